@@ -1,0 +1,1 @@
+"""regard: your data -> a trained, measured, explained attention model."""

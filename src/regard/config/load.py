@@ -1,0 +1,203 @@
+"""YAML and `key=value` overrides -> a typed config, with every problem found at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from regard.errors import ConfigError, Problem, did_you_mean
+
+Tree = dict[str, Any]
+C = TypeVar("C", bound=BaseModel)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's scalars: `1e-4` is a number, `no` and `on` are words (`no` is also a language), a key stands once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)$"),
+    list("-+0123456789."),
+)
+
+
+def read_yaml(path: Path) -> Tree:
+    """The mapping in a YAML file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError("there is no such recipe", where=str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read as a recipe: {error}", where=str(path)) from None
+    return parse_yaml(text, where=str(path))
+
+
+def parse_yaml(text: str, where: str) -> Tree:
+    """The mapping in a YAML text; `where` names it in messages."""
+    try:
+        tree = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{where}:{mark.line + 1}" if mark else where
+        raise ConfigError(f"not valid YAML: {getattr(error, 'problem', None) or error}", where=place) from None
+    if not isinstance(tree, dict):
+        raise ConfigError("a recipe is a mapping of keys to values", where=where, hint="for example 'task: translation'")
+    return tree
+
+
+def write_yaml(tree: Tree) -> str:
+    """A tree as YAML that `parse_yaml` reads back to the same tree."""
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
+
+
+def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
+    """A copy of the tree with each `path.to.key=value` put in; values are YAML."""
+    tree = _copy(tree)
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        if not equals or not path:
+            raise ConfigError("an override is key=value", where=override, hint="for example training.steps=500")
+        try:
+            value = yaml.load(text, Loader=_Loader)
+        except yaml.YAMLError:
+            raise ConfigError(f"the value {text!r} is not valid YAML", where=path) from None
+        _put(tree, path.split("."), value, path)
+    return tree
+
+
+def _copy(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _copy(value) for key, value in node.items()}
+    return [_copy(value) for value in node] if isinstance(node, list) else node
+
+
+def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
+    node: Any = tree
+    for key in keys[:-1]:
+        if isinstance(node, list):
+            node = node[_index(node, key, path)]
+        else:
+            if node.get(key) is None:
+                node[key] = {}
+            node = node[key]
+        if not isinstance(node, (dict, list)):
+            raise ConfigError(f"{key!r} is a single value, it has no keys below it", where=path)
+    if isinstance(node, list):
+        node[_index(node, keys[-1], path)] = value
+    else:
+        node[keys[-1]] = value
+
+
+def _index(items: list[Any], key: str, path: str) -> int:
+    if key.isdigit() and int(key) < len(items):
+        return int(key)
+    raise ConfigError(f"{key!r} does not number an entry of the list", where=path, hint=f"allowed: 0 to {len(items) - 1}")
+
+
+def validate(kind: type[C], tree: Tree) -> C:
+    """The typed config, or one ConfigError that lists every problem by its config path."""
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(problems=list(problems_of(error, kind, tree))) from None
+
+
+def problems_of(error: ValidationError, kind: type[BaseModel], tree: Any) -> Iterator[Problem]:
+    """Pydantic's findings in our words."""
+    seen: set[tuple[str, str]] = set()
+    for found in error.errors(include_url=False):
+        keys = _keys_in(tree, found["loc"])
+        path = ".".join(str(key) for key in keys)
+        what, hint = _words(dict(found), keys, kind, tree)
+        if (path, what) not in seen:
+            seen.add((path, what))
+            yield Problem(path, what, hint)
+
+
+def _keys_in(tree: Any, loc: tuple[int | str, ...]) -> list[int | str]:
+    """The location without the union tags that pydantic puts between the keys."""
+    keys: list[int | str] = []
+    node = tree
+    for position, part in enumerate(loc):
+        last = position == len(loc) - 1
+        if isinstance(node, dict) and part in node:
+            node = node[part]
+        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
+            node = node[part]
+        elif not (last and isinstance(node, dict) and isinstance(part, str) and "[" not in part):
+            continue
+        keys.append(part)
+    return keys
+
+
+def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
+    context = found.get("ctx", {})
+    match found["type"]:
+        case "extra_forbidden":
+            return f"unknown key {keys[-1]!r}", did_you_mean(str(keys[-1]), _allowed_keys(kind, keys[:-1], tree))
+        case "missing":
+            return "this key is required", ""
+        case "literal_error" | "enum":
+            allowed = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
+            return f"{found['input']!r} is not allowed", did_you_mean(str(found["input"]), allowed)
+        case "union_tag_invalid":
+            allowed = re.findall(r"'([^']*)'", context["expected_tags"])
+            return f"unknown {context['discriminator'].strip(chr(39))} {context['tag']!r}", did_you_mean(context["tag"], allowed)
+        case "union_tag_not_found":
+            return f"the key {context['discriminator']} is required", ""
+        case "value_error":
+            return str(context["error"]), ""
+    message = found["msg"][:1].lower() + found["msg"][1:].replace("Input should", "should")
+    return f"{message.replace('input should', 'should')}, not {found['input']!r}", ""
+
+
+def _allowed_keys(kind: type[BaseModel], keys: list[int | str], tree: Any) -> set[str]:
+    """The field names that may stand under a config path."""
+    kinds = {kind}
+    for key in keys:
+        tree = tree[key] if isinstance(tree, (dict, list)) else None
+        kinds = {below for k in kinds for below in _configs_below(k, key)}
+        tag = tree.get("kind") if isinstance(tree, dict) else None
+        kinds = {k for k in kinds if tag is None or _accepts_tag(k, tag)} or kinds
+    return {field for k in kinds for field in k.model_fields}
+
+
+def _configs_below(kind: type[BaseModel], key: int | str) -> set[type[BaseModel]]:
+    if isinstance(key, int):
+        return {kind}
+    field = kind.model_fields.get(key)
+    return set(_configs_in(field.annotation)) if field else set()
+
+
+def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, UnionType, list, tuple, dict) or get_args(annotation):
+        for argument in get_args(annotation):
+            yield from _configs_in(argument)
+
+
+def _accepts_tag(kind: type[BaseModel], tag: Any) -> bool:
+    field = kind.model_fields.get("kind")
+    return field is None or tag in get_args(field.annotation)

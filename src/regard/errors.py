@@ -1,0 +1,60 @@
+"""What a user can get wrong, in the user's words.
+
+    RegardError              a user's mistake: one clear sentence, exit code 2, no traceback
+    ├── ConfigError          a recipe or an override
+    ├── DataError            a file, its lines, its columns
+    ├── CheckpointError      a run folder and what is stored in it
+    └── DecodeError          an input to predict or score, or what was asked of the search
+
+`assert` is for our own mistakes, these are for theirs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: where it is, what it is, what is allowed or what to do."""
+
+    where: str
+    what: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        sentence = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{sentence} ({self.hint})" if self.hint else sentence
+
+
+class RegardError(Exception):
+    """A user's mistake, or several found together."""
+
+    def __init__(self, what: str = "", *, where: str = "", hint: str = "", problems: Sequence[Problem] = ()) -> None:
+        self.problems = tuple(problems) or (Problem(where, what, hint),)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class ConfigError(RegardError):
+    """A recipe or an override that cannot be meant."""
+
+
+class DataError(RegardError):
+    """A file that cannot be read as asked."""
+
+
+class CheckpointError(RegardError):
+    """A run folder that is missing, broken, or not the one that was meant."""
+
+
+class DecodeError(RegardError):
+    """An input that cannot be decoded, or a search that cannot be run."""
+
+
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """The nearest allowed word as a question, or the list of what is allowed."""
+    words = sorted(allowed)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(words)}"
