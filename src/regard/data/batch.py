@@ -17,9 +17,19 @@ class Tokens:
 
     ids_BL: Tensor
     lengths_B: Tensor
+    host_lengths_B: Tensor
+    """The lengths once more, always in main memory: packing reads them there without waiting for a device."""
+
+    @staticmethod
+    def of(ids_BL: Tensor, lengths_B: Tensor) -> Tokens:
+        return Tokens(ids_BL, lengths_B, lengths_B.cpu())
 
     def to(self, device: torch.device | str) -> Tokens:
-        return Tokens(self.ids_BL.to(device, non_blocking=True), self.lengths_B.to(device, non_blocking=True))
+        ids_BL, lengths_B = (tensor.to(device, non_blocking=True) for tensor in (self.ids_BL, self.lengths_B))
+        return Tokens(ids_BL, lengths_B, self.host_lengths_B)
+
+    def pin(self) -> Tokens:
+        return Tokens(self.ids_BL.pin_memory(), self.lengths_B.pin_memory(), self.host_lengths_B)
 
     def __len__(self) -> int:
         return self.ids_BL.shape[0]
@@ -38,3 +48,6 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.source.to(device), self.target.to(device), self.examples, self.tokens)
+
+    def pin(self) -> Batch:
+        return Batch(self.source.pin(), self.target.pin(), self.examples, self.tokens)

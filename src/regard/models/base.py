@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
+import torch
+from pydantic import model_validator
 from torch import Tensor, nn
 
+from regard.config import Config
 from regard.data.batch import Batch, Tokens
+
+
+class ModelConfig(Config):
+    """What every model's config has: presets, which are defaults under one name."""
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_preset(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        preset = given.get("preset", cls.model_fields["preset"].default)
+        return {**cls.PRESETS.get(preset, {}), **given}
 
 
 @dataclass(frozen=True)
@@ -32,6 +50,9 @@ class State(Protocol):
 class Generator(nn.Module):
     """A model that writes: what training, search and scoring may ask of it."""
 
+    attends: ClassVar[bool] = True
+    """Whether it has attention to show."""
+
     def forward(self, batch: Batch) -> Output:
         """Teacher forcing: hidden states that predict `target[:, 1:]` from `source` and `target[:, :-1]`."""
         raise NotImplementedError
@@ -40,10 +61,39 @@ class Generator(nn.Module):
         """Hidden states [..., D] -> logits [..., V]."""
         raise NotImplementedError
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> State:
+    def begin(self, source: Tokens, rows: int, max_length: int) -> Any:
         """Read the sources and make room for `rows` hypotheses of at most `max_length` tokens for each."""
         raise NotImplementedError
 
-    def step(self, tokens_R: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Feed one token a row (`<s>` first); logits_RV of the next one. Consumes the state it is given."""
         raise NotImplementedError
+
+
+def sources_of(rows_BW: Tensor, group: int, sources: int) -> Tensor | None:
+    """Which sources the selected groups stem from, given the old group size; None if all stay as they are."""
+    return None if len(rows_BW) == sources else rows_BW[:, 0] // group
+
+
+def pick(tensor: Tensor, index: Tensor | None, dim: int = 0) -> Tensor:
+    """`index_select`, with None for "all of it"."""
+    return tensor if index is None else tensor.index_select(dim, index)
+
+
+def grouped(x_RD: Tensor, sources: int) -> Tensor:
+    """Rows by source: [B * W, D] -> [B, W, D]."""
+    return x_RD.unflatten(0, (sources, -1))
+
+
+def shifted(target: Tokens) -> Tensor:
+    """The decoder's input under teacher forcing: every target token but the last."""
+    return target.ids_BL[:, :-1]
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Trainable parameters; shared ones count once."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    return next(model.parameters()).device

@@ -1,1 +1,1 @@
-
+"""Hidden states -> loss."""

@@ -1,1 +1,5 @@
+"""Run folder, checkpoints, metrics log."""
 
+from regard.runs.run import Run
+
+__all__ = ["Run"]

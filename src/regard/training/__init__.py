@@ -1,1 +1,1 @@
-
+"""The loop on one screen, optimisers, schedules, validation."""

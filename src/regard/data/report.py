@@ -1,0 +1,122 @@
+"""What preparing the data found: what was kept, what was dropped and why, and what the tokens look like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from regard.data.corpora import Part
+from regard.errors import DataError
+
+NAMED = 3
+"""How many places are named for each finding; the rest are counted."""
+
+SPLITS: dict[Part, str] = {"train": "training", "validation": "validation", "test": "test"}
+"""The splits and their names in sentences."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """How often something was found, and the first places."""
+
+    count: int = 0
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many rows have a length; bin k holds lengths from k * width up to, but without, (k + 1) * width."""
+
+    width: int
+    counts: tuple[int, ...]
+    mean: float
+    longest: int
+
+    @classmethod
+    def of(cls, lengths: NDArray[np.int32]) -> Histogram:
+        """At most 20 bins of a round width."""
+        longest = int(lengths.max(initial=0))
+        width = next(step * 10**power for power in range(10) for step in (1, 2, 5) if longest < 20 * step * 10**power)
+        counts = np.bincount(lengths // width).tolist() if len(lengths) else []
+        return cls(width, tuple(counts), float(lengths.mean()) if len(lengths) else 0.0, longest)
+
+
+@dataclass(frozen=True)
+class ColumnReport:
+    """The tokens of one column."""
+
+    tokens: int
+    unknown: float
+    """The share of the tokens that are `<unk>`."""
+    lengths: Histogram
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """The examples of one split."""
+
+    read: int
+    kept: int
+    set_aside: int = 0
+    """How many of those read were set aside for validation and test."""
+    dropped: dict[str, Found] = field(default_factory=dict)
+    """By reason: empty, over_long_line, duplicate, max_length, max_ratio."""
+    leaks: Found = Found()
+    """Held-out examples whose source also stands in the training data."""
+    columns: dict[str, ColumnReport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The report of a whole dataset, split by split."""
+
+    splits: dict[Part, SplitReport]
+    limits: dict[str, float]
+    """The limits that examples were dropped by, by the reason's name."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> Report:
+        return TypeAdapter(cls).validate_python(tree)
+
+    def sentences(self) -> list[str]:
+        """What was dropped and what leaks, for people."""
+        return [sentence for name, split in self.splits.items() for sentence in self._sentences_of(name, split)]
+
+    def refuse_empty(self) -> None:
+        """An error for the first split of which nothing is left."""
+        for name, split in self.splits.items():
+            if split.kept == 0:
+                reasons = [*self._sentences_of(name, split)] or [f"{split.read:,} pairs were read"]
+                if split.set_aside:
+                    reasons.append(f"{split.set_aside:,} were set aside for validation and test")
+                raise DataError(f"no {SPLITS[name]} pair is left: {'; '.join(reasons)}", where=f"data.{name}")
+
+    def _sentences_of(self, name: Part, split: SplitReport) -> Iterator[str]:
+        count = sum(found.count for found in split.dropped.values())
+        if count:
+            reasons = ", ".join(self._reason(reason, found) for reason, found in split.dropped.items() if found.count)
+            yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} pairs: {reasons}"
+        if split.leaks.count:
+            yield (
+                f"the sources of {split.leaks.count:,} of {split.kept:,} {SPLITS[name]} pairs also stand in the "
+                f"training data (first: {split.leaks.places[0]})"
+            )
+
+    def _reason(self, reason: str, found: Found) -> str:
+        limit = f"{self.limits.get(reason, 0):g}"
+        words = {
+            "empty": "with an empty side",
+            "over_long_line": f"over data.max_characters={limit}",
+            "duplicate": "seen before",
+            "max_length": f"longer than data.max_length={limit} tokens",
+            "max_ratio": f"more unequal than data.max_ratio={limit}",
+        }[reason]
+        return f"{found.count:,} {words} (first: {found.places[0]})"

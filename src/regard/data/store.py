@@ -1,0 +1,263 @@
+"""Prepared data on disk: memory-mapped columns, in cache folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from regard.errors import DataError
+
+Array = NDArray[Any]
+Integers = NDArray[np.integer[Any]]
+
+MANIFEST = "whole.json"
+ABANDONED_AFTER = 24 * 3600.0
+"""Seconds after which a half-written folder can only be what a killed process left behind."""
+
+
+def cache_folder() -> Path:
+    """Where prepared data is kept: REGARD_CACHE, or `regard` in the platform's cache folder."""
+    chosen = os.environ.get("REGARD_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "regard"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "regard"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
+
+
+def stored(name: str, build: Callable[[Path], None]) -> Path:
+    """The folder of this name in the cache; `build` fills it first where it is missing or damaged.
+
+    It is built aside and renamed, so it is never seen half written. Two processes that build it at once both end with
+    the folder of the one that was faster.
+    """
+    folder = cache_folder() / name
+    if is_whole(folder):
+        return folder
+    aside = folder.with_name(f"{name}.{uuid.uuid4().hex}.partial")
+    try:
+        aside.mkdir(parents=True)
+    except OSError as error:
+        raise _cannot_write(folder.parent, error) from None
+    try:
+        _remove_abandoned(folder)
+        build(aside)
+        _write_manifest(aside)
+        _put_in_place(aside, folder)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise _cannot_write(folder.parent, error) from None
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return folder
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether every file that was written into the folder is there, at its full size."""
+    try:
+        sizes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sizes"]
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _cannot_write(folder: Path, error: OSError) -> DataError:
+    hint = "make room, or set REGARD_CACHE to another folder"
+    return DataError(f"prepared data cannot be stored here: {error.strerror or error}", where=str(folder), hint=hint)
+
+
+def _write_manifest(folder: Path) -> None:
+    """Sync every file, then write down their sizes."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    for path in files:
+        _sync(path)
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    (folder / MANIFEST).write_text(json.dumps({"sizes": sizes}), encoding="utf-8")
+    _sync(folder / MANIFEST)
+
+
+def _sync(path: Path) -> None:
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+def _put_in_place(aside: Path, folder: Path) -> None:
+    try:
+        aside.rename(folder)
+    except OSError:
+        if is_whole(folder):  # another process was faster
+            return
+        damaged = aside.with_suffix(".damaged")
+        folder.rename(damaged)
+        aside.rename(folder)
+        shutil.rmtree(damaged, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for leftover in folder.parent.glob(f"{folder.name}.*"):
+        if time.time() - leftover.stat().st_mtime > ABANDONED_AFTER:
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+class ArrayWriter:
+    """Appends to a file of numbers, a chunk at a time."""
+
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self._file = path.open("wb")
+
+    def extend(self, values: Array | Sequence[int]) -> None:
+        self._file.write(np.asarray(values, dtype=self.dtype).tobytes())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ColumnWriter:
+    """Appends rows of unequal length: their values to one file, where each row ends to another."""
+
+    def __init__(self, folder: Path, name: str, dtype: DTypeLike) -> None:
+        self._values = ArrayWriter(folder / f"{name}.values", dtype)
+        self._offsets = ArrayWriter(folder / f"{name}.offsets", np.int64)
+        self._offsets.extend([0])
+        self._end = 0
+
+    def extend(self, values: Array, lengths: Sequence[int] | Array) -> None:
+        """The values of some rows, one row after the other, and how many of them each row has."""
+        ends = self._end + np.cumsum(np.asarray(lengths, dtype=np.int64))
+        self._values.extend(values)
+        self._offsets.extend(ends)
+        self._end += len(values)
+
+    def extend_bytes(self, texts: Sequence[bytes]) -> None:
+        self.extend(np.frombuffer(b"".join(texts), dtype=np.uint8), [len(text) for text in texts])
+
+    def extend_tokens(self, rows: Sequence[Sequence[int]]) -> None:
+        values = np.fromiter(chain.from_iterable(rows), dtype=self._values.dtype)
+        self.extend(values, [len(row) for row in rows])
+
+    def close(self) -> None:
+        self._values.close()
+        self._offsets.close()
+
+
+def token_type(vocabulary: int) -> np.dtype[Any]:
+    """The smallest of the two types that tokens are stored in."""
+    return np.dtype(np.uint16 if vocabulary <= 2**16 else np.int32)
+
+
+def open_array(path: Path, dtype: DTypeLike) -> Array:
+    """A file of numbers, mapped and read-only; an empty file cannot be mapped."""
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype=dtype)
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+
+
+class TextColumn(Sequence[str]):
+    """Texts as UTF-8 bytes and where each one ends; `rows` chooses some of them."""
+
+    def __init__(self, values: Array, offsets: Array, rows: Integers | None = None) -> None:
+        self._values, self._offsets = values, offsets
+        self._rows = rows
+
+    @classmethod
+    def open(cls, folder: Path, name: str) -> TextColumn:
+        return cls(open_array(folder / f"{name}.values", np.uint8), open_array(folder / f"{name}.offsets", np.int64))
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> TextColumn:
+        """A column in memory."""
+        encoded = [text.encode("utf-8") for text in texts]
+        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), _offsets_of([len(text) for text in encoded]))
+
+    def select(self, rows: Integers) -> TextColumn:
+        """The same texts, only these rows, in this order."""
+        return TextColumn(self._values, self._offsets, rows if self._rows is None else self._rows[rows])
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1 if self._rows is None else len(self._rows)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> TextColumn: ...
+    def __getitem__(self, row: int | slice) -> str | TextColumn:
+        if isinstance(row, slice):
+            return self.select(np.arange(*row.indices(len(self))))
+        number = range(len(self))[row]
+        number = number if self._rows is None else int(self._rows[number])
+        return self._values[self._offsets[number] : self._offsets[number + 1]].tobytes().decode("utf-8")
+
+    def __iter__(self) -> Iterator[str]:
+        view = self._values.data
+        for first in range(0, len(self), 4096):
+            numbers = np.arange(first, min(first + 4096, len(self)))
+            rows = numbers if self._rows is None else self._rows[numbers]
+            for start, end in zip(self._offsets[rows].tolist(), self._offsets[rows + 1].tolist(), strict=True):
+                yield str(view[start:end], "utf-8")
+
+
+class TokenColumn:
+    """Sentences as token ids, one after the other, and where each one ends."""
+
+    def __init__(self, values: Array, offsets: Array) -> None:
+        self._values, self._offsets = values, offsets
+
+    @classmethod
+    def open(cls, folder: Path, name: str, dtype: DTypeLike) -> TokenColumn:
+        return cls(open_array(folder / f"{name}.values", dtype), open_array(folder / f"{name}.offsets", np.int64))
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> TokenColumn:
+        """A column in memory."""
+        return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32), _offsets_of([len(row) for row in rows]))
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, row: int) -> Integers:
+        row = range(len(self))[row]
+        return self._values[self._offsets[row] : self._offsets[row + 1]]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of each row, without `<s>` and `</s>`."""
+        return np.diff(self._offsets).astype(np.int32)
+
+    def padded(
+        self, rows: Integers, *, begin: int | None, end: int | None, pad: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """ids [B, L] of these rows between `begin` and `end` (where given), padded on the right; and lengths [B]."""
+        lengths = self.lengths[rows].astype(np.int64)
+        before = int(begin is not None)
+        whole = lengths + before + int(end is not None)
+        ids = np.full((len(rows), int(whole.max(initial=0))), pad, dtype=np.int64)
+        shift = self._offsets[rows] - (np.cumsum(lengths) - lengths)
+        tokens = self._values[np.repeat(shift, lengths) + np.arange(int(lengths.sum()))]
+        places = np.arange(ids.shape[1])
+        ids[(places >= before) & (places < (lengths + before)[:, None])] = tokens
+        if begin is not None:
+            ids[:, 0] = begin
+        if end is not None:
+            ids[np.arange(len(rows)), whole - 1] = end
+        return ids, whole
+
+
+def _offsets_of(lengths: Sequence[int]) -> NDArray[np.int64]:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.asarray(lengths, dtype=np.int64))])

@@ -1,0 +1,295 @@
+"""Files -> checked texts: bad lines found, duplicates dropped, validation and test set apart."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+
+from regard.data.config import Data, Split
+from regard.data.corpora import Part
+from regard.data.readers import Reader, Row, open_corpus
+from regard.data.report import NAMED, Found, Report, SplitReport
+from regard.data.store import ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored
+from regard.errors import DataError, Problem
+
+FORMAT = 1
+"""Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
+
+CHUNK = 4096
+NAMED_PROBLEMS = 20
+
+Hashes = NDArray[np.uint64]
+Readers = dict[Part, list[Reader]]
+Progress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """The texts of one split: some rows of all that was read from its files. Everything is mapped, nothing is held."""
+
+    read: dict[str, TextColumn]
+    corpora: Integers
+    lines: Integers
+    readers: list[Reader]
+    rows: Integers
+
+    @property
+    def columns(self) -> dict[str, TextColumn]:
+        return {name: column.select(self.rows) for name, column in self.read.items()}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, number: int) -> str:
+        row = self.rows[number]
+        return self.readers[int(self.corpora[row])].where(int(self.lines[row]))
+
+
+@dataclass(frozen=True)
+class PreparedTexts:
+    """The texts of all splits, what was found on the way, and the key that stands for all of it."""
+
+    key: str
+    splits: dict[Part, Texts]
+    report: dict[Part, SplitReport]
+
+
+def prepare_texts(data: Data[Any], *, base: Path, seed: int, progress: Progress) -> PreparedTexts:
+    """The texts of every split, from the cache where nothing has changed."""
+    readers = _open_readers(data, base)
+    key = _key_of(data, readers, seed)
+    folder = stored(f"texts-{key}", lambda aside: _write(aside, data, readers, seed, progress))
+    report = TypeAdapter(dict[Part, SplitReport]).validate_json((folder / "report.json").read_bytes())
+    return PreparedTexts(key, {split: _open(folder, split, readers) for split in report}, report)
+
+
+def key_of(settings: Any) -> str:
+    """A short name for a tree of plain values."""
+    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _held_out(data: Data[Any]) -> dict[Part, Split | list[Any]]:
+    parts: dict[Part, Split | list[Any]] = {"validation": data.validation}
+    return parts if data.test is None else {**parts, "test": data.test}
+
+
+def _open_readers(data: Data[Any], base: Path) -> Readers:
+    """A reader for each corpus that is named, or all that is wrong with their names."""
+    named: dict[Part, list[Any]] = {"train": data.train}
+    named |= {split: part for split, part in _held_out(data).items() if not isinstance(part, Split)}
+    readers: Readers = {split: [] for split in named}
+    problems: list[Problem] = []
+    for split, corpora in named.items():
+        for corpus in corpora:
+            try:
+                readers[split].append(open_corpus(corpus, base, split))
+            except DataError as error:
+                problems += error.problems
+    if problems:
+        raise DataError(problems=problems)
+    return readers
+
+
+def _key_of(data: Data[Any], readers: Readers, seed: int) -> str:
+    """The names of the files belong to it because the report names places."""
+    shares = {name: part.split for name, part in _held_out(data).items() if isinstance(part, Split)}
+    files = {
+        split: [[reader.fingerprint(), *(reader.where(0, column) for column in reader.columns)] for reader in opened]
+        for split, opened in readers.items()
+    }
+    checks = [data.max_characters, data.bad_lines, data.deduplicate]
+    return key_of([FORMAT, files, shares, seed if shares else None, checks])
+
+
+def _open(folder: Path, split: Part, readers: Readers) -> Texts:
+    origin: Part = split if split in readers else "train"
+    read = {name: TextColumn.open(folder, f"{origin}.{name}") for name in readers[origin][0].columns}
+    corpora = open_array(folder / f"{origin}.corpora", np.int16)
+    lines = open_array(folder / f"{origin}.lines", np.int64)
+    return Texts(read, corpora, lines, readers[origin], open_array(folder / f"{split}.rows", np.int64))
+
+
+def _write(folder: Path, data: Data[Any], readers: Readers, seed: int, progress: Progress) -> None:
+    checks = _Checks(data.max_characters, stop=data.bad_lines == "error")
+    copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
+    checks.raise_problems()
+    rows = _choose(data, copies, seed)
+    for split, chosen in rows.items():
+        with closing(ArrayWriter(folder / f"{split}.rows", np.int64)) as writer:
+            writer.extend(chosen)
+    report = {split: _report(split, copies, rows, readers, folder) for split in rows}
+    Report(report, {"over_long_line": data.max_characters}).refuse_empty()
+    tree = {split: asdict(found) for split, found in report.items()}
+    (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
+
+
+@dataclass
+class _Checks:
+    """Finds lines that are empty or too long, in all files."""
+
+    max_characters: int
+    stop: bool
+    problems: list[Problem] = field(default_factory=list)
+    count: int = 0
+
+    def reason(self, reader: Reader, row: Row) -> str | None:
+        """Why the row cannot be kept, if so."""
+        reasons = [self._reason(text) for text in row.values]
+        if self.stop:
+            for column, text, reason in zip(reader.columns, row.values, reasons, strict=True):
+                if reason:
+                    self._note(reason, text, reader.where(row.line, column))
+        return next((reason for reason in ("empty", "over_long_line") if reason in reasons), None)
+
+    def _reason(self, text: str) -> str | None:
+        if not text or text.isspace():
+            return "empty"
+        return "over_long_line" if len(text) > self.max_characters else None
+
+    def _note(self, reason: str, text: str, where: str) -> None:
+        self.count += 1
+        if self.count > NAMED_PROBLEMS:
+            return
+        if reason == "empty":
+            problem = Problem(where, "the line is empty", "fill it, or data.bad_lines=drop drops such pairs")
+        else:
+            what = f"the line has {len(text):,} characters, data.max_characters allows {self.max_characters:,}"
+            problem = Problem(where, what, "split it, raise the limit, or data.bad_lines=drop drops such pairs")
+        self.problems.append(problem)
+
+    def raise_problems(self) -> None:
+        if self.count > NAMED_PROBLEMS:
+            self.problems.append(Problem("", f"and {self.count - NAMED_PROBLEMS:,} more such lines"))
+        if self.problems:
+            raise DataError(problems=self.problems)
+
+
+@dataclass(frozen=True, eq=False)
+class _Copy:
+    """What is remembered of the files of a split: 16 bytes a pair, and what was dropped."""
+
+    read: int
+    dropped: dict[str, Found]
+    sources: Hashes
+    """A hash of the first column, which a split goes by."""
+    pairs: Hashes
+    """A hash of all columns."""
+
+
+def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks, progress: Progress) -> _Copy:
+    """Stream the files of a split into columns."""
+    read, dropped = 0, {"empty": Found(), "over_long_line": Found()}
+    sources, pairs = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    with ExitStack() as stack:
+        columns = [
+            stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8)))
+            for name in readers[0].columns
+        ]
+        corpora = stack.enter_context(closing(ArrayWriter(folder / f"{split}.corpora", np.int16)))
+        lines = stack.enter_context(closing(ArrayWriter(folder / f"{split}.lines", np.int64)))
+        for number, reader in enumerate(readers):
+            for rows in _chunks(reader):
+                kept = [row for row in rows if _accepted(reader, row, checks, dropped)]
+                texts = [[row.values[column].encode("utf-8") for row in kept] for column in range(len(columns))]
+                for writer, encoded in zip(columns, texts, strict=True):
+                    writer.extend_bytes(encoded)
+                corpora.extend(np.full(len(kept), number))
+                lines.extend([row.line for row in kept])
+                hashes = [_hashes(encoded) for encoded in texts]
+                sources.append(hashes[0])
+                pairs.append(_combined(hashes))
+                read += len(rows)
+                progress(f"reading {split}", read)
+    return _Copy(read, dropped, np.concatenate(sources), np.concatenate(pairs))
+
+
+def _chunks(reader: Reader) -> Iterator[list[Row]]:
+    rows = iter(reader)
+    while chunk := list(islice(rows, CHUNK)):
+        yield chunk
+
+
+def _accepted(reader: Reader, row: Row, checks: _Checks, dropped: dict[str, Found]) -> bool:
+    reason = checks.reason(reader, row)
+    if reason is None:
+        return True
+    before = dropped[reason]
+    places = before.places if before.count >= NAMED else (*before.places, reader.where(row.line))
+    dropped[reason] = Found(before.count + 1, places)
+    return False
+
+
+def _hashes(texts: Sequence[bytes]) -> Hashes:
+    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def _mixed(values: Hashes) -> Hashes:
+    """A bijection of the 64-bit numbers that spreads them evenly: the finisher of SplitMix64 (Steele et al. 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _combined(columns: Sequence[Hashes]) -> Hashes:
+    """One hash of several in their order."""
+    result = np.zeros_like(columns[0])
+    for column in columns:
+        result = _mixed(result ^ column)
+    return result
+
+
+def _choose(data: Data[Any], copies: Mapping[Part, _Copy], seed: int) -> dict[Part, Integers]:
+    """The rows of each split: of its own files, or of the training files where it is a share of them."""
+    train = copies["train"]
+    rows = np.sort(np.unique(train.pairs, return_index=True)[1]) if data.deduplicate else np.arange(len(train.pairs))
+    chosen: dict[Part, Integers] = {}
+    shuffled = _mixed(train.sources[rows] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
+    distinct = np.unique(shuffled)
+    taken = 0
+    for split, part in _held_out(data).items():
+        if not isinstance(part, Split):
+            chosen[split] = np.arange(len(copies[split].pairs))
+            continue
+        drawn = distinct[taken : taken + ceil(part.split * len(distinct))]
+        taken += len(drawn)
+        chosen[split] = rows[np.isin(shuffled, drawn)]
+    return {"train": rows[np.isin(shuffled, distinct[taken:])] if taken else rows, **chosen}
+
+
+def _report(
+    split: Part, copies: Mapping[Part, _Copy], rows: Mapping[Part, Integers], readers: Readers, folder: Path
+) -> SplitReport:
+    kept = len(rows[split])
+    if split not in copies:
+        return SplitReport(read=kept, kept=kept)
+    copy = copies[split]
+    if split == "train":
+        seen_before = np.ones(len(copy.pairs), dtype=bool)
+        for name in rows.keys() - (copies.keys() - {"train"}):
+            seen_before[rows[name]] = False
+        duplicates = np.flatnonzero(seen_before)
+        dropped = copy.dropped | {"duplicate": _found(folder, split, readers, duplicates)}
+        set_aside = len(copy.pairs) - len(duplicates) - kept
+        return SplitReport(copy.read, kept, set_aside, dropped)
+    leaks = np.flatnonzero(np.isin(copy.sources, copies["train"].sources[rows["train"]]))
+    return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=_found(folder, split, readers, leaks))
+
+
+def _found(folder: Path, split: Part, readers: Readers, rows: Integers) -> Found:
+    corpora = open_array(folder / f"{split}.corpora", np.int16)
+    lines = open_array(folder / f"{split}.lines", np.int64)
+    places = [readers[split][int(corpora[row])].where(int(lines[row])) for row in rows[:NAMED]]
+    return Found(len(rows), tuple(places))

@@ -1,0 +1,299 @@
+"""Text -> token ids and back, exactly; the tokenizers of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import tokenizers
+from pydantic import Field, model_validator
+
+from regard.config import Config
+from regard.data.batch import UNK
+from regard.data.vocabularies import MARK, SPECIAL, characters_of_bytes, train_vocabulary
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
+
+_ALIASES = (
+    ("<pad>", "[PAD]", "<PAD>", "<|pad|>", "<|padding|>"),
+    ("<unk>", "[UNK]", "<UNK>", "<|unk|>"),
+    ("<s>", "[CLS]", "<bos>", "[BOS]", "<BOS>", "<|begin_of_text|>", "<|startoftext|>"),
+    ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
+)
+"""What pad, unk, begin and end are called in the vocabularies of others."""
+
+
+class TokenizerConfig(Config):
+    """How text is cut into tokens."""
+
+    kind: Literal["word", "character", "byte", "bpe", "wordpiece", "unigram"] = "bpe"
+    """What a token is. `word`: words and punctuation; `character`: code points; `byte`: UTF-8 bytes, nothing is ever
+    unknown; `bpe`, `wordpiece`, `unigram`: pieces of words, learned from the training text."""
+    vocabulary: int = Field(8000, ge=len(SPECIAL) + 1)
+    """Largest size, the four special tokens included. `byte` always has 260."""
+    joint: bool = True
+    """One vocabulary for both sides, or one each."""
+    lowercase: bool = False
+    """Whether upper and lower case are the same; output is then lower case."""
+    sample: int = Field(1_000_000, ge=1)
+    """Train on at most this many lines a side, taken evenly over the corpus."""
+    file: str | dict[str, str] | None = None
+    """An existing tokenizer.json to use instead of training one, or one each, as {source: ..., target: ...}; `kind`,
+    `vocabulary` and `lowercase` are then the file's."""
+
+    @model_validator(mode="after")
+    def _files_match(self) -> TokenizerConfig:
+        if isinstance(self.file, str) and not self.joint:
+            raise ValueError("one tokenizer file is one vocabulary: leave joint at true, or name a file for each side")
+        if isinstance(self.file, dict) and self.joint:
+            raise ValueError("a tokenizer file for each side needs joint: false")
+        return self
+
+
+class Lines(Protocol):
+    """Text lines that can be counted and picked."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> str: ...
+
+
+class Tokenizer:
+    """A vocabulary, the way into it and the way back.
+
+    `decode(encode(text))` is the text in NFC (and lower case when that was asked for), less what is unknown. No text is
+    read as a special token, whatever is typed. Each unknown character is one `<unk>`, but WordPiece has one for a whole
+    word and unigram one for a row of characters.
+    """
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer, text: str) -> None:
+        self._tokenizer, self._json = tokenizer, text
+        self.size: int = 1 + max(tokenizer.get_vocab().values())  # a foreign vocabulary may have holes
+        tokenizer.encode_special_tokens = True
+        special = self.token_ids(_special_names(tokenizer, json.loads(text)["model"]))
+        self.pad, self.unk, self.begin, self.end = special
+        self._special = frozenset(special)
+        # A foreign vocabulary may have </s> as a plain piece, too (T5's does): text that is spelt so becomes <unk>.
+        spelt = tokenizer.encode_batch(self.tokens(special), add_special_tokens=False)
+        self._spelt = self._special.intersection(chain.from_iterable(row.ids for row in spelt))
+
+    @classmethod
+    def train(cls, config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+        """Learn a vocabulary. The texts are read twice and never held, so they must not be an iterator."""
+        assert iter(texts) is not texts, "texts are read twice"
+        try:
+            trained = train_vocabulary(config.kind, config.vocabulary, config.lowercase, texts)
+        except UnicodeEncodeError as error:
+            raise DataError(f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}") from None
+        return cls(trained, trained.to_str())
+
+    @classmethod
+    def from_json(cls, text: str, where: str = "") -> Tokenizer:
+        """Read a tokenizer.json of any make; special tokens that it lacks are added. `where` names it in messages."""
+        try:
+            tokenizer = tokenizers.Tokenizer.from_str(text)
+            if _complete(tokenizer, json.loads(text)["model"]):
+                text = tokenizer.to_str()
+            return cls(tokenizer, text)
+        except Exception as error:  # the library raises bare Exception for all that can be wrong with a file
+            raise DataError(f"cannot be used as a tokenizer: {error}", where=where, hint="a tokenizer.json") from None
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """Read a tokenizer.json file."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise DataError("there is no such tokenizer file", where=str(path)) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"cannot be read as a tokenizer: {error}", where=str(path)) from None
+        return cls.from_json(text, where=str(path))
+
+    def to_json(self) -> str:
+        """The whole tokenizer, as the `tokenizers` library and Hugging Face read it."""
+        return self._json
+
+    def save(self, path: Path) -> None:
+        """Write the file aside, then put it in place."""
+        aside = path.with_name(f"{path.name}.part")
+        with aside.open("w", encoding="utf-8", newline="") as file:
+            file.write(self._json)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return Tokenizer.from_json, (self._json,)  # the library's own pickle forgets encode_special_tokens
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What tells two tokenizers apart, whatever the layout of their files."""
+        canonical = json.dumps(json.loads(self._json), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special tokens around it."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, on all cores."""
+        try:
+            rows = [row.ids for row in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        except TypeError:  # what the library makes of half a surrogate pair
+            raise DecodeError("an input is not valid Unicode: it holds half a surrogate pair") from None
+        if self._spelt:
+            rows = [[self.unk if token in self._spelt else token for token in row] for row in rows]
+        return rows
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of the ids; special tokens are left out, broken UTF-8 of a byte vocabulary becomes U+FFFD."""
+        text: str = self._tokenizer.decode([token for token in ids if token not in self._special])
+        return text
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's own spelling of each token; `token_ids` is the way back."""
+        return [self._tokenizer.id_to_token(token) or SPECIAL[UNK] for token in ids]
+
+    def token_ids(self, tokens: Sequence[str]) -> list[int]:
+        """The ids of tokens in the vocabulary's own spelling."""
+        ids: list[int] = []
+        for token in tokens:
+            number = self._tokenizer.token_to_id(token)
+            if number is None:
+                raise DecodeError(f"{token!r} is not a token of this vocabulary of {self.size}")
+            ids.append(number)
+        return ids
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """What to show for each token: spaces as `▁`, control characters escaped.
+
+        A character that is spread over several tokens of a byte vocabulary is shown at the first, the others are `‿`.
+        """
+        tokens = self.tokens(ids)
+        if self._byte_level:
+            special = [token in self._special for token in ids]
+            tokens = characters_of_bytes(tokens, special)
+        return [_printable(token) for token in tokens]
+
+    def is_foreign(self, ids: Sequence[int]) -> bool:
+        """Whether nothing in the text is known: there is no token but `<unk>`, other special tokens and spaces."""
+        return self._empty.issuperset(ids)
+
+    @cached_property
+    def _byte_level(self) -> bool:
+        return '"ByteLevel"' in json.dumps(json.loads(self._json)["decoder"])
+
+    @cached_property
+    def _empty(self) -> frozenset[int]:
+        """The tokens that say nothing: special ones and those of marks and white space only."""
+        space = " \t\r\n\u00a0\u3000" + MARK + ("ĠĊĉ" if self._byte_level else "")
+        return self._special.union(i for token, i in self._tokenizer.get_vocab().items() if not token.strip(space))
+
+
+class Tokenizers(Mapping[str, Tokenizer]):
+    """The tokenizer of each column; a joint one is the same object for all."""
+
+    def __init__(self, columns: Mapping[str, Tokenizer]) -> None:
+        self._columns = dict(columns)
+        self.joint = len({id(tokenizer) for tokenizer in columns.values()}) == 1
+
+    def __getitem__(self, column: str) -> Tokenizer:
+        return self._columns[column]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the columns together."""
+        lines = [f"{column} {tokenizer.fingerprint}" for column, tokenizer in sorted(self.items())]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json, or tokenizer.COLUMN.json for each column."""
+        files = {_file_name(None if self.joint else column): tokenizer for column, tokenizer in self.items()}
+        for name, tokenizer in files.items():
+            tokenizer.save(folder / name)
+
+    @classmethod
+    def load(cls, folder: Path, columns: Sequence[str] = ("source", "target")) -> Tokenizers:
+        """Read what `save` wrote."""
+        try:
+            if any((folder / _file_name(column)).exists() for column in columns):
+                return cls({column: Tokenizer.load(folder / _file_name(column)) for column in columns})
+            return cls(dict.fromkeys(columns, Tokenizer.load(folder / _file_name(None))))
+        except DataError as error:
+            raise CheckpointError(problems=error.problems) from None
+
+
+def train_tokenizers(config: TokenizerConfig, texts: Mapping[str, Lines], base: Path) -> Tokenizers:
+    """The tokenizers of the columns: read from the files that the config names (relative to `base`), or trained."""
+    match config.file:
+        case str(file):
+            return Tokenizers(dict.fromkeys(texts, Tokenizer.load(base / file)))
+        case dict(files):
+            _check_columns(files, texts)
+            return Tokenizers({column: Tokenizer.load(base / files[column]) for column in texts})
+    if config.joint:
+        return Tokenizers(dict.fromkeys(texts, Tokenizer.train(config, _Sample([*texts.values()], config.sample))))
+    return Tokenizers(
+        {column: Tokenizer.train(config, _Sample([lines], config.sample)) for column, lines in texts.items()}
+    )
+
+
+class _Sample:
+    """At most `most` lines of each column, taken evenly, that can be read again and again."""
+
+    def __init__(self, columns: Sequence[Lines], most: int) -> None:
+        self._columns, self._most = columns, most
+
+    def __iter__(self) -> Iterator[str]:
+        for lines in self._columns:
+            count = min(len(lines), self._most)
+            for number in range(count):
+                yield lines[number * len(lines) // count]
+
+
+def _check_columns(files: Mapping[str, str], columns: Iterable[str]) -> None:
+    for column in files.keys() - set(columns):
+        raise ConfigError(f"unknown column {column!r}", where="tokenizer.file", hint=did_you_mean(column, columns))
+    for column in columns - files.keys():
+        raise ConfigError(f"there is no tokenizer for the column {column!r}", where="tokenizer.file")
+
+
+def _file_name(column: str | None) -> str:
+    return f"tokenizer.{column}.json" if column else "tokenizer.json"
+
+
+def _special_names(tokenizer: tokenizers.Tokenizer, model: Mapping[str, Any]) -> list[str]:
+    """What pad, unk, begin and end are called in this vocabulary; our own names for those that it lacks."""
+    names = [next((n for n in aliases if tokenizer.token_to_id(n) is not None), aliases[0]) for aliases in _ALIASES]
+    unknown = model.get("unk_token")
+    if isinstance(model.get("unk_id"), int):
+        unknown = model["vocab"][model["unk_id"]][0]
+    if unknown and unknown not in names:
+        names[1] = unknown
+    return names
+
+
+def _complete(tokenizer: tokenizers.Tokenizer, model: Mapping[str, Any]) -> bool:
+    """Add the special tokens that are missing, and forget cutting and padding; whether anything had to be changed."""
+    changed = tokenizer.truncation is not None or tokenizer.padding is not None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+    missing = [name for name in _special_names(tokenizer, model) if name not in special]
+    tokenizer.add_special_tokens([tokenizers.AddedToken(name, special=True, normalized=False) for name in missing])
+    return changed or bool(missing)
+
+
+def _printable(piece: str) -> str:
+    marked = piece.replace(" ", MARK)
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in marked)

@@ -1,0 +1,152 @@
+"""Attention: the equations, the fast kernels that compute them, and the weights for those who want to see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.layers.visibility import Visibility
+
+
+class Recording:
+    """The attention weights that were computed while recording, in the order of the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[nn.Module, Tensor]] = []
+
+    def by_name(self, model: nn.Module) -> dict[str, Tensor]:
+        """Weights [B, H, Q, K] by the name of the attention inside `model`; calls of one module joined over Q."""
+        names = {id(module): name for name, module in model.named_modules()}
+        joined: dict[str, list[Tensor]] = {}
+        for module, weights_BHQK in self.calls:
+            joined.setdefault(names[id(module)], []).append(weights_BHQK)
+        return {name: torch.cat(weights, dim=2) for name, weights in joined.items()}
+
+
+_recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
+
+
+@contextmanager
+def recording() -> Iterator[Recording]:
+    """Run attention as its written-out equation and keep the weights. Models need not know."""
+    recorded = Recording()
+    token = _recording.set(recorded)
+    try:
+        yield recorded
+    finally:
+        _recording.reset(token)
+
+
+def attend(
+    q_BHQE: Tensor,
+    k_BHKE: Tensor,
+    v_BHKE: Tensor,
+    visible: Visibility,
+    *,
+    owner: nn.Module,
+    scaled: bool = True,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Scaled dot-product attention by the fastest kernel that fits.
+
+    Vaswani et al. 2017, arXiv:1706.03762, equation 1:
+        Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
+    """
+    scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
+    if (recorded := _recording.get()) is not None:
+        weights_BHQK = dot_product_weights(q_BHQE, k_BHKE, visible, scale)
+        recorded.calls.append((owner, weights_BHQK.detach()))
+        return weights_BHQK @ v_BHKE
+    # Padding stands on the right, so under a causal view no real query sees it: the kernel needs no mask at all.
+    keys_BK = None if visible.causal else visible.keys_BK(k_BHKE.shape[2])
+    mask = None if keys_BK is None else keys_BK[:, None, None, :]
+    causal = visible.causal and q_BHQE.shape[2] > 1
+    return F.scaled_dot_product_attention(
+        q_BHQE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal, scale=scale, dropout_p=dropout
+    )
+
+
+def dot_product_weights(q_BHQE: Tensor, k_BHKE: Tensor, visible: Visibility, scale: float) -> Tensor:
+    """softmax(scale Q K^T) over the keys each query may look at, written out."""
+    scores_BHQK = q_BHQE @ k_BHKE.transpose(-2, -1) * scale
+    visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
+    return scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(dim=-1)
+
+
+def split_heads(x_BLD: Tensor, heads: int) -> Tensor:
+    """[B, L, H * E] -> [B, H, L, E]."""
+    return x_BLD.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def join_heads(x_BHLE: Tensor) -> Tensor:
+    """[B, H, L, E] -> [B, L, H * E]."""
+    return x_BHLE.transpose(1, 2).flatten(2)
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions side by side, each in its own projection.
+
+    Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2:
+        head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
+        MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
+
+    W^K and W^V of all heads stand in one matrix, since keys and values are always projected together.
+    """
+
+    def __init__(self, width: int, heads: int, *, scaled: bool = True, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.heads, self.scaled, self.dropout = heads, scaled, dropout
+        self.W_Q = nn.Linear(width, width)
+        self.W_KV = nn.Linear(width, 2 * width)
+        self.W_O = nn.Linear(width, width)
+        for weight in (self.W_Q.weight, *self.W_KV.weight.chunk(2), self.W_O.weight):
+            nn.init.xavier_uniform_(weight)
+        for bias in (self.W_Q.bias, self.W_KV.bias, self.W_O.bias):
+            nn.init.zeros_(bias)
+
+    def keys_values(self, x_BKD: Tensor) -> tuple[Tensor, Tensor]:
+        """The keys and values of a text, [B, H, K, E] each: computed once, looked at often."""
+        k_BKD, v_BKD = self.W_KV(x_BKD).chunk(2, dim=-1)
+        return split_heads(k_BKD, self.heads), split_heads(v_BKD, self.heads)
+
+    def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
+        q_BHQE = split_heads(self.W_Q(x_BQD), self.heads)
+        dropout = self.dropout if self.training else 0.0
+        context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout)
+        attended: Tensor = self.W_O(join_heads(context_BHQE))
+        return attended
+
+
+class AdditiveAttention(nn.Module):
+    """Score every source position against the decoder state, then average the source.
+
+    Bahdanau et al. 2015, arXiv:1409.0473, section A.1.2:
+        e_ij     = v_a . tanh(W_a s_{i-1} + U_a h_j)
+        alpha_ij = softmax_j(e_ij)
+        c_i      = sum_j alpha_ij h_j
+    """
+
+    def __init__(self, query_width: int, memory_width: int, width: int) -> None:
+        super().__init__()
+        self.W_a = nn.Linear(query_width, width, bias=False)
+        self.U_a = nn.Linear(memory_width, width)
+        self.v_a = nn.Linear(width, 1, bias=False)
+
+    def keys(self, h_BSD: Tensor) -> Tensor:
+        """U_a h_j for every j: it does not depend on i, so it is computed once."""
+        keys_BSA: Tensor = self.U_a(h_BSD)
+        return keys_BSA
+
+    def forward(self, s_BQD: Tensor, keys_BSA: Tensor, h_BSD: Tensor, visible_BS: Tensor | None) -> Tensor:
+        e_BQS = self.v_a(torch.tanh(self.W_a(s_BQD)[:, :, None] + keys_BSA[:, None])).squeeze(-1)
+        if visible_BS is not None:
+            e_BQS = e_BQS.masked_fill(~visible_BS[:, None], -torch.inf)
+        alpha_BQS = e_BQS.softmax(dim=-1)
+        if (recorded := _recording.get()) is not None:
+            recorded.calls.append((self, alpha_BQS.detach()[:, None]))
+        return alpha_BQS @ h_BSD

@@ -1,0 +1,71 @@
+"""Recurrent layers over padded sentences."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+Cell = Literal["rnn", "gru", "lstm"]
+Carry = tuple[Tensor, ...]
+"""What a recurrent layer remembers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an LSTM."""
+
+LAYERS: dict[Cell, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+CELLS: dict[Cell, type[nn.RNNCellBase]] = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
+
+
+def as_carry(state: Tensor | Carry) -> Carry:
+    """Torch's state of any cell as a tuple."""
+    return (state,) if isinstance(state, Tensor) else tuple(state)
+
+
+def as_torch(carry: Carry) -> Tensor | Carry:
+    """A tuple as torch wants it: the bare tensor where there is only one."""
+    return carry[0] if len(carry) == 1 else carry
+
+
+class RecurrentEncoder(nn.Module):
+    """Read a sentence left to right, and right to left too if asked.
+
+    Cho et al. 2014, arXiv:1406.1078; Sutskever et al. 2014, arXiv:1409.3215; both directions as in Bahdanau et al.
+    2015, arXiv:1409.0473, section 3.2:
+        h_j = [forward h_j ; backward h_j]
+    """
+
+    def __init__(
+        self, cell: Cell, input_width: int, hidden: int, layers: int, *, bidirectional: bool, dropout: float
+    ) -> None:
+        super().__init__()
+        self.directions = 2 if bidirectional else 1
+        between = dropout if layers > 1 else 0.0
+        self.rnn = LAYERS[cell](
+            input_width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between
+        )
+
+    def forward(self, x_BSD: Tensor, host_lengths_B: Tensor) -> tuple[Tensor, Carry]:
+        """All states h_BSD (zero on padding) and the last one of each layer, both directions side by side."""
+        packed = pack_padded_sequence(x_BSD, host_lengths_B, batch_first=True, enforce_sorted=False)
+        outputs, last = self.rnn(packed)
+        h_BSD, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x_BSD.shape[1])
+        return h_BSD, tuple(self._side_by_side(state) for state in as_carry(last))
+
+    def _side_by_side(self, state: Tensor) -> Tensor:
+        """[N * directions, B, D] -> [N, B, directions * D]."""
+        return torch.cat(list(state.unflatten(0, (-1, self.directions)).unbind(1)), dim=-1)
+
+
+class Bridge(nn.Module):
+    """From the encoder's last state to the decoder's first: s_0 = tanh(W_s h_last), one W_s for each part of the state.
+
+    Bahdanau et al. 2015, arXiv:1409.0473, section A.2.2.
+    """
+
+    def __init__(self, cell: Cell, encoder_width: int, decoder_width: int) -> None:
+        super().__init__()
+        parts = 2 if cell == "lstm" else 1
+        self.W_s = nn.ModuleList(nn.Linear(encoder_width, decoder_width) for _ in range(parts))
+
+    def forward(self, carry: Carry) -> Carry:
+        return tuple(torch.tanh(W_s(part)) for W_s, part in zip(self.W_s, carry, strict=True))

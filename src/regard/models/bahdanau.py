@@ -1,0 +1,146 @@
+"""Bahdanau et al. 2015, "Neural machine translation by jointly learning to align and translate", arXiv:1409.0473."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from regard.data.batch import Batch, Tokens
+from regard.layers.attention import AdditiveAttention
+from regard.layers.embeddings import Readout, Tie, tied_embeddings
+from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
+from regard.layers.visibility import Visibility
+from regard.models.base import Generator, ModelConfig, Output, grouped, pick, shifted, sources_of
+
+
+class BahdanauConfig(ModelConfig):
+    """RNN with additive attention (Bahdanau 2015)."""
+
+    PRESETS = {
+        "tiny": {"embedding": 64, "hidden": 128, "attention": 128},
+        "small": {"embedding": 256, "hidden": 512, "attention": 512},
+        "base": {"embedding": 620, "hidden": 1000, "attention": 1000},
+    }
+    kind: Literal["bahdanau"] = "bahdanau"
+    preset: Literal["tiny", "small", "base"] = "small"
+    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    cell: Cell = "gru"
+    """The recurrence: plain RNN, GRU (the paper's) or LSTM."""
+    embedding: int = Field(256, ge=1)
+    """Width of a token's vector."""
+    hidden: int = Field(512, ge=1)
+    """Width of the recurrent state, of each direction and of the decoder."""
+    attention: int = Field(512, ge=1)
+    """Width of the attention's hidden layer."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers of the encoder."""
+    bidirectional: bool = True
+    """Whether the encoder also reads from right to left."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between encoder layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the decoder looks at, once a source."""
+
+    h_BSD: Tensor
+    keys_BSA: Tensor
+    visible_BS: Tensor
+
+    def select(self, sources: Tensor | None) -> Memory:
+        return Memory(pick(self.h_BSD, sources), pick(self.keys_BSA, sources), pick(self.visible_BS, sources))
+
+
+@dataclass(frozen=True)
+class BahdanauState:
+    """The decoder's recurrent state a row, and the encoded source a source."""
+
+    carry: Carry
+    memory: Memory
+
+    def select(self, rows_BW: Tensor) -> BahdanauState:
+        sources = len(self.memory.h_BSD)
+        kept = sources_of(rows_BW, len(self.carry[0]) // sources, sources)
+        return BahdanauState(
+            tuple(part.index_select(0, rows_BW.flatten()) for part in self.carry), self.memory.select(kept)
+        )
+
+
+class Bahdanau(Generator):
+    """
+    Bahdanau et al. 2015, section 3.1 and A.2.2:
+        c_i = sum_j alpha_ij h_j                        looked up with s_{i-1}
+        s_i = f(s_{i-1}, y_{i-1}, c_i)
+        t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)
+        p(y_i | y_<i, x) = softmax(W_o t_i)
+    """
+
+    def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding, self.target_embedding = tied_embeddings(
+            source_size, target_size, config.embedding, config.tie
+        )
+        self.encoder = RecurrentEncoder(
+            config.cell,
+            config.embedding,
+            config.hidden,
+            config.layers,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout,
+        )
+        memory_width = config.hidden * self.encoder.directions
+        self.bridge = Bridge(config.cell, memory_width, config.hidden)
+        self.attention = AdditiveAttention(config.hidden, memory_width, config.attention)
+        self.cell = CELLS[config.cell](config.embedding + memory_width, config.hidden)
+        self.UVC_o = nn.Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
+        self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def encode(self, source: Tokens) -> tuple[Carry, Memory]:
+        """The decoder's first state, and what it will look at."""
+        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source.host_lengths_B)
+        visible_BS = Visibility(source.lengths_B).keys_BK(h_BSD.shape[1])
+        assert visible_BS is not None
+        return self.bridge(tuple(part[-1] for part in last)), Memory(h_BSD, self.attention.keys(h_BSD), visible_BS)
+
+    def recur(self, y_RD: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor]:
+        """One step: look with s_{i-1}, then move on to s_i. Only this needs a loop over time."""
+        s_BWD = grouped(carry[0], len(memory.h_BSD))
+        c_RD = self.attention(s_BWD, memory.keys_BSA, memory.h_BSD, memory.visible_BS).flatten(0, 1)
+        return as_carry(self.cell(torch.cat([y_RD, c_RD], dim=-1), as_torch(carry))), c_RD
+
+    def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
+        """t_i, the larger of each pair of units; U_o, V_o and C_o stand side by side in one matrix."""
+        pairs = self.UVC_o(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2))
+        return self.dropout(pairs.amax(dim=-1))
+
+    def forward(self, batch: Batch) -> Output:
+        carry, memory = self.encode(batch.source)
+        y_BTD = self.dropout(self.target_embedding(shifted(batch.target)))
+        states, contexts = [], []
+        for y_BD in y_BTD.unbind(1):
+            carry, c_BD = self.recur(y_BD, carry, memory)
+            states.append(carry[0])
+            contexts.append(c_BD)
+        return Output(self.deep_output(torch.stack(states, 1), y_BTD, torch.stack(contexts, 1)))
+
+    def readout(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def begin(self, source: Tokens, rows: int, max_length: int) -> BahdanauState:
+        carry, memory = self.encode(source)
+        return BahdanauState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
+
+    def step(self, tokens_R: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
+        y_RD = self.target_embedding(tokens_R)
+        carry, c_RD = self.recur(y_RD, state.carry, state.memory)
+        return self.readout(self.deep_output(carry[0], y_RD, c_RD)), BahdanauState(carry, state.memory)

@@ -1,0 +1,105 @@
+"""One YAML file, what was asked: task + data + tokenizer + model + training + search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from regard.config import Config, apply_overrides, parse_yaml, read_yaml, validate
+from regard.config.load import Tree
+from regard.data.config import Corpus, Data, Split
+from regard.data.tokenizers import TokenizerConfig
+from regard.errors import ConfigError, did_you_mean
+from regard.models import AnyModelConfig
+from regard.recipes.training import TrainingConfig
+from regard.search import SearchConfig
+from regard.tasks import TASKS
+from regard.tasks.translation import EvaluationConfig
+
+D = TypeVar("D", bound=Data[Any])
+
+
+class Recipe(Config, Generic[D]):
+    """What was asked, with every default filled in."""
+
+    task: Literal["translation"]
+    """What the run is for."""
+    data: D
+    """The examples."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """How text becomes tokens."""
+    model: AnyModelConfig
+    """The model: `kind`, `preset`, and any field that should differ from the preset."""
+    training: TrainingConfig
+    """How it is trained."""
+    search: SearchConfig = SearchConfig()
+    """How it writes."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """How it is measured."""
+
+
+AnyRecipe = Recipe[Any]
+
+
+def recipe_of(tree: Tree) -> AnyRecipe:
+    """The typed recipe of a tree, or one ConfigError with every problem in it."""
+    task = TASKS.get(str(tree.get("task")))
+    if task is None:
+        given = tree.get("task")
+        what = "this key is required" if given is None else f"unknown task {given!r}"
+        raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
+    return validate(Recipe[task.data], tree)  # type: ignore[name-defined]
+
+
+def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
+    """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are relative to."""
+    if isinstance(recipe, dict):
+        tree, base = recipe, Path.cwd()
+    elif Path(recipe).is_dir():
+        raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
+    elif Path(recipe).exists() or str(recipe) not in shipped():
+        if not Path(recipe).exists():
+            hint = f"a recipe is a .yaml file, or one that ships: {', '.join(shipped())}"
+            raise ConfigError("there is no such recipe", where=str(recipe), hint=hint)
+        tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
+    else:
+        tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
+    return recipe_of(apply_overrides(tree, overrides)), base
+
+
+def shipped() -> list[str]:
+    """Names of the recipes that ship."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in files("regard.recipes").iterdir() if entry.name.endswith(".yaml"))
+
+
+def shipped_text(name: str) -> str:
+    """The YAML of a recipe that ships."""
+    if name not in shipped():
+        raise ConfigError(f"no recipe of this name ships: {name!r}", hint=did_you_mean(name, shipped()))
+    return (files("regard.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
+    """The same recipe wherever it is read from."""
+    tree = recipe.model_dump()
+    for part in ("train", "validation", "test"):
+        corpora = getattr(recipe.data, part)
+        if corpora is not None and not isinstance(corpora, Split):
+            tree["data"][part] = [_absolute(corpus, base) for corpus in corpora]
+    tree["tokenizer"]["file"] = _absolute_path(recipe.tokenizer.file, base)
+    return recipe_of(tree)
+
+
+def _absolute(corpus: Corpus, base: Path) -> Tree:
+    tree = corpus.model_dump()
+    for name in ["file"] if corpus.file else [] if corpus.corpus else list(corpus.columns):
+        tree[name] = _absolute_path(tree[name], base)
+    return tree
+
+
+def _absolute_path(path: Any, base: Path) -> Any:
+    if isinstance(path, dict):
+        return {side: _absolute_path(one, base) for side, one in path.items()}
+    return None if path is None else str((base / path).absolute())

@@ -1,0 +1,125 @@
+"""Checkpoints: what a run folder keeps of its training, so that it can be used, resumed and averaged.
+
+checkpoints/step-00000500/
+    model.safetensors      the weights to use (their exponential average, where the recipe asks for one)
+    training.safetensors   the weights to go on training from, only where they differ from those to use
+    training.pt            optimiser, random generators, counters: tensors and plain values, no code
+    checkpoint.json        step, metrics, fingerprint of the tokenizer: for people and for checks
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from regard.errors import CheckpointError
+from regard.runs.files import write_folder
+
+Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint, as it is written and read."""
+
+    weights: Mapping[str, Tensor]
+    facts: Mapping[str, Any]
+    """Step, metrics and fingerprints: what JSON can hold."""
+    training_weights: Mapping[str, Tensor] | None = None
+    training: Mapping[str, Any] | None = None
+    """What resuming needs besides the weights; None in a checkpoint that is only to be used."""
+
+
+def step_name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint aside and put it in place; a full disk leaves the earlier ones as they were."""
+
+    def fill(aside: Path) -> None:
+        save_file(_contiguous(checkpoint.weights), aside / "model.safetensors")
+        if checkpoint.training_weights is not None:
+            save_file(_contiguous(checkpoint.training_weights), aside / "training.safetensors")
+        if checkpoint.training is not None:
+            torch.save(dict(checkpoint.training), aside / "training.pt")
+        (aside / "checkpoint.json").write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
+
+    try:
+        write_folder(folder, fill)
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise CheckpointError(
+            f"cannot be written: {error}", where=str(folder), hint="the checkpoint before it is whole; make room and resume"
+        ) from None
+
+
+def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
+    """The weights of a checkpoint."""
+    path = folder / name
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise CheckpointError("there is no such file: the checkpoint is not whole", where=str(path)) from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"the file is damaged: {error}", where=str(path), hint=_others(folder)) from None
+
+
+def load_facts(folder: Path) -> dict[str, Any]:
+    """Step, metrics and fingerprints of a checkpoint."""
+    path = folder / "checkpoint.json"
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"the file is missing or damaged: {error}", where=str(path), hint=_others(folder)) from None
+    return facts
+
+
+def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
+    """The weights to go on from, and everything else that resuming needs."""
+    own = (folder / "training.safetensors").exists()
+    weights = load_weights(folder, "training.safetensors" if own else "model.safetensors")
+    path = folder / "training.pt"
+    try:
+        training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise CheckpointError("training cannot go on from this checkpoint", where=str(path)) from None
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        first = str(error).splitlines()[0]
+        raise CheckpointError(f"the file is damaged: {first}", where=str(path), hint=_others(folder)) from None
+    return weights, training
+
+
+def average_weights(folders: Sequence[Path]) -> Weights:
+    """The mean of the weights of several checkpoints, summed in double precision."""
+    total: Weights = {}
+    for folder in folders:
+        for name, tensor in load_weights(folder).items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    kinds = {name: tensor.dtype for name, tensor in load_weights(folders[-1]).items()}
+    return {name: (tensor / len(folders)).to(kinds[name]) for name, tensor in total.items()}
+
+
+def remove_checkpoint(folder: Path) -> None:
+    """Rename first, so that what is left of a removal that was cut short is not taken for a checkpoint."""
+    aside = folder.with_name(f".{folder.name}.removed")
+    folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _contiguous(weights: Mapping[str, Tensor]) -> Weights:
+    return {name: tensor.detach().contiguous() for name, tensor in weights.items()}
+
+
+def _others(folder: Path) -> str:
+    others = sorted(path.name for path in folder.parent.glob("step-*") if path != folder)
+    return f"other checkpoints here: {', '.join(others[-3:])}" if others else ""

@@ -1,0 +1,177 @@
+"""The run folder: all that came of a recipe, self-contained and movable.
+
+RUN/
+    recipe.yaml        what was asked, every default written down
+    environment.json   versions, machine, format of the folder
+    tokenizer.json     or tokenizer.source.json and tokenizer.target.json
+    metrics.jsonl      the log of the training
+    checkpoints/       see checkpoints.py
+    best, last         each the name of a checkpoint
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.config import read_yaml, write_yaml
+from regard.data.tokenizers import Tokenizers
+from regard.errors import CheckpointError, ConfigError, did_you_mean
+from regard.models import Generator, build_model
+from regard.recipes.recipe import AnyRecipe, recipe_of
+from regard.runs.checkpoints import load_facts, load_weights, remove_checkpoint, step_name
+from regard.runs.files import write_folder, write_text
+from regard.tasks import TASKS
+from regard.tasks.translation import Translation
+
+FORMAT = 1
+"""Version of the folder's layout; older ones stay readable."""
+LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
+
+
+class Run:
+    """A run folder that exists."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def create(cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers) -> Run:
+        """Lay the folder out in one go."""
+
+        def fill(aside: Path) -> None:
+            (aside / "recipe.yaml").write_text(write_yaml(recipe.model_dump()), encoding="utf-8")
+            (aside / "environment.json").write_text(json.dumps(_environment(), indent=1), encoding="utf-8")
+            tokenizers.save(aside)
+
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        write_folder(folder, fill)
+        return cls(folder)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """An existing run, checked to be one."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            near = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
+            hint = did_you_mean(folder.name, near) if near else "make one with 'regard train RECIPE --out RUN'"
+            raise CheckpointError("there is no such run folder", where=str(folder), hint=hint)
+        if not (folder / "recipe.yaml").exists():
+            hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
+            raise CheckpointError("not a run folder: it has no recipe.yaml", where=str(folder), hint=hint)
+        return cls(folder)
+
+    @cached_property
+    def recipe(self) -> AnyRecipe:
+        try:
+            return recipe_of(read_yaml(self.folder / "recipe.yaml"))
+        except ConfigError as error:
+            raise CheckpointError(problems=error.problems) from None
+
+    @property
+    def task(self) -> type[Translation]:
+        return TASKS[self.recipe.task]
+
+    @cached_property
+    def tokenizers(self) -> Tokenizers:
+        return Tokenizers.load(self.folder, self.task.columns)
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        try:
+            environment: dict[str, Any] = json.loads((self.folder / "environment.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"cannot be read: {error}", where=str(self.folder / "environment.json")) from None
+        return environment
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    def pointer(self, name: str) -> Path | None:
+        """The checkpoint that `best` or `last` names."""
+        try:
+            return self.checkpoints / (self.folder / name).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+
+    def point(self, name: str, checkpoint: str) -> None:
+        write_text(self.folder / name, checkpoint + "\n")
+
+    def checkpoint(self, name: str = "best") -> Path:
+        """A checkpoint by `best`, `last`, its step or its folder's name."""
+        found = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
+        if name.isdigit():
+            found = self.checkpoints / step_name(int(name))
+        if found is None:
+            raise CheckpointError("the run has no checkpoint yet", where=str(self.folder), hint="'regard train ... --resume' goes on")
+        if not found.is_dir():
+            there = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
+            raise CheckpointError("there is no such checkpoint", where=str(found), hint=did_you_mean(found.name, there))
+        return found
+
+    def build(self) -> Generator:
+        """The run's model with fresh weights."""
+        return build_model(self.recipe.model, self.tokenizers["source"].size, self.tokenizers["target"].size)
+
+    def load_model(self, checkpoint: str = "best", device: torch.device | str = "cpu") -> Generator:
+        """The run's model with trained weights, ready to use."""
+        folder = self.checkpoint(checkpoint)
+        self.check_tokenizer(folder)
+        model = self.build()
+        put_weights(model, load_weights(folder), folder)
+        return model.to(device).eval()
+
+    def check_tokenizer(self, checkpoint: Path) -> None:
+        """Refuse a tokenizer that the checkpoint was not trained with: every word would mean another."""
+        if load_facts(checkpoint)["tokenizer"] != self.tokenizers.fingerprint:
+            raise CheckpointError(
+                "the tokenizer is not the one this run was trained with",
+                where=str(self.folder / "tokenizer.json"),
+                hint="put the run's own tokenizer back; another one gives every token another meaning",
+            )
+
+    def remove_all_but(self, names: set[str]) -> None:
+        """Drop checkpoints that are no longer needed, and what a killed process left of others."""
+        for path in self.checkpoints.iterdir():
+            if path.name.startswith("step-") and path.name not in names:
+                remove_checkpoint(path)
+
+
+def put_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor], where: Path) -> None:
+    """Load weights, or say how they differ from what the recipe describes. Tied weights are stored once."""
+    missing, unexpected = set(stored_weights(model)) - set(weights), set(weights) - set(stored_weights(model))
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    wrong = [name for name in weights if name in shapes and shapes[name] != weights[name].shape]
+    if missing or unexpected or wrong:
+        named = sorted(missing | unexpected | set(wrong))[0]
+        raise CheckpointError(f"its weights do not fit the run's recipe, {named} for one", where=str(where))
+    model.load_state_dict(weights, strict=False)
+
+
+def stored_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The state of a model with each shared tensor once, under its first name."""
+    kept: dict[int, str] = {}
+    state = model.state_dict(keep_vars=True)
+    return {name: tensor for name, tensor in state.items() if kept.setdefault(id(tensor), name) == name}
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "regard": version("regard"),
+        "python": platform.python_version(),
+        **{name: version(name) for name in LIBRARIES},
+        "platform": f"{sys.platform} {platform.machine()}",
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }

@@ -1,0 +1,69 @@
+"""Beam search: follow the W most probable hypotheses side by side. A beam of 1 is greedy search."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.search.hypotheses import NEVER, Choice, Finished, Live, objective
+
+
+class Beam:
+    """Takes the most probable continuations; a hypothesis that ends keeps its slot for good.
+
+    Candidates rank by log P. A sentence with w open slots takes the best w of its live hypotheses x vocabulary; a
+    `</s>` among them closes a slot, so that the live beam shrinks. The objective, log P / length^alpha, ranks only
+    what has ended.
+    """
+
+    reorders = True
+
+    def __init__(self, beam: int, nbest: int, limits_B: Tensor, alpha: float) -> None:
+        self.rows = beam
+        self._nbest = nbest
+        self._limits_B = limits_B
+        self._alpha = alpha
+
+    def start(self, total_BW: Tensor) -> Tensor:
+        """One hypothesis a sentence, the empty one: W equal ones would stay equal."""
+        total_BW[:, 1:] = NEVER
+        return total_BW
+
+    def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
+        vocabulary = log_p_BWV.shape[-1]
+        candidates_BM = log_p_BWV.add_(live.total_BW[..., None]).flatten(1)
+        total_BW, index_BW = best(candidates_BM, min(self.rows, candidates_BM.shape[1]))
+        open_B = self.rows - finished.count(live.sentences_B)
+        beyond_BW = torch.arange(total_BW.shape[1], device=total_BW.device) >= open_B[:, None]
+        return Choice(index_BW // vocabulary, index_BW % vocabulary, total_BW.masked_fill(beyond_BW, NEVER))
+
+    def settled(self, total_BW: Tensor, sentences_B: Tensor, finished: Finished) -> Tensor:
+        """Whether no live hypothesis can still enter a sentence's n best.
+
+        log P only falls, so the most that a live hypothesis can reach is its log P now over the longest length.
+        """
+        longest_B = self._limits_B[sentences_B].to(total_BW.dtype)
+        reach_B = objective(total_BW.amax(-1), longest_B, self._alpha)
+        return reach_B <= finished.objective_to_beat(sentences_B, self._nbest)
+
+
+def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The highest scores of each row and where they stand, in falling order; among equals the first comes first.
+
+    `topk` alone leaves open which of several equals it takes, and in half precision logits are often equal. So those
+    that equal the last score taken are looked up again by place.
+    """
+    if count == 1:
+        highest_B1 = scores_BM.max(dim=-1, keepdim=True)
+        return highest_B1.values, highest_B1.indices
+    places = scores_BM.shape[1]
+    values_BW, index_BW = scores_BM.topk(count)
+    last_B1 = values_BW[:, -1:]
+    from_the_end_M = torch.arange(places, 0, -1, dtype=torch.int32, device=scores_BM.device)
+    first_equal_BW = places - torch.where(scores_BM == last_B1, from_the_end_M, 0).topk(count).values.long()
+    above_BW = values_BW > last_B1
+    number_BW = (~above_BW).cumsum(-1).sub_(1).clamp_(min=0)
+    index_BW = torch.where(above_BW, index_BW, first_equal_BW.gather(1, number_BW)).clamp_(max=places - 1)
+    order_BW = index_BW.argsort(-1)
+    order_BW = order_BW.gather(1, values_BW.gather(1, order_BW).argsort(dim=-1, descending=True, stable=True))
+    return values_BW.gather(1, order_BW), index_BW.gather(1, order_BW)

@@ -1,0 +1,187 @@
+"""Translation: a text in, another text out. Also chat, spelling, dates: whatever has pairs of texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+
+from regard.config import Config
+from regard.data.batch import Batch
+from regard.data.batches import batch_of, fixed_batches
+from regard.data.config import Corpus, Data
+from regard.data.dataset import Dataset
+from regard.data.tokenizers import Tokenizers
+from regard.errors import DecodeError
+from regard.models.base import Generator, device_of
+from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.search import Hypothesis, SearchConfig, score, search
+from regard.tasks.inputs import by_length, encode_inputs, padded
+
+DECODE_TOKENS = 16_384
+"""Padded source tokens times beam that are decoded at once."""
+SCORE_TOKENS = 8_192
+"""Padded tokens that are scored at once."""
+
+
+class Parallel(Corpus):
+    """Pairs of texts."""
+
+    source: str | int | None = None
+    """What is read: a file of its own, or the column's name or number in `file`."""
+    target: str | int | None = None
+    """What is to be written: likewise."""
+
+
+class EvaluationConfig(Config):
+    """How outputs are measured against references."""
+
+    lowercase: bool = False
+    """Whether BLEU and chrF take upper and lower case for the same."""
+    tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "spBLEU-1K", "none"] = (
+        "13a"
+    )
+    """sacreBLEU's tokenisation; `char` needs no extra package and suits Korean."""
+    examples: int | None = Field(None, ge=1)
+    """Measure on the first so many examples only."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One input and what the model writes for it."""
+
+    input: str
+    nbest: tuple[Output, ...]
+
+    @property
+    def output(self) -> str:
+        return self.nbest[0].output
+
+    def to_json(self) -> dict[str, Any]:
+        best = self.nbest[0].to_json()
+        return {"input": self.input, **best, "nbest": [one.to_json() for one in self.nbest]}
+
+
+@dataclass(frozen=True)
+class Output:
+    """One text the model wrote, and log P of exactly these tokens."""
+
+    output: str
+    score: float
+    tokens: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"output": self.output, "score": self.score, "tokens": list(self.tokens)}
+
+
+class Translation:
+    """What a run of this task reads, trains, measures and writes."""
+
+    name = "translation"
+    columns = ("source", "target")
+    data = Data[Parallel]
+    higher_is_better: Mapping[str, bool] = {
+        "loss": False,
+        "perplexity": False,
+        "bleu": True,
+        "chrf": True,
+        "exact_match": True,
+    }
+
+    @staticmethod
+    def objective(model: Generator, *, label_smoothing: float, teacher_forcing: float) -> TokenCrossEntropy:
+        return TokenCrossEntropy(model, label_smoothing, teacher_forcing)
+
+    @staticmethod
+    def predict(
+        model: Generator,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        places: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Prediction]:
+        """A prediction for each text, in their order; `places` name the texts in messages."""
+        places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+        found: dict[int, list[Hypothesis]] = {}
+        for rows, hypotheses in decode(model, tokenizers, encode_inputs(tokenizers["source"], texts, places), config):
+            found.update(zip(rows, hypotheses, strict=True))
+            progress(len(rows))
+        return [
+            Prediction(text, tuple(_output(tokenizers, one) for one in found[row])) for row, text in enumerate(texts)
+        ]
+
+    @staticmethod
+    def score(
+        model: Generator, tokenizers: Tokenizers, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """log P of each target token, the final `</s>` included, given ids of sources and targets without specials."""
+        source, target = tokenizers["source"], tokenizers["target"]
+        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+        scores: dict[int, list[float]] = {}
+        for rows in by_length(lengths, SCORE_TOKENS):
+            batch = Batch(
+                padded([[*sources[row], source.end] for row in rows], source.pad),
+                padded([[target.begin, *targets[row], target.end] for row in rows], target.pad),
+            )
+            scores.update(zip(rows, score(model, batch.to(device_of(model))), strict=True))
+        return [scores[row] for row in range(len(lengths))]
+
+    @staticmethod
+    def loss(model: Generator, tokenizers: Tokenizers, dataset: Dataset) -> dict[str, float]:
+        """Cross-entropy a token and its exponential, over a whole dataset."""
+        objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
+        with torch.inference_mode():
+            for rows in fixed_batches(dataset, SCORE_TOKENS):
+                batch = batch_of(dataset, rows, tokenizers)
+                total += float(objective(batch.to(device_of(model)))[1])
+                tokens += batch.tokens
+        mean = total / tokens
+        return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+
+    @staticmethod
+    def metrics(outputs: Sequence[str], references: Sequence[str], config: EvaluationConfig) -> dict[str, Any]:
+        """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that are the reference exactly."""
+        from sacrebleu.metrics import BLEU, CHRF
+
+        bleu = BLEU(lowercase=config.lowercase, tokenize=config.tokenize)
+        chrf = CHRF(lowercase=config.lowercase)
+        return {
+            "bleu": bleu.corpus_score(list(outputs), [list(references)]).score,
+            "chrf": chrf.corpus_score(list(outputs), [list(references)]).score,
+            "exact_match": sum(o == r for o, r in zip(outputs, references, strict=True)) / len(outputs),
+            "bleu_signature": str(bleu.get_signature()),
+            "chrf_signature": str(chrf.get_signature()),
+        }
+
+
+def decode(
+    model: Generator, tokenizers: Tokenizers, encoded: Sequence[Sequence[int]], config: SearchConfig
+) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+    """Row numbers and their hypotheses, batch by batch."""
+    source, target = tokenizers["source"], tokenizers["target"]
+    rows_each = config.nbest if config.sample else config.beam
+    for rows in by_length([len(ids) + 1 for ids in encoded], max(1, DECODE_TOKENS // rows_each)):
+        tokens = padded([[*encoded[row], source.end] for row in rows], source.pad).to(device_of(model))
+        yield rows, search(model, tokens, config, specials=target.specials)
+
+
+def _output(tokenizers: Tokenizers, hypothesis: Hypothesis) -> Output:
+    target = tokenizers["target"]
+    return Output(target.decode(hypothesis.tokens), hypothesis.score, tuple(target.pieces(hypothesis.tokens)))
+
+
+def token_ids(tokenizers: Tokenizers, pieces: Sequence[str]) -> list[int]:
+    """Ids of exact target tokens, as `predict --json` prints them; a final `</s>` may stand there."""
+    target = tokenizers["target"]
+    ids = [target.id_of(piece) for piece in pieces]
+    unknown = [piece for piece, number in zip(pieces, ids, strict=True) if number is None]
+    if unknown:
+        raise DecodeError(f"not in the target vocabulary: {', '.join(map(repr, unknown[:5]))}", where="--tokens")
+    known = [number for number in ids if number is not None]
+    return known[:-1] if known and known[-1] == target.end else known

@@ -1,0 +1,66 @@
+"""What a person sees while a model trains."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+class Display:
+    """A progress bar on a terminal, plain lines elsewhere, nothing if quiet. Writes to standard error."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None, facts="", visible=False)
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.console.print(text, markup=False)
+
+    def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
+        """Move the bar."""
+        self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
+
+    def logged(self, line: dict[str, Any], steps: int) -> None:
+        """A line of the training log."""
+        facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} tokens/s"
+        self.doing("training", line["step"], steps, facts)
+        if not self.console.is_terminal:
+            left = (steps - line["step"]) * line["seconds_per_step"]
+            self.say(f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about {duration(left)} left")
+
+    def validated(self, line: dict[str, Any], best: bool) -> None:
+        """A validation: its metrics and a few translations."""
+        shown = ("loss", "perplexity", "bleu", "chrf", "exact_match")
+        metrics = "  ".join(f"{name} {line[name]:.3f}" for name in shown if name in line)
+        self.say(f"validation at step {line['step']:,}: {metrics}{'  (best so far)' if best else ''}")
+        for sample in line.get("samples", ()):
+            self.say(f"    {sample['source']}\n     -> {sample['output']}\n      = {sample['target']}")
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 45 s, 3 min, 2.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,386 @@
+"""The training loop, and everything it is made of."""
+
+from __future__ import annotations
+
+import copy
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
+from torch import Tensor
+
+from regard.data.batch import Batch
+from regard.data.batches import Position, Stream, ahead
+from regard.data.prepare import Prepared
+from regard.errors import RegardError
+from regard.models import Generator
+from regard.recipes import AnyRecipe
+from regard.runs import Run
+from regard.runs.checkpoints import (
+    Checkpoint,
+    average_weights,
+    load_training,
+    load_weights,
+    save_checkpoint,
+    step_name,
+)
+from regard.runs.log import MetricsLog
+from regard.runs.run import put_weights, stored_weights
+from regard.tasks import TASKS
+from regard.training.display import Display
+from regard.training.optimiser import build_optimiser, move_average
+from regard.training.schedule import Plateau, schedule_factor
+from regard.training.validation import validate
+
+AHEAD = 8
+"""Batches that are prepared while the device works."""
+SETTLE_EVERY = 10
+"""Steps after which losses are fetched from a GPU; on a CPU they are there at once."""
+
+
+class Interrupted(Exception):
+    """The user pressed Ctrl-C; the run was saved first."""
+
+
+@dataclass
+class Progress:
+    """Where a training stands, apart from weights and optimiser."""
+
+    step: int = 0
+    position: Position = Position()
+    best: list[tuple[float, int]] = field(default_factory=list)
+    """Metric and step of the best checkpoints, best first."""
+    waited: int = 0
+    """Validations since the last better one."""
+    stopped: bool = False
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+    plain_sum: float = 0.0
+    tokens: int = 0
+    """Sums since the last line of the log."""
+    logged_step: int = 0
+    log_length: int = 0
+    """Bytes of metrics.jsonl."""
+
+
+class Trainer:
+    """One training: model, optimiser, data, and the folder it is written to."""
+
+    def __init__(
+        self, run: Run, recipe: AnyRecipe, data: Prepared, model: Generator, accelerator: Accelerator, display: Display
+    ) -> None:
+        self.run, self.recipe, self.data, self.accelerator, self.display = run, recipe, data, accelerator, display
+        self.config = recipe.training
+        self.task = TASKS[recipe.task]
+        assert isinstance(self.config.batch_tokens, int)
+        self.model = model.to(accelerator.device)
+        self.average = copy.deepcopy(self.model).requires_grad_(False) if self.config.ema else None
+        objective = self.task.objective(
+            self.model, label_smoothing=self.config.label_smoothing, teacher_forcing=self.config.teacher_forcing
+        )
+        if self.config.compile:
+            objective.compile(dynamic=True)
+        self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
+        self.plateau = Plateau(self.config)
+        self.progress = Progress()
+        self.unsettled: list[tuple[int, Tensor, list[Batch]]] = []
+        self.group = self.config.accumulate * accelerator.num_processes
+        batches = self.stream().epoch_batches(0)
+        self.steps = total_steps(self.config.steps, self.config.epochs, batches, self.group)
+        self.validate_every = self.config.validate_every or max(1, batches // self.group)
+        self.checkpoint_every = self.config.checkpoint_every or self.validate_every
+
+    def stream(self) -> Stream:
+        accelerator = self.accelerator
+        assert isinstance(self.config.batch_tokens, int)
+        return Stream(
+            self.data.train,
+            self.config.batch_tokens,
+            self.config.seed,
+            self.progress.position,
+            rank=accelerator.process_index,
+            world=accelerator.num_processes,
+        )
+
+    def train(self) -> None:
+        """Update until the end; log, validate and save on the way."""
+        progress = self.progress
+        log = MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length) if self.leads else None
+        batches = ahead(self.stream(), AHEAD, move=lambda batch: batch.to(self.accelerator.device))
+        with closing(batches), asked_to_stop() as stop, self.tracker(log) as write:
+            while progress.step < self.steps and not progress.stopped:
+                started = time.perf_counter()
+                self.update([next(batches) for _ in range(self.config.accumulate)])
+                self.settle(progress.step % SETTLE_EVERY == 0)
+                progress.seconds += time.perf_counter() - started
+                if progress.step % self.config.log_every == 0 or progress.step == self.steps:
+                    write(self.log_line())
+                validated = progress.step % self.validate_every == 0 or progress.step == self.steps
+                if validated:
+                    write(self.validation_line())
+                if validated or progress.step % self.checkpoint_every == 0 or stop:
+                    self.save(log)
+                if stop and progress.step < self.steps:
+                    raise Interrupted
+            self.finish(write)
+
+    def update(self, batches: list[tuple[Batch, Position]]) -> None:
+        """One step: loss = sum over its tokens * processes / tokens of all processes, whatever the accumulation."""
+        progress, accelerator = self.progress, self.accelerator
+        factor = schedule_factor(self.config, progress.step + 1, self.steps) * self.plateau.scale
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.config.learning_rate * factor
+        tokens = self.over_processes(sum(batch.tokens for batch, _ in batches))
+        losses = []
+        self.objective.train()
+        for number, (batch, _) in enumerate(batches, 1):
+            with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
+                loss_2 = self.objective(batch)
+                accelerator.backward(loss_2[0] * (accelerator.num_processes / tokens))
+            losses.append(loss_2.detach())
+        if self.config.clip:
+            accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        progress.step += 1
+        progress.position = batches[-1][1]
+        if self.average is not None and self.config.ema:
+            move_average(self.average, self.model, self.config.ema, progress.step)
+        self.unsettled.append((tokens, torch.stack(losses).sum(0), [batch for batch, _ in batches]))
+
+    def over_processes(self, count: int) -> int:
+        if self.accelerator.num_processes == 1:
+            return count
+        return int(self.accelerator.reduce(torch.tensor(count, device=self.accelerator.device)))
+
+    def settle(self, now: bool = True) -> None:
+        """Fetch losses that are due and add them up; stop at one that is not a number, before it reaches a checkpoint."""
+        if not self.unsettled or not (now or self.accelerator.device.type == "cpu"):
+            return
+        losses = self.accelerator.reduce(torch.stack([loss_2 for _, loss_2, _ in self.unsettled]))
+        for (tokens, _, batches), (smoothed, plain) in zip(self.unsettled, losses.double().tolist(), strict=True):
+            if not math.isfinite(smoothed):
+                raise self.not_a_number(batches)
+            self.progress.loss_sum += smoothed
+            self.progress.plain_sum += plain
+            self.progress.tokens += tokens
+        self.unsettled.clear()
+
+    def not_a_number(self, batches: list[Batch]) -> RegardError:
+        examples = [example for batch in batches for example in batch.examples]
+        first = ", ".join(self.data.train.where(example) for example in examples[:3])
+        last = self.run.pointer("last")
+        kept = f"; the last checkpoint, {last.name}, is whole" if last else ""
+        return RegardError(
+            f"the loss is not a number any more, first in a batch of {len(examples)} examples: {first}, ...",
+            where=f"step {self.progress.step}",
+            hint=f"lower training.learning_rate, raise training.warmup or use precision bf16 or fp32{kept}",
+        )
+
+    @property
+    def leads(self) -> bool:
+        return bool(self.accelerator.is_main_process)
+
+    @property
+    def usable(self) -> Generator:
+        """The model to validate and to use: the average, where there is one."""
+        return self.model if self.average is None else self.average
+
+    def log_line(self) -> dict[str, Any]:
+        self.settle()
+        progress = self.progress
+        seconds = max(progress.seconds, 1e-9)
+        line = {
+            "event": "train",
+            "step": progress.step,
+            "epoch": progress.position.epoch,
+            "loss": progress.loss_sum / progress.tokens,
+            "perplexity": math.exp(min(progress.plain_sum / progress.tokens, 700.0)),
+            "learning_rate": self.optimiser.param_groups[0]["lr"],
+            "tokens": progress.tokens,
+            "tokens_per_second": progress.tokens / seconds,
+            "seconds_per_step": seconds / (progress.step - progress.logged_step),
+        }
+        progress.logged_step, progress.seconds = progress.step, 0.0
+        progress.loss_sum, progress.plain_sum, progress.tokens = 0.0, 0.0, 0
+        self.display.logged(line, self.steps)
+        return line
+
+    def validation_line(self) -> dict[str, Any]:
+        self.settle()
+        progress = self.progress
+        found = [validate(self.usable, self.recipe, self.data) if self.leads else {}]
+        line = {"event": "validation", "step": progress.step, **broadcast_object_list(found)[0]}
+        improved = self.ranks(line[self.config.best], progress.step)
+        self.plateau.heard(improved)
+        progress.waited = 0 if improved else progress.waited + 1
+        progress.stopped = self.config.patience is not None and progress.waited >= self.config.patience
+        self.display.validated(line, improved)
+        if progress.stopped:
+            self.display.say(f"stopped: {progress.waited} validations without a better {self.config.best}")
+        return line
+
+    def ranks(self, value: float, step: int) -> bool:
+        """Enter a checkpoint among the best; whether it is the best of all."""
+        sign = -1.0 if self.task.higher_is_better[self.config.best] else 1.0
+        ranked = sorted([*self.progress.best, (value, step)], key=lambda entry: (sign * entry[0], entry[1]))
+        self.progress.best = ranked[: self.config.keep_best]
+        return ranked[0][1] == step
+
+    def save(self, log: MetricsLog | None) -> None:
+        """A checkpoint that training can go on from bit by bit, then the pointers to it, then a tidy folder."""
+        self.settle()
+        if log is None:
+            return
+        progress = self.progress
+        progress.log_length = log.length()
+        name = step_name(progress.step)
+        own = stored_weights(self.model)
+        checkpoint = Checkpoint(
+            weights=stored_weights(self.usable),
+            training_weights=None if self.average is None else own,
+            training={
+                "optimiser": self.optimiser.state_dict(),
+                "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
+                "random": random_state(),
+                "plateau": self.plateau.state(),
+                "progress": asdict(progress) | {"position": list(progress.position)},
+            },
+            facts=self.facts(progress.step),
+        )
+        save_checkpoint(self.run.checkpoints / name, checkpoint)
+        self.run.point("last", name)
+        if progress.best:
+            self.run.point("best", step_name(progress.best[0][1]))
+        elif self.run.pointer("best") is None:
+            self.run.point("best", name)
+        self.run.remove_all_but(self.kept())
+
+    def kept(self) -> set[str]:
+        """The names of the checkpoints that are still needed."""
+        latest = sorted(path.name for path in self.run.checkpoints.glob("step-*"))
+        latest = [name for name in latest if name <= step_name(self.progress.step)]
+        best = {step_name(step) for _, step in self.progress.best}
+        pointed = {path.name for name in ("best", "last") if (path := self.run.pointer(name))}
+        return best | pointed | set(latest[-self.config.average :])
+
+    def facts(self, step: int) -> dict[str, Any]:
+        best = [{"step": one, self.config.best: value} for value, one in self.progress.best]
+        return {"step": step, "best": best, "tokenizer": self.data.tokenizers.fingerprint}
+
+    def finish(self, write: Any) -> None:
+        """Average the last checkpoints where the recipe asks for it, and use the average if it validates better."""
+        if self.config.average == 1 or not self.leads:
+            return
+        folders = sorted(self.run.checkpoints.glob("step-*"))[-self.config.average :]
+        weights = average_weights(folders)
+        averaged = copy.deepcopy(self.usable)
+        put_weights(averaged, weights, self.run.folder)
+        line = {"event": "average", "step": self.progress.step, **validate(averaged, self.recipe, self.data)}
+        sign = -1.0 if self.task.higher_is_better[self.config.best] else 1.0
+        better = sign * line[self.config.best] <= sign * self.progress.best[0][0]
+        self.display.say(f"average of the last {len(folders)} checkpoints:")
+        self.display.validated(line, better)
+        save_checkpoint(self.run.checkpoints / "average", Checkpoint(weights, self.facts(self.progress.step)))
+        if better:
+            self.run.point("best", "average")
+        write(line)
+
+    def restore(self) -> bool:
+        """Go on from the last checkpoint, if there is one."""
+        folder = self.run.pointer("last")
+        if folder is None:
+            return False
+        folder = self.run.checkpoint("last")
+        self.run.check_tokenizer(folder)
+        weights, training = load_training(folder)
+        put_weights(self.model, weights, folder)
+        if self.average is not None:
+            put_weights(self.average, load_weights(folder), folder)
+        self.optimiser.load_state_dict(training["optimiser"])
+        if self.accelerator.scaler:
+            self.accelerator.scaler.load_state_dict(training["scaler"])
+        self.plateau.restore(training["plateau"])
+        self.progress = Progress(**training["progress"])
+        self.progress.position = Position(*self.progress.position)
+        self.progress.best = [(value, step) for value, step in self.progress.best]
+        restore_random_state(training["random"], self.accelerator.process_index)
+        return True
+
+    @contextmanager
+    def tracker(self, log: MetricsLog | None) -> Iterator[Any]:
+        """Where lines go: metrics.jsonl, and TensorBoard when it is installed."""
+        board = _tensorboard(self.run) if log else None
+
+        def write(line: dict[str, Any]) -> None:
+            if log:
+                log.write(line)
+            for name, value in line.items() if board else ():
+                if isinstance(value, (int, float)) and name != "step":
+                    board.add_scalar(f"{line['event']}/{name}", value, line["step"])
+
+        try:
+            yield write
+        finally:
+            if log:
+                log.close()
+            if board:
+                board.close()
+
+
+def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group: int) -> int:
+    """How many updates: what comes first of `steps` and `epochs`."""
+    by_epochs = math.inf if epochs is None else math.ceil(epochs * epoch_batches / group)
+    return int(min(math.inf if steps is None else steps, by_epochs))
+
+
+def random_state() -> dict[str, Tensor]:
+    """The generators that dropout and sampling draw from."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore_random_state(state: dict[str, Tensor], rank: int) -> None:
+    torch.set_rng_state(state["cpu"])
+    if torch.cuda.is_available() and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"])
+    if rank:  # only the first process's generators were saved; the others need draws of their own
+        torch.manual_seed(int(torch.randint(2**62, ())) + rank)
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[list[bool]]:
+    """A list that is no longer empty once the user has pressed Ctrl-C; a second Ctrl-C interrupts at once."""
+    stop: list[bool] = []
+
+    def heard(number: int, frame: Any) -> None:
+        if stop:
+            raise KeyboardInterrupt
+        stop.append(True)
+
+    try:
+        before = signal.signal(signal.SIGINT, heard)
+    except ValueError:  # not in the main thread: whoever runs us there handles Ctrl-C
+        yield stop
+        return
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _tensorboard(run: Run) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(run.folder / "tensorboard"))  # type: ignore[no-untyped-call]

@@ -1,0 +1,50 @@
+"""Learning rates over time."""
+
+from __future__ import annotations
+
+import math
+
+from regard.recipes.training import TrainingConfig
+
+
+def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
+    """The share of the highest learning rate that step 1, 2, ... `steps` is made with; `plateau` scales it besides.
+
+    Linear warm-up, then: inverse square root as in Vaswani et al. 2017, arXiv:1706.03762, equation 3; linear to zero;
+    half a cosine to zero (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts); or constant.
+    """
+    if step < config.warmup:
+        return step / config.warmup
+    done = min(1.0, (step - config.warmup) / max(1, steps - config.warmup))
+    match config.schedule:
+        case "inverse_sqrt":
+            return math.sqrt(max(1, config.warmup) / max(1, step))
+        case "linear":
+            return 1.0 - done
+        case "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * done))
+        case "constant" | "plateau":
+            return 1.0
+
+
+class Plateau:
+    """Lower the learning rate when the validation has stopped improving."""
+
+    def __init__(self, config: TrainingConfig) -> None:
+        self.factor, self.patience = config.plateau_factor, config.plateau_patience
+        self.active = config.schedule == "plateau"
+        self.scale = 1.0
+        self.waited = 0
+
+    def heard(self, improved: bool) -> None:
+        """One more validation."""
+        self.waited = 0 if improved else self.waited + 1
+        if self.active and self.waited > self.patience:
+            self.scale *= self.factor
+            self.waited = 0
+
+    def state(self) -> dict[str, float]:
+        return {"scale": self.scale, "waited": self.waited}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self.scale, self.waited = state["scale"], int(state["waited"])

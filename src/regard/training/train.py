@@ -1,0 +1,157 @@
+"""`train`: from a recipe to a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+
+from regard.config.load import Tree
+from regard.data.batches import auto_batch_tokens
+from regard.data.prepare import Prepared, prepare
+from regard.errors import CheckpointError, ConfigError, Problem, did_you_mean
+from regard.models import build_model
+from regard.models.base import count_parameters
+from regard.recipes import AnyRecipe, load_recipe, recipe_of
+from regard.recipes.recipe import with_absolute_paths
+from regard.recipes.training import TrainingConfig
+from regard.runs import Run
+from regard.tasks import TASKS
+from regard.training.display import Display
+from regard.training.loop import Interrupted, Trainer
+
+CHANGEABLE = frozenset(
+    f"training.{name}"
+    for name in (
+        "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every",
+        "keep_best", "patience", "decode", "samples", "average",
+    )
+)  # fmt: skip
+"""What a resumed training may do otherwise: how long, how often, where. All else would make it another training."""
+
+
+def train(
+    recipe: str | Path | Tree,
+    overrides: Sequence[str] = (),
+    *,
+    out: str | Path,
+    resume: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Train what a recipe describes into the run folder `out`; with `resume`, go on where it was left."""
+    folder = Path(out)
+    asked, base = load_recipe(recipe, overrides)
+    check_metric(asked)
+    existing = _existing(folder, resume)
+    accelerator = make_accelerator(asked.training)
+    with Display(quiet=quiet or not accelerator.is_main_process) as display:
+        with accelerator.main_process_first():
+            tokenizers = existing.tokenizers if existing else None
+            data = prepare(
+                asked.data, asked.tokenizer, base=base, seed=asked.training.seed, tokenizers=tokenizers,
+                progress=lambda what, done: display.doing(what, done),
+            )  # fmt: skip
+        resolved = resolve(asked, base, data)
+        run = existing or _create(folder, resolved, data, accelerator)
+        if existing:
+            _refuse_other_recipe(existing, resolved)
+        torch.manual_seed(resolved.training.seed + accelerator.process_index)
+        _train(run, resolved, data, accelerator, display)
+    return run
+
+
+def _train(run: Run, recipe: AnyRecipe, data: Prepared, accelerator: Accelerator, display: Display) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.training.seed)  # the same first weights in every process
+        model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+    trainer = Trainer(run, recipe, data, model, accelerator, display)
+    for sentence in data.report.sentences():
+        display.say(sentence)
+    resumed = trainer.restore()
+    display.say(
+        f"{'resuming at' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} parameters, "
+        f"{len(data.train):,} examples, step {trainer.progress.step:,} of {trainer.steps:,}, {accelerator.device}"
+    )
+    try:
+        trainer.train()
+    except Interrupted:
+        display.say(f"interrupted and saved at step {trainer.progress.step:,}; the same command with --resume goes on")
+        raise
+    display.say(f"done: {run.folder}")
+
+
+def make_accelerator(config: TrainingConfig) -> Accelerator:
+    """accelerate's hold on the device, the precision and the other processes."""
+    wanted, cuda = config.device, torch.cuda.is_available()
+    mps = torch.backends.mps.is_available()
+    if (wanted == "cuda" and not cuda) or (wanted == "mps" and not mps):
+        there = ["cpu", *(["cuda"] if cuda else []), *(["mps"] if mps else [])]
+        raise ConfigError(f"there is no {wanted} on this machine", where="training.device", hint=f"allowed: auto, {', '.join(there)}")
+    on_gpu = wanted == "cuda" or (wanted == "auto" and cuda)
+    precision: str = config.precision
+    if precision == "auto":
+        precision = "bf16" if on_gpu and torch.cuda.is_bf16_supported() else "fp32"
+    if precision == "fp16" and not on_gpu:
+        raise ConfigError("fp16 needs a CUDA GPU", where="training.precision", hint="allowed here: auto, fp32, bf16")
+    if on_gpu:
+        torch.set_float32_matmul_precision("high")
+    AcceleratorState._reset_state()  # another training in this process may have chosen another precision
+    return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=wanted == "cpu")
+
+
+def resolve(recipe: AnyRecipe, base: Path, data: Prepared) -> AnyRecipe:
+    """The recipe with what only the data can tell, and with paths that hold from anywhere."""
+    tree = with_absolute_paths(recipe, base).model_dump()
+    if recipe.training.batch_tokens == "auto":
+        tree["training"]["batch_tokens"] = auto_batch_tokens(data.train)
+    return recipe_of(tree)
+
+
+def check_metric(recipe: AnyRecipe) -> None:
+    """`training.best` must be a metric of the task, and one that the validation computes."""
+    metrics = TASKS[recipe.task].higher_is_better
+    name = recipe.training.best
+    if name not in metrics:
+        raise ConfigError(f"unknown metric {name!r}", where="training.best", hint=did_you_mean(name, metrics))
+    if recipe.training.decode == 0 and name not in ("loss", "perplexity"):
+        raise ConfigError(f"{name} needs decoded examples", where="training.decode", hint="set it above 0")
+
+
+def _existing(folder: Path, resume: bool) -> Run | None:
+    if not folder.exists():
+        return None
+    if not resume:
+        hint = "--resume goes on with it; give another --out for a new one"
+        raise CheckpointError("the run folder exists already", where=str(folder), hint=hint)
+    return Run.open(folder)
+
+
+def _create(folder: Path, recipe: AnyRecipe, data: Prepared, accelerator: Accelerator) -> Run:
+    if accelerator.is_main_process:
+        Run.create(folder, recipe, data.tokenizers)
+    accelerator.wait_for_everyone()
+    return Run(folder)
+
+
+def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
+    """A resumed training is the same training: its recipe may differ only where that changes nothing that was done."""
+    before, now = dict(_leaves(run.recipe.model_dump())), dict(_leaves(recipe.model_dump()))
+    problems = [
+        Problem(path, f"the run was started with {before.get(path)!r}, this recipe says {now.get(path)!r}")
+        for path in sorted(before.keys() | now.keys())
+        if before.get(path) != now.get(path) and path not in CHANGEABLE
+    ]
+    if problems:
+        raise ConfigError(problems=[*problems, Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out")])
+
+
+def _leaves(node: Any, path: str = "") -> list[tuple[str, Any]]:
+    if isinstance(node, dict):
+        return [leaf for key, value in node.items() for leaf in _leaves(value, f"{path}.{key}" if path else str(key))]
+    if isinstance(node, list) and any(isinstance(value, dict) for value in node):
+        return [leaf for number, value in enumerate(node) for leaf in _leaves(value, f"{path}.{number}")]
+    return [(path, node)]

@@ -1,0 +1,398 @@
+"""Every format reads back what was written, and every broken file is named with its line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import lzma
+import pickle
+import tracemalloc
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from regard.data.config import Corpus
+from regard.data.readers import Row, open_corpus
+from regard.errors import DataError, Problem
+
+
+class Pairs(Corpus):
+    source: str | int | None = None
+    target: str | int | None = None
+
+
+PAIRS = [
+    ("a house", "ein Haus"),
+    ("  two  spaces ", "größer"),
+    ("한국어 문장", "x\u2028y\x85z\x0cw\x0bv\x1cu"),
+    ("", " "),
+]
+COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
+
+
+def put(folder: Path, name: str, text: str | bytes) -> str:
+    data = text.encode() if isinstance(text, str) else text
+    (folder / name).write_bytes(COMPRESSIONS.get(Path(name).suffix, bytes)(data))
+    return name
+
+
+def read(folder: Path, **fields: object) -> list[Row]:
+    return list(open_corpus(Pairs.model_validate(fields), folder))
+
+
+def problem_of(folder: Path, **fields: object) -> Problem:
+    with pytest.raises(DataError) as caught:
+        read(folder, **fields)
+    (problem,) = caught.value.problems
+    return problem
+
+
+def numbered(pairs: list[tuple[str, str]], first: int = 1) -> list[Row]:
+    return [Row(line, pair) for line, pair in enumerate(pairs, first)]
+
+
+def as_csv(rows: list[tuple[str, str]]) -> str:
+    stream = io.StringIO(newline="")
+    csv.writer(stream).writerows(rows)
+    return stream.getvalue()
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last_end", [True, False])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_parallel_files(tmp_path: Path, compression: str, end: str, last_end: bool, mark: str) -> None:
+    pairs = PAIRS[:3]
+    for name, column in (("train.en", 0), ("train.de", 1)):
+        text = mark + end.join(pair[column] for pair in pairs) + end * last_end
+        put(tmp_path, name + compression, text)
+    assert read(tmp_path, source=f"train.en{compression}", target=f"train.de{compression}") == numbered(pairs)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_tsv_has_no_quoting(tmp_path: Path, compression: str, end: str, mark: str) -> None:
+    pairs = [*PAIRS, ('"half a quote', 'say "no"')]
+    text = mark + end.join(f"{target}\tignored\t{source}" for source, target in pairs)
+    put(tmp_path, f"p.tsv{compression}", text)
+    assert read(tmp_path, file=f"p.tsv{compression}", source=2, target=0) == numbered(pairs)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_csv_quotes_commas_and_line_breaks(tmp_path: Path, compression: str, mark: str) -> None:
+    pairs = [("one, two", 'say "no"'), ("line 1\nline 2\r\nline 3", "b"), *PAIRS]
+    put(tmp_path, f"p.csv{compression}", mark + as_csv([("en", "de"), *pairs]))
+    rows = read(tmp_path, file=f"p.csv{compression}", source="en", target="de")
+    assert [row.values for row in rows] == pairs
+    assert [row.line for row in rows] == [2, 3, 6, 7, 8, 9]  # the second example takes lines 3 to 5
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_jsonl(tmp_path: Path, compression: str, ascii_only: bool) -> None:
+    pairs = [*PAIRS, ("line 1\nline 2", "emoji 🙂")]
+    lines = (json.dumps({"de": target, "id": 3, "en": source}, ensure_ascii=ascii_only) for source, target in pairs)
+    put(tmp_path, f"p.jsonl{compression}", "\ufeff" + "\r\n".join(lines))
+    assert read(tmp_path, file=f"p.jsonl{compression}", source="en", target="de") == numbered(pairs)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\t"), max_size=12)
+PAIR_LISTS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8).filter(lambda pairs: pairs[0][0][:1] != "\ufeff")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@given(pairs=PAIR_LISTS, end=st.sampled_from(["\n", "\r\n"]))
+def test_any_text_reads_back(tmp_path: Path, pairs: list[tuple[str, str]], end: str) -> None:
+    pairs = [(source, target.removeprefix("\ufeff")) for source, target in pairs]
+    put(tmp_path, "a", "".join(source + end for source, _ in pairs))
+    put(tmp_path, "b", "".join(target + end for _, target in pairs))
+    assert read(tmp_path, source="a", target="b") == numbered(pairs)
+    put(tmp_path, "p.tsv", "".join(f"{source}\t{target}{end}" for source, target in pairs))
+    assert read(tmp_path, file="p.tsv", source=0, target=1) == numbered(pairs)
+    put(tmp_path, "p.csv", as_csv(pairs))
+    assert read(tmp_path, file="p.csv", source=0, target=1) == numbered(pairs)
+
+
+def test_header_is_found_by_the_kind_of_columns(tmp_path: Path) -> None:
+    put(tmp_path, "p.tsv", "en\tde\na\tb\n")
+    named, both = [Row(2, ("a", "b"))], [Row(1, ("en", "de")), Row(2, ("a", "b"))]
+    assert read(tmp_path, file="p.tsv", source="en", target="de") == named
+    assert read(tmp_path, file="p.tsv", source="en", target=1) == named
+    assert read(tmp_path, file="p.tsv", source=0, target=1) == both
+    assert read(tmp_path, file="p.tsv", source=0, target=1, header=True) == named
+
+
+def test_suffixes_are_read_in_any_case(tmp_path: Path) -> None:
+    (tmp_path / "P.TSV.GZ").write_bytes(gzip.compress(b"a\tb\n"))
+    assert read(tmp_path, file="P.TSV.GZ", source=0, target=1) == [Row(1, ("a", "b"))]
+
+
+def test_one_file_may_be_both_sides(tmp_path: Path) -> None:
+    put(tmp_path, "a", "x\ny\n")
+    assert read(tmp_path, source="a", target="a") == [Row(1, ("x", "x")), Row(2, ("y", "y"))]
+
+
+def test_empty_lines_and_long_lines_are_passed_on(tmp_path: Path) -> None:
+    long = "x" * 100_000
+    put(tmp_path, "a", f"{long}\n\n   \n")
+    put(tmp_path, "p.tsv", f"{long}\tb\n\n   \n\t\n")
+    put(tmp_path, "p.csv", f"{long},b\n\n   \n,\n")
+    put(tmp_path, "p.jsonl", json.dumps({"s": long, "t": "b"}) + "\n\n   \n")
+    empty = [Row(2, ("", "")), Row(3, ("", "")), Row(4, ("", ""))]
+    assert read(tmp_path, source="a", target="a") == numbered([(long, long), ("", ""), ("   ", "   ")])
+    assert read(tmp_path, file="p.tsv", source=0, target=1) == [Row(1, (long, "b")), *empty]
+    assert read(tmp_path, file="p.csv", source=0, target=1) == [Row(1, (long, "b")), *empty]
+    assert read(tmp_path, file="p.jsonl", source="s", target="t") == [Row(1, (long, "b")), *empty[:2]]
+
+
+def test_size_stops_before_what_is_broken(tmp_path: Path) -> None:
+    put(tmp_path, "a", b"1\n2\n3\xff\n")
+    put(tmp_path, "b", "1\n2\n")
+    put(tmp_path, "p.csv", 'en,de\n1,2\n"')
+    assert read(tmp_path, source="a", target="b", size=2) == [Row(1, ("1", "1")), Row(2, ("2", "2"))]
+    assert read(tmp_path, file="p.csv", source="en", target="de", size=1) == [Row(2, ("1", "2"))]
+    assert len(read(tmp_path, source="b", target="b", size=9)) == 2
+
+
+def test_a_reader_reads_again_and_travels_to_another_process(tmp_path: Path) -> None:
+    put(tmp_path, "a", "1\n2\n")
+    reader = open_corpus(Pairs(source="a", target="a"), tmp_path)
+    first = iter(reader)
+    next(first)
+    assert list(reader) == list(pickle.loads(pickle.dumps(reader))) == numbered([("1", "1"), ("2", "2")])
+    assert next(first) == Row(2, ("2", "2"))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    put(tmp_path, "a", "some words in a line\n" * 200_000)
+    reader = open_corpus(Pairs(source="a", target="a"), tmp_path)
+    tracemalloc.start()
+    assert sum(1 for _ in islice(reader, 200_000)) == 200_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000 < (tmp_path / "a").stat().st_size
+
+
+# Names and fingerprints
+
+
+def test_where_names_the_file_of_the_column(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("data/train.en", "data/train.de", "p.tsv"):
+        put(tmp_path, name, "a\n")
+    parallel = open_corpus(Pairs(source="data/train.en", target="data/train.de"), tmp_path)
+    assert parallel.columns == ("source", "target")
+    assert parallel.where(17) == parallel.where(17, "source") == "data/train.en:17"
+    assert parallel.where(17, "target") == "data/train.de:17"
+    assert open_corpus(Pairs(file="p.tsv", source=0, target=1), tmp_path).where(17, "target") == "p.tsv:17"
+    assert open_corpus(Pairs(corpus="dates"), tmp_path).where(17, "target") == "corpus dates:17"
+
+
+def test_fingerprint_changes_with_what_is_read_and_only_with_it(tmp_path: Path) -> None:
+    for name in ("a", "same", "p.tsv", "q.tsv"):
+        put(tmp_path, name, "en\tde\n1\t2\n")
+    put(tmp_path, "b", "en\tde\n1\t3\n")
+
+    def print_of(part: str = "train", **fields: object) -> str:
+        return open_corpus(Pairs.model_validate(fields), tmp_path, part).fingerprint()  # type: ignore[arg-type]
+
+    table = {"file": "p.tsv", "source": 0, "target": 1}
+    different = [
+        print_of(source="a", target="b"),
+        print_of(source="b", target="a"),
+        print_of(source="a", target="b", size=1),
+        print_of(**table),
+        print_of(**table, size=1),
+        print_of(**table, header=True),
+        print_of(**table | {"target": 0}),
+        print_of(corpus="copy"),
+        print_of(corpus="sort"),
+        print_of(corpus="copy", seed=2),
+        print_of(corpus="copy", size=5),
+        print_of("test", corpus="copy"),
+    ]
+    assert len(set(different)) == len(different)
+    assert print_of(source="same", target="b", weight=2.0) == different[0] == print_of("test", source="a", target="b")
+    assert print_of(**table | {"file": "q.tsv"}) == different[3]
+    put(tmp_path, "a", "en\tde\n1\t4\n")
+    assert print_of(source="a", target="b") != different[0]
+
+
+def test_built_in_corpora_are_read_like_files(tmp_path: Path) -> None:
+    rows = read(tmp_path, corpus="reverse", size=7)
+    assert [row.line for row in rows] == [1, 2, 3, 4, 5, 6, 7]
+    assert all(target.split() == source.split()[::-1] for _, (source, target) in rows)
+    assert len(list(open_corpus(Pairs(corpus="sort"), tmp_path, "validation"))) == 500
+
+
+# Bad input
+
+
+def test_missing_files_are_all_named_with_a_near_one(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    put(tmp_path, "data/train.en.gz", "a\n")
+    with pytest.raises(DataError) as caught:
+        open_corpus(Pairs(source="data/train.en", target="nothing/like.it"), tmp_path)
+    near, far = caught.value.problems
+    assert near == Problem("data/train.en", "there is no such file", f"did you mean {str(Path('data/train.en.gz'))!r}?")
+    assert (far.where, far.what) == ("nothing/like.it", "there is no such file")
+    assert str(tmp_path / "nothing") in far.hint
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    put(tmp_path, "a", "x\n")
+    assert problem_of(tmp_path, source="a", target=".") == Problem(".", "is a folder, not a file", "name a file in it")
+
+
+def test_a_name_no_file_can_have(tmp_path: Path) -> None:
+    put(tmp_path, "a", "x\n")
+    assert problem_of(tmp_path, source="a", target="x" * 5000).what.startswith(("cannot be read", "there is no such"))
+
+
+@pytest.mark.parametrize(("longer", "shorter"), [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_unequal_line_counts(tmp_path: Path, longer: str, shorter: str, end: str) -> None:
+    put(tmp_path, longer, "1\n2\n3\n4\n5" + end)
+    put(tmp_path, shorter, "1\n2\n3" + end)
+    problem = problem_of(tmp_path, source="a", target="b")
+    assert (problem.where, problem.what) == (f"{longer}:4", f"{longer} has 5 lines, {shorter} has 3")
+
+
+def test_rows_before_the_missing_partner_are_read(tmp_path: Path) -> None:
+    put(tmp_path, "a", "1\n2\n3\n")
+    put(tmp_path, "b", "1\n2\n")
+    rows = iter(open_corpus(Pairs(source="a", target="b"), tmp_path))
+    assert [next(rows).line, next(rows).line] == [1, 2]
+    with pytest.raises(DataError, match="a:3: a has 3 lines, b has 2"):
+        next(rows)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_not_utf8(tmp_path: Path, compression: str) -> None:
+    put(tmp_path, f"a{compression}", b"fine\ncaf\xe9\n")
+    put(tmp_path, f"p.csv{compression}", b"fine,x\ncaf\xe9,x\n")
+    problem = problem_of(tmp_path, source=f"a{compression}", target=f"a{compression}")
+    assert problem.where == f"a{compression}:2"
+    assert problem.what == "byte 0xe9 at position 4 of the line is not UTF-8"
+    assert "iconv -f" in problem.hint
+    assert problem_of(tmp_path, file=f"p.csv{compression}", source=0, target=1).where == f"p.csv{compression}:2"
+
+
+def test_utf16_is_recognised(tmp_path: Path) -> None:
+    put(tmp_path, "a", "한국어\n".encode("utf-16"))
+    problem = problem_of(tmp_path, source="a", target="a")
+    assert problem.where == "a:1"
+    assert "utf-16" in problem.hint
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
+def test_an_empty_file(tmp_path: Path, compression: str, suffix: str) -> None:
+    put(tmp_path, "full", "x\n")
+    name = put(tmp_path, f"empty{suffix}{compression}", "")
+    empty = Problem(name, "the file is empty", "one example a line is expected")
+    assert problem_of(tmp_path, source="full", target=name) == empty
+    assert problem_of(tmp_path, source=name, target="full") == empty
+    assert problem_of(tmp_path, file=name, source="en", target="de") == empty
+
+
+@pytest.mark.parametrize(("name", "text"), [("p.tsv", "en\tde\n"), ("p.csv", "en,de\n")])
+def test_a_header_without_rows(tmp_path: Path, name: str, text: str) -> None:
+    put(tmp_path, name, text)
+    assert problem_of(tmp_path, file=name, source="en", target="de").what == "there is a header, but no row below it"
+
+
+@pytest.mark.parametrize(("name", "text"), [("p.tsv", "en\tde\na\tb\n"), ("p.csv", "en,de\na,b\n")])
+def test_a_column_that_is_not_there(tmp_path: Path, name: str, text: str) -> None:
+    put(tmp_path, name, text)
+    problem = problem_of(tmp_path, file=name, source="en", target="fr")
+    assert problem == Problem(f"{name}:1", "there is no column 'fr'", "the columns are en, de")
+    problem = problem_of(tmp_path, file=name, source=0, target=2)
+    assert problem.where == f"{name}:1"
+    assert problem.what == "there is no column 2 (target) in this row"
+    assert problem.hint == "it has 2, numbered from 0: en | de"
+    assert problem_of(tmp_path, file=name, source=0, target=-1).what == "there is no column -1"
+    assert "needs a header" in problem_of(tmp_path, file=name, source="en", target="de", header=False).what
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    put(tmp_path, "p.tsv", "en\ten\na\tb\n")
+    assert problem_of(tmp_path, file="p.tsv", source="en", target=1).what == "two columns are named 'en'"
+
+
+@pytest.mark.parametrize(("name", "text"), [("p.tsv", "en\tde\na\tb\nc\n"), ("p.csv", 'en,de\n"a",b\nc\n')])
+def test_a_row_with_too_few_columns(tmp_path: Path, name: str, text: str) -> None:
+    put(tmp_path, name, text)
+    problem = problem_of(tmp_path, file=name, source="en", target="de")
+    assert (problem.where, problem.what) == (f"{name}:3", "there is no column 'de' (target) in this row")
+
+
+@pytest.mark.parametrize("broken", ['"never closed,b\nc,d\n', '"a"b,c\n', "a\rb,c\n", f'"{"x" * 140_000}",b\n'])
+def test_bad_csv(tmp_path: Path, broken: str) -> None:
+    put(tmp_path, "p.csv", f'"two\nlines",b\n{broken}')
+    problem = problem_of(tmp_path, file="p.csv", source=0, target=1)
+    assert problem.where == "p.csv:3"
+    assert problem.what.startswith("not valid CSV")
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ('{"en": "a" "b"}', "not valid JSON: Expecting ',' delimiter at position 12"),
+        ("[" * 100_000, "not valid JSON"),
+        ('["a", "b"]', '["a", "b"] is not an object'),
+        ('{"en": "a", "fr": "b"}', "there is no column 'de'"),
+        ('{"en": "a", "de": 3}', "the column 'de' holds 3, not a string"),
+        ('{"en": "a", "de": null}', "the column 'de' holds null, not a string"),
+        ('{"en": "a", "de": "\\ud83d"}', "the column 'de' holds half of a surrogate pair"),
+    ],
+)
+def test_bad_jsonl(tmp_path: Path, line: str, what: str) -> None:
+    put(tmp_path, "p.jsonl", '{"en": "a", "de": "b"}\n' + line + "\n")
+    problem = problem_of(tmp_path, file="p.jsonl", source="en", target="de")
+    assert problem.where == "p.jsonl:2"
+    assert problem.what.startswith(what)
+
+
+def test_jsonl_lists_the_columns_that_are_there(tmp_path: Path) -> None:
+    put(tmp_path, "p.jsonl", '{"en": "a", "de": "b"}\n')
+    assert problem_of(tmp_path, file="p.jsonl", source=0, target="de").hint == "the columns are en, de"
+
+
+@pytest.mark.parametrize("compression", [".gz", ".xz"])
+def test_broken_archives(tmp_path: Path, compression: str) -> None:
+    data = COMPRESSIONS[compression]("".join(f"line {number * 7919}\n" for number in range(50_000)).encode())
+    damaged = data[:-12] + b"\x00" * 12  # the checksum
+    for name, content in (("cut", data[: len(data) // 2]), ("damaged", damaged), ("none", b"plain text\n")):
+        (tmp_path / f"{name}{compression}").write_bytes(content)
+        problem = problem_of(tmp_path, source=f"{name}{compression}", target=f"{name}{compression}")
+        assert problem.where.startswith(f"{name}{compression}:")
+        assert problem.what.startswith(f"the {compression} file is broken here")
+    assert problem.where == f"none{compression}:1"
+
+
+@pytest.mark.parametrize("name", ["pairs.txt", "pairs", "pairs.txt.gz", "pairs.json"])
+def test_a_file_of_another_kind(tmp_path: Path, name: str) -> None:
+    put(tmp_path, name, "a\tb\n")
+    problem = problem_of(tmp_path, file=name, source=0, target=1)
+    assert problem.where == name
+    assert "allowed: .tsv, .csv, .jsonl" in problem.hint
+
+
+def test_built_in_corpora_are_pairs(tmp_path: Path) -> None:
+    class Labelled(Corpus):
+        text: str | int | None = None
+        label: str | int | None = None
+
+    with pytest.raises(DataError, match="corpus dates: the built-in corpora have a source and a target, not text and"):
+        open_corpus(Labelled(corpus="dates"), tmp_path)
