@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batch import BEGIN, END, PAD, Batch
-from regard.data.batches import Position, Stream, ahead, auto_batch_tokens, batch_of, fixed_batches, plan
+from regard.data.batches import START, Position, Stream, ahead, auto_batch_tokens, batch_of, fixed_batches, plan
 from regard.data.dataset import Dataset
 from regard.data.store import TextColumn, TokenColumn
 from regard.data.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
@@ -135,7 +135,7 @@ def test_fixed_batches_hold_each_example_once_sorted(few: Dataset) -> None:
 
 @pytest.mark.parametrize(
     ("size", "length", "expected"),
-    [(100, 9, 1024), (20_000, 24, 4864), (100_000, 29, 16384)],
+    [(100, 9, 1024), (20_000, 24, 5120), (100_000, 29, 16384)],
     ids=["not below 1024", "20,000 * 25 / 100 = 5,000 to a multiple of 256", "not above 16,384"],
 )
 def test_auto_batch_tokens(tokenizers: Tokenizers, size: int, length: int, expected: int) -> None:
@@ -171,7 +171,7 @@ class TestStream:
     @given(st.integers(0, 40), st.integers(0, 9), st.integers(1, 4))
     def test_resume_is_the_tail(self, few: Dataset, start: int, seed: int, world: int) -> None:
         whole = list(islice(Stream(few, 200, seed, world=world), start + 12))
-        position = whole[start - 1][1] if start else Position()
+        position = whole[start - 1][1] if start else START
         tail = list(islice(Stream(few, 200, seed, position, world=world), 12))
         assert [after for _, after in tail] == [after for _, after in whole[start:]]
         for (batch, _), (again, _) in zip(whole[start:], tail, strict=True):

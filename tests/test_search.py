@@ -167,6 +167,7 @@ def test_equals_go_by_lowest_row_then_lowest_token() -> None:
     assert_same(found, [(tokens, total, total) for tokens, total in expected])
 
 
+@settings(deadline=None)
 @given(
     scores=st.lists(
         st.lists(st.sampled_from([0.0, 1.0, 2.0, -math.inf]), min_size=8, max_size=8), min_size=1, max_size=4
@@ -362,6 +363,7 @@ def test_cut_off_distributions(options: dict[str, object], kept: dict[int, float
     assert_frequencies(Counter(h.tokens[0] for h in found), kept)
 
 
+@settings(deadline=None)
 @given(
     weights=st.lists(st.integers(1, 50), min_size=1, max_size=8).map(lambda ws: sorted(ws, reverse=True)),
     top_p=st.floats(0.01, 1.0),

@@ -26,7 +26,7 @@ from regard.errors import CheckpointError, ConfigError, DataError, DecodeError
 
 KINDS = ("word", "character", "byte", "bpe", "wordpiece", "unigram")
 PIECES = ("bpe", "wordpiece", "unigram")
-LETTERS = "ab<>s/pdun!.,_'\"#09 \t\n▁가각한국어😀\u200dé\u0308e\u0301नमस्ते\ufe0f漢\u2002"
+LETTERS = "ab<>s/pdunk!.,_'\"#09 \t\n▁가각한국어😀\u200dé\u0308e\u0301नमस्ते\ufe0f漢\u2002"
 KOREAN = ["나는 학교에 갔다.", "너는 학교에 갔다.", "나는 집에 갔다.", "학교는 크다.", "집은 작다."]
 
 
@@ -95,7 +95,7 @@ def test_special_ids_and_size(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_typed_special_tokens_are_text(kind: str) -> None:
     """Even in a vocabulary that was trained on text full of them, and after a round through the file and pickle."""
-    texts = ["<s> a </s> <pad> <unk>"] * 50
+    texts = ["<s> a </s> <pad> <unk>", "a<s><pad>"] * 50
     trained = train(kind, texts)
     for tokenizer in (trained, Tokenizer.from_json(trained.to_json()), pickle.loads(pickle.dumps(trained))):
         ids = tokenizer.encode("<s> a </s><pad> <unk>")
@@ -128,7 +128,7 @@ def test_bpe_merges_by_hand() -> None:
 
 
 def test_wordpiece_takes_the_longest_piece_first() -> None:
-    tokenizer = train("wordpiece", ["low"] * 5 + ["lower"] * 4 + ["newest"] * 6 + ["widest"] * 3, vocabulary=60)
+    tokenizer = train("wordpiece", ["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3, vocabulary=60)
     assert tokenizer.pieces(tokenizer.encode("lowest low")) == ["▁low", "est", "▁low"]
 
 
@@ -359,8 +359,8 @@ def test_rare_characters_go_when_the_vocabulary_is_crowded(kind: str) -> None:
 def test_the_most_frequent_characters_and_words_are_kept() -> None:
     characters = train("character", ["aaabbc"], vocabulary=6)
     assert characters.tokens(range(4, characters.size)) == ["a", "b"]
-    words = train("word", ["x y x z y x"], vocabulary=6)
-    assert words.tokens(range(4, words.size)) == ["▁x", "▁y"]
+    words = train("word", ["x y x z y x"], vocabulary=7)
+    assert words.tokens(range(4, words.size)) == ["▁", "▁x", "▁y"]
 
 
 class Counted:

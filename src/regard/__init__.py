@@ -1,1 +1,44 @@
-"""regard: your data -> a trained, measured, explained attention model."""
+"""regard: your data -> a trained, measured, explained attention model.
+
+Each verb is one function and one command: `regard.train(...)` is `regard train ...`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.recipes.recipe import load_recipe as load_recipe
+    from regard.runs import Run as Run
+    from regard.runs.verbs import evaluate as evaluate
+    from regard.runs.verbs import predict as predict
+    from regard.runs.verbs import score as score
+    from regard.training.check import check as check
+    from regard.training.train import train as train
+    from regard.views.explain import explain as explain
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Run": "regard.runs",
+    "check": "regard.training.check",
+    "evaluate": "regard.runs.verbs",
+    "explain": "regard.views.explain",
+    "load_recipe": "regard.recipes.recipe",
+    "predict": "regard.runs.verbs",
+    "score": "regard.runs.verbs",
+    "train": "regard.training.train",
+}
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a verb when it is first used: torch takes seconds, `regard --help` must not."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_WHERE])

@@ -11,5 +11,10 @@ class Config(BaseModel):
     """
 
     model_config = ConfigDict(
-        strict=True, frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, protected_namespaces=()
+        strict=True,
+        frozen=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
     )

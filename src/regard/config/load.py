@@ -23,15 +23,21 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} stands twice", key_node.start_mark
+                )
             seen.add(key)
         return super().construct_mapping(node, deep)
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp")]
+    first: [
+        (tag, regexp)
+        for tag, regexp in resolvers
+        if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp")
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF"))
@@ -62,7 +68,9 @@ def parse_yaml(text: str, where: str) -> Tree:
         place = f"{where}:{mark.line + 1}" if mark else where
         raise ConfigError(f"not valid YAML: {getattr(error, 'problem', None) or error}", where=place) from None
     if not isinstance(tree, dict):
-        raise ConfigError("a recipe is a mapping of keys to values", where=where, hint="for example 'task: translation'")
+        raise ConfigError(
+            "a recipe is a mapping of keys to values", where=where, hint="for example 'task: translation'"
+        )
     return tree
 
 
@@ -112,7 +120,9 @@ def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
 def _index(items: list[Any], key: str, path: str) -> int:
     if key.isdigit() and int(key) < len(items):
         return int(key)
-    raise ConfigError(f"{key!r} does not number an entry of the list", where=path, hint=f"allowed: 0 to {len(items) - 1}")
+    raise ConfigError(
+        f"{key!r} does not number an entry of the list", where=path, hint=f"allowed: 0 to {len(items) - 1}"
+    )
 
 
 def validate(kind: type[C], tree: Tree) -> C:
@@ -141,7 +151,7 @@ def _keys_in(tree: Any, loc: tuple[int | str, ...]) -> list[int | str]:
     node = tree
     for position, part in enumerate(loc):
         last = position == len(loc) - 1
-        if isinstance(node, dict) and part in node:
+        if isinstance(node, dict) and part in node:  # noqa: SIM114 (the types differ)
             node = node[part]
         elif isinstance(node, list) and isinstance(part, int) and part < len(node):
             node = node[part]
@@ -163,7 +173,9 @@ def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], 
             return f"{found['input']!r} is not allowed", did_you_mean(str(found["input"]), allowed)
         case "union_tag_invalid":
             allowed = re.findall(r"'([^']*)'", context["expected_tags"])
-            return f"unknown {context['discriminator'].strip(chr(39))} {context['tag']!r}", did_you_mean(context["tag"], allowed)
+            return f"unknown {context['discriminator'].strip(chr(39))} {context['tag']!r}", did_you_mean(
+                context["tag"], allowed
+            )
         case "union_tag_not_found":
             return f"the key {context['discriminator']} is required", ""
         case "value_error":
@@ -172,7 +184,7 @@ def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], 
     return f"{message.replace('input should', 'should')}, not {found['input']!r}", ""
 
 
-def _allowed_keys(kind: type[BaseModel], keys: list[int | str], tree: Any) -> set[str]:
+def _allowed_keys(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[str]:
     """The field names that may stand under a config path."""
     kinds = {kind}
     for key in keys:

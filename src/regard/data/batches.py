@@ -24,8 +24,11 @@ T = TypeVar("T")
 class Position:
     """The next batch of a stream: its epoch, and its number in the order of that epoch, both from 0."""
 
-    epoch: int = 0
-    index: int = 0
+    epoch: int
+    index: int
+
+
+START = Position(0, 0)
 
 
 def plan(dataset: Dataset, batch_tokens: int, seed: int, epoch: int) -> list[Examples]:
@@ -61,9 +64,9 @@ def _sorted_by_length(dataset: Dataset, examples: Examples, bits: np.random.PCG6
     length grows by one. The random token mixes the batches anew in each epoch.
     """
     lengths = dataset.lengths[examples].astype(np.int64)
-    first, *_, last = [column.lengths[examples].astype(np.int64) for column in (*dataset.columns.values(),) * 2]
+    columns = [column.lengths[examples].astype(np.int64) for column in dataset.columns.values()]
     noise = (bits.random_raw(len(examples)) >> np.uint64(47)).astype(np.int64)  # 17 bits: two tokens of 2**16
-    second = ((first - last) << 16) + noise
+    second = ((columns[0] - columns[-1]) << 16) + noise
     keys = (lengths << 40) + np.where(lengths % 2 == 0, second, -second)
     return examples[np.argsort(keys, kind="stable")]
 
@@ -126,7 +129,7 @@ class Stream:
         dataset: Dataset,
         batch_tokens: int,
         seed: int,
-        position: Position = Position(),  # noqa: B008 (immutable)
+        position: Position = START,
         *,
         rank: int = 0,
         world: int = 1,
@@ -176,8 +179,8 @@ def ahead(
 ) -> Generator[tuple[Batch, T], None, None]:
     """The same batches, up to `depth` of them prepared in a thread of their own while the consumer works.
 
-    With CUDA they lie in pinned memory; `move` then takes them to the device, still in that thread. An error of the
-    thread is raised here. Closing the generator ends the thread.
+    With CUDA they lie in pinned memory; `move` then takes them to the device, still in that thread, which starts with
+    the first batch asked for. Its errors are raised here. Closing the generator ends it.
     """
     free, stop, ready = Semaphore(depth), Event(), SimpleQueue[tuple[Batch, T] | _End]()
     device = torch.cuda.current_device() if torch.cuda.is_available() else None

@@ -43,7 +43,9 @@ class Corpus(Config):
             if self.file is not None or len(missing) < len(self.columns):
                 raise ValueError("a built-in corpus takes no file and no columns")
         elif missing:
-            raise ValueError(f"name the {' and '.join(missing)}: a file each, or 'file' with the columns in it, or 'corpus'")
+            raise ValueError(
+                f"name the {' and '.join(missing)}: a file each, or 'file' with the columns in it, or 'corpus'"
+            )
         elif self.file is None and any(isinstance(value, int) for value in self.columns.values()):
             raise ValueError("a column number needs 'file: ...' beside it")
         return self
@@ -86,7 +88,7 @@ class Data(Config, Generic[C]):
     max_length: int = Field(200, ge=1)
     """Longest side of a training example, in tokens; longer ones are dropped and counted."""
     max_ratio: float | None = Field(None, gt=1)
-    """Largest ratio of the longer to the shorter side in tokens; pairs beyond it are dropped from training and counted."""
+    """Largest ratio of the longer to the shorter side in tokens; pairs beyond it are dropped and counted."""
     deduplicate: bool = True
     """Drop training examples that stand twice."""
     max_characters: int = Field(20_000, ge=1)

@@ -164,6 +164,14 @@ class TextFile:
             raise DataError(f"cannot be read: {error.strerror or error}", where=self.name) from None
 
 
+def open_text(name: str, base: Path) -> TextFile:
+    """A text file that is there."""
+    file = TextFile(name, base / name)
+    if problem := _problem_with(file):
+        raise DataError(problems=[problem])
+    return file
+
+
 def _not_utf8(error: UnicodeDecodeError, where: str) -> DataError:
     what = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1} of the line is not UTF-8"
     if error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -111,8 +112,9 @@ def _put_in_place(aside: Path, folder: Path) -> None:
 
 def _remove_abandoned(folder: Path) -> None:
     for leftover in folder.parent.glob(f"{folder.name}.*"):
-        if time.time() - leftover.stat().st_mtime > ABANDONED_AFTER:
-            shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(OSError):  # another process may put its folder in place just now
+            if time.time() - leftover.stat().st_mtime > ABANDONED_AFTER:
+                shutil.rmtree(leftover, ignore_errors=True)
 
 
 class ArrayWriter:

@@ -146,11 +146,13 @@ class _Checks:
     def reason(self, reader: Reader, row: Row) -> str | None:
         """Why the row cannot be kept, if so."""
         reasons = [self._reason(text) for text in row.values]
+        if not any(reasons):
+            return None
         if self.stop:
             for column, text, reason in zip(reader.columns, row.values, reasons, strict=True):
                 if reason:
                     self._note(reason, text, reader.where(row.line, column))
-        return next((reason for reason in ("empty", "over_long_line") if reason in reasons), None)
+        return "empty" if "empty" in reasons else "over_long_line"
 
     def _reason(self, text: str) -> str | None:
         if not text or text.isspace():

@@ -26,6 +26,7 @@ _ALIASES = (
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
 )
 """What pad, unk, begin and end are called in the vocabularies of others."""
+_EXPECTED = "expected is a tokenizer.json of the tokenizers library"
 
 
 class TokenizerConfig(Config):
@@ -79,7 +80,7 @@ class Tokenizer:
         self._special = frozenset(special)
         # A foreign vocabulary may have </s> as a plain piece, too (T5's does): text that is spelt so becomes <unk>.
         spelt = tokenizer.encode_batch(self.tokens(special), add_special_tokens=False)
-        self._spelt = self._special.intersection(chain.from_iterable(row.ids for row in spelt))
+        self._spelt = (self._special - {self.unk}).intersection(chain.from_iterable(row.ids for row in spelt))
 
     @classmethod
     def train(cls, config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
@@ -100,7 +101,7 @@ class Tokenizer:
                 text = tokenizer.to_str()
             return cls(tokenizer, text)
         except Exception as error:  # the library raises bare Exception for all that can be wrong with a file
-            raise DataError(f"cannot be used as a tokenizer: {error}", where=where, hint="a tokenizer.json") from None
+            raise DataError(f"cannot be used as a tokenizer: {error}", where=where, hint=_EXPECTED) from None
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
@@ -180,7 +181,7 @@ class Tokenizer:
         return [_printable(token) for token in tokens]
 
     def is_foreign(self, ids: Sequence[int]) -> bool:
-        """Whether nothing in the text is known: there is no token but `<unk>`, other special tokens and spaces."""
+        """Whether nothing in a text is known: it has no token, or only `<unk>`, other special tokens and spaces."""
         return self._empty.issuperset(ids)
 
     @cached_property

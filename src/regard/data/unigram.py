@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 
 import numpy as np
 import tokenizers
@@ -60,9 +61,10 @@ def _count(words: Mapping[str, int], scores: Scores) -> dict[str, int]:
     """How often each piece stands in the best segmentations of the words."""
     pieces = list(scores)
     model = tokenizers.Tokenizer(tokenizers.models.Unigram(list(scores.items()), unk_id=None))
-    times = np.zeros(len(pieces), dtype=np.int64)
-    for encoding, count in zip(model.encode_batch_fast(list(words)), words.values(), strict=True):
-        np.add.at(times, encoding.ids, count)
+    rows = [encoding.ids for encoding in model.encode_batch_fast(list(words))]
+    weights = np.repeat(list(words.values()), [len(row) for row in rows])
+    # Sums of whole numbers below 2^53 are exact in any order.
+    times = np.bincount(np.fromiter(chain.from_iterable(rows), np.int64), weights, len(pieces)).astype(np.int64)
     return dict(zip(pieces, times.tolist(), strict=True))
 
 

@@ -45,9 +45,9 @@ def train_vocabulary(kind: str, size: int, lowercase: bool, texts: Iterable[str]
     elif kind == "character":
         pipeline.model = models.BPE(_vocabulary(_ranked(characters)[: size - len(SPECIAL)]), [], unk_token="<unk>")
     elif kind == "word":
-        pipeline.model = models.WordLevel(unk_token="<unk>")
-        trainer = trainers.WordLevelTrainer(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False)
-        pipeline.train_from_iterator(texts, trainer)
+        # The mark alone, which stands for the second of two spaces, may well not be in the training text.
+        words = [MARK, *(word for word in _ranked(_count_words(pipeline, texts)) if word != MARK)]
+        pipeline.model = models.WordLevel(_vocabulary(words[: size - len(SPECIAL)]), unk_token="<unk>")
     else:
         _learn_pieces(pipeline, kind, size, _alphabet(characters, size), texts)
     pipeline.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
@@ -124,8 +124,8 @@ def _count_words(pipeline: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     return words
 
 
-def _ranked(characters: Counter[str]) -> list[str]:
-    return sorted(characters, key=lambda character: (-characters[character], character))
+def _ranked(counts: Counter[str]) -> list[str]:
+    return sorted(counts, key=lambda token: (-counts[token], token))
 
 
 def _alphabet(characters: Counter[str], size: int) -> list[str]:

@@ -20,12 +20,20 @@ class Recording:
         self.calls: list[tuple[nn.Module, Tensor]] = []
 
     def by_name(self, model: nn.Module) -> dict[str, Tensor]:
-        """Weights [B, H, Q, K] by the name of the attention inside `model`; calls of one module joined over Q."""
+        """Weights [B, H, Q, K] by the name of the attention inside `model`; calls of one module joined over Q.
+
+        Keys that an earlier call did not have yet, as in step after step of a decoder, weigh nothing there.
+        """
         names = {id(module): name for name, module in model.named_modules()}
         joined: dict[str, list[Tensor]] = {}
         for module, weights_BHQK in self.calls:
             joined.setdefault(names[id(module)], []).append(weights_BHQK)
-        return {name: torch.cat(weights, dim=2) for name, weights in joined.items()}
+        return {name: _join_queries(weights) for name, weights in joined.items()}
+
+
+def _join_queries(calls: list[Tensor]) -> Tensor:
+    keys = max(weights_BHQK.shape[-1] for weights_BHQK in calls)
+    return torch.cat([F.pad(weights_BHQK, (0, keys - weights_BHQK.shape[-1])) for weights_BHQK in calls], dim=2)
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -61,11 +69,14 @@ def attend(
     if (recorded := _recording.get()) is not None:
         weights_BHQK = dot_product_weights(q_BHQE, k_BHKE, visible, scale)
         recorded.calls.append((owner, weights_BHQK.detach()))
-        return weights_BHQK @ v_BHKE
+        context_BHQE: Tensor = F.dropout(weights_BHQK, dropout) @ v_BHKE
+        return context_BHQE
+    queries, keys = q_BHQE.shape[2], k_BHKE.shape[2]
     # Padding stands on the right, so under a causal view no real query sees it: the kernel needs no mask at all.
-    keys_BK = None if visible.causal else visible.keys_BK(k_BHKE.shape[2])
+    keys_BK = None if visible.causal else visible.keys_BK(keys)
     mask = None if keys_BK is None else keys_BK[:, None, None, :]
-    causal = visible.causal and q_BHQE.shape[2] > 1
+    causal = visible.causal and queries > 1
+    assert not causal or queries == keys, "the kernel would count the queries from the first key, not to the last"
     return F.scaled_dot_product_attention(
         q_BHQE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal, scale=scale, dropout_p=dropout
     )
@@ -80,7 +91,7 @@ def dot_product_weights(q_BHQE: Tensor, k_BHKE: Tensor, visible: Visibility, sca
 
 def split_heads(x_BLD: Tensor, heads: int) -> Tensor:
     """[B, L, H * E] -> [B, H, L, E]."""
-    return x_BLD.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x_BLD.view(*x_BLD.shape[:-1], heads, -1).transpose(1, 2)
 
 
 def join_heads(x_BHLE: Tensor) -> Tensor:
@@ -149,4 +160,5 @@ class AdditiveAttention(nn.Module):
         alpha_BQS = e_BQS.softmax(dim=-1)
         if (recorded := _recording.get()) is not None:
             recorded.calls.append((self, alpha_BQS.detach()[:, None]))
-        return alpha_BQS @ h_BSD
+        c_BQD: Tensor = alpha_BQS @ h_BSD
+        return c_BQD

@@ -13,14 +13,14 @@ from regard.errors import DecodeError
 PositionKind = Literal["sinusoidal", "learned", "none"]
 
 
-def sinusoidal_positions(length: int, width: int) -> Tensor:
+def sinusoidal_positions(length: int, width: int, first: int = 0) -> Tensor:
     """Waves whose lengths form a geometric progression from 2 pi to 10000 * 2 pi.
 
     Vaswani et al. 2017, arXiv:1706.03762, section 3.5:
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
     """
-    position_L1 = torch.arange(length, dtype=torch.float64)[:, None]
+    position_L1 = torch.arange(first, first + length, dtype=torch.float64)[:, None]
     frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
     angle = position_L1 * frequency
     encoding_LD = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]
@@ -29,6 +29,8 @@ def sinusoidal_positions(length: int, width: int) -> Tensor:
 
 class Positions(nn.Module):
     """Add to each token what says where it stands: fixed waves, learned vectors, or nothing (an ablation)."""
+
+    waves_LD: Tensor
 
     def __init__(self, kind: PositionKind, width: int, longest: int) -> None:
         super().__init__()
@@ -47,9 +49,11 @@ class Positions(nn.Module):
         if self.kind == "learned":
             if last > self.longest:
                 raise DecodeError(
-                    f"{last} tokens, but the model learned {self.longest} positions", hint="model.max_positions sets them"
+                    f"{last} tokens, but the model learned {self.longest} positions",
+                    hint="model.max_positions sets them",
                 )
             return x_BLD + self.learned.weight[first:last]
-        if last > self.waves_LD.shape[0]:
-            self.waves_LD = sinusoidal_positions(2 * last, self.width).to(self.waves_LD.device)
-        return x_BLD + self.waves_LD[first:last].to(x_BLD.dtype)
+        # Beyond the table the waves are made anew each time: a buffer that grew would differ between processes.
+        longer = last > self.longest
+        waves_LD = sinusoidal_positions(x_BLD.shape[1], self.width, first) if longer else self.waves_LD[first:last]
+        return x_BLD + waves_LD.to(x_BLD)

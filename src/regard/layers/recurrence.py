@@ -12,8 +12,12 @@ Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
 """What a recurrent layer remembers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an LSTM."""
 
-LAYERS: dict[Cell, type[nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-CELLS: dict[Cell, type[nn.RNNCellBase]] = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
+LAYERS: dict[Cell, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+CELLS: dict[Cell, type[nn.RNNCell | nn.GRUCell | nn.LSTMCell]] = {
+    "rnn": nn.RNNCell,
+    "gru": nn.GRUCell,
+    "lstm": nn.LSTMCell,
+}
 
 
 def as_carry(state: Tensor | Carry) -> Carry:
@@ -53,7 +57,7 @@ class RecurrentEncoder(nn.Module):
 
     def _side_by_side(self, state: Tensor) -> Tensor:
         """[N * directions, B, D] -> [N, B, directions * D]."""
-        return torch.cat(list(state.unflatten(0, (-1, self.directions)).unbind(1)), dim=-1)
+        return torch.cat([state[direction :: self.directions] for direction in range(self.directions)], dim=-1)
 
 
 class Bridge(nn.Module):

@@ -21,7 +21,9 @@ MODELS: dict[str, type[Any]] = {
 AnyModelConfig = Annotated[RNNConfig | BahdanauConfig | TransformerConfig, Field(discriminator="kind")]
 
 
-def build_model(config: RNNConfig | BahdanauConfig | TransformerConfig, source_size: int, target_size: int) -> Generator:
+def build_model(
+    config: RNNConfig | BahdanauConfig | TransformerConfig, source_size: int, target_size: int
+) -> Generator:
     """The model that a config describes, with fresh weights from torch's generator."""
     model: Generator = MODELS[config.kind](config, source_size, target_size)
     return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -14,13 +14,13 @@ from regard.layers.attention import AdditiveAttention
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
 from regard.layers.visibility import Visibility
-from regard.models.base import Generator, ModelConfig, Output, grouped, pick, shifted, sources_of
+from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
 
 
 class BahdanauConfig(ModelConfig):
     """RNN with additive attention (Bahdanau 2015)."""
 
-    PRESETS = {
+    PRESETS: ClassVar[Presets] = {
         "tiny": {"embedding": 64, "hidden": 128, "attention": 128},
         "small": {"embedding": 256, "hidden": 512, "attention": 512},
         "base": {"embedding": 620, "hidden": 1000, "attention": 1000},
@@ -54,8 +54,8 @@ class Memory:
     keys_BSA: Tensor
     visible_BS: Tensor
 
-    def select(self, sources: Tensor | None) -> Memory:
-        return Memory(pick(self.h_BSD, sources), pick(self.keys_BSA, sources), pick(self.visible_BS, sources))
+    def select(self, sources_B: Tensor) -> Memory:
+        return Memory(*(part.index_select(0, sources_B) for part in (self.h_BSD, self.keys_BSA, self.visible_BS)))
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,9 @@ class BahdanauState:
     memory: Memory
 
     def select(self, rows_BW: Tensor) -> BahdanauState:
-        sources = len(self.memory.h_BSD)
-        kept = sources_of(rows_BW, len(self.carry[0]) // sources, sources)
-        return BahdanauState(
-            tuple(part.index_select(0, rows_BW.flatten()) for part in self.carry), self.memory.select(kept)
-        )
+        kept_B = sources_of(rows_BW, len(self.carry[0]) // len(self.memory.h_BSD))
+        carry = tuple(part.index_select(0, rows_BW.flatten()) for part in self.carry)
+        return BahdanauState(carry, self.memory.select(kept_B))
 
 
 class Bahdanau(Generator):
@@ -81,6 +79,8 @@ class Bahdanau(Generator):
         t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)
         p(y_i | y_<i, x) = softmax(W_o t_i)
     """
+
+    alignment = "attention"
 
     def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -120,7 +120,8 @@ class Bahdanau(Generator):
     def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
         """t_i, the larger of each pair of units; U_o, V_o and C_o stand side by side in one matrix."""
         pairs = self.UVC_o(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2))
-        return self.dropout(pairs.amax(dim=-1))
+        t: Tensor = self.dropout(pairs.amax(dim=-1))
+        return t
 
     def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)

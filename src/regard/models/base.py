@@ -13,11 +13,14 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batch import Batch, Tokens
 
+Presets = Mapping[str, Mapping[str, Any]]
+"""Values of fields under one name."""
+
 
 class ModelConfig(Config):
     """What every model's config has: presets, which are defaults under one name."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    PRESETS: ClassVar[Presets] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -25,7 +28,7 @@ class ModelConfig(Config):
         if not isinstance(given, dict):
             return given
         preset = given.get("preset", cls.model_fields["preset"].default)
-        return {**cls.PRESETS.get(preset, {}), **given}
+        return {**cls.PRESETS.get(str(preset), {}), **given}
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,8 @@ class State(Protocol):
 class Generator(nn.Module):
     """A model that writes: what training, search and scoring may ask of it."""
 
-    attends: ClassVar[bool] = True
-    """Whether it has attention to show."""
+    alignment: ClassVar[str] = ""
+    """The names of the attentions that look at the source, as a pattern; empty where there is none."""
 
     def forward(self, batch: Batch) -> Output:
         """Teacher forcing: hidden states that predict `target[:, 1:]` from `source` and `target[:, :-1]`."""
@@ -70,19 +73,14 @@ class Generator(nn.Module):
         raise NotImplementedError
 
 
-def sources_of(rows_BW: Tensor, group: int, sources: int) -> Tensor | None:
-    """Which sources the selected groups stem from, given the old group size; None if all stay as they are."""
-    return None if len(rows_BW) == sources else rows_BW[:, 0] // group
-
-
-def pick(tensor: Tensor, index: Tensor | None, dim: int = 0) -> Tensor:
-    """`index_select`, with None for "all of it"."""
-    return tensor if index is None else tensor.index_select(dim, index)
+def sources_of(rows_BW: Tensor, group: int) -> Tensor:
+    """Which source each selected group stems from, given the old group size."""
+    return rows_BW[:, 0] // group
 
 
 def grouped(x_RD: Tensor, sources: int) -> Tensor:
     """Rows by source: [B * W, D] -> [B, W, D]."""
-    return x_RD.unflatten(0, (sources, -1))
+    return x_RD.view(sources, -1, x_RD.shape[-1])
 
 
 def shifted(target: Tokens) -> Tensor:

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from regard.data.batch import Batch, Tokens
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
-from regard.models.base import Generator, ModelConfig, Output, pick, shifted, sources_of
+from regard.models.base import Generator, ModelConfig, Output, Presets, shifted, sources_of
 
 
 class RNNConfig(ModelConfig):
     """Encoder-decoder RNN (Sutskever 2014, Cho 2014)."""
 
-    PRESETS = {
+    PRESETS: ClassVar[Presets] = {
         "tiny": {"embedding": 64, "hidden": 128, "layers": 1},
         "small": {"embedding": 256, "hidden": 512, "layers": 1},
         "base": {"embedding": 512, "hidden": 1000, "layers": 4},
@@ -42,7 +42,7 @@ class RNNConfig(ModelConfig):
     reverse_source: bool = False
     """Read the source backwards, as Sutskever does to bring the first words of both sides close together."""
     context: Literal["start", "every_step"] = "start"
-    """Where the sentence's vector enters the decoder: as its first state (Sutskever), or beside every input too (Cho)."""
+    """Where the sentence's vector enters the decoder: as its first state (Sutskever), or at every input too (Cho)."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings, between layers and before the readout."""
     tie: Tie = "none"
@@ -57,8 +57,8 @@ class RNNState:
     c_BD: Tensor
 
     def select(self, rows_BW: Tensor) -> RNNState:
-        sources = len(self.c_BD)
-        c_BD = pick(self.c_BD, sources_of(rows_BW, self.carry[0].shape[1] // sources, sources))
+        kept_B = sources_of(rows_BW, self.carry[0].shape[1] // len(self.c_BD))
+        c_BD = self.c_BD.index_select(0, kept_B)
         return RNNState(tuple(part.index_select(1, rows_BW.flatten()) for part in self.carry), c_BD)
 
 
@@ -69,8 +69,6 @@ class RNN(Generator):
         s_t = f(s_{t-1}, y_{t-1} [, c])            the decoder; s_0 comes from c
         p(y_t | y_<t, x) = softmax(W tanh(V s_t))
     """
-
-    attends: ClassVar[bool] = False
 
     def __init__(self, config: RNNConfig, source_size: int, target_size: int) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -15,17 +15,24 @@ from regard.layers.attention import MultiHeadAttention
 from regard.layers.embeddings import Embedding, Readout, Tie, tied_embeddings
 from regard.layers.positions import PositionKind, Positions
 from regard.layers.visibility import Visibility
-from regard.models.base import Generator, ModelConfig, Output, grouped, pick, shifted, sources_of
+from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
 
 
 class TransformerConfig(ModelConfig):
     """Transformer encoder-decoder (Vaswani 2017)."""
 
-    PRESETS = {
+    PRESETS: ClassVar[Presets] = {
         "tiny": {"encoder_layers": 4, "decoder_layers": 4, "width": 128, "heads": 4, "feed_forward": 256},
         "small": {"encoder_layers": 6, "decoder_layers": 6, "width": 256, "heads": 4, "feed_forward": 1024},
         "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
-        "big": {"encoder_layers": 6, "decoder_layers": 6, "width": 1024, "heads": 16, "feed_forward": 4096, "dropout": 0.3},
+        "big": {
+            "encoder_layers": 6,
+            "decoder_layers": 6,
+            "width": 1024,
+            "heads": 16,
+            "feed_forward": 4096,
+            "dropout": 0.3,
+        },
     }
     kind: Literal["transformer"] = "transformer"
     preset: Literal["tiny", "small", "base", "big"] = "small"
@@ -66,12 +73,14 @@ class TransformerConfig(ModelConfig):
     def _heads_divide_width(self) -> TransformerConfig:
         if self.width % self.heads:
             fitting = [str(heads) for heads in range(1, min(self.width, 64) + 1) if self.width % heads == 0]
-            raise ValueError(f"{self.heads} heads do not divide the width {self.width} (heads that do: {', '.join(fitting)})")
+            raise ValueError(
+                f"{self.heads} heads do not divide the width {self.width} (heads that do: {', '.join(fitting)})"
+            )
         return self
 
 
 class Sublayer(nn.Module):
-    """Residual connection and layer normalisation around a sub-layer (section 5.4 and equation "LayerNorm(x + Sublayer(x))").
+    """Around a sub-layer: LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4).
 
     Pre-norm, x + Sublayer(LayerNorm(x)), is Xiong et al. 2020, arXiv:2002.04745.
     """
@@ -186,19 +195,18 @@ class TransformerState:
     written: int = 0
 
     def select(self, rows_BW: Tensor) -> TransformerState:
-        sources = len(self.lengths_B)
-        kept = sources_of(rows_BW, len(self.caches[0].k_RHME) // sources, sources)
+        kept_B = sources_of(rows_BW, len(self.caches[0].k_RHME) // len(self.lengths_B))
         rows_R = rows_BW.flatten()
         caches = tuple(
             Cache(
                 self._rows(cache.k_RHME, rows_R),
                 self._rows(cache.v_RHME, rows_R),
-                pick(cache.source_k_BHSE, kept),
-                pick(cache.source_v_BHSE, kept),
+                cache.source_k_BHSE.index_select(0, kept_B),
+                cache.source_v_BHSE.index_select(0, kept_B),
             )
             for cache in self.caches
         )
-        return TransformerState(caches, pick(self.lengths_B, kept), self.written)
+        return TransformerState(caches, self.lengths_B.index_select(0, kept_B), self.written)
 
     def _rows(self, cache_RHME: Tensor, rows_R: Tensor) -> Tensor:
         """Only what was written is copied; the room behind it is made anew."""
@@ -209,6 +217,8 @@ class TransformerState:
 
 class Transformer(Generator):
     """An encoder of self-attention and a decoder that looks at itself and at the encoder."""
+
+    alignment = "decoder.*.cross_attention"
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -258,6 +268,7 @@ class Transformer(Generator):
         room = (len(source) * rows, heads, max_length, width)
         caches = []
         for block in self.decoder:
+            assert isinstance(block, DecoderBlock)
             k_BHSE, v_BHSE = block.cross_attention.keys_values(memory_BSD)
             caches.append(Cache(k_BHSE.new_empty(room), k_BHSE.new_empty(room), k_BHSE, v_BHSE))
         return TransformerState(tuple(caches), source.lengths_B)
@@ -266,6 +277,7 @@ class Transformer(Generator):
         x_R1D = self.embed(self.target_embedding, tokens_R[:, None], first=state.written)
         source = Visibility(state.lengths_B)
         for block, cache in zip(self.decoder, state.caches, strict=True):
+            assert isinstance(block, DecoderBlock)
             x_R1D = block.step(x_R1D, cache, state.written, source)
         logits_RV = self.readout(self.decoder_norm(x_R1D)[:, 0])
         return logits_RV, TransformerState(state.caches, state.lengths_B, state.written + 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -13,6 +12,7 @@ from regard.data.config import Corpus, Data, Split
 from regard.data.tokenizers import TokenizerConfig
 from regard.errors import ConfigError, did_you_mean
 from regard.models import AnyModelConfig
+from regard.recipes.shipped import shipped, shipped_text
 from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
 from regard.tasks import TASKS
@@ -67,18 +67,6 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
     return recipe_of(apply_overrides(tree, overrides)), base
-
-
-def shipped() -> list[str]:
-    """Names of the recipes that ship."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in files("regard.recipes").iterdir() if entry.name.endswith(".yaml"))
-
-
-def shipped_text(name: str) -> str:
-    """The YAML of a recipe that ships."""
-    if name not in shipped():
-        raise ConfigError(f"no recipe of this name ships: {name!r}", hint=did_you_mean(name, shipped()))
-    return (files("regard.recipes") / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:

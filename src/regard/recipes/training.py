@@ -17,7 +17,7 @@ class TrainingConfig(Config):
     epochs: int | None = Field(None, ge=1)
     """Passes over the training data; with `steps` given too, the earlier of the two ends the training."""
     batch_tokens: int | Literal["auto"] = "auto"
-    """Largest batch: rows times the longest side, in tokens. `auto`: about a hundred batches an epoch, 1,024 to 16,384."""
+    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, 1,024 to 16,384."""
     accumulate: int = Field(1, ge=1)
     """Batches a step: their gradients are added up as if they were one batch."""
     seed: int = Field(1, ge=0)

@@ -59,7 +59,9 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         write_folder(folder, fill)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise CheckpointError(
-            f"cannot be written: {error}", where=str(folder), hint="the checkpoint before it is whole; make room and resume"
+            f"cannot be written: {error}",
+            where=str(folder),
+            hint="the checkpoint before it is whole; make room and resume",
         ) from None
 
 
@@ -80,7 +82,9 @@ def load_facts(folder: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"the file is missing or damaged: {error}", where=str(path), hint=_others(folder)) from None
+        raise CheckpointError(
+            f"the file is missing or damaged: {error}", where=str(path), hint=_others(folder)
+        ) from None
     return facts
 
 

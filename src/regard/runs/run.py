@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from regard import __version__
 from regard.config import read_yaml, write_yaml
 from regard.data.tokenizers import Tokenizers
 from regard.errors import CheckpointError, ConfigError, did_you_mean
@@ -112,7 +113,9 @@ class Run:
         if name.isdigit():
             found = self.checkpoints / step_name(int(name))
         if found is None:
-            raise CheckpointError("the run has no checkpoint yet", where=str(self.folder), hint="'regard train ... --resume' goes on")
+            raise CheckpointError(
+                "the run has no checkpoint yet", where=str(self.folder), hint="'regard train ... --resume' goes on"
+            )
         if not found.is_dir():
             there = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
             raise CheckpointError("there is no such checkpoint", where=str(found), hint=did_you_mean(found.name, there))
@@ -167,7 +170,7 @@ def stored_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def _environment() -> dict[str, Any]:
     return {
         "format": FORMAT,
-        "regard": version("regard"),
+        "regard": __version__,
         "python": platform.python_version(),
         **{name: version(name) for name in LIBRARIES},
         "platform": f"{sys.platform} {platform.machine()}",

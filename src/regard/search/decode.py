@@ -64,7 +64,8 @@ def search(
         device=source.ids_BL.device,
     )
     strategy = _strategy(source, config, rules)
-    hypotheses = _write(model, source, strategy, rules, begin_id, config.length_penalty).best(config.nbest)
+    finished = _write(model, source, strategy, rules, begin_id=begin_id, alpha=config.length_penalty)
+    hypotheses = finished.best(config.nbest)
     if not all(hypotheses):
         raise DecodeError("the model gives every finished output the probability 0", where="search")
     return hypotheses
@@ -77,7 +78,9 @@ def _strategy(source: Tokens, config: SearchConfig, rules: Rules) -> Strategy:
     return Sampling(noise_BWT, temperature=config.temperature, top_k=config.top_k, top_p=config.top_p)
 
 
-def _write(model: Generator, source: Tokens, strategy: Strategy, rules: Rules, begin_id: int, alpha: float) -> Finished:
+def _write(
+    model: Generator, source: Tokens, strategy: Strategy, rules: Rules, *, begin_id: int, alpha: float
+) -> Finished:
     """Step the model until nothing is left to go on. The host waits for the device once a step, in `_live_counts`."""
     sentences, device = len(source), source.ids_BL.device
     state = model.begin(source, strategy.rows, rules.longest)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from pydantic import Field
 
 from regard.config import Config
 from regard.data.batch import Batch
@@ -16,7 +15,6 @@ from regard.data.batches import batch_of, fixed_batches
 from regard.data.config import Corpus, Data
 from regard.data.dataset import Dataset
 from regard.data.tokenizers import Tokenizers
-from regard.errors import DecodeError
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import Hypothesis, SearchConfig, score, search
@@ -42,12 +40,10 @@ class EvaluationConfig(Config):
 
     lowercase: bool = False
     """Whether BLEU and chrF take upper and lower case for the same."""
-    tokenize: Literal["13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "spBLEU-1K", "none"] = (
-        "13a"
-    )
+    tokenize: Literal[
+        "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "spBLEU-1K", "none"
+    ] = "13a"
     """sacreBLEU's tokenisation; `char` needs no extra package and suits Korean."""
-    examples: int | None = Field(None, ge=1)
-    """Measure on the first so many examples only."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +113,23 @@ class Translation:
         ]
 
     @staticmethod
+    def decode_texts(
+        model: Generator,
+        tokenizers: Tokenizers,
+        encoded: Sequence[Sequence[int]],
+        config: SearchConfig,
+        *,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[str]:
+        """The best output for each encoded source, in their order."""
+        outputs = [""] * len(encoded)
+        for rows, hypotheses in decode(model, tokenizers, encoded, config):
+            for row, best in zip(rows, hypotheses, strict=True):
+                outputs[row] = tokenizers["target"].decode(best[0].tokens)
+            progress(len(rows))
+        return outputs
+
+    @staticmethod
     def score(
         model: Generator, tokenizers: Tokenizers, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[list[float]]:
@@ -133,12 +146,12 @@ class Translation:
         return [scores[row] for row in range(len(lengths))]
 
     @staticmethod
-    def loss(model: Generator, tokenizers: Tokenizers, dataset: Dataset) -> dict[str, float]:
+    def loss(model: Generator, dataset: Dataset) -> dict[str, float]:
         """Cross-entropy a token and its exponential, over a whole dataset."""
         objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
         with torch.inference_mode():
             for rows in fixed_batches(dataset, SCORE_TOKENS):
-                batch = batch_of(dataset, rows, tokenizers)
+                batch = batch_of(dataset, rows)
                 total += float(objective(batch.to(device_of(model)))[1])
                 tokens += batch.tokens
         mean = total / tokens
@@ -147,7 +160,8 @@ class Translation:
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: EvaluationConfig) -> dict[str, Any]:
         """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that are the reference exactly."""
-        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
 
         bleu = BLEU(lowercase=config.lowercase, tokenize=config.tokenize)
         chrf = CHRF(lowercase=config.lowercase)
@@ -168,20 +182,20 @@ def decode(
     rows_each = config.nbest if config.sample else config.beam
     for rows in by_length([len(ids) + 1 for ids in encoded], max(1, DECODE_TOKENS // rows_each)):
         tokens = padded([[*encoded[row], source.end] for row in rows], source.pad).to(device_of(model))
-        yield rows, search(model, tokens, config, specials=target.specials)
+        yield (
+            rows,
+            search(
+                model,
+                tokens,
+                config,
+                begin_id=target.begin,
+                end_id=target.end,
+                pad_id=target.pad,
+                unknown_id=target.unk,
+            ),
+        )
 
 
 def _output(tokenizers: Tokenizers, hypothesis: Hypothesis) -> Output:
     target = tokenizers["target"]
-    return Output(target.decode(hypothesis.tokens), hypothesis.score, tuple(target.pieces(hypothesis.tokens)))
-
-
-def token_ids(tokenizers: Tokenizers, pieces: Sequence[str]) -> list[int]:
-    """Ids of exact target tokens, as `predict --json` prints them; a final `</s>` may stand there."""
-    target = tokenizers["target"]
-    ids = [target.id_of(piece) for piece in pieces]
-    unknown = [piece for piece, number in zip(pieces, ids, strict=True) if number is None]
-    if unknown:
-        raise DecodeError(f"not in the target vocabulary: {', '.join(map(repr, unknown[:5]))}", where="--tokens")
-    known = [number for number in ids if number is not None]
-    return known[:-1] if known and known[-1] == target.end else known
+    return Output(target.decode(hypothesis.tokens), hypothesis.score, tuple(target.tokens(hypothesis.tokens)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -31,7 +32,9 @@ class Display:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.stop()
 
     def say(self, text: str) -> None:
@@ -64,3 +67,43 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def check_sentences(found: dict[str, Any]) -> Iterator[str]:
+    """What `check` found, for people."""
+    model, data, training = found["model"], found["data"], found["training"]
+    parts = ", ".join(f"{name} {count:,}" for name, count in model["parts"].items())
+    yield f"model      {model['kind']}, {model['parameters']:,} parameters ({parts})"
+    for split, facts in data["splits"].items():
+        tokens = ", ".join(
+            f"{name} {column['tokens']:,} tokens ({100 * column['unknown']:.2f} % unknown)"
+            for name, column in facts["columns"].items()
+        )
+        yield f"{split:10} {facts['kept']:,} of {facts['read']:,} pairs; {tokens}"
+    yield f"vocabulary {', '.join(f'{name} {size:,}' for name, size in data['vocabulary'].items())}"
+    yield from (f"note       {finding}" for finding in data["findings"])
+    for name, column in data["splits"]["train"]["columns"].items():
+        lengths = column["lengths"]
+        yield f"\n{name} lengths in tokens (mean {lengths['mean']:.1f}, longest {lengths['longest']})"
+        yield from _histogram(lengths)
+    yield "\nsamples"
+    for sample in data["samples"]:
+        yield f"  {sample['where']}"
+        yield from (f"    {name:7} {' '.join(pieces)}" for name, pieces in sample.items() if name != "where")
+    rows, longest = training["sample_batch"]["source"]
+    yield (
+        f"\nbatches    {training['batches_per_epoch']:,} an epoch of at most {training['batch_tokens']:,} tokens; "
+        f"the first: {rows} pairs, source padded to {longest}, target to {training['sample_batch']['target'][1]}"
+    )
+    yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
+    yield (
+        f"time       about {duration(training['seconds'])} for {training['steps']:,} steps, "
+        f"{training['seconds_per_step']:.3f} s each as measured here"
+    )
+
+
+def _histogram(lengths: dict[str, Any]) -> Iterator[str]:
+    width, counts = lengths["width"], lengths["counts"]
+    for number, count in enumerate(counts):
+        bar = "█" * round(40 * count / max(counts)) or ("▏" if count else "")
+        yield f"  {number * width:5}-{(number + 1) * width - 1:<5} {bar} {count:,}"

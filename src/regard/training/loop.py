@@ -17,11 +17,11 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
 from regard.data.batch import Batch
-from regard.data.batches import Position, Stream, ahead
+from regard.data.batches import START, Position, Stream, ahead
 from regard.data.prepare import Prepared
 from regard.errors import RegardError
 from regard.models import Generator
-from regard.recipes import AnyRecipe
+from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.checkpoints import (
     Checkpoint,
@@ -45,7 +45,7 @@ SETTLE_EVERY = 10
 """Steps after which losses are fetched from a GPU; on a CPU they are there at once."""
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818 (it is no error)
     """The user pressed Ctrl-C; the run was saved first."""
 
 
@@ -54,7 +54,7 @@ class Progress:
     """Where a training stands, apart from weights and optimiser."""
 
     step: int = 0
-    position: Position = Position()
+    position: Position = START
     best: list[tuple[float, int]] = field(default_factory=list)
     """Metric and step of the best checkpoints, best first."""
     waited: int = 0
@@ -161,7 +161,7 @@ class Trainer:
         return int(self.accelerator.reduce(torch.tensor(count, device=self.accelerator.device)))
 
     def settle(self, now: bool = True) -> None:
-        """Fetch losses that are due and add them up; stop at one that is not a number, before it reaches a checkpoint."""
+        """Fetch losses that are due and add them up; one that is not a number stops before it reaches a checkpoint."""
         if not self.unsettled or not (now or self.accelerator.device.type == "cpu"):
             return
         losses = self.accelerator.reduce(torch.stack([loss_2 for _, loss_2, _ in self.unsettled]))
@@ -251,7 +251,7 @@ class Trainer:
                 "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
                 "random": random_state(),
                 "plateau": self.plateau.state(),
-                "progress": asdict(progress) | {"position": list(progress.position)},
+                "progress": asdict(progress),
             },
             facts=self.facts(progress.step),
         )
@@ -309,7 +309,7 @@ class Trainer:
             self.accelerator.scaler.load_state_dict(training["scaler"])
         self.plateau.restore(training["plateau"])
         self.progress = Progress(**training["progress"])
-        self.progress.position = Position(*self.progress.position)
+        self.progress.position = Position(**training["progress"]["position"])
         self.progress.best = [(value, step) for value, step in self.progress.best]
         restore_random_state(training["random"], self.accelerator.process_index)
         return True
@@ -317,7 +317,7 @@ class Trainer:
     @contextmanager
     def tracker(self, log: MetricsLog | None) -> Iterator[Any]:
         """Where lines go: metrics.jsonl, and TensorBoard when it is installed."""
-        board = _tensorboard(self.run) if log else None
+        board: Any = _tensorboard(self.run) if log else None
 
         def write(line: dict[str, Any]) -> None:
             if log:
@@ -383,4 +383,4 @@ def _tensorboard(run: Run) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(run.folder / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(run.folder / "tensorboard"))

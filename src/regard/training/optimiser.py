@@ -23,7 +23,7 @@ def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
 
 @torch.no_grad()
 def move_average(average: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """average = d * average + (1 - d) * weights, where d rises from 2/11 to `decay`, so that the start is soon forgotten."""
+    """average = d * average + (1 - d) * weights, d rising from 2/11 to `decay` to forget the start soon."""
     decay = min(decay, (1 + step) / (10 + step))
     torch._foreach_lerp_(_tensors(average), _tensors(model), 1.0 - decay)
 

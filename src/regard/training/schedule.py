@@ -15,7 +15,7 @@ def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
     """
     if step < config.warmup:
         return step / config.warmup
-    done = min(1.0, (step - config.warmup) / max(1, steps - config.warmup))
+    done = min(1.0, (step - config.warmup) / max(1, steps + 1 - config.warmup))
     match config.schedule:
         case "inverse_sqrt":
             return math.sqrt(max(1, config.warmup) / max(1, step))

@@ -16,8 +16,7 @@ from regard.data.prepare import Prepared, prepare
 from regard.errors import CheckpointError, ConfigError, Problem, did_you_mean
 from regard.models import build_model
 from regard.models.base import count_parameters
-from regard.recipes import AnyRecipe, load_recipe, recipe_of
-from regard.recipes.recipe import with_absolute_paths
+from regard.recipes.recipe import AnyRecipe, load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.training import TrainingConfig
 from regard.runs import Run
 from regard.tasks import TASKS
@@ -90,7 +89,9 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     mps = torch.backends.mps.is_available()
     if (wanted == "cuda" and not cuda) or (wanted == "mps" and not mps):
         there = ["cpu", *(["cuda"] if cuda else []), *(["mps"] if mps else [])]
-        raise ConfigError(f"there is no {wanted} on this machine", where="training.device", hint=f"allowed: auto, {', '.join(there)}")
+        raise ConfigError(
+            f"there is no {wanted} on this machine", where="training.device", hint=f"allowed: auto, {', '.join(there)}"
+        )
     on_gpu = wanted == "cuda" or (wanted == "auto" and cuda)
     precision: str = config.precision
     if precision == "auto":
@@ -146,7 +147,12 @@ def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
         if before.get(path) != now.get(path) and path not in CHANGEABLE
     ]
     if problems:
-        raise ConfigError(problems=[*problems, Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out")])
+        raise ConfigError(
+            problems=[
+                *problems,
+                Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out"),
+            ]
+        )
 
 
 def _leaves(node: Any, path: str = "") -> list[tuple[str, Any]]:

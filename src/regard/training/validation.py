@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.data.prepare import Prepared
 from regard.models import Generator
-from regard.recipes import AnyRecipe
+from regard.recipes.recipe import AnyRecipe
 from regard.tasks import TASKS
 
 

@@ -1,0 +1,309 @@
+"""The command line: one command a verb. Torch is imported by the verbs that need it, not by `--help`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.errors import DecodeError, RegardError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from regard.training.check import Check
+
+app = typer.Typer(
+    help="Your data -> a trained, measured, explained attention model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, or a recipe that ships.")]
+OverridesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+BeamOption = Annotated[int | None, typer.Option("--beam", help="Hypotheses followed side by side; 1 is greedy.")]
+PenaltyOption = Annotated[float | None, typer.Option("--length-penalty", help="alpha in log P / length^alpha.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
+CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last, average, or a step.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+
+
+def main() -> None:
+    """Run a command. A user's mistake is one clear sentence and exit code 2; Ctrl-C is 130."""
+    for stream in (sys.stdout, sys.stderr):  # a console that cannot write Korean shall not end the work
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except RegardError as error:
+        for problem in error.problems:
+            print(f"regard: {problem}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def show(result: Any) -> None:
+    print(json.dumps(result, ensure_ascii=False), flush=True)
+
+
+@app.command()
+def check(recipe: RecipeArgument, overrides: OverridesArgument = None, as_json: JsonOption = False) -> None:
+    """Validate a recipe and its data: all problems at once, sizes, samples, memory and time."""
+    from regard.training.check import check as check_recipe
+
+    found = check_recipe(recipe, overrides or [], quiet=as_json)
+    if as_json:
+        show(found.to_json())
+    else:
+        _show_check(found)
+    if not found.ok:
+        raise typer.Exit(2)
+
+
+def _show_check(found: Check) -> None:
+    from regard.training.display import check_sentences
+
+    for problem in found.problems:
+        print(f"regard: {problem}", file=sys.stderr)
+    if found.ok:
+        print("\n".join(check_sentences(found.to_json())))
+
+
+@app.command()
+def train(
+    recipe: RecipeArgument,
+    overrides: OverridesArgument = None,
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with it where it was left.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train what a recipe describes into a run folder."""
+    from regard.runs.checkpoints import load_facts
+    from regard.training.loop import Interrupted
+    from regard.training.train import train as train_recipe
+
+    try:
+        run = train_recipe(recipe, overrides or [], out=out, resume=resume, quiet=as_json)
+    except Interrupted:
+        raise typer.Exit(130) from None
+    if as_json:
+        show({"run": str(out), **load_facts(run.checkpoint("best"))})
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    inputs: Annotated[
+        list[str] | None, typer.Argument(metavar="[INPUT]...", help="Texts; none: standard input.")
+    ] = None,
+    *,
+    file: Annotated[Path | None, typer.Option("--file", help="A file with one input a line.")] = None,
+    beam: BeamOption = None,
+    nbest: Annotated[int | None, typer.Option("--nbest", help="Outputs for each input, best first.")] = None,
+    length_penalty: PenaltyOption = None,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Translate texts given as arguments, in a file, or on standard input. The order is kept."""
+    texts, places = _inputs(inputs, file)
+    from regard.runs.verbs import opened, predict_chunks, with_search
+
+    opened_run = opened(run)
+    recipe = with_search(opened_run.recipe, beam, nbest, length_penalty, settings or [])
+    with _bar(shown=file is not None and not sys.stdout.isatty()) as bar:
+        task = bar.add_task("translating", total=len(texts))
+        for chunk in predict_chunks(
+            opened_run, texts, recipe, checkpoint=checkpoint, device=device, places=places,
+            progress=lambda done: bar.advance(task, done),
+        ):  # fmt: skip
+            for prediction in chunk:
+                if as_json:
+                    show(prediction.to_json())
+                elif recipe.search.nbest > 1:
+                    for one in prediction.nbest:
+                        print(f"{one.score:.4f}\t{one.output}", flush=True)
+                else:
+                    print(prediction.output, flush=True)
+
+
+app.command("translate", help="The same as predict.")(predict)
+
+
+def _inputs(inputs: list[str] | None, file: Path | None) -> tuple[list[str], list[str]]:
+    """The texts, and what to call each of them in a message."""
+    if file is not None:
+        from regard.data.readers import TextFile, open_text
+
+        if inputs:
+            raise DecodeError("give texts or --file, not both", where="--file")
+        opened: TextFile = open_text(str(file), Path())
+        texts = list(opened.lines())
+        return texts, [opened.where(line) for line in range(1, len(texts) + 1)]
+    if inputs:
+        return inputs, [f"input {number}" for number in range(1, len(inputs) + 1)]
+    if sys.stdin.isatty():
+        print("one input a line, end with Ctrl-D:", file=sys.stderr)
+    try:
+        texts = [line.rstrip("\r\n") for line in sys.stdin]
+    except UnicodeDecodeError:
+        raise DecodeError("the text is not UTF-8", where="standard input") from None
+    if not texts:
+        raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
+    return texts, [f"standard input:{line}" for line in range(1, len(texts) + 1)]
+
+
+def _bar(shown: bool) -> Progress:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    return Progress(console=console, transient=True, disable=not (shown and console.is_terminal))
+
+
+@app.command()
+def evaluate(
+    run: RunArgument,
+    *,
+    split: Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")] = None,
+    file: Annotated[
+        list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")
+    ] = None,
+    beam: BeamOption = None,
+    length_penalty: PenaltyOption = None,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """BLEU and chrF with their signatures, exact match and perplexity, on a split or a file."""
+    if split not in (None, "train", "validation", "test"):
+        raise DecodeError(f"unknown split {split!r}", where="--split", hint="allowed: train, validation, test")
+    from regard.runs.verbs import evaluate as evaluate_run
+
+    with _bar(shown=not as_json) as bar:
+        task = bar.add_task("translating", total=None)
+        found = evaluate_run(
+            run, split=split, files=file or [], beam=beam, length_penalty=length_penalty,  # type: ignore[arg-type]
+            overrides=settings or [], checkpoint=checkpoint, device=device,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )  # fmt: skip
+    if as_json:
+        show(found)
+    else:
+        for name, value in found.items():
+            print(f"{name:15} {value:.4f}" if isinstance(value, float) else f"{name:15} {value}")
+
+
+@app.command()
+def score(
+    run: RunArgument,
+    source: Annotated[str, typer.Argument(metavar="SOURCE")],
+    target: Annotated[str, typer.Argument(metavar="TARGET")],
+    *,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="TARGET is exact tokens: a JSON list, or separated by spaces.")
+    ] = False,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """log P(target | source), whole and token by token."""
+    from regard.runs.verbs import score as score_pair
+
+    found = score_pair(run, source, _exact(target) if tokens else target, checkpoint=checkpoint, device=device)
+    if as_json:
+        show(found)
+        return
+    for token, log_p in zip(found["tokens"], found["token_scores"], strict=True):
+        print(f"{log_p:10.4f}  {token}")
+    print(f"{found['score']:10.4f}  log P of all {len(found['tokens'])} tokens")
+
+
+def _exact(target: str) -> list[str]:
+    if not target.lstrip().startswith("["):
+        return target.split()
+    try:
+        tokens = json.loads(target)
+    except ValueError:
+        tokens = None
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise DecodeError("not a JSON list of strings", where="--tokens", hint='for example ["▁a", "</s>"]')
+    return tokens
+
+
+@app.command()
+def explain(
+    run: RunArgument,
+    text: Annotated[str, typer.Argument(metavar="INPUT")],
+    *,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Explain this output instead of the model's own.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A .svg file to draw.")] = None,
+    beam: BeamOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Where the model looked while it wrote: in the terminal, and as SVG."""
+    if out is not None and out.suffix != ".svg":
+        raise DecodeError(f"cannot draw a {out.suffix or 'file without suffix'}", where=str(out), hint="allowed: .svg")
+    from regard.views.alignment import to_terminal, write_svg
+    from regard.views.explain import explain as explain_run
+
+    alignment = explain_run(run, text, target=target, beam=beam, checkpoint=checkpoint, device=device)
+    if as_json:
+        weights = alignment.weights.tolist()
+        show({"input": text, "source": alignment.source, "target": alignment.target, "weights": weights})
+    else:
+        print(to_terminal(alignment), end="")
+    if out is not None:
+        write_svg(alignment, out)
+        if not as_json:
+            print(f"drawn: {out}")
+
+
+@app.command()
+def recipes(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this one.")] = None,
+    *,
+    out: Annotated[Path | None, typer.Option("--out", help="Copy it to a file of yours.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the recipes that ship, show one, or copy one to start from."""
+    from regard.recipes.shipped import shipped, shipped_text, summary
+
+    if name is None:
+        listed = {one: summary(one) for one in shipped()}
+        if as_json:
+            show(listed)
+        else:
+            for one, what in listed.items():
+                print(f"{one:22} {what}")
+        return
+    text = shipped_text(name)
+    if out is None:
+        print(text, end="")
+    elif out.exists():
+        raise RegardError("the file exists already", where=str(out), hint="give another --out")
+    else:
+        out.write_text(text, encoding="utf-8")
+        print(f"copied: {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""`check`: everything that can be known before training, and all that is wrong at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.config.load import Tree
+from regard.data.batch import Batch
+from regard.data.batches import Stream
+from regard.data.prepare import Prepared, prepare
+from regard.errors import Problem, RegardError
+from regard.models import Generator, build_model
+from regard.models.base import count_parameters
+from regard.recipes.recipe import AnyRecipe, load_recipe
+from regard.tasks import TASKS
+from regard.training.display import Display
+from regard.training.loop import total_steps
+from regard.training.optimiser import build_optimiser
+from regard.training.train import check_metric, make_accelerator, resolve
+
+BYTES_PER_PARAMETER = {"sgd": 12, "adam": 16, "adamw": 16}
+"""Weights, gradients and the optimiser's memory, in single precision."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What `check` found."""
+
+    problems: tuple[Problem, ...] = ()
+    model: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        problems = [{"where": one.where, "what": one.what, "hint": one.hint} for one in self.problems]
+        return {
+            "ok": self.ok, "problems": problems, "model": self.model, "data": self.data, "training": self.training,
+        }  # fmt: skip
+
+
+def check(recipe: str | Path | Tree, overrides: Sequence[str] = (), *, quiet: bool = False) -> Check:
+    """Validate config and data; count, sample and estimate. Trains nothing and makes no run."""
+    try:
+        asked, base = load_recipe(recipe, overrides)
+        check_metric(asked)
+        device = make_accelerator(asked.training).device
+        with Display(quiet=quiet) as display:
+            data = prepare(
+                asked.data, asked.tokenizer, base=base, seed=asked.training.seed,
+                progress=lambda what, done: display.doing(what, done),
+            )  # fmt: skip
+        resolved = resolve(asked, base, data)
+        model = build_model(resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+        return Check((), _model_facts(resolved, model), _data_facts(data), _estimate(resolved, data, model, device))
+    except RegardError as error:
+        return Check(error.problems)
+
+
+def _model_facts(recipe: AnyRecipe, model: Generator) -> dict[str, Any]:
+    parts = {name: count_parameters(part) for name, part in model.named_children()}
+    return {
+        "kind": recipe.model.kind,
+        "parameters": count_parameters(model),
+        "parts": {name: count for name, count in parts.items() if count},
+    }
+
+
+def _data_facts(data: Prepared) -> dict[str, Any]:
+    vocabularies = {column: tokenizer.size for column, tokenizer in data.tokenizers.items()}
+    return {
+        **data.report.to_json(),
+        "vocabulary": vocabularies,
+        "findings": data.report.sentences(),
+        "samples": samples(data),
+    }
+
+
+def samples(data: Prepared, count: int = 3) -> list[dict[str, Any]]:
+    """The first examples as the model will read them: token by token."""
+    return [
+        {
+            "where": data.train.where(row),
+            **{name: data.tokenizers[name].pieces(column[row].tolist()) for name, column in data.train.columns.items()},
+        }
+        for row in range(min(count, len(data.train)))
+    ]
+
+
+def _estimate(recipe: AnyRecipe, data: Prepared, model: Generator, device: torch.device) -> dict[str, Any]:
+    """Steps, memory and time, from one batch of the middle size that is really computed here."""
+    config = recipe.training
+    assert isinstance(config.batch_tokens, int)
+    stream = Stream(data.train, config.batch_tokens, config.seed)
+    batches = stream.epoch_batches(0)
+    steps = total_steps(config.steps, config.epochs, batches, config.accumulate)
+    batch = next(iter(stream))[0]
+    seconds, activations = _measured_step(recipe, model.to(device), batch.to(device))
+    shape = {"source": list(batch.source.ids_BL.shape), "target": list(batch.target.ids_BL.shape)}
+    return {
+        "device": str(device),
+        "batch_tokens": config.batch_tokens,
+        "batches_per_epoch": batches,
+        "steps": steps,
+        "sample_batch": shape | {"target_tokens": batch.tokens},
+        "memory_bytes": count_parameters(model) * BYTES_PER_PARAMETER[config.optimizer] + activations,
+        "seconds_per_step": seconds * config.accumulate,
+        "seconds": seconds * config.accumulate * steps,
+    }
+
+
+def _measured_step(recipe: AnyRecipe, model: Generator, batch: Batch) -> tuple[float, int]:
+    """Seconds of one update (the second of two), and the bytes that its forward pass keeps for the backward pass."""
+    config = recipe.training
+    objective = TASKS[recipe.task].objective(
+        model, label_smoothing=config.label_smoothing, teacher_forcing=config.teacher_forcing
+    )
+    optimiser = build_optimiser(model, config)
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    seconds = 0.0
+    for _ in range(2):
+        started = time.perf_counter()
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = objective(batch)[0] / batch.tokens
+        loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        loss.item()
+        seconds = time.perf_counter() - started
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    return seconds, sum(size for pointer, size in kept.items() if pointer not in weights)

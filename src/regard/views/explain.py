@@ -1,0 +1,59 @@
+"""`explain`: where the model looked while it wrote. So far the alignment of source and target."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+import torch
+
+from regard.data.batch import Batch
+from regard.errors import DecodeError
+from regard.layers.attention import recording
+from regard.models.base import device_of
+from regard.runs import Run
+from regard.runs.verbs import device_named, opened, with_search
+from regard.tasks.inputs import encode_inputs, padded
+from regard.views.alignment import Alignment
+
+
+def explain(
+    run: str | Path | Run,
+    text: str,
+    *,
+    target: str | None = None,
+    beam: int | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> Alignment:
+    """Attention over the source for each token of the target: the one given, or the one the model writes.
+
+    A model with several such attentions shows their mean over layers and heads.
+    """
+    run = opened(run)
+    model = run.load_model(checkpoint, device_named(device))
+    if not model.alignment:
+        kind = run.recipe.model.kind
+        raise DecodeError(
+            f"the model {kind!r} has no attention to show", where=str(run.folder), hint="bahdanau and transformer have"
+        )
+    source, vocabulary = run.tokenizers["source"], run.tokenizers["target"]
+    [source_ids] = encode_inputs(source, [text], ["input"])
+    if target is None:
+        search = with_search(run.recipe, beam, 1, None, []).search
+        [target] = run.task.decode_texts(model, run.tokenizers, [source_ids], search)
+    target_ids = vocabulary.encode(target)
+    batch = Batch(
+        padded([[*source_ids, source.end]], source.pad),
+        padded([[vocabulary.begin, *target_ids, vocabulary.end]], vocabulary.pad),
+    )
+    with torch.inference_mode(), recording() as recorded:
+        model(batch.to(device_of(model)))
+    looks = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
+    weights_TS = torch.cat(looks, dim=1)[0].mean(0)
+    return Alignment(
+        source=tuple(source.pieces([*source_ids, source.end])),
+        target=tuple(vocabulary.pieces([*target_ids, vocabulary.end])),
+        weights=weights_TS.float().cpu().numpy(),
+        title=f"{text} → {target}",
+    )

@@ -1,0 +1,54 @@
+"""What a model's config accepts, fills in and refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from model_cases import CASES
+from regard.config.load import validate
+from regard.errors import ConfigError
+from regard.models import build_model
+from regard.models.base import count_parameters
+from regard.models.transformer import TransformerConfig
+
+
+def test_tying_both_sides_needs_one_vocabulary() -> None:
+    with pytest.raises(ConfigError, match=r"model\.tie: 'all' needs one vocabulary.*13 and 11"):
+        build_model(CASES["rnn-gru-reversed"], 13, 11)  # type: ignore[arg-type]
+
+
+def test_presets_fill_in_and_given_fields_win() -> None:
+    base = TransformerConfig(preset="base", heads=16)
+    assert (base.width, base.heads, base.feed_forward, base.encoder_layers, base.dropout) == (512, 16, 2048, 6, 0.1)
+    assert TransformerConfig(preset="big").dropout == 0.3
+    assert TransformerConfig() == TransformerConfig(preset="small")
+    written = base.model_dump()
+    assert TransformerConfig.model_validate(written) == base
+
+
+def test_the_papers_base_has_the_papers_size() -> None:
+    """65 million parameters, with one vocabulary of 37000 (table 3): 63 million of ours, and a bias a token."""
+    with torch.device("meta"):
+        model = build_model(TransformerConfig(preset="base", tie="all"), 37000, 37000)
+    block = 4 * (512 * 512 + 512), 512 * 2048 + 2048 + 2048 * 512 + 512, 2 * 512
+    encoder, decoder = block[0] + block[1] + 2 * block[2], 2 * block[0] + block[1] + 3 * block[2]
+    assert count_parameters(model) == 37000 * 512 + 37000 + 6 * (encoder + decoder)
+
+
+@pytest.mark.parametrize(
+    ("given", "where", "what"),
+    [
+        ({"heads": 3, "width": 16}, "", "3 heads do not divide the width 16"),
+        ({"width": -1}, "width", "greater than or equal to 1"),
+        ({"preset": "huge"}, "preset", "'huge' is not allowed"),
+        ({"preset": ["tiny"]}, "preset", "is not allowed"),
+        ({"dropout": 1.0}, "dropout", "less than 1"),
+        ({"hidden": 8}, "hidden", "unknown key 'hidden'"),
+    ],
+)
+def test_a_wrong_size_is_named(given: dict[str, object], where: str, what: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate(TransformerConfig, given)
+    assert [problem.where for problem in caught.value.problems] == [where]
+    assert what in caught.value.problems[0].what
