@@ -35,7 +35,7 @@ CASES: dict[str, ModelConfig] = {
     "rnn-lstm": RNNConfig(**RNN, cell="lstm"),
     "rnn-lstm-2-layers-bidirectional": RNNConfig(**RNN, cell="lstm", layers=2, bidirectional=True),
     "rnn-gru-every-step": RNNConfig(**RNN, cell="gru", context="every_step", tie="target"),
-    "rnn-lstm-every-step-bidirectional": RNNConfig(**RNN, cell="lstm", context="every_step", bidirectional=True),
+    "rnn-lstm-2-layers-every-step": RNNConfig(**RNN, layers=2, context="every_step", bidirectional=True),
     "rnn-gru-reversed": RNNConfig(**RNN, cell="gru", reverse_source=True, tie="all"),
     "bahdanau-plain": BahdanauConfig(**BAHDANAU, cell="rnn"),
     "bahdanau-gru": BahdanauConfig(**BAHDANAU, cell="gru"),

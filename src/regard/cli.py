@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.errors import DecodeError, RegardError
+from regard.errors import DecodeError, Problem, RegardError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -37,20 +38,28 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or 
 
 def main() -> None:
     """Run a command. A user's mistake is one clear sentence and exit code 2; Ctrl-C is 130."""
-    for stream in (sys.stdout, sys.stderr):  # a console that cannot write Korean shall not end the work
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+    _set_up_streams()
     try:
         app()
     except RegardError as error:
-        for problem in error.problems:
-            print(f"regard: {problem}", file=sys.stderr)
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        _fail(*error.problems)
+    except OSError as error:  # a folder that may not be written to, a disk that is full: the system says which
+        _fail(Problem(str(error.filename or ""), error.strerror or str(error)))
+
+
+def _fail(*problems: Problem) -> None:
+    for problem in problems:
+        print(f"regard: {problem}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _set_up_streams() -> None:
+    """Text is UTF-8, whatever the locale; only a console keeps its own encoding, and `?` for what that lacks."""
+    if isinstance(sys.stdin, TextIOWrapper) and not sys.stdin.isatty():
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict", newline="\n")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
 def show(result: Any) -> None:
@@ -190,8 +199,6 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """BLEU and chrF with their signatures, exact match and perplexity, on a split or a file."""
-    if split not in (None, "train", "validation", "test"):
-        raise DecodeError(f"unknown split {split!r}", where="--split", hint="allowed: train, validation, test")
     from regard.runs.verbs import evaluate as evaluate_run
 
     with _bar(shown=not as_json) as bar:
@@ -260,7 +267,7 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Where the model looked while it wrote: in the terminal, and as SVG."""
-    if out is not None and out.suffix != ".svg":
+    if out is not None and out.suffix.lower() != ".svg":
         raise DecodeError(f"cannot draw a {out.suffix or 'file without suffix'}", where=str(out), hint="allowed: .svg")
     from regard.views.alignment import to_terminal, write_svg
     from regard.views.explain import explain as explain_run
@@ -287,6 +294,8 @@ def recipes(
     """List the recipes that ship, show one, or copy one to start from."""
     from regard.recipes.shipped import shipped, shipped_text, summary
 
+    if name is None and out is not None:
+        raise RegardError("name the recipe to copy", where="--out", hint=f"allowed: {', '.join(shipped())}")
     if name is None:
         listed = {one: summary(one) for one in shipped()}
         if as_json:
@@ -296,13 +305,14 @@ def recipes(
                 print(f"{one:22} {what}")
         return
     text = shipped_text(name)
-    if out is None:
-        print(text, end="")
-    elif out.exists():
-        raise RegardError("the file exists already", where=str(out), hint="give another --out")
-    else:
+    if out is not None:
+        if out.exists():
+            raise RegardError("the file exists already", where=str(out), hint="give another --out")
         out.write_text(text, encoding="utf-8")
-        print(f"copied: {out}")
+    if as_json:
+        show({"name": name, "recipe": text})
+    else:
+        print(f"copied: {out}" if out else text.rstrip("\n"))
 
 
 if __name__ == "__main__":

@@ -53,6 +53,12 @@ class DecodeError(RegardError):
     """An input that cannot be decoded, or a search that cannot be run."""
 
 
+def first_of(problems: Sequence[Problem], most: int = 20) -> list[Problem]:
+    """The first problems, and how many more there are."""
+    more = [Problem("", f"and {len(problems) - most:,} more such problems")] if len(problems) > most else []
+    return [*problems[:most], *more]
+
+
 def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     """The nearest allowed word as a question, or the list of what is allowed."""
     words = sorted(allowed)

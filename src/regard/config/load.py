@@ -21,31 +21,44 @@ class _Loader(yaml.SafeLoader):
     """YAML 1.2's scalars: `1e-4` is a number, `no` and `on` are words (`no` is also a language), a key stands once."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        seen: set[str] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
+            key = str(key_node.value)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands twice", key_node.start_mark
-                )
+                problem = f"the key {key!r} stands twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        return int(node.value, {"0o": 8, "0x": 16}.get(node.value[:2], 10))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every word that either version of YAML takes for something else: others read our files too."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = '"' if any(sign in text for sign in "\x85\u2028\u2029") else None  # else these are read as spaces
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_SCALARS = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789"),
+    "float": (r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)",
+              "-+.0123456789"),
+}  # fmt: skip
+"""What is not a word (YAML 1.2.2, section 10.3.2): its pattern, and what it may begin with."""
 
 _Loader.yaml_implicit_resolvers = {
-    first: [
-        (tag, regexp)
-        for tag, regexp in resolvers
-        if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp")
-    ]
+    first: [(tag, regexp) for tag, regexp in resolvers if tag.endswith((":null", ":merge"))]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF"))
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)$"),
-    list("-+0123456789."),
-)
+for _name, (_pattern, _first) in _SCALARS.items():
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), list(_first))
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def read_yaml(path: Path) -> Tree:
@@ -66,7 +79,9 @@ def parse_yaml(text: str, where: str) -> Tree:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark else where
-        raise ConfigError(f"not valid YAML: {getattr(error, 'problem', None) or error}", where=place) from None
+        said = (getattr(error, "context", None), getattr(error, "problem", None))
+        reason = ", ".join(filter(None, said)) or str(error).splitlines()[0]
+        raise ConfigError(f"not valid YAML: {reason}", where=place) from None
     if not isinstance(tree, dict):
         raise ConfigError(
             "a recipe is a mapping of keys to values", where=where, hint="for example 'task: translation'"
@@ -76,7 +91,8 @@ def parse_yaml(text: str, where: str) -> Tree:
 
 def write_yaml(tree: Tree) -> str:
     """A tree as YAML that `parse_yaml` reads back to the same tree."""
-    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=120)
+    text: str = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
 
 
 def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
@@ -120,9 +136,8 @@ def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
 def _index(items: list[Any], key: str, path: str) -> int:
     if key.isdigit() and int(key) < len(items):
         return int(key)
-    raise ConfigError(
-        f"{key!r} does not number an entry of the list", where=path, hint=f"allowed: 0 to {len(items) - 1}"
-    )
+    hint = f"allowed: 0 to {len(items) - 1}" if items else "the list is empty"
+    raise ConfigError(f"{key!r} does not number an entry of the list", where=path, hint=hint)
 
 
 def validate(kind: type[C], tree: Tree) -> C:
@@ -137,7 +152,7 @@ def problems_of(error: ValidationError, kind: type[BaseModel], tree: Any) -> Ite
     """Pydantic's findings in our words."""
     seen: set[tuple[str, str]] = set()
     for found in error.errors(include_url=False):
-        keys = _keys_in(tree, found["loc"])
+        keys = _keys_in(tree, found["loc"], missing=found["type"] == "missing")
         path = ".".join(str(key) for key in keys)
         what, hint = _words(dict(found), keys, kind, tree)
         if (path, what) not in seen:
@@ -145,24 +160,24 @@ def problems_of(error: ValidationError, kind: type[BaseModel], tree: Any) -> Ite
             yield Problem(path, what, hint)
 
 
-def _keys_in(tree: Any, loc: tuple[int | str, ...]) -> list[int | str]:
-    """The location without the union tags that pydantic puts between the keys."""
+def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int | str]:
+    """The location without the union tags that pydantic puts between the keys; the last key may be a missing one."""
     keys: list[int | str] = []
     node = tree
     for position, part in enumerate(loc):
-        last = position == len(loc) - 1
         if isinstance(node, dict) and part in node:  # noqa: SIM114 (the types differ)
             node = node[part]
         elif isinstance(node, list) and isinstance(part, int) and part < len(node):
             node = node[part]
-        elif not (last and isinstance(node, dict) and isinstance(part, str) and "[" not in part):
+        elif not (missing and position == len(loc) - 1):
             continue
         keys.append(part)
     return keys
 
 
 def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
-    context = found.get("ctx", {})
+    """What is wrong and what is allowed."""
+    context, given = found.get("ctx", {}), found["input"]
     match found["type"]:
         case "extra_forbidden":
             return f"unknown key {keys[-1]!r}", did_you_mean(str(keys[-1]), _allowed_keys(kind, keys[:-1], tree))
@@ -170,18 +185,25 @@ def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], 
             return "this key is required", ""
         case "literal_error" | "enum":
             allowed = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
-            return f"{found['input']!r} is not allowed", did_you_mean(str(found["input"]), allowed)
+            return f"{given!r} is not allowed", did_you_mean(str(given), allowed)
         case "union_tag_invalid":
             allowed = re.findall(r"'([^']*)'", context["expected_tags"])
-            return f"unknown {context['discriminator'].strip(chr(39))} {context['tag']!r}", did_you_mean(
-                context["tag"], allowed
-            )
+            discriminator = context["discriminator"].strip("'")
+            return f"unknown {discriminator} {context['tag']!r}", did_you_mean(str(context["tag"]), allowed)
         case "union_tag_not_found":
-            return f"the key {context['discriminator']} is required", ""
+            return f"the key {context['discriminator']} is required", did_you_mean("", _tags(kind, keys))
         case "value_error":
             return str(context["error"]), ""
-    message = found["msg"][:1].lower() + found["msg"][1:].replace("Input should", "should")
-    return f"{message.replace('input should', 'should')}, not {found['input']!r}", ""
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"should be a mapping of keys to values, not {given!r}", ""
+        case "too_short" | "too_long":
+            return "should have" + found["msg"].partition("should have")[2].replace(" after validation", ""), ""
+        case "bool_type":
+            return f"should be true or false, not {given!r}", ""
+        case "int_type" if isinstance(given, float) and given.is_integer():
+            return f"should be a whole number, not {given!r}", f"write {int(given)}"
+    message = found["msg"][:1].lower() + found["msg"][1:]
+    return f"{message.replace('input should', 'should')}, not {given!r}", ""
 
 
 def _allowed_keys(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[str]:
@@ -208,6 +230,14 @@ def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
     elif get_origin(annotation) in (Union, UnionType, list, tuple, dict) or get_args(annotation):
         for argument in get_args(annotation):
             yield from _configs_in(argument)
+
+
+def _tags(kind: type[BaseModel], keys: list[Any]) -> set[str]:
+    """The values that `kind` may have under a config path."""
+    kinds = {kind}
+    for key in keys:
+        kinds = {below for k in kinds for below in _configs_below(k, key)}
+    return {tag for k in kinds if "kind" in k.model_fields for tag in get_args(k.model_fields["kind"].annotation)}
 
 
 def _accepts_tag(kind: type[BaseModel], tag: Any) -> bool:

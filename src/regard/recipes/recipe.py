@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from pydantic import ValidationInfo, field_validator
+
 from regard.config import Config, apply_overrides, parse_yaml, read_yaml, validate
 from regard.config.load import Tree
 from regard.data.config import Corpus, Data, Split
@@ -39,6 +41,15 @@ class Recipe(Config, Generic[D]):
     evaluation: EvaluationConfig = EvaluationConfig()
     """How it is measured."""
 
+    @field_validator("model")
+    @classmethod
+    def _one_embedding_for_one_vocabulary(cls, model: AnyModelConfig, others: ValidationInfo) -> AnyModelConfig:
+        """Two vocabularies may happen to have the same size, so that the model itself cannot tell."""
+        tokenizer = others.data.get("tokenizer")
+        if model.tie == "all" and tokenizer and not tokenizer.joint:
+            raise ValueError("tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)")
+        return model
+
 
 AnyRecipe = Recipe[Any]
 
@@ -55,18 +66,24 @@ def recipe_of(tree: Tree) -> AnyRecipe:
 
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
     """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are relative to."""
+    tree, base = load_tree(recipe, overrides)
+    return recipe_of(tree), base
+
+
+def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
+    """The same before its values are checked."""
     if isinstance(recipe, dict):
         tree, base = recipe, Path.cwd()
     elif Path(recipe).is_dir():
         raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
     elif Path(recipe).exists() or str(recipe) not in shipped():
         if not Path(recipe).exists():
-            hint = f"a recipe is a .yaml file, or one that ships: {', '.join(shipped())}"
+            hint = f"a recipe is a .yaml file, or one that ships; {did_you_mean(str(recipe), shipped())}"
             raise ConfigError("there is no such recipe", where=str(recipe), hint=hint)
         tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
-    return recipe_of(apply_overrides(tree, overrides)), base
+    return apply_overrides(tree, overrides), base
 
 
 def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:

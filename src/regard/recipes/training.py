@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from regard.config import Config
 
@@ -20,7 +20,7 @@ class TrainingConfig(Config):
     """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, 1,024 to 16,384."""
     accumulate: int = Field(1, ge=1)
     """Batches a step: their gradients are added up as if they were one batch."""
-    seed: int = Field(1, ge=0)
+    seed: int = Field(1, ge=0, lt=2**63)
     """Seed of the weights, the order of the data, the split and the dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to train; `auto` takes a GPU if there is one."""
@@ -33,7 +33,7 @@ class TrainingConfig(Config):
     """How gradients become updates."""
     learning_rate: float = Field(1e-3, gt=0)
     """The highest learning rate of the schedule."""
-    betas: list[float] = Field([0.9, 0.98], min_length=2, max_length=2)
+    betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field([0.9, 0.98], min_length=2, max_length=2)
     """Adam's decay rates."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """SGD's momentum."""
@@ -76,10 +76,15 @@ class TrainingConfig(Config):
     samples: int = Field(2, ge=0)
     """How many of them to show."""
 
+    @field_validator("batch_tokens")
+    @classmethod
+    def _holds_a_token(cls, batch_tokens: int | str) -> int | str:
+        if isinstance(batch_tokens, int) and batch_tokens < 1:
+            raise ValueError(f"{batch_tokens} is too small (allowed: 1 and more, or auto)")
+        return batch_tokens
+
     @model_validator(mode="after")
     def _has_an_end(self) -> TrainingConfig:
-        if isinstance(self.batch_tokens, int) and self.batch_tokens < 1:
-            raise ValueError(f"batch_tokens {self.batch_tokens} is too small (allowed: 1 and more, or auto)")
         if self.steps is None and self.epochs is None:
             raise ValueError("say when to stop: give steps, epochs, or both")
         return self

@@ -10,7 +10,6 @@ checkpoints/step-00000500/
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,23 +45,22 @@ def step_name(step: int) -> str:
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint aside and put it in place; a full disk leaves the earlier ones as they were."""
+    write_folder(folder, lambda aside: _fill(aside, checkpoint))
 
-    def fill(aside: Path) -> None:
+
+def _fill(aside: Path, checkpoint: Checkpoint) -> None:
+    try:
         save_file(_contiguous(checkpoint.weights), aside / "model.safetensors")
         if checkpoint.training_weights is not None:
             save_file(_contiguous(checkpoint.training_weights), aside / "training.safetensors")
         if checkpoint.training is not None:
             torch.save(dict(checkpoint.training), aside / "training.pt")
-        (aside / "checkpoint.json").write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
-
-    try:
-        write_folder(folder, fill)
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise CheckpointError(
-            f"cannot be written: {error}",
-            where=str(folder),
-            hint="the checkpoint before it is whole; make room and resume",
-        ) from None
+    except (SafetensorError, RuntimeError) as error:  # what the two libraries make of a full disk
+        raise OSError(str(error).splitlines()[0]) from None
+    facts = aside / "checkpoint.json"
+    facts.write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
+    for path in aside.glob("*.safetensors"):  # the library makes them readable for their owner alone
+        shutil.copymode(facts, path)
 
 
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
@@ -81,7 +79,9 @@ def load_facts(folder: Path) -> dict[str, Any]:
     path = folder / "checkpoint.json"
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        if "tokenizer" not in facts:
+            raise ValueError("it does not say which tokenizer it belongs to")
+    except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(
             f"the file is missing or damaged: {error}", where=str(path), hint=_others(folder)
         ) from None
@@ -97,9 +97,12 @@ def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
         training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise CheckpointError("training cannot go on from this checkpoint", where=str(path)) from None
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        first = str(error).splitlines()[0]
-        raise CheckpointError(f"the file is damaged: {first}", where=str(path), hint=_others(folder)) from None
+    except Exception as error:  # a damaged file makes the reader stumble in a dozen ways
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        hint = (
+            f"{others}; one's name in the run's file `last` goes on from there" if (others := _others(folder)) else ""
+        )
+        raise CheckpointError(f"the file is damaged: {first}", where=str(path), hint=hint) from None
     return weights, training
 
 

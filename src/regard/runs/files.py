@@ -4,36 +4,56 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from regard.errors import CheckpointError
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Whatever keeps a file from being written, a full disk before all, in the user's words."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot be written: {error.strerror or error}",
+            where=str(path),
+            hint="what was saved before is whole; --resume goes on from it once this can be written",
+        ) from None
 
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file in one go: a reader sees the old text or the new one."""
     aside = path.with_name(f".{path.name}.partial")
-    with aside.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    sync_folder(path.parent)
+    with writing(path):
+        with aside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        sync_folder(path.parent)
 
 
 def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
     """Make a folder in one go: filled aside, synced, then renamed. What stood there before goes."""
-    aside = path.with_name(f".{path.name}.partial")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    aside, before = path.with_name(f".{path.name}.partial"), path.with_name(f".{path.name}.before")
+    for leftover in (aside, before):
+        shutil.rmtree(leftover, ignore_errors=True)
     try:
-        fill(aside)
-        for file in aside.iterdir():
-            with file.open("rb+") as opened:
-                os.fsync(opened.fileno())
-        sync_folder(aside)
-        if path.exists():
-            shutil.rmtree(path)
-        aside.rename(path)
-        sync_folder(path.parent)
+        with writing(path):
+            aside.mkdir(parents=True)
+            fill(aside)
+            for file in aside.iterdir():
+                with file.open("rb+") as opened:
+                    os.fsync(opened.fileno())
+            sync_folder(aside)
+            if path.exists():
+                path.rename(before)
+            aside.rename(path)
+            sync_folder(path.parent)
+        shutil.rmtree(before, ignore_errors=True)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import sys
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -53,7 +55,6 @@ class Run:
             (aside / "environment.json").write_text(json.dumps(_environment(), indent=1), encoding="utf-8")
             tokenizers.save(aside)
 
-        folder.parent.mkdir(parents=True, exist_ok=True)
         write_folder(folder, fill)
         return cls(folder)
 
@@ -62,20 +63,29 @@ class Run:
         """An existing run, checked to be one."""
         folder = Path(folder)
         if not folder.is_dir():
-            near = [path.name for path in folder.parent.iterdir() if path.is_dir()] if folder.parent.is_dir() else []
+            near = [path.parent.name for path in folder.parent.glob("*/recipe.yaml")]
             hint = did_you_mean(folder.name, near) if near else "make one with 'regard train RECIPE --out RUN'"
             raise CheckpointError("there is no such run folder", where=str(folder), hint=hint)
         if not (folder / "recipe.yaml").exists():
             hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
             raise CheckpointError("not a run folder: it has no recipe.yaml", where=str(folder), hint=hint)
-        return cls(folder)
+        run = cls(folder)
+        if run.environment.get("format", FORMAT) > FORMAT:
+            made = run.environment.get("regard")
+            raise CheckpointError(f"the run was made by a newer regard, {made}", where=str(folder), hint="upgrade")
+        return run
 
     @cached_property
     def recipe(self) -> AnyRecipe:
+        path = str(self.folder / "recipe.yaml")
         try:
-            return recipe_of(read_yaml(self.folder / "recipe.yaml"))
+            return recipe_of(read_yaml(Path(path)))
         except ConfigError as error:
-            raise CheckpointError(problems=error.problems) from None
+            named = (
+                one if one.where.startswith(path) else replace(one, where=f"{path}: {one.where}")
+                for one in error.problems
+            )
+            raise CheckpointError(problems=list(named)) from None
 
     @property
     def task(self) -> type[Translation]:
@@ -92,6 +102,11 @@ class Run:
         except (OSError, ValueError) as error:
             raise CheckpointError(f"cannot be read: {error}", where=str(self.folder / "environment.json")) from None
         return environment
+
+    def change_recipe(self, recipe: AnyRecipe) -> None:
+        """Write down what a resumed training does otherwise."""
+        write_text(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
+        self.recipe = recipe
 
     @property
     def checkpoints(self) -> Path:
@@ -110,7 +125,7 @@ class Run:
     def checkpoint(self, name: str = "best") -> Path:
         """A checkpoint by `best`, `last`, its step or its folder's name."""
         found = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
-        if name.isdigit():
+        if name.isdecimal():
             found = self.checkpoints / step_name(int(name))
         if found is None:
             raise CheckpointError(
@@ -145,7 +160,9 @@ class Run:
     def remove_all_but(self, names: set[str]) -> None:
         """Drop checkpoints that are no longer needed, and what a killed process left of others."""
         for path in self.checkpoints.iterdir():
-            if path.name.startswith("step-") and path.name not in names:
+            if path.name.startswith("."):
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name.startswith("step-") and path.name not in names:
                 remove_checkpoint(path)
 
 

@@ -9,15 +9,17 @@ from typing import Any
 import torch
 
 from regard.config import apply_overrides
-from regard.errors import DecodeError
+from regard.errors import ConfigError, DecodeError
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.run import Run
 from regard.runs.splits import SplitName, examples_of
-from regard.tasks.inputs import encode_inputs
+from regard.tasks.inputs import encode_inputs, encode_target
 from regard.tasks.translation import Prediction
 
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
+CHANGEABLE = ("search", "evaluation")
+"""The sections of a trained run's recipe that may be asked for otherwise."""
 
 
 def predict(
@@ -49,8 +51,8 @@ def predict_chunks(
 ) -> Iterator[list[Prediction]]:
     """The same a chunk at a time. All inputs are checked before the first is decoded."""
     places = places or [f"input {number}" for number in range(1, len(inputs) + 1)]
-    encode_inputs(run.tokenizers["source"], inputs, places)
     model = run.load_model(checkpoint, device_named(device))
+    encode_inputs(run.tokenizers["source"], inputs, places)
     for first in range(0, len(inputs), CHUNK):
         part = slice(first, first + CHUNK)
         yield run.task.predict(
@@ -68,17 +70,11 @@ def score(
 ) -> dict[str, Any]:
     """log P(target | source), whole and token by token. A target given as a list is taken as exact tokens."""
     run = opened(run)
+    model = run.load_model(checkpoint, device_named(device))
     vocabulary = run.tokenizers["target"]
     [source_ids] = encode_inputs(run.tokenizers["source"], [source], ["source"])
-    if isinstance(target, str):
-        if not target.strip():
-            raise DecodeError("the target is empty", where="target", hint="give at least one word")
-        ids = [*vocabulary.encode(target), vocabulary.end]
-    else:
-        ids = vocabulary.token_ids(target)
-    ended = bool(ids) and ids[-1] == vocabulary.end
-    model = run.load_model(checkpoint, device_named(device))
-    [scores] = run.task.score(model, run.tokenizers, [source_ids], [ids[:-1] if ended else ids])
+    ids = encode_target(vocabulary, target)
+    [scores] = run.task.score(model, run.tokenizers, [source_ids], [ids[:-1] if ids[-1] == vocabulary.end else ids])
     scores = scores[: len(ids)]
     return {
         "source": source,
@@ -130,24 +126,34 @@ def opened(run: str | Path | Run) -> Run:
 def with_search(
     recipe: AnyRecipe, beam: int | None, nbest: int | None, length_penalty: float | None, overrides: Sequence[str]
 ) -> AnyRecipe:
-    """The run's recipe with the search asked for now. A beam is widened to hold the n best, unless it is given too."""
-    given: dict[str, Any] = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty}
+    """The run's recipe with the search asked for now.
+
+    A beam that is not asked for is widened to hold the n best, and left out for samples.
+    """
+    for override in overrides:
+        section = override.partition("=")[0].partition(".")[0]
+        if section in type(recipe).model_fields and section not in CHANGEABLE:
+            what, hint = f"{section} is settled in a trained run", f"allowed: {', '.join(CHANGEABLE)}"
+            raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
-    tree["search"] |= {name: value for name, value in given.items() if value is not None}
-    if beam is None and nbest is not None and not tree["search"]["sample"]:
-        tree["search"]["beam"] = max(nbest, recipe.search.beam)
+    asked: dict[str, Any] = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty}
+    search = tree["search"]
+    if isinstance(search, dict):
+        if search.get("beam") == recipe.search.beam:
+            search["beam"] = 1 if search.get("sample") is True else max(nbest or 1, recipe.search.beam)
+        search |= {name: value for name, value in asked.items() if value is not None}
     return recipe_of(tree)
 
 
 def device_named(name: str) -> torch.device:
     """`auto` takes a GPU if there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):
+    there = ["cpu"]
+    if torch.backends.mps.is_available():
+        there.insert(0, "mps")
+    if torch.cuda.is_available():
+        there[:0] = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    if name not in ("auto", *there):
         raise DecodeError(
-            f"there is no device {name!r} here", where="--device", hint="auto, cpu, cuda or mps"
-        ) from None
-    return device
+            f"there is no device {name!r} here", where="--device", hint=f"allowed: auto, {', '.join(there)}"
+        )
+    return torch.device(there[0] if name == "auto" else name)

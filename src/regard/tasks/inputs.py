@@ -8,34 +8,63 @@ import torch
 
 from regard.data.batch import Tokens
 from regard.data.tokenizers import Tokenizer
-from regard.errors import DecodeError, Problem
+from regard.errors import DecodeError, Problem, first_of
 
 LONGEST = 2048
 """Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
 
 
 def encode_inputs(tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]) -> list[list[int]]:
-    """Token ids of each text, or one DecodeError that names every text that cannot be read."""
-    encoded = tokenizer.encode_batch(list(texts))
-    problems = [
-        problem
-        for text, ids, place in zip(texts, encoded, places, strict=True)
-        if (problem := _problem(tokenizer, text, ids, place))
-    ]
-    if problems:
-        raise DecodeError(problems=problems)
+    """Token ids of each text, or one DecodeError that names the texts that cannot be read."""
+    unreadable = [_problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
+    encoded = tokenizer.encode_batch(["" if problem else text for text, problem in zip(texts, unreadable, strict=True)])
+    unknown = [_problem_in_tokens(tokenizer, *one) for one in zip(texts, encoded, places, strict=True)]
+    _refuse([first or second for first, second in zip(unreadable, unknown, strict=True)])
     return encoded
 
 
-def _problem(tokenizer: Tokenizer, text: str, ids: list[int], place: str) -> Problem | None:
+def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
+    """Token ids of a text with its `</s>`, or of exact tokens as they are."""
+    if isinstance(target, str):
+        _refuse([_problem_in_text(target, "target")])
+        ids = [*tokenizer.encode(target), tokenizer.end]
+    else:
+        try:
+            ids = tokenizer.token_ids(target)
+        except DecodeError as error:
+            hint = "tokens are spelt as 'predict --json' shows them"
+            raise DecodeError(error.problems[0].what, where="target", hint=hint) from None
+    if not ids:
+        raise DecodeError("there are no tokens", where="target", hint='give at least one, "</s>" for one')
+    _refuse([_too_long(ids, "target")])
+    return ids
+
+
+def _refuse(found: Sequence[Problem | None]) -> None:
+    problems = [problem for problem in found if problem]
+    if problems:
+        raise DecodeError(problems=first_of(problems))
+
+
+def _problem_in_text(text: str, place: str) -> Problem | None:
     if not text.strip():
-        return Problem(place, "the input is empty", "give at least one word")
-    if len(ids) > LONGEST:
-        return Problem(place, f"the input has {len(ids):,} tokens", f"at most {LONGEST:,}: split it into sentences")
+        return Problem(place, "the text is empty", "give at least one word")
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        return Problem(place, "the text is not valid UTF-8", "convert it, for example with iconv")
+    return None
+
+
+def _too_long(ids: Sequence[int], place: str) -> Problem | None:
+    if len(ids) <= LONGEST:
+        return None
+    return Problem(place, f"the text has {len(ids):,} tokens", f"at most {LONGEST:,}: split it into sentences")
+
+
+def _problem_in_tokens(tokenizer: Tokenizer, text: str, ids: list[int], place: str) -> Problem | None:
     if tokenizer.is_foreign(ids):
         shown = text.strip()[:20]
-        return Problem(place, f"the tokenizer knows nothing in {shown!r}", "it was trained on text in another script")
-    return None
+        return Problem(place, f"the tokenizer knows nothing in {shown!r}", "it was trained on other words or script")
+    return _too_long(ids, place)
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.config import validate
 from regard.config.load import Tree
 from regard.data.batch import Batch
 from regard.data.batches import Stream
 from regard.data.prepare import Prepared, prepare
-from regard.errors import Problem, RegardError
+from regard.data.texts import prepare_texts
+from regard.errors import ConfigError, Problem, RegardError
 from regard.models import Generator, build_model
 from regard.models.base import count_parameters
-from regard.recipes.recipe import AnyRecipe, load_recipe
+from regard.recipes.recipe import AnyRecipe, load_tree, recipe_of
 from regard.tasks import TASKS
 from regard.training.display import Display
 from regard.training.loop import total_steps
@@ -51,20 +54,64 @@ class Check:
 
 def check(recipe: str | Path | Tree, overrides: Sequence[str] = (), *, quiet: bool = False) -> Check:
     """Validate config and data; count, sample and estimate. Trains nothing and makes no run."""
+    problems: list[Problem] = []
+    with noted(problems):
+        tree, base = load_tree(recipe, overrides)
+        try:
+            asked = recipe_of(tree)
+        except ConfigError as error:
+            problems += error.problems
+            _read_data(tree, base)
+            return Check(tuple(problems))
+        with noted(problems):
+            check_metric(asked)
+        with noted(problems):
+            make_accelerator(asked.training)
+        data = _prepared(asked, base, quiet)
+        if not problems:
+            return _facts(resolve(asked, base, data), data)
+    return Check(tuple(problems))
+
+
+@contextmanager
+def noted(problems: list[Problem]) -> Iterator[None]:
+    """A user's mistake is written down, and the search for more goes on."""
     try:
-        asked, base = load_recipe(recipe, overrides)
-        check_metric(asked)
-        device = make_accelerator(asked.training).device
-        with Display(quiet=quiet) as display:
-            data = prepare(
-                asked.data, asked.tokenizer, base=base, seed=asked.training.seed,
-                progress=lambda what, done: display.doing(what, done),
-            )  # fmt: skip
-        resolved = resolve(asked, base, data)
-        model = build_model(resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
-        return Check((), _model_facts(resolved, model), _data_facts(data), _estimate(resolved, data, model, device))
+        yield
     except RegardError as error:
-        return Check(error.problems)
+        problems += error.problems
+
+
+def _read_data(tree: Tree, base: Path) -> None:
+    """Find the mistakes in the data of a recipe that has others elsewhere."""
+    task = TASKS.get(str(tree.get("task")))
+    if task is None:
+        return
+    try:
+        data = validate(task.data, tree.get("data") or {})
+    except ConfigError:  # said already
+        return
+    prepare_texts(data, base=base, seed=1, progress=lambda what, done: None)
+
+
+def _prepared(recipe: AnyRecipe, base: Path, quiet: bool) -> Prepared:
+    with Display(quiet=quiet) as display:
+        return prepare(
+            recipe.data, recipe.tokenizer, base=base, seed=recipe.training.seed,
+            progress=lambda what, done: display.doing(what, done),
+        )  # fmt: skip
+
+
+def _facts(recipe: AnyRecipe, data: Prepared) -> Check:
+    try:
+        model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+        training = _estimate(recipe, data, model, make_accelerator(recipe.training).device)
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in f"{type(error).__name__} {error}".lower():
+            raise
+        what, hint = "model and batch do not fit into memory", "a smaller model, or a smaller training.batch_tokens"
+        raise ConfigError(what, where="model", hint=hint) from None
+    return Check((), _model_facts(recipe, model), _data_facts(data), training)
 
 
 def _model_facts(recipe: AnyRecipe, model: Generator) -> dict[str, Any]:
@@ -98,7 +145,7 @@ def samples(data: Prepared, count: int = 3) -> list[dict[str, Any]]:
 
 
 def _estimate(recipe: AnyRecipe, data: Prepared, model: Generator, device: torch.device) -> dict[str, Any]:
-    """Steps, memory and time, from one batch of the middle size that is really computed here."""
+    """Steps, memory and time, from the first batch, which is really computed here."""
     config = recipe.training
     assert isinstance(config.batch_tokens, int)
     stream = Stream(data.train, config.batch_tokens, config.seed)
@@ -134,6 +181,8 @@ def _measured_step(recipe: AnyRecipe, model: Generator, batch: Batch) -> tuple[f
 
     seconds = 0.0
     for _ in range(2):
+        kept.clear()
+        kept.clear()
         started = time.perf_counter()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             loss = objective(batch)[0] / batch.tokens

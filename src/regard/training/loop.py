@@ -6,8 +6,9 @@ import copy
 import math
 import signal
 import time
+import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,8 +19,9 @@ from torch import Tensor
 
 from regard.data.batch import Batch
 from regard.data.batches import START, Position, Stream, ahead
+from regard.data.dataset import Dataset
 from regard.data.prepare import Prepared
-from regard.errors import RegardError
+from regard.errors import CheckpointError, RegardError
 from regard.models import Generator
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
@@ -31,6 +33,7 @@ from regard.runs.checkpoints import (
     save_checkpoint,
     step_name,
 )
+from regard.runs.files import writing
 from regard.runs.log import MetricsLog
 from regard.runs.run import put_weights, stored_weights
 from regard.tasks import TASKS
@@ -57,6 +60,8 @@ class Progress:
     position: Position = START
     best: list[tuple[float, int]] = field(default_factory=list)
     """Metric and step of the best checkpoints, best first."""
+    recent: list[int] = field(default_factory=list)
+    """Steps of the last checkpoints that were due, to average at the end; what Ctrl-C saves is not among them."""
     waited: int = 0
     """Validations since the last better one."""
     stopped: bool = False
@@ -80,8 +85,8 @@ class Trainer:
         self.config = recipe.training
         self.task = TASKS[recipe.task]
         assert isinstance(self.config.batch_tokens, int)
+        self.average = copy.deepcopy(model).requires_grad_(False).to(accelerator.device) if self.config.ema else None
         self.model = model.to(accelerator.device)
-        self.average = copy.deepcopy(self.model).requires_grad_(False) if self.config.ema else None
         objective = self.task.objective(
             self.model, label_smoothing=self.config.label_smoothing, teacher_forcing=self.config.teacher_forcing
         )
@@ -90,7 +95,7 @@ class Trainer:
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
         self.plateau = Plateau(self.config)
         self.progress = Progress()
-        self.unsettled: list[tuple[int, Tensor, list[Batch]]] = []
+        self.unsettled: list[tuple[int, int, Tensor, list[Batch]]] = []
         self.group = self.config.accumulate * accelerator.num_processes
         batches = self.stream().epoch_batches(0)
         self.steps = total_steps(self.config.steps, self.config.epochs, batches, self.group)
@@ -125,9 +130,11 @@ class Trainer:
                 validated = progress.step % self.validate_every == 0 or progress.step == self.steps
                 if validated:
                     write(self.validation_line())
-                if validated or progress.step % self.checkpoint_every == 0 or stop:
-                    self.save(log)
-                if stop and progress.step < self.steps:
+                due = validated or progress.step % self.checkpoint_every == 0
+                stopping = self.over_processes(len(stop)) > 0  # in one process, then all stop at the same step
+                if due or stopping:
+                    self.save(log, due)
+                if stopping and progress.step < self.steps:
                     raise Interrupted
             self.finish(write)
 
@@ -145,15 +152,15 @@ class Trainer:
                 loss_2 = self.objective(batch)
                 accelerator.backward(loss_2[0] * (accelerator.num_processes / tokens))
             losses.append(loss_2.detach())
-        if self.config.clip:
-            accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
         self.optimiser.step()
         self.optimiser.zero_grad()
         progress.step += 1
         progress.position = batches[-1][1]
         if self.average is not None and self.config.ema:
             move_average(self.average, self.model, self.config.ema, progress.step)
-        self.unsettled.append((tokens, torch.stack(losses).sum(0), [batch for batch, _ in batches]))
+        sums_3 = torch.stack([*torch.stack(losses).sum(0), norm])
+        self.unsettled.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
 
     def over_processes(self, count: int) -> int:
         if self.accelerator.num_processes == 1:
@@ -161,26 +168,33 @@ class Trainer:
         return int(self.accelerator.reduce(torch.tensor(count, device=self.accelerator.device)))
 
     def settle(self, now: bool = True) -> None:
-        """Fetch losses that are due and add them up; one that is not a number stops before it reaches a checkpoint."""
+        """Fetch losses that are due and add them up; one that is not a number stops before it reaches a checkpoint.
+
+        Nor does a gradient that is not: it spoils the weights, though only the next loss would show it. With fp16 the
+        scaler passes over such a step.
+        """
         if not self.unsettled or not (now or self.accelerator.device.type == "cpu"):
             return
-        losses = self.accelerator.reduce(torch.stack([loss_2 for _, loss_2, _ in self.unsettled]))
-        for (tokens, _, batches), (smoothed, plain) in zip(self.unsettled, losses.double().tolist(), strict=True):
+        sums = self.accelerator.reduce(torch.stack([sums_3 for _, _, sums_3, _ in self.unsettled])).tolist()
+        for (step, tokens, _, batches), (smoothed, plain, norm) in zip(self.unsettled, sums, strict=True):
             if not math.isfinite(smoothed):
-                raise self.not_a_number(batches)
+                raise self.not_a_number("loss", step, batches)
+            if not (math.isfinite(norm) or self.accelerator.scaler):
+                raise self.not_a_number("gradient", step, batches)
             self.progress.loss_sum += smoothed
             self.progress.plain_sum += plain
             self.progress.tokens += tokens
         self.unsettled.clear()
 
-    def not_a_number(self, batches: list[Batch]) -> RegardError:
+    def not_a_number(self, what: str, step: int, batches: list[Batch]) -> RegardError:
         examples = [example for batch in batches for example in batch.examples]
-        first = ", ".join(self.data.train.where(example) for example in examples[:3])
+        places = ", ".join([*(self.data.train.where(one) for one in examples[:3]), *(["..."] if examples[3:] else [])])
+        named = f", first in a batch of {len(examples)} examples: {places}" if examples else ""
         last = self.run.pointer("last")
         kept = f"; the last checkpoint, {last.name}, is whole" if last else ""
         return RegardError(
-            f"the loss is not a number any more, first in a batch of {len(examples)} examples: {first}, ...",
-            where=f"step {self.progress.step}",
+            f"the {what} is not a number any more{named}",
+            where=f"step {step}",
             hint=f"lower training.learning_rate, raise training.warmup or use precision bf16 or fp32{kept}",
         )
 
@@ -218,28 +232,37 @@ class Trainer:
         progress = self.progress
         found = [validate(self.usable, self.recipe, self.data) if self.leads else {}]
         line = {"event": "validation", "step": progress.step, **broadcast_object_list(found)[0]}
+        if not math.isfinite(line["loss"]):
+            raise self.not_a_number("validation loss", progress.step, [])
         improved = self.ranks(line[self.config.best], progress.step)
         self.plateau.heard(improved)
         progress.waited = 0 if improved else progress.waited + 1
-        progress.stopped = self.config.patience is not None and progress.waited >= self.config.patience
+        progress.stopped = self.out_of_patience()
         self.display.validated(line, improved)
         if progress.stopped:
             self.display.say(f"stopped: {progress.waited} validations without a better {self.config.best}")
         return line
 
+    def cost(self, value: float) -> float:
+        """The metric that decides, as something to make small."""
+        return -value if self.task.higher_is_better[self.config.best] else value
+
+    def out_of_patience(self) -> bool:
+        return self.config.patience is not None and self.progress.waited >= self.config.patience
+
     def ranks(self, value: float, step: int) -> bool:
         """Enter a checkpoint among the best; whether it is the best of all."""
-        sign = -1.0 if self.task.higher_is_better[self.config.best] else 1.0
-        ranked = sorted([*self.progress.best, (value, step)], key=lambda entry: (sign * entry[0], entry[1]))
+        ranked = sorted([*self.progress.best, (value, step)], key=lambda entry: (self.cost(entry[0]), entry[1]))
         self.progress.best = ranked[: self.config.keep_best]
         return ranked[0][1] == step
 
-    def save(self, log: MetricsLog | None) -> None:
+    def save(self, log: MetricsLog | None, due: bool) -> None:
         """A checkpoint that training can go on from bit by bit, then the pointers to it, then a tidy folder."""
         self.settle()
         if log is None:
             return
         progress = self.progress
+        progress.recent = [*progress.recent, *([progress.step] if due else [])][-self.config.average :]
         progress.log_length = log.length()
         name = step_name(progress.step)
         own = stored_weights(self.model)
@@ -251,25 +274,21 @@ class Trainer:
                 "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
                 "random": random_state(),
                 "plateau": self.plateau.state(),
+                "data": fingerprint(self.data.train),
                 "progress": asdict(progress),
             },
             facts=self.facts(progress.step),
         )
         save_checkpoint(self.run.checkpoints / name, checkpoint)
         self.run.point("last", name)
-        if progress.best:
-            self.run.point("best", step_name(progress.best[0][1]))
-        elif self.run.pointer("best") is None:
-            self.run.point("best", name)
-        self.run.remove_all_but(self.kept())
+        self.tidy()
 
-    def kept(self) -> set[str]:
-        """The names of the checkpoints that are still needed."""
-        latest = sorted(path.name for path in self.run.checkpoints.glob("step-*"))
-        latest = [name for name in latest if name <= step_name(self.progress.step)]
-        best = {step_name(step) for _, step in self.progress.best}
-        pointed = {path.name for name in ("best", "last") if (path := self.run.pointer(name))}
-        return best | pointed | set(latest[-self.config.average :])
+    def tidy(self) -> None:
+        """Point to the best checkpoint and drop those that are no longer needed."""
+        progress = self.progress
+        best = [step for _, step in progress.best]
+        self.run.point("best", step_name(best[0] if best else progress.step))
+        self.run.remove_all_but({step_name(step) for step in (progress.step, *best, *progress.recent)})
 
     def facts(self, step: int) -> dict[str, Any]:
         best = [{"step": one, self.config.best: value} for value, one in self.progress.best]
@@ -277,15 +296,15 @@ class Trainer:
 
     def finish(self, write: Any) -> None:
         """Average the last checkpoints where the recipe asks for it, and use the average if it validates better."""
-        if self.config.average == 1 or not self.leads:
+        folders = [self.run.checkpoints / step_name(step) for step in self.progress.recent]
+        if self.config.average == 1 or not folders or not self.leads:
             return
-        folders = sorted(self.run.checkpoints.glob("step-*"))[-self.config.average :]
         weights = average_weights(folders)
-        averaged = copy.deepcopy(self.usable)
+        averaged = self.run.build().to(self.accelerator.device)
         put_weights(averaged, weights, self.run.folder)
         line = {"event": "average", "step": self.progress.step, **validate(averaged, self.recipe, self.data)}
-        sign = -1.0 if self.task.higher_is_better[self.config.best] else 1.0
-        better = sign * line[self.config.best] <= sign * self.progress.best[0][0]
+        best = self.progress.best
+        better = not best or self.cost(line[self.config.best]) < self.cost(best[0][0])
         self.display.say(f"average of the last {len(folders)} checkpoints:")
         self.display.validated(line, better)
         save_checkpoint(self.run.checkpoints / "average", Checkpoint(weights, self.facts(self.progress.step)))
@@ -301,6 +320,11 @@ class Trainer:
         folder = self.run.checkpoint("last")
         self.run.check_tokenizer(folder)
         weights, training = load_training(folder)
+        if training.get("data", fingerprint(self.data.train)) != fingerprint(self.data.train):
+            hint = "put it back as it was, or start anew with another --out"
+            raise CheckpointError(
+                "the training data has changed since the run began", where=str(self.run.folder), hint=hint
+            )
         put_weights(self.model, weights, folder)
         if self.average is not None:
             put_weights(self.average, load_weights(folder), folder)
@@ -311,20 +335,24 @@ class Trainer:
         self.progress = Progress(**training["progress"])
         self.progress.position = Position(**training["progress"]["position"])
         self.progress.best = [(value, step) for value, step in self.progress.best]
+        self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)
+        if self.leads:
+            self.tidy()
         return True
 
     @contextmanager
     def tracker(self, log: MetricsLog | None) -> Iterator[Any]:
         """Where lines go: metrics.jsonl, and TensorBoard when it is installed."""
-        board: Any = _tensorboard(self.run) if log else None
+        board: Any = _tensorboard(self.run, self.progress.step) if log else None
 
         def write(line: dict[str, Any]) -> None:
             if log:
                 log.write(line)
-            for name, value in line.items() if board else ():
-                if isinstance(value, (int, float)) and name != "step":
-                    board.add_scalar(f"{line['event']}/{name}", value, line["step"])
+            with writing(self.run.folder / "tensorboard"):
+                for name, value in line.items() if board else ():
+                    if isinstance(value, (int, float)) and name != "step":
+                        board.add_scalar(f"{line['event']}/{name}", value, line["step"])
 
         try:
             yield write
@@ -332,13 +360,22 @@ class Trainer:
             if log:
                 log.close()
             if board:
-                board.close()
+                with suppress(OSError):
+                    board.close()
 
 
 def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group: int) -> int:
     """How many updates: what comes first of `steps` and `epochs`."""
     by_epochs = math.inf if epochs is None else math.ceil(epochs * epoch_batches / group)
     return int(min(math.inf if steps is None else steps, by_epochs))
+
+
+def fingerprint(dataset: Dataset) -> int:
+    """Of the lengths of all examples: what the order of the batches hangs on."""
+    checksum = 0
+    for column in dataset.columns.values():
+        checksum = zlib.crc32(column.lengths.tobytes(), checksum)
+    return checksum
 
 
 def random_state() -> dict[str, Tensor]:
@@ -378,9 +415,9 @@ def asked_to_stop() -> Iterator[list[bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _tensorboard(run: Run) -> Any:
+def _tensorboard(run: Run, step: int) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(run.folder / "tensorboard"))
+    return SummaryWriter(str(run.folder / "tensorboard"), purge_step=step + 1)

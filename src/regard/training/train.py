@@ -58,19 +58,20 @@ def train(
         run = existing or _create(folder, resolved, data, accelerator)
         if existing:
             _refuse_other_recipe(existing, resolved)
-        torch.manual_seed(resolved.training.seed + accelerator.process_index)
         _train(run, resolved, data, accelerator, display)
     return run
 
 
 def _train(run: Run, recipe: AnyRecipe, data: Prepared, accelerator: Accelerator, display: Display) -> None:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.training.seed)  # the same first weights in every process
-        model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+    torch.manual_seed(recipe.training.seed)  # the same first weights in every process
+    model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+    torch.manual_seed(recipe.training.seed + accelerator.process_index)  # but each its own dropout
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     for sentence in data.report.sentences():
         display.say(sentence)
     resumed = trainer.restore()
+    if accelerator.is_main_process and run.recipe != recipe:
+        run.change_recipe(recipe)
     display.say(
         f"{'resuming at' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} parameters, "
         f"{len(data.train):,} examples, step {trainer.progress.step:,} of {trainer.steps:,}, {accelerator.device}"
@@ -100,8 +101,11 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
         raise ConfigError("fp16 needs a CUDA GPU", where="training.precision", hint="allowed here: auto, fp32, bf16")
     if on_gpu:
         torch.set_float32_matmul_precision("high")
-    AcceleratorState._reset_state()  # another training in this process may have chosen another precision
-    return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=wanted == "cpu")
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape, and batches have many
+    # Another training in this process may have chosen another precision or device
+    AcceleratorState._reset_state(reset_partial_state=not torch.distributed.is_initialized())
+    on_cpu = wanted == "cpu" or not (cuda or mps)
+    return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
 
 
 def resolve(recipe: AnyRecipe, base: Path, data: Prepared) -> AnyRecipe:
@@ -126,7 +130,8 @@ def _existing(folder: Path, resume: bool) -> Run | None:
     if not folder.exists():
         return None
     if not resume:
-        hint = "--resume goes on with it; give another --out for a new one"
+        is_run = (folder / "recipe.yaml").exists()
+        hint = "--resume goes on with it; give another --out for a new one" if is_run else "give another --out"
         raise CheckpointError("the run folder exists already", where=str(folder), hint=hint)
     return Run.open(folder)
 

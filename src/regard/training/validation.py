@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from regard.data.prepare import Prepared
@@ -18,7 +19,7 @@ def validate(model: Generator, recipe: AnyRecipe, data: Prepared) -> dict[str, A
     try:
         found: dict[str, Any] = dict(task.loss(model, data.validation))
         count = min(recipe.training.decode, len(data.validation))
-        if count:
+        if count and math.isfinite(found["loss"]):
             texts = {name: list(column[:count]) for name, column in data.validation.texts.items()}
             greedy = recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
             encoded = [data.validation.columns["source"][row].tolist() for row in range(count)]

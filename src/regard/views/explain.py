@@ -13,7 +13,7 @@ from regard.layers.attention import recording
 from regard.models.base import device_of
 from regard.runs import Run
 from regard.runs.verbs import device_named, opened, with_search
-from regard.tasks.inputs import encode_inputs, padded
+from regard.tasks.inputs import encode_inputs, encode_target, padded
 from regard.views.alignment import Alignment
 
 
@@ -41,11 +41,12 @@ def explain(
     [source_ids] = encode_inputs(source, [text], ["input"])
     if target is None:
         search = with_search(run.recipe, beam, 1, None, []).search
-        [target] = run.task.decode_texts(model, run.tokenizers, [source_ids], search)
-    target_ids = vocabulary.encode(target)
+        written = run.task.predict(model, run.tokenizers, [text], search)[0].nbest[0]
+        target, target_ids = written.output, vocabulary.token_ids(written.tokens)
+    else:
+        target_ids = encode_target(vocabulary, target)
     batch = Batch(
-        padded([[*source_ids, source.end]], source.pad),
-        padded([[vocabulary.begin, *target_ids, vocabulary.end]], vocabulary.pad),
+        padded([[*source_ids, source.end]], source.pad), padded([[vocabulary.begin, *target_ids]], vocabulary.pad)
     )
     with torch.inference_mode(), recording() as recorded:
         model(batch.to(device_of(model)))
@@ -53,7 +54,7 @@ def explain(
     weights_TS = torch.cat(looks, dim=1)[0].mean(0)
     return Alignment(
         source=tuple(source.pieces([*source_ids, source.end])),
-        target=tuple(vocabulary.pieces([*target_ids, vocabulary.end])),
+        target=tuple(vocabulary.pieces(target_ids)),
         weights=weights_TS.float().cpu().numpy(),
         title=f"{text} → {target}",
     )

@@ -1,0 +1,121 @@
+"""Quality on Multi30k en -> de and the time to reach a peer's, with the recipes that ship.
+
+    python benchmarks/multi30k.py FOLDER [--seeds 3] [--only quality|time]
+
+FOLDER holds the folder `multi30k`. Quality: each recipe with several seeds, side by side on one GPU; BLEU (sacreBLEU
+13a, lowercased, beam 5) on test_2016_flickr. Time: one short training alone on the machine, the clock running from the
+start of the process to its end: imports, reading, training the tokenizer and all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+QUALITY = (("multi30k-transformer",), ("multi30k-bahdanau", "multi30k-rnn"))
+"""Recipes that train side by side, each with all its seeds."""
+SHORT = ["training.batch_tokens=16384", "training.validate_every=10000", "training.decode=0"]
+TIME = {
+    "multi30k-transformer": [
+        *SHORT,
+        "training.steps=700",
+        "training.warmup=200",
+        "model.norm=pre",
+        "model.dropout=0.2",
+    ],
+    "multi30k-bahdanau": [*SHORT, "training.steps=380", "training.learning_rate=3.0e-3", "model.dropout=0.3"],
+}
+PEER = {"multi30k-transformer": (34.7, 170), "multi30k-bahdanau": (29.2, 170)}
+"""JoeyNMT on one H200, same data and metric: BLEU, seconds."""
+
+
+def regard(*arguments: str, folder: Path, cache: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "REGARD_CACHE": str(cache)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "regard.cli", *arguments], cwd=folder, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate()
+    assert process.returncode == 0, process.args
+    return output
+
+
+def bleu(run: Path, folder: Path, cache: Path, split: str = "test") -> float:
+    found = finished(regard("evaluate", str(run), "--json", "--split", split, folder=folder, cache=cache))
+    return float(json.loads(found)["bleu"])
+
+
+def training_seconds(run: Path) -> float:
+    """First to last sign of life of the training itself."""
+    return (run / "last").stat().st_mtime - (run / "environment.json").stat().st_mtime
+
+
+def quality(folder: Path, work: Path, seeds: int) -> None:
+    print(f"\n| recipe | BLEU, mean of {seeds} | each | training, slowest (s) | target tokens/s, median |")
+    print("|---|---|---|---|---|")
+    for group in QUALITY:
+        runs = {(recipe, seed): work / f"{recipe}-{seed}" for recipe in group for seed in range(1, seeds + 1)}
+        trainings = [
+            regard("train", recipe, f"training.seed={seed}", "--out", str(run), folder=folder, cache=work / "cache")
+            for (recipe, seed), run in runs.items()
+        ]
+        for training in trainings:
+            finished(training)
+        with ThreadPoolExecutor() as pool:
+            found = dict(zip(runs, pool.map(lambda run: bleu(run, folder, work / "cache"), runs.values()), strict=True))
+        for recipe in group:
+            show(recipe, [run for (name, _), run in runs.items() if name == recipe], found)
+
+
+def show(recipe: str, runs: list[Path], found: dict[tuple[str, int], float]) -> None:
+    scores = [score for (name, _), score in found.items() if name == recipe]
+    lines = [json.loads(line) for run in runs for line in (run / "metrics.jsonl").read_text().splitlines()]
+    speed = statistics.median(line["tokens_per_second"] for line in lines if line["event"] == "train")
+    slowest = max(training_seconds(run) for run in runs)
+    each = ", ".join(f"{score:.2f}" for score in scores)
+    print(f"| {recipe} | {statistics.mean(scores):.2f} | {each} | {slowest:.0f} | {speed:,.0f} |", flush=True)
+
+
+def time_to_quality(folder: Path, work: Path) -> None:
+    print("\n| recipe | BLEU | seconds, all in | the peer's mark | seconds / a quarter of the peer's |")
+    print("|---|---|---|---|---|")
+    for recipe, overrides in TIME.items():
+        run = work / f"{recipe}-time"
+        started = time.perf_counter()
+        finished(regard("train", recipe, *overrides, "--out", str(run), folder=folder, cache=work / f"cold-{recipe}"))
+        seconds = time.perf_counter() - started
+        mark, limit = PEER[recipe]
+        found = bleu(run, folder, work / "cache")
+        print(
+            f"| {recipe} | {found:.2f} | {seconds:.1f} | {mark} in {limit} s | {seconds / (limit / 4):.2f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", choices=["quality", "time"])
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        if options.only != "quality":
+            finished(regard("check", QUALITY[0][0], folder=options.folder, cache=Path(work) / "cache"))  # wakes the GPU
+            time_to_quality(options.folder, Path(work))
+        if options.only != "time":
+            quality(options.folder, Path(work), options.seeds)
+
+
+if __name__ == "__main__":
+    main()

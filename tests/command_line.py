@@ -1,0 +1,74 @@
+"""The command line, run in this process: what a shell would see of it, without the seconds that a new Python takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard import cli
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def jsons(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def regard(*arguments: object, stdin: bytes | str = b"") -> Result:
+    """`regard ARGUMENTS < stdin`. An exception that a shell would show as a traceback is raised."""
+    out, err = io.StringIO(), io.StringIO()
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["regard", *map(str, arguments)])
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given), encoding="ascii"))
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    code = ended.value.code
+    return Result(code if isinstance(code, int) else 0, out.getvalue(), err.getvalue())
+
+
+def succeed(*arguments: object, stdin: bytes | str = b"") -> Result:
+    """The same, for a command that must work."""
+    result = regard(*arguments, stdin=stdin)
+    assert result.code == 0, result.err
+    return result
+
+
+def fail(*arguments: object, stdin: bytes | str = b"") -> list[str]:
+    """The messages of a command that must refuse: exit code 2, nothing printed as a result, no traceback."""
+    result = regard(*arguments, stdin=stdin)
+    assert result.code == 2, result.out + result.err
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    lines = result.err.splitlines()
+    assert all(line.startswith("regard: ") for line in lines), result.err
+    return [line.removeprefix("regard: ") for line in lines]
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """A file with exactly these bytes."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, to see that none has changed."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

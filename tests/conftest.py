@@ -1,0 +1,54 @@
+"""What the tests share: a cache of their own, one thread, and one tiny trained run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+TINY: dict[str, Any] = {
+    "task": "translation",
+    "data": {"train": {"corpus": "reverse", "size": 300}, "validation": {"split": 0.05}, "max_length": 40},
+    "tokenizer": {"kind": "character"},
+    "model": {"kind": "bahdanau", "preset": "tiny", "embedding": 16, "hidden": 16, "attention": 16, "dropout": 0.1},
+    "training": {
+        "steps": 20, "batch_tokens": 256, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
+        "log_every": 5, "validate_every": 10, "decode": 8, "samples": 1,
+    },
+    "search": {"beam": 2},
+}  # fmt: skip
+"""A recipe that trains in about a second."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prepared data goes to a folder of this session; subprocesses inherit it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """The same sums in the same order on every machine, and no threads that fight over few cores."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def tiny_recipe() -> dict[str, Any]:
+    """A copy of the tiny recipe, to change at will."""
+    return copy.deepcopy(TINY)
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    """The folder of a run that is trained once and only read; copy it before changing anything in it."""
+    from regard.training.train import train
+
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    train(copy.deepcopy(TINY), out=folder, quiet=True)
+    return folder

@@ -1,0 +1,590 @@
+"""Every verb through the command line: what it prints, that its numbers are true, and that Python gives the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import sacrebleu
+
+import regard as api
+from command_line import Result, contents, fail, regard, succeed, write
+from regard.config import parse_yaml, write_yaml
+from regard.data.corpora import generate
+from regard.errors import DataError
+from regard.recipes.shipped import shipped, shipped_text
+from regard.runs.splits import corpus_of
+from regard.tasks.translation import EvaluationConfig, Parallel, Translation
+
+RECIPE = """
+task: translation
+data:
+  train: {corpus: reverse, size: 600}
+  validation: {corpus: reverse, size: 30}
+  test: {corpus: reverse, size: 40}
+tokenizer: {kind: word}
+model: {kind: bahdanau, embedding: 24, hidden: 32, attention: 32, dropout: 0.0}
+training: {steps: 90, batch_tokens: 512, learning_rate: 1.0e-2, device: cpu, validate_every: 45, decode: 10}
+search: {beam: 3, length_penalty: 1.0}
+"""
+TEST_PAIRS = list(generate("reverse", 40, 1, "test"))
+INPUTS = [source for source, _ in TEST_PAIRS][:12]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def recipe(folder: Path) -> Path:
+    return write(folder / "recipe.yaml", RECIPE)
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path, recipe: Path) -> Result:
+    """A run that has learned enough to write something, and little enough to be often wrong."""
+    return succeed("train", recipe, "--out", folder / "run", "--json")
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, trained: Result) -> Path:
+    return folder / "run"
+
+
+def predictions(run: Path, *arguments: object, stdin: str = "") -> list[dict[str, Any]]:
+    return succeed("predict", run, *arguments, "--json", stdin=stdin).jsons
+
+
+# check
+
+
+HAND_MADE = "".join(
+    f"{text}\n" for text in ("a b c", "b", "c a", "a a a a", "b c a b", "c", "a b", "b b c", "c c", "a c b a c")
+)
+
+
+@pytest.fixture
+def hand_made(tmp_path: Path) -> Path:
+    """Three words on each side; the last pair of the validation has one word that is unknown and one that is not."""
+    write(tmp_path / "train.s", HAND_MADE)
+    write(tmp_path / "train.t", HAND_MADE.upper())
+    write(tmp_path / "val.s", "a b\nb z\n")
+    write(tmp_path / "val.t", "A B\nB Z Z\n")
+    tree = {
+        "task": "translation",
+        "data": {
+            "train": {"source": "train.s", "target": "train.t"},
+            "validation": {"source": "val.s", "target": "val.t"},
+        },
+        "tokenizer": {"kind": "word", "joint": False},
+        "model": {"kind": "rnn", "cell": "gru", "embedding": 3, "hidden": 5, "dropout": 0.0},
+        "training": {"epochs": 4, "batch_tokens": 12, "device": "cpu"},
+    }
+    return write(tmp_path / "recipe.yaml", write_yaml(tree))
+
+
+def test_check_gives_json_with_the_keys_that_scripts_rely_on(hand_made: Path) -> None:
+    found = succeed("check", hand_made, "--json").json
+    assert list(found) == ["ok", "problems", "model", "data", "training"]
+    assert found["ok"] is True
+    assert found["problems"] == []
+
+
+def test_check_counts_parameters_as_by_hand(hand_made: Path) -> None:
+    vocabulary = 4 + 1 + 3  # special tokens, the mark of a space, and a, b, c
+    gru = 3 * (5 * 3 + 5 * 5 + 2 * 5)
+    by_hand = {
+        "source_embedding": vocabulary * 3,
+        "target_embedding": vocabulary * 3,
+        "encoder": gru,
+        "bridge": 5 * 5 + 5,
+        "decoder": gru,
+        "V": 5 * 3 + 3,
+        "output": vocabulary * 3 + vocabulary,
+    }
+    found = succeed("check", hand_made, "--json").json
+    assert found["data"]["vocabulary"] == {"source": vocabulary, "target": vocabulary}
+    assert found["model"] == {"kind": "rnn", "parameters": sum(by_hand.values()), "parts": by_hand}
+    tied = succeed("check", hand_made, "model.tie=target", "--json").json["model"]["parameters"]
+    assert tied == sum(by_hand.values()) - vocabulary * 3
+
+
+def test_check_counts_tokens_lengths_and_unknown_words_as_by_hand(hand_made: Path) -> None:
+    splits = succeed("check", hand_made, "--json").json["data"]["splits"]
+    lengths = [len(line.split()) for line in HAND_MADE.splitlines()]
+    source = splits["train"]["columns"]["source"]
+    assert splits["train"]["read"] == splits["train"]["kept"] == len(lengths)
+    assert source["tokens"] == sum(lengths)
+    assert source["unknown"] == 0
+    assert source["lengths"] == {
+        "width": 1,
+        "counts": [lengths.count(length) for length in range(6)],
+        "mean": pytest.approx(sum(lengths) / len(lengths)),
+        "longest": 5,
+    }
+    assert splits["validation"]["columns"]["source"]["unknown"] == pytest.approx(1 / 4)
+    assert splits["validation"]["columns"]["target"]["unknown"] == pytest.approx(2 / 5)
+
+
+def test_check_shows_samples_and_an_estimate(hand_made: Path) -> None:
+    found = succeed("check", hand_made, "--json").json
+    first = {"where": "train.s:1", "source": ["▁a", "▁b", "▁c"], "target": ["▁A", "▁B", "▁C"]}
+    assert found["data"]["samples"][0] == first
+    training = found["training"]
+    assert training["steps"] == 4 * training["batches_per_epoch"]
+    assert training["memory_bytes"] > 16 * found["model"]["parameters"]
+    assert training["seconds"] == pytest.approx(training["steps"] * training["seconds_per_step"])
+    rows, width = training["sample_batch"]["source"]
+    assert rows * width <= training["batch_tokens"] == 12
+
+
+def test_check_speaks_to_people(hand_made: Path) -> None:
+    out = succeed("check", hand_made).out
+    assert "rnn, 428 parameters" in out
+    assert "10 of 10 pairs; source 27 tokens (0.00 % unknown)" in out
+    assert "2 of 2 pairs; source 4 tokens (25.00 % unknown), target 5 tokens (40.00 % unknown)" in out
+    assert re.search(r"^ +2-2 +█+ 3$", out, re.MULTILINE)
+    assert "train.s:1\n    source  ▁a ▁b ▁c" in out
+    assert re.search(r"about \d+ s for \d+ steps", out)
+
+
+def test_check_leaves_nothing_behind(hand_made: Path) -> None:
+    before = contents(hand_made.parent)
+    succeed("check", hand_made)
+    assert contents(hand_made.parent) == before
+
+
+def test_check_finds_mistakes_of_every_kind_at_once(hand_made: Path) -> None:
+    write(hand_made.parent / "val.s", "a\n\n")
+    messages = fail("check", hand_made, "model.hiden=3", "training.steps=-1")
+    assert messages == [
+        "model.hiden: unknown key 'hiden' (did you mean 'hidden'?)",
+        "training.steps: should be greater than or equal to 1, not -1",
+        "val.s:2: the line is empty (fill it, or data.bad_lines=drop drops such pairs)",
+    ]
+    messages = fail("check", hand_made, "training.best=blue", "data.train.source=tran.s")
+    assert messages == [
+        "training.best: unknown metric 'blue' (did you mean 'bleu'?)",
+        "tran.s: there is no such file (did you mean 'train.s'?)",
+    ]
+
+
+def test_check_puts_mistakes_into_json_too(hand_made: Path) -> None:
+    result = regard("check", hand_made, "model.hiden=3", "--json")
+    assert result.code == 2
+    assert result.err == ""
+    assert result.json == {
+        "ok": False,
+        "problems": [{"where": "model.hiden", "what": "unknown key 'hiden'", "hint": "did you mean 'hidden'?"}],
+        "model": {},
+        "data": {},
+        "training": {},
+    }
+
+
+# train
+
+
+def test_train_reports_the_best_checkpoint(trained: Result, run: Path) -> None:
+    facts = trained.json
+    assert facts["run"] == str(run)
+    best = facts["best"][0]
+    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = {line["step"]: line["loss"] for line in logged if line["event"] == "validation"}
+    assert sorted(losses) == [45, 90]
+    assert losses[best["step"]] == best["loss"] == min(losses.values())
+
+
+def test_the_run_holds_the_whole_recipe(run: Path) -> None:
+    written = parse_yaml((run / "recipe.yaml").read_text(encoding="utf-8"), "recipe.yaml")
+    assert written["training"]["steps"] == 90
+    assert written["training"]["label_smoothing"] == 0.1
+    assert written["model"]["bidirectional"] is True
+    assert written == api.load_recipe(written)[0].model_dump()
+
+
+# predict
+
+
+def test_arguments_standard_input_and_files_give_the_same(run: Path, tmp_path: Path) -> None:
+    lines = "".join(f"{text}\n" for text in INPUTS)
+    plain, packed = write(tmp_path / "in.txt", lines), tmp_path / "in.txt.gz"
+    packed.write_bytes(gzip.compress(lines.encode()))
+    from_arguments = succeed("predict", run, *INPUTS).out
+    assert len(from_arguments.splitlines()) == len(INPUTS)
+    assert succeed("predict", run, stdin=lines).out == from_arguments
+    assert succeed("predict", run, stdin="\ufeff" + lines.replace("\n", "\r\n")).out == from_arguments
+    assert succeed("predict", run, "--file", plain).out == from_arguments
+    assert succeed("predict", run, "--file", packed).out == from_arguments
+    assert succeed("translate", run, *INPUTS).out == from_arguments
+
+
+def test_order_and_neighbours_do_not_matter(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len({len(text) for text in INPUTS}) > 4
+    alone = [predictions(run, text)[0] for text in INPUTS]
+    assert [one["input"] for one in alone] == INPUTS
+    for size in (4_000, 5):
+        monkeypatch.setattr("regard.runs.verbs.CHUNK", size)
+        together = predictions(run, *reversed(INPUTS))
+        for one, other in zip(reversed(alone), together, strict=True):
+            assert other == one | {"score": pytest.approx(one["score"], abs=1e-4), "nbest": other["nbest"]}
+
+
+def test_json_has_the_fields_that_scripts_rely_on(run: Path) -> None:
+    [found] = predictions(run, INPUTS[0], "--nbest", 2)
+    assert list(found) == ["input", "output", "score", "tokens", "nbest"]
+    assert found["tokens"][-1] == "</s>"
+    assert "".join(found["tokens"][:-1]).replace("▁", " ").strip() == found["output"]
+    assert found["nbest"][0] == {name: found[name] for name in ("output", "score", "tokens")}
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_the_n_best_are_distinct_and_sorted_by_the_objective(run: Path, alpha: float) -> None:
+    for found in predictions(run, *INPUTS[:4], "--beam", 6, "--nbest", 5, "--length-penalty", alpha):
+        assert 1 < len(found["nbest"]) <= 5
+        assert len({tuple(one["tokens"]) for one in found["nbest"]}) == len(found["nbest"])
+        objectives = [one["score"] / len(one["tokens"]) ** alpha for one in found["nbest"]]
+        assert objectives == sorted(objectives, reverse=True)
+
+
+def test_the_n_best_are_printed_with_their_scores(run: Path) -> None:
+    found = predictions(run, INPUTS[0], "--nbest", 3)[0]["nbest"]
+    printed = succeed("predict", run, INPUTS[0], "--nbest", 3).out
+    assert printed == "".join(f"{one['score']:.4f}\t{one['output']}\n" for one in found)
+
+
+def test_the_length_penalty_decides_among_lengths(run: Path) -> None:
+    by_sum = predictions(run, *INPUTS, "--beam", 8, "--length-penalty", 0)
+    by_mean = predictions(run, *INPUTS, "--beam", 8, "--length-penalty", 3)
+    assert sum(len(one["tokens"]) for one in by_mean) > sum(len(one["tokens"]) for one in by_sum)
+    pairs = zip(by_sum, by_mean, strict=True)
+    assert all(one["score"] >= other["score"] - 1e-4 for one, other in pairs)
+
+
+def test_each_score_is_that_of_the_tokens_beside_it(run: Path) -> None:
+    for found in predictions(run, *INPUTS[:3], "--nbest", 3):
+        for one in found["nbest"]:
+            for target in (json.dumps(one["tokens"]), " ".join(one["tokens"])):
+                scored = succeed("score", run, found["input"], target, "--tokens", "--json").json
+                assert scored["score"] == pytest.approx(one["score"], abs=1e-4)
+                assert scored["tokens"] == one["tokens"]
+
+
+def test_settings_change_the_search_of_a_run(run: Path) -> None:
+    greedy = predictions(run, *INPUTS, "--beam", 1)
+    assert predictions(run, *INPUTS, "--set", "search.beam=1") == greedy
+    wide = predictions(run, INPUTS[0], "--set", "search.beam=7", "--nbest", 2)
+    assert wide == predictions(run, INPUTS[0], "--beam", 7, "--nbest", 2)
+    short = predictions(run, *INPUTS, "--set", "search.max_length=3")
+    assert all(len(one["tokens"]) <= 3 for one in short)
+
+
+def test_samples_are_drawn_by_their_seed(run: Path) -> None:
+    def drawn(seed: int) -> list[dict[str, Any]]:
+        settings = ("--set", "search.sample=true", "--set", f"search.seed={seed}", "--set", "search.temperature=3.0")
+        return predictions(run, *INPUTS[:3], *settings, "--nbest", 4)
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+    assert all(len(one["nbest"]) == 4 for one in drawn(1))
+
+
+def test_a_checkpoint_is_chosen_by_name_or_step(run: Path) -> None:
+    last = predictions(run, INPUTS[0], "--checkpoint", "last")
+    assert predictions(run, INPUTS[0], "--checkpoint", "90") == last
+    assert predictions(run, INPUTS[0], "--checkpoint", "step-00000090") == last
+
+
+# evaluate
+
+
+@pytest.fixture(scope="module")
+def evaluated(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = succeed("evaluate", run, "--json").json
+    return found
+
+
+def test_metrics_are_those_of_the_predictions(run: Path, evaluated: dict[str, Any]) -> None:
+    outputs = [one["output"] for one in predictions(run, *(source for source, _ in TEST_PAIRS))]
+    references = [target for _, target in TEST_PAIRS]
+    bleu, chrf = sacrebleu.corpus_bleu(outputs, [references]), sacrebleu.corpus_chrf(outputs, [references])
+    assert 1 < bleu.score < 99
+    assert evaluated["bleu"] == pytest.approx(bleu.score)
+    assert evaluated["chrf"] == pytest.approx(chrf.score)
+    assert evaluated["exact_match"] == sum(map(str.__eq__, outputs, references)) / 40
+    assert evaluated["sentences"] == 40
+    assert evaluated["beam"] == 3
+    version = sacrebleu.__version__
+    assert evaluated["bleu_signature"] == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
+    assert evaluated["chrf_signature"] == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
+
+
+def test_perplexity_is_that_of_the_scores(run: Path, tmp_path: Path) -> None:
+    pairs = TEST_PAIRS[:3]
+    file = write(tmp_path / "few.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
+    scored = [succeed("score", run, source, target, "--json").json for source, target in pairs]
+    tokens = sum(len(one["tokens"]) for one in scored)
+    loss = -sum(one["score"] for one in scored) / tokens
+    found = succeed("evaluate", run, "--file", file, "--json").json
+    assert found["loss"] == pytest.approx(loss, abs=1e-4)
+    assert found["perplexity"] == pytest.approx(math.exp(loss), rel=1e-4)
+
+
+def test_every_kind_of_file_gives_the_numbers_of_the_split(
+    run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "t.tsv", "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS))
+    rows = ({"target": target, "source": source} for source, target in TEST_PAIRS)
+    (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode()))
+    write(tmp_path / "t.src", "".join(f"{source}\n" for source, _ in TEST_PAIRS))
+    write(tmp_path / "t.trg", "".join(f"{target}\n" for _, target in TEST_PAIRS))
+    for files in (["t.tsv"], ["t.jsonl.gz"], ["t.src", "t.trg"]):
+        options = [part for file in files for part in ("--file", file)]
+        assert succeed("evaluate", run, *options, "--json").json == pytest.approx(evaluated)
+
+
+def test_columns_are_found_as_in_the_recipes_own_file() -> None:
+    own = [Parallel(source="a.en", target="a.de"), Parallel(file="chat.csv.xz", source="Q", target="A", header=True)]
+    found = corpus_of(["other.csv"], ("source", "target"), own)
+    assert found == Parallel(file="other.csv", source="Q", target="A", header=True)
+    assert corpus_of(["other.tsv"], ("source", "target"), own) == Parallel(file="other.tsv", source=0, target=1)
+    named = Parallel(file="o.jsonl", source="source", target="target")
+    assert corpus_of(["o.jsonl"], ("source", "target"), own) == named
+
+
+def test_splits_are_chosen_by_name(run: Path, tiny_run: Path) -> None:
+    assert succeed("evaluate", run, "--split", "validation", "--json").json["sentences"] == 30
+    share = succeed("evaluate", tiny_run, "--json").json
+    assert share == succeed("evaluate", tiny_run, "--split", "validation", "--json").json
+    train = succeed("evaluate", tiny_run, "--split", "train", "--beam", 1, "--json").json
+    distinct = len(set(generate("reverse", 300, 1, "train")))
+    assert share["sentences"] == math.ceil(0.05 * distinct)
+    assert train["sentences"] == distinct - share["sentences"]
+
+
+def test_bad_lines_are_dropped_where_the_recipe_drops_them(hand_made: Path, tmp_path: Path) -> None:
+    succeed("train", hand_made, "data.bad_lines=drop", "training.epochs=1", "--out", tmp_path / "run", "--json")
+    file = write(tmp_path / "t.tsv", f"a b\tA B\n\tA\nb\tB\na\t{'A ' * 15_000}\n")
+    assert succeed("evaluate", tmp_path / "run", "--file", file, "--json").json["sentences"] == 2
+    [message] = fail("evaluate", tmp_path / "run", "--file", write(tmp_path / "e.tsv", "\tA\n"))
+    assert message == f"{tmp_path / 'e.tsv'}:1: the line is empty (fill it, or drop the pair)"
+
+
+def test_evaluation_settings_reach_the_metrics(run: Path) -> None:
+    found = succeed("evaluate", run, "--set", "evaluation.lowercase=true", "--set", "search.beam=1", "--json").json
+    assert "case:lc" in found["bleu_signature"]
+    assert found["beam"] == 1
+
+
+def test_evaluate_speaks_to_people(run: Path, evaluated: dict[str, Any]) -> None:
+    lines = dict(line.split(maxsplit=1) for line in succeed("evaluate", run).out.splitlines())
+    assert lines["bleu"] == f"{evaluated['bleu']:.4f}"
+    assert lines["sentences"] == "40"
+    assert lines["bleu_signature"] == evaluated["bleu_signature"]
+
+
+def test_korean_in_either_unicode_form_is_the_same_text() -> None:
+    text = "오늘은 날씨가 좋다"
+    found = Translation.metrics([text], [unicodedata.normalize("NFD", text)], EvaluationConfig(tokenize="char"))
+    assert found["exact_match"] == 1
+    assert found["bleu"] == pytest.approx(100)
+
+
+# score
+
+
+def test_a_text_is_scored_as_its_tokens(run: Path) -> None:
+    source, target = TEST_PAIRS[0]
+    whole = succeed("score", run, source, target, "--json").json
+    assert whole["tokens"] == [*(f"▁{word}" for word in target.split()), "</s>"]
+    assert whole["score"] == pytest.approx(sum(whole["token_scores"]))
+    assert (whole["source"], whole["target"]) == (source, target)
+    assert all(score <= 0 for score in whole["token_scores"])
+    beginning = succeed("score", run, source, " ".join(whole["tokens"][:2]), "--tokens", "--json").json
+    assert beginning["token_scores"] == pytest.approx(whole["token_scores"][:2], abs=1e-5)
+
+
+def test_score_speaks_to_people(run: Path) -> None:
+    found = succeed("score", run, "a b", "b a", "--json").json
+    lines = succeed("score", run, "a b", "b a").out.splitlines()
+    shown = zip(found["token_scores"], ["▁b", "▁a", "</s>"], strict=True)
+    assert lines[:3] == [f"{score:10.4f}  {token}" for score, token in shown]
+    assert lines[3] == f"{found['score']:10.4f}  log P of all 3 tokens"
+
+
+# explain
+
+
+def test_explain_draws_in_the_terminal_and_as_svg(run: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "attention.svg"
+    result = succeed("explain", run, "a b c", "--out", picture)
+    output = succeed("predict", run, "a b c").out.strip()
+    assert result.out.startswith(f"a b c → {output}\n")
+    assert result.out.endswith(f"drawn: {picture}\n")
+    assert ElementTree.parse(picture).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+
+
+def test_explain_gives_weights_that_sum_to_one(run: Path) -> None:
+    found = succeed("explain", run, "a b c", "--json").json
+    assert list(found) == ["input", "source", "target", "weights"]
+    assert found["source"] == ["▁a", "▁b", "▁c", "</s>"]
+    assert found["target"] == predictions(run, "a b c")[0]["tokens"]
+    assert [len(row) for row in found["weights"]] == [4] * len(found["target"])
+    assert [sum(row) for row in found["weights"]] == pytest.approx([1.0] * len(found["target"]), abs=1e-5)
+
+
+def test_explain_takes_a_target_of_the_users(run: Path) -> None:
+    own = succeed("explain", run, "a b c", "--json").json
+    output = succeed("predict", run, "a b c").out.strip()
+    assert succeed("explain", run, "a b c", "--target", output, "--json").json == own
+    other = succeed("explain", run, "a b c", "--target", "j j", "--json").json
+    assert other["target"] == ["▁j", "▁j", "</s>"]
+
+
+def test_the_weights_are_those_of_the_tokens_that_were_written(tmp_path: Path, tiny_recipe: dict[str, Any]) -> None:
+    """A subword model may write other pieces than its tokenizer would cut; the picture shows what it wrote."""
+    tiny_recipe["data"] |= {"train": {"corpus": "dates", "size": 300}, "max_length": 200}
+    tiny_recipe["tokenizer"] = {"kind": "bpe", "vocabulary": 300}
+    tiny_recipe["training"]["steps"] = 5
+    run = api.train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    vocabulary = run.tokenizers["target"]
+    written = api.predict(run, ["5 March 2024"], beam=1)[0].nbest[0]
+    ids = vocabulary.token_ids(written.tokens)
+    assert [*vocabulary.encode(written.output), vocabulary.end] != ids, "else this test shows nothing"
+    assert list(api.explain(run, "5 March 2024", beam=1).target) == vocabulary.pieces(ids)
+
+
+def test_every_model_with_attention_explains_itself_and_the_plain_one_says_it_has_none(
+    tmp_path: Path, tiny_recipe: dict[str, Any]
+) -> None:
+    tiny_recipe["training"] |= {"steps": 1, "decode": 0}
+    tiny_recipe["model"] = {"kind": "transformer", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
+    api.train(tiny_recipe, out=tmp_path / "transformer", quiet=True)
+    weights = succeed("explain", tmp_path / "transformer", "a b", "--target", "b a", "--json").json["weights"]
+    assert [sum(row) for row in weights] == pytest.approx([1.0] * 4, abs=1e-5)
+    tiny_recipe["model"] = {"kind": "rnn", "embedding": 8, "hidden": 8}
+    api.train(tiny_recipe, out=tmp_path / "rnn", quiet=True)
+    [message] = fail("explain", tmp_path / "rnn", "a b")
+    assert message == f"{tmp_path / 'rnn'}: the model 'rnn' has no attention to show (bahdanau and transformer have)"
+
+
+# recipes
+
+
+def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
+    listed = succeed("recipes").out.splitlines()
+    assert [line.split()[0] for line in listed] == shipped()
+    assert list(succeed("recipes", "--json").json) == shipped()
+    assert succeed("recipes", "dates").out == shipped_text("dates").rstrip("\n") + "\n"
+    assert succeed("recipes", "dates", "--json").json == {"name": "dates", "recipe": shipped_text("dates")}
+    assert succeed("recipes", "dates", "--out", tmp_path / "mine.yaml").out == f"copied: {tmp_path / 'mine.yaml'}\n"
+    assert (tmp_path / "mine.yaml").read_text(encoding="utf-8") == shipped_text("dates")
+    assert succeed("check", tmp_path / "mine.yaml", "data.train.size=50", "training.device=cpu", "--json").json["ok"]
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_line_of_a_recipe_that_ships_is_commented(name: str) -> None:
+    lines = shipped_text(name).splitlines()
+    if not any("  # " in line for line in lines):
+        pytest.skip("not written yet")
+    assert lines[0].startswith("# "), "the first line says what the recipe is for: `regard recipes` shows it"
+    bare = [line for line in lines if re.match(r"\s*[\w-]+:", line) and "  # " not in line]
+    assert bare == []
+
+
+# The same in Python
+
+
+def test_python_gives_what_the_command_line_gives(run: Path, recipe: Path, evaluated: dict[str, Any]) -> None:
+    assert [one.to_json() for one in api.predict(run, INPUTS, nbest=2)] == predictions(run, *INPUTS, "--nbest", 2)
+    assert api.evaluate(run) == evaluated
+    assert api.score(run, "a b", "b a") == succeed("score", run, "a b", "b a", "--json").json
+    assert api.score(run, "a b", ["▁b"]) == succeed("score", run, "a b", "▁b", "--tokens", "--json").json
+    weights = succeed("explain", run, "a b", "--json").json["weights"]
+    assert api.explain(run, "a b").weights.tolist() == weights
+    with pytest.raises(DataError, match="unknown split 'tset'"):
+        api.evaluate(run, split="tset")  # type: ignore[arg-type]
+
+    timed = {"seconds", "seconds_per_step"}
+    in_python, printed = api.check(recipe).to_json(), succeed("check", recipe, "--json").json
+    for found in (in_python, printed):
+        found["training"] = {name: value for name, value in found["training"].items() if name not in timed}
+    assert json.loads(json.dumps(in_python)) == printed
+
+
+def test_training_in_python_gives_the_weights_of_the_command_line(run: Path, folder: Path) -> None:
+    tree = parse_yaml(RECIPE, "recipe")
+    other = api.train(tree, ["training.steps=45"], out=folder / "python", quiet=True)
+    succeed("train", folder / "recipe.yaml", "training.steps=45", "--out", folder / "shell", "--json")
+    weights = [(path / "checkpoints/step-00000045/model.safetensors").read_bytes() for path in (
+        other.folder, folder / "shell",
+    )]  # fmt: skip
+    assert weights[0] == weights[1]
+
+
+# In a process of its own
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, shell=True, capture_output=True, text=True, encoding="utf-8", env={**os.environ, **environment}
+    )
+
+
+COMMAND = f'"{sys.executable}" -m regard.cli'
+
+
+def test_help_is_quick_because_torch_is_not_imported() -> None:
+    program = (
+        "import sys, regard, regard.cli\n"
+        "sys.argv = ['regard', '--help']\n"
+        "try: regard.cli.main()\n"
+        "except SystemExit as ended: assert ended.code == 0\n"
+        "heavy = {'torch', 'pydantic', 'tokenizers', 'accelerate', 'sacrebleu'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, encoding="utf-8")
+    assert result.returncode == 0, result.stderr
+    assert all(verb in result.stdout for verb in ("check", "train", "predict", "evaluate", "score", "explain"))
+
+
+def test_a_mistake_in_a_shell_is_one_line_and_exit_code_2(run: Path) -> None:
+    result = shell(f'{COMMAND} predict "{run}" "한국어"')
+    assert result.returncode == 2
+    assert result.stdout == ""
+    words = "the tokenizer knows nothing in '한국어' (it was trained on other words or script)"
+    assert result.stderr == f"regard: input 1: {words}\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+def test_a_reader_that_leaves_early_is_no_error(run: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "in.txt", "a b c\n" * 9_000)
+    result = shell(f'{COMMAND} predict "{run}" --beam 1 --file "{file}" | head -n 1')
+    assert result.stderr == ""
+    assert len(result.stdout.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+def test_text_is_utf8_whatever_the_locale(run: Path) -> None:
+    result = shell(f'echo "한 a b" | {COMMAND} predict "{run}" --json', LC_ALL="C", PYTHONIOENCODING="latin-1")
+    assert json.loads(result.stdout)["input"] == "한 a b"
+
+
+def test_outputs_of_equal_length_differ(run: Path) -> None:
+    """Guards the tests above: a model that always wrote the same would pass many of them."""
+    outputs = [one["output"] for one in predictions(run, *INPUTS)]
+    assert len(set(outputs)) > len(INPUTS) // 2
+    assert any(one != other for one, other in pairwise(outputs))

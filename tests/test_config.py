@@ -1,0 +1,373 @@
+"""YAML, overrides and validation: what a recipe may say, and what is said about one that is wrong."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.config import apply_overrides, parse_yaml, read_yaml, write_yaml
+from regard.errors import ConfigError, Problem, RegardError, did_you_mean, first_of
+from regard.recipes.recipe import load_recipe, recipe_of, with_absolute_paths
+from regard.recipes.shipped import shipped
+
+RECIPE: dict[str, Any] = {
+    "task": "translation",
+    "data": {"train": {"source": "train.en", "target": "train.de"}},
+    "model": {"kind": "transformer", "preset": "tiny"},
+    "training": {"steps": 10},
+}
+
+
+def problems_of(tree: dict[str, Any], *overrides: str) -> list[tuple[str, str, str]]:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe(tree, overrides)
+    return [(problem.where, problem.what, problem.hint) for problem in caught.value.problems]
+
+
+# YAML
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("5E3", 5000.0),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("-2.5e+3", -2500.0),
+        ("17", 17),
+        ("-3", -3),
+        ("010", 10),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("true", True),
+        ("FALSE", False),
+        ("~", None),
+        ("", None),
+        ("no", "no"),
+        ("on", "on"),
+        ("yes", "yes"),
+        ("12:30", "12:30"),
+        ("1_000", "1_000"),
+        ("2024-03-05", "2024-03-05"),
+        ("=", "="),
+        ("1e", "1e"),
+        ("'1e4'", "1e4"),
+        ("[1, no, 2e1]", [1, "no", 20.0]),
+    ],
+)
+def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
+    read = parse_yaml(f"key: {text}", "recipe.yaml")["key"]
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("a: 1\nb: 2\na: 3", "r.yaml:3", "the key 'a' stands twice"),
+        ("m:\n  x: 1\n  'x': 2", "r.yaml:3", "the key 'x' stands twice"),
+        ("m: {x: 1, x: 1}", "r.yaml:1", "the key 'x' stands twice"),
+        ("a: b: c", "r.yaml:1", "mapping values are not allowed here"),
+        ("a: 1\n\tb: 2", "r.yaml:2", "cannot start any token"),
+        ("task: t\ndata: [", "r.yaml:2", "expected the node content, but found"),
+        ("{[a]: b}", "r.yaml:1", "unhashable key"),
+        ("a: !!python/name:os.system x", "r.yaml:1", "could not determine a constructor"),
+        ("a: 1\n---\nb: 2", "r.yaml:2", "expected a single document"),
+        ("a: \x00", "r.yaml", "special characters are not allowed"),
+        ("- a", "r.yaml", "a recipe is a mapping of keys to values"),
+        ("", "r.yaml", "a recipe is a mapping of keys to values"),
+    ],
+)
+def test_a_mistake_in_yaml_is_named_with_its_line(text: str, where: str, what: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, "r.yaml")
+    [problem] = caught.value.problems
+    assert problem.where == where
+    assert what in problem.what
+    assert "\n" not in problem.what
+
+
+def test_anchors_and_merges_work() -> None:
+    read = parse_yaml("base: &b {x: 1, y: 2}\nc:\n  <<: *b\n  y: 3", "r.yaml")
+    assert read["c"] == {"x": 1, "y": 3}
+
+
+def test_a_recipe_file_is_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_bytes(b"\xef\xbb\xbfdata: \xed\x95\x9c.txt")  # with the mark that Windows editors write
+    assert read_yaml(path) == {"data": "한.txt"}
+    path.write_bytes(b"data: caf\xe9")
+    with pytest.raises(ConfigError, match=r"r\.yaml: cannot be read as a recipe"):
+        read_yaml(path)
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda below: st.lists(below) | st.dictionaries(st.text(), below),
+    max_leaves=20,
+)
+WORDS = st.from_regex(r"[-+.0-9eExo_:]{1,6}", fullmatch=True) | st.sampled_from(["no", "on", "yes", "~", "null", "="])
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text() | WORDS, TREES | WORDS))
+def test_what_is_written_reads_back_equal(tree: dict[str, Any]) -> None:
+    assert parse_yaml(write_yaml(tree), "r.yaml") == tree
+
+
+@settings(deadline=None)
+@given(WORDS)
+def test_readers_of_the_older_yaml_see_the_same_words(word: str) -> None:
+    assert yaml.safe_load(write_yaml({"key": word})) == {"key": word}
+
+
+# Overrides
+
+
+def test_overrides_reach_into_mappings_and_lists_and_leave_the_original_alone() -> None:
+    tree = {"data": {"train": [{"source": "a"}, {"source": "b"}]}, "betas": [0.9, 0.98], "empty": None}
+    before = copy.deepcopy(tree)
+    changed = apply_overrides(
+        tree, ["data.train.1.source=c", "betas.0=1e-1", "empty.deep.key={x: [1, no]}", "data.max=null", "word=a=b"]
+    )
+    assert changed == {
+        "data": {"train": [{"source": "a"}, {"source": "c"}], "max": None},
+        "betas": [0.1, 0.98],
+        "empty": {"deep": {"key": {"x": [1, "no"]}}},
+        "word": "a=b",
+    }
+    assert tree == before
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("steps", "steps: an override is key=value (for example training.steps=500)"),
+        ("=3", "=3: an override is key=value (for example training.steps=500)"),
+        ("training.steps=[", "training.steps: the value '[' is not valid YAML"),
+        ("data.train.2.source=x", "data.train.2.source: '2' does not number an entry of the list (allowed: 0 to 1)"),
+        ("data.train.x=1", "data.train.x: 'x' does not number an entry of the list (allowed: 0 to 1)"),
+        ("none.0=1", "none.0: '0' does not number an entry of the list (the list is empty)"),
+        ("task.name=x", "task.name: 'task' is a single value, it has no keys below it"),
+    ],
+)
+def test_an_override_that_leads_nowhere_is_refused(override: str, message: str) -> None:
+    tree = {"task": "translation", "data": {"train": [{}, {}]}, "none": []}
+    with pytest.raises(ConfigError) as caught:
+        apply_overrides(tree, [override])
+    assert str(caught.value) == message
+
+
+# Validation
+
+
+@pytest.mark.parametrize(
+    ("override", "where", "near"),
+    [
+        ("modle={}", "modle", "model"),
+        ("training.stesp=5", "training.stesp", "steps"),
+        ("training.learning_rates=1", "training.learning_rates", "learning_rate"),
+        ("data.tran=x", "data.tran", "train"),
+        ("data.train.sorce=x", "data.train.sorce", "source"),
+        ("data.train=[{source: a, target: b}, {source: a, target: b, wieght: 2}]", "data.train.1.wieght", "weight"),
+        ("data.validation={splt: 0.1}", "data.validation.splt", "split"),
+        ("data.test={source: a, target: b, sise: 3}", "data.test.sise", "size"),
+        ("tokenizer.vocab=5", "tokenizer.vocab", "vocabulary"),
+        ("model.widht=64", "model.widht", "width"),
+        ("search.beem=2", "search.beem", "beam"),
+        ("evaluation.lower=true", "evaluation.lower", "lowercase"),
+    ],
+)
+def test_an_unknown_key_is_named_at_every_level(override: str, where: str, near: str) -> None:
+    found = (where, f"unknown key {where.rpartition('.')[2]!r}", f"did you mean {near!r}?")
+    assert found in problems_of(RECIPE, override)
+
+
+def test_the_keys_that_are_offered_are_those_of_the_chosen_model() -> None:
+    [(where, what, hint)] = problems_of(RECIPE, "model={kind: rnn, heads: 4}")
+    assert (where, what) == ("model.heads", "unknown key 'heads'")
+    assert "hidden" in hint
+    assert "feed_forward" not in hint
+
+
+def test_every_problem_is_found_at_once() -> None:
+    tree = {
+        "task": "translation",
+        "data": {"train": {"source": "a.en"}, "max_length": -4},
+        "tokenizer": {"kind": "bp"},
+        "model": {"kind": "transformer", "width": 10, "heads": 3},
+        "training": {"steps": "many", "seeed": 1},
+    }
+    assert problems_of(tree) == [
+        ("data.train", "name the target: a file each, or 'file' with the columns in it, or 'corpus'", ""),
+        ("data.max_length", "should be greater than or equal to 1, not -4", ""),
+        ("tokenizer.kind", "'bp' is not allowed", "did you mean 'bpe'?"),
+        ("model", "3 heads do not divide the width 10 (heads that do: 1, 2, 5, 10)", ""),
+        ("training.steps", "should be a valid integer, not 'many'", ""),
+        ("training.seeed", "unknown key 'seeed'", "did you mean 'seed'?"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "where", "what"),
+    [
+        ("training.steps=1e3", "training.steps", "should be a whole number, not 1000.0 (write 1000)"),
+        ("training.steps='5'", "training.steps", "should be a valid integer, not '5'"),
+        ("training.steps=true", "training.steps", "should be a valid integer, not True"),
+        ("training.compile=yes", "training.compile", "should be true or false, not 'yes'"),
+        ("training.learning_rate=fast", "training.learning_rate", "should be a valid number, not 'fast'"),
+        ("training.learning_rate=.inf", "training.learning_rate", "should be a valid number, not '.inf'"),
+        ("training.betas=[0.9]", "training.betas", "should have at least 2 items, not 1"),
+        ("training.betas=[0.9, 1.5]", "training.betas.1", "should be less than 1, not 1.5"),
+        ("training.batch_tokens=0", "training.batch_tokens", "0 is too small (allowed: 1 and more, or auto)"),
+        ("training.seed=1" + 20 * "0", "training.seed", "should be less than 9223372036854775808"),
+        ("training=5", "training", "should be a mapping of keys to values, not 5"),
+        ("training={}", "training", "say when to stop: give steps, epochs, or both"),
+        ("model=transformer", "model", "should be a mapping of keys to values, not 'transformer'"),
+        ("model={}", "model", "the key 'kind' is required (allowed: bahdanau, rnn, transformer)"),
+        ("model.kind=bahdanu", "model", "unknown kind 'bahdanu' (did you mean 'bahdanau'?)"),
+        ("model.preset=huge", "model.preset", "'huge' is not allowed (allowed: base, big, small, tiny)"),
+        ("data=null", "data", "should be a mapping of keys to values, not None"),
+        ("data.train=[]", "data.train", "should have at least 1 item, not 0"),
+        ("data.train={corpus: dates, source: a}", "data.train", "a built-in corpus takes no file and no columns"),
+        ("data.train={source: 0, target: 1}", "data.train", "a column number needs 'file: ...' beside it"),
+        ("data.validation={split: 1}", "data.validation.split", "should be less than 1, not 1"),
+        ("search.beam=0", "search.beam", "should be greater than or equal to 1, not 0"),
+        ("task=null", "task", "this key is required (allowed: translation)"),
+        ("task=translaton", "task", "unknown task 'translaton' (did you mean 'translation'?)"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_allowed(override: str, where: str, what: str) -> None:
+    [(found_where, found_what, hint)] = problems_of(RECIPE, override)
+    assert found_where == where
+    assert f"{found_what} ({hint})".startswith(what)
+
+
+def test_a_missing_section_is_named() -> None:
+    assert problems_of({"task": "translation"}) == [
+        ("data", "this key is required", ""),
+        ("model", "this key is required", ""),
+        ("training", "this key is required", ""),
+    ]
+
+
+def test_two_kinds_of_value_leave_no_trace_in_the_path() -> None:
+    """Pydantic puts the branches of a union into the path; a user has not written them."""
+    wheres = {where for where, _, _ in problems_of(RECIPE, "training.batch_tokens={}", "data.train.source={a: 1}")}
+    assert wheres == {"training.batch_tokens", "data.train.source"}
+
+
+def test_a_config_does_not_change() -> None:
+    recipe = recipe_of(RECIPE)
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.training.steps = 5
+
+
+def test_a_preset_fills_in_and_explicit_fields_win() -> None:
+    tree = copy.deepcopy(RECIPE)
+    tree["model"] = {"kind": "transformer", "preset": "base", "heads": 16}
+    model = recipe_of(tree).model
+    assert (model.width, model.heads, model.feed_forward) == (512, 16, 2048)
+    overridden = load_recipe(tree, ["model.preset=tiny"])[0].model
+    assert (overridden.width, overridden.heads) == (128, 16)
+
+
+# The recipe as a whole
+
+
+@st.composite
+def recipes(draw: st.DrawFn) -> dict[str, Any]:
+    """Recipes that are valid, with names of files that are as odd as they come."""
+    name = st.text(min_size=1) | WORDS
+    two_files = st.fixed_dictionaries({"source": name, "target": name}, optional={"weight": st.floats(0.1, 9)})
+    table = st.fixed_dictionaries(
+        {"file": name, "source": name | st.integers(0, 9), "target": name | st.integers(0, 9)},
+        optional={"header": st.booleans(), "size": st.integers(1, 10**9)},
+    )
+    built_in = st.fixed_dictionaries({"corpus": st.sampled_from(["dates", "copy"])}, optional={"seed": st.integers(0)})
+    corpora = st.lists(two_files | table | built_in, min_size=1, max_size=3) | two_files
+    share = st.fixed_dictionaries({"split": st.floats(0.001, 0.999)})
+    model = draw(st.sampled_from(["rnn", "bahdanau", "transformer"]))
+    return {
+        "task": "translation",
+        "data": draw(
+            st.fixed_dictionaries(
+                {"train": corpora},
+                optional={"validation": corpora | share, "test": corpora | share, "max_ratio": st.floats(1.1, 99)},
+            )
+        ),
+        "tokenizer": {"kind": draw(st.sampled_from(["word", "bpe"])), "vocabulary": draw(st.integers(5))},
+        "model": {
+            "kind": model,
+            "preset": draw(st.sampled_from(["tiny", "base"])),
+            "dropout": draw(st.floats(0, 1, exclude_max=True)),
+        },
+        "training": draw(
+            st.fixed_dictionaries(
+                {"steps": st.integers(1)},
+                optional={"learning_rate": st.floats(1e-30, 1e30), "batch_tokens": st.integers(1) | st.just("auto")},
+            )
+        ),
+        "search": draw(st.sampled_from([{}, {"sample": True, "top_p": 0.5}, {"beam": 3, "nbest": 2}])),
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(recipes())
+def test_a_resolved_recipe_reads_back_equal(tree: dict[str, Any]) -> None:
+    recipe = recipe_of(tree)
+    assert recipe_of(parse_yaml(write_yaml(recipe.model_dump()), "recipe.yaml")) == recipe
+    resolved = with_absolute_paths(recipe, Path("/somewhere"))
+    assert recipe_of(parse_yaml(write_yaml(resolved.model_dump()), "recipe.yaml")) == resolved
+    assert with_absolute_paths(resolved, Path("/elsewhere")) == resolved
+
+
+def test_paths_are_relative_to_the_recipe(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    tree = copy.deepcopy(RECIPE)
+    tree["data"] |= {"validation": {"file": "v.tsv", "source": 0, "target": 1}, "test": {"split": 0.1}}
+    tree["tokenizer"] = {"file": "../tokenizer.json"}
+    (folder / "r.yaml").write_text(write_yaml(tree), encoding="utf-8")
+    recipe, base = load_recipe(folder / "r.yaml")
+    assert base == folder
+    resolved = with_absolute_paths(recipe, base).model_dump()
+    assert resolved["data"]["train"][0]["source"] == str(folder / "train.en")
+    assert resolved["data"]["validation"][0]["file"] == str(folder / "v.tsv")
+    assert resolved["data"]["validation"][0]["source"] == 0
+    assert resolved["data"]["test"] == {"split": 0.1}
+    assert Path(resolved["tokenizer"]["file"]).resolve() == tmp_path / "tokenizer.json"
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_each_recipe_that_ships_is_valid(name: str) -> None:
+    recipe, base = load_recipe(name)
+    assert recipe.task == "translation"
+    assert base == Path.cwd()
+
+
+# Errors
+
+
+def test_an_error_says_where_what_and_what_is_allowed() -> None:
+    error = RegardError(problems=[Problem("a.txt:3", "wrong", "allowed: right"), Problem("", "odd")])
+    assert str(error) == "a.txt:3: wrong (allowed: right)\nodd"
+    assert str(ConfigError("wrong", where="here")) == "here: wrong"
+
+
+def test_near_words_are_offered_and_else_all() -> None:
+    assert did_you_mean("traning", ["training", "data"]) == "did you mean 'training'?"
+    assert did_you_mean("zzz", ["training", "data"]) == "allowed: data, training"
+
+
+def test_a_flood_of_problems_is_cut_and_counted() -> None:
+    many = [Problem(f"f:{line}", "empty") for line in range(1025)]
+    assert first_of(many) == [*many[:20], Problem("", "and 1,005 more such problems")]
+    assert first_of(many[:20]) == many[:20]

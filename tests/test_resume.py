@@ -1,0 +1,351 @@
+"""A training that is cut off anywhere and resumed ends where an uninterrupted one ends, bit for bit.
+
+Processes are killed for real. They are forked from one server that has imported torch already, so that a kill costs a
+fraction of a second; the signal of Ctrl-C and two processes at once are tried on the command itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import multiprocessing
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.runs import Run
+from regard.runs.checkpoints import load_training, load_weights
+from regard.runs.log import read_metrics
+from regard.training.train import train
+
+if sys.platform == "win32":
+    pytest.skip("there is no SIGKILL on Windows", allow_module_level=True)
+
+Tree = dict[str, Any]
+CLOCK = {"tokens_per_second", "seconds_per_step"}
+"""What differs between two runs of the same training."""
+MODELS: dict[str, Tree] = {
+    "rnn": {"kind": "rnn", "preset": "tiny", "embedding": 16, "hidden": 16, "dropout": 0.1},
+    "bahdanau": {
+        "kind": "bahdanau", "preset": "tiny", "embedding": 16, "hidden": 16, "attention": 16, "dropout": 0.1,
+    },
+    "transformer": {
+        "kind": "transformer", "preset": "tiny", "width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1,
+        "decoder_layers": 1, "dropout": 0.1, "attention_dropout": 0.1, "tie": "all",
+    },
+}  # fmt: skip
+EVERYTHING: Tree = {
+    "steps": 24, "accumulate": 2, "ema": 0.9, "schedule": "plateau", "plateau_patience": 0, "learning_rate": 0.05,
+    "average": 3, "keep_best": 2, "validate_every": 6, "checkpoint_every": 4, "log_every": 3, "decode": 4,
+    "teacher_forcing": 0.8,
+}  # fmt: skip
+"""All that has a state of its own, at a rate high enough to make the plateau act."""
+
+
+PRELOADED = [
+    "regard.cli", "regard.training.train", "sacrebleu.metrics.chrf", "torch._dynamo", "torch.utils.tensorboard",
+]  # fmt: skip
+"""What the server imports once for all."""
+
+
+IN_RUN = re.compile(r"/\.?run[./](?!tensorboard)")
+"""Paths in the run folder `run`, also while it is made aside; TensorBoard's thread has a pace of its own."""
+
+
+def written(recipe: Tree, path: Path, model: str = "bahdanau", **training: Any) -> Path:
+    """The recipe as a file; JSON is YAML."""
+    recipe = copy.deepcopy(recipe) | {"model": MODELS[model]}
+    recipe["training"] |= training
+    path.write_text(json.dumps(recipe), encoding="utf-8")
+    return path
+
+
+def command(arguments: list[str], output: Path, kill_at: int, biggest_file: int | None) -> None:
+    """`regard ARGUMENTS` in a process of its own, killed before its `kill_at`-th touch of a file in a run folder."""
+    import resource
+
+    from regard import cli
+
+    torch.set_num_threads(1)
+    sys.stdout = sys.stderr = output.open("a", encoding="utf-8")
+    sys.argv = ["regard", *arguments]
+    touched = 0
+
+    def touch(event: str, values: tuple[Any, ...]) -> None:
+        nonlocal touched
+        if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir") and IN_RUN.search(str(values[0])):
+            touched += 1
+            if touched == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if kill_at:
+        sys.addaudithook(touch)
+    if biggest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (biggest_file, resource.RLIM_INFINITY))
+    cli.main()
+
+
+class Commands:
+    """Starts commands, and kills what is left of them."""
+
+    def __init__(self, output: Path) -> None:
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(PRELOADED)
+        self.output = output
+        self.started: list[BaseProcess] = []
+
+    def start(self, *arguments: str | Path, kill_at: int = 0, biggest_file: int | None = None) -> BaseProcess:
+        values = ([str(one) for one in arguments], self.output, kill_at, biggest_file)
+        process = self.context.Process(target=command, args=values)
+        process.start()
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: str | Path, **options: Any) -> int:
+        """The exit code; below 0 the signal that ended it."""
+        process = self.start(*arguments, **options)
+        process.join(60)
+        assert process.exitcode is not None, "the command hangs"
+        return process.exitcode
+
+    def said(self) -> str:
+        return self.output.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    made = Commands(tmp_path / "output.txt")
+    yield made
+    for process in made.started:
+        process.kill()
+        process.join()
+
+
+def reference(recipe: Path, folder: Path) -> Run:
+    return train(recipe, out=folder, quiet=True)
+
+
+def contents(run: Run) -> Tree:
+    """All that must be the same, byte for byte: weights, optimiser, generators, counters, log, pointers."""
+    found: Tree = {"pointers": {name: (run.folder / name).read_text() for name in ("best", "last")}}
+    for path in sorted(run.checkpoints.iterdir()):
+        found |= {f"{path.name}/{file.name}": file.read_bytes() for file in path.glob("*.safetensors")}
+        if (path / "training.pt").exists():
+            found[f"{path.name}/training.pt"] = plain(load_training(path)[1])
+    lines = read_metrics(run.folder / "metrics.jsonl")
+    found["log"] = [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
+    return found
+
+
+def plain(value: Any) -> Any:
+    """State as values that `==` compares exactly; without the clock, and the length of a log that tells it."""
+    if isinstance(value, torch.Tensor):
+        return (str(value.dtype), tuple(value.shape), value.numpy().tobytes())
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items() if key not in ("seconds", "log_length")}
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def assert_same(run: Run, expected: Run) -> None:
+    found, wanted = contents(run), contents(expected)
+    assert found["log"] == wanted["log"]
+    assert found.keys() == wanted.keys()
+    assert [name for name in found if found[name] != wanted[name]] == []
+
+
+# kill -9
+
+
+def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
+    """With everything on that has a state. A dozen kills in one run: while a checkpoint is written, put in place,
+    pointed to or removed, while the average is made, and before the first checkpoint."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "transformer", **EVERYTHING)
+    expected = reference(recipe, tmp_path / "uninterrupted")
+    rates = {
+        line["learning_rate"] for line in read_metrics(expected.folder / "metrics.jsonl") if "learning_rate" in line
+    }
+    assert len(rates) > 1  # the plateau did act
+    moments, kills, left = random.Random(7), 0, set()
+    arguments = ("train", recipe, "--out", tmp_path / "run", "--resume")
+    while (code := commands.run(*arguments, kill_at=moments.randint(3, 35))) != 0:
+        assert code == -signal.SIGKILL, commands.said()
+        left |= {re.sub(r"\d+", "N", path.name) for path in (tmp_path / "run").rglob(".*")}
+        kills += 1
+        assert kills < 100
+    assert kills >= 8
+    assert {".step-N.partial", ".average.partial"} <= left
+    assert_same(Run.open(tmp_path / "run"), expected)
+    assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize("model", ["rnn", "bahdanau"])
+def test_killed_by_the_clock(tiny_recipe: Tree, tmp_path: Path, commands: Commands, model: str) -> None:
+    """From outside, in the middle of whatever it is doing: an update, a validation, a line of the log."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", model, steps=60, checkpoint_every=5, log_every=1)
+    expected = reference(recipe, tmp_path / "uninterrupted")
+    log = tmp_path / "run" / "metrics.jsonl"
+    moments = random.Random(11)
+    for _ in range(4):
+        process = commands.start("train", recipe, "--out", tmp_path / "run", "--resume")
+        before = log.stat().st_size if log.exists() else 0
+        wait_for(process, lambda size=before: log.exists() and log.stat().st_size != size)
+        process.join(moments.uniform(0.0, 0.2))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+    assert commands.run("train", recipe, "--out", tmp_path / "run", "--resume") == 0
+    assert_same(Run.open(tmp_path / "run"), expected)
+
+
+def wait_for(process: BaseProcess | subprocess.Popen[str], happened: Callable[[], bool]) -> None:
+    """Look again and again, as long as the process lives."""
+    alive = process.is_alive if isinstance(process, BaseProcess) else lambda: process.poll() is None
+    end = time.monotonic() + 60
+    while not happened():
+        assert alive(), "the process ended too soon"
+        assert time.monotonic() < end, "it never happened"
+
+
+# Ctrl-C
+
+
+def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """In a command of its own. The checkpoint it saves out of turn must not enter the average of the last three."""
+    changes: Tree = EVERYTHING | {"steps": 60, "validate_every": 20, "checkpoint_every": 20, "log_every": 1}
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
+    expected = reference(recipe, tmp_path / "uninterrupted")
+    run = tmp_path / "run"
+    arguments = [sys.executable, "-m", "regard.cli", "train", str(recipe), "--out", str(run)]
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    wait_for(
+        process, lambda: (run / "metrics.jsonl").exists() and b'"step": 42,' in (run / "metrics.jsonl").read_bytes()
+    )
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in said.splitlines()[-1]
+    assert "Traceback" not in said
+    stopped = int((run / "last").read_text().removeprefix("step-"))
+    assert 42 <= stopped < 60
+    assert f"interrupted and saved at step {stopped}" in said
+    train(recipe, out=run, resume=True, quiet=True)
+    assert_same(Run.open(run), expected)
+
+
+# A full disk
+
+
+def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
+    """A limit on the size of files stands in for a disk: it makes the same calls fail at the same places."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "rnn", steps=20, validate_every=10, log_every=1)
+    expected = reference(recipe, tmp_path / "uninterrupted")
+    run = tmp_path / "run"
+    assert commands.run("train", recipe, "training.steps=10", "--out", run) == 0
+    saved = run / "checkpoints" / "step-00000010"
+    model, state = ((saved / name).stat().st_size for name in ("model.safetensors", "training.pt"))
+    log = (run / "metrics.jsonl").stat().st_size
+    assert 2 * log < model < state
+    for room, named in [(log + 100, "metrics.jsonl"), (model - 100, "step-00000020"), (state - 100, "step-00000020")]:
+        commands.output.write_text("")
+        assert commands.run("train", recipe, "--out", run, "--resume", biggest_file=room) == 2
+        assert f"regard: {run}" in commands.said()
+        assert f"{named}: cannot be written" in commands.said()
+        assert "--resume" in commands.said()
+        assert "Traceback" not in commands.said()
+        assert (run / "last").read_text() == "step-00000010\n"
+        assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000010"]
+        Run.open(run).load_model("last")
+    assert commands.run("train", recipe, "--out", run, "--resume") == 0
+    assert_same(Run.open(run), expected)
+
+
+# What else a resume may meet
+
+
+def test_resuming_a_finished_run_changes_nothing(tiny_recipe: Tree, tmp_path: Path) -> None:
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "transformer", **EVERYTHING)
+    run = reference(recipe, tmp_path / "run")
+    before = contents(run)
+    text = (run.folder / "recipe.yaml").read_bytes()
+    train(recipe, out=run.folder, resume=True, quiet=True)
+    assert contents(run) == before
+    assert (run.folder / "recipe.yaml").read_bytes() == text
+
+
+def test_going_on_for_longer_equals_going_on_at_once(tiny_recipe: Tree, tmp_path: Path) -> None:
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml")
+    expected = train(recipe, ["training.steps=40"], out=tmp_path / "at_once", quiet=True)
+    train(recipe, out=tmp_path / "run", quiet=True)
+    run = train(recipe, ["training.steps=40"], out=tmp_path / "run", resume=True, quiet=True)
+    assert_same(run, expected)
+    assert Run.open(run.folder).recipe.training.steps == 40
+    assert Run.open(run.folder).recipe == Run.open(expected.folder).recipe
+
+
+def test_more_patience_goes_on_after_an_early_stop(tiny_recipe: Tree, tmp_path: Path) -> None:
+    recipe = written(
+        tiny_recipe, tmp_path / "recipe.yaml", steps=16, validate_every=2, best="exact_match", decode=2, patience=1
+    )
+    expected = train(recipe, ["training.patience=4"], out=tmp_path / "at_once", quiet=True)
+    run = train(recipe, out=tmp_path / "run", quiet=True)
+    assert run.checkpoint("last").name == "step-00000004"
+    run = train(recipe, ["training.patience=4"], out=tmp_path / "run", resume=True, quiet=True)
+    assert run.checkpoint("last").name == "step-00000010"
+    assert_same(run, expected)
+
+
+def test_going_on_from_an_earlier_checkpoint(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """Its name in the file `last` takes back all that came after it, in TensorBoard too."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", log_every=1, average=2, decode=0)
+    run = reference(recipe, tmp_path / "run")
+    before = contents(run)
+    (run.folder / "last").write_text("step-00000010\n")
+    train(recipe, out=run.folder, resume=True, quiet=True)
+    assert contents(run) == before
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(run.folder / "tensorboard")).Reload()
+    assert [scalar.step for scalar in events.Scalars("train/loss")] == list(range(1, 21))
+
+
+def test_a_log_that_was_cut_is_gone_on_with(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """No bytes are made up for those that are missing."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml")
+    run = train(recipe, out=tmp_path / "run", quiet=True)
+    (run.folder / "metrics.jsonl").unlink()
+    train(recipe, ["training.steps=30"], out=run.folder, resume=True, quiet=True)
+    steps = [(line["event"], line["step"]) for line in read_metrics(run.folder / "metrics.jsonl")]
+    assert steps == [("train", 25), ("train", 30), ("validation", 30)]
+
+
+# Several processes
+
+
+def test_two_processes_equal_one_that_accumulates_two_batches(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """Each step's loss is the sum over the tokens of both, times 2, over their number: after DDP's mean, the same."""
+    changes: Tree = {"steps": 10, "device": "auto", "log_every": 1, "validate_every": 10, "decode": 0}
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard.cli", "train"]
+    arguments = [*launch, str(recipe), "model.dropout=0.0", "--out", str(tmp_path / "two")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    overrides = ["model.dropout=0.0", "training.accumulate=2"]
+    one = train(recipe, overrides, out=tmp_path / "one", quiet=True)
+    two = Run.open(tmp_path / "two")
+    logs = [list(read_metrics(run.folder / "metrics.jsonl")) for run in (one, two)]
+    for name in ("event", "step", "tokens", "epoch"):
+        assert [line.get(name) for line in logs[0]] == [line.get(name) for line in logs[1]]
+    assert [line["loss"] for line in logs[0]] == pytest.approx([line["loss"] for line in logs[1]], rel=1e-5)
+    found, wanted = (load_weights(run.checkpoint("last")) for run in (two, one))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
