@@ -381,7 +381,7 @@ def test_a_run_whose_recipe_was_edited(copied: Path) -> None:
     assert "its weights do not fit the run's recipe" in message
     write(copied / "recipe.yaml", text.replace("hidden: 16", "hiden: 16"))
     [message] = fail("predict", copied, "a b")
-    assert message == "model.hiden: unknown key 'hiden' (did you mean 'hidden'?)"
+    assert message == f"{copied / 'recipe.yaml'}: model.hiden: unknown key 'hiden' (did you mean 'hidden'?)"
 
 
 def test_an_output_folder_inside_a_file(project: Project) -> None:

@@ -345,6 +345,7 @@ def test_early_stopping_on_any_metric(
     """Two validations without a better one end it: exact match and BLEU stay at 0; a loss that falls goes on."""
     changes: Tree = {
         "steps": 20, "validate_every": 2, "patience": 2, "best": metric, "learning_rate": rate, "decode": 2,
+        "seed": 2,
     }  # fmt: skip
     run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
     values = [line[metric] for line in lines(run, "validation")]
@@ -360,7 +361,7 @@ def test_early_stopping_on_any_metric(
 @pytest.mark.parametrize(("rate", "used"), [(0.003, False), (0.2, True)])
 def test_average_of_the_last_checkpoints(tiny_recipe: Tree, tmp_path: Path, rate: float, used: bool) -> None:
     """Early in training an average lags behind; where the weights jump about it is better."""
-    changes: Tree = {"steps": 25, "validate_every": 5, "average": 3, "learning_rate": rate, "decode": 0}
+    changes: Tree = {"steps": 25, "validate_every": 5, "average": 3, "learning_rate": rate, "decode": 0, "seed": 2}
     run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
     parts = [load_weights(run.checkpoint(str(step))) for step in (15, 20, 25)]
     averaged = load_weights(run.checkpoint("average"))
@@ -510,6 +511,21 @@ def test_weights_that_validate_to_no_number_are_not_saved(tiny_recipe: Tree, tmp
     with pytest.raises(RegardError, match="step 1: the validation loss is not a number"):
         train(recipe, out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_out_of_memory_says_what_to_try(tiny_recipe: Tree, tmp_path: Path) -> None:
+    def run_out(module: nn.Module, values: Any, output: Any) -> None:
+        if isinstance(module, nn.GRU):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    handle = nn.modules.module.register_module_forward_hook(run_out)
+    try:
+        with pytest.raises(
+            ConfigError, match=r"training\.batch_tokens: out of memory.*128 with training\.accumulate=2"
+        ):
+            train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    finally:
+        handle.remove()
 
 
 @pytest.mark.parametrize(

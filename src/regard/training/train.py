@@ -81,7 +81,19 @@ def _train(run: Run, recipe: AnyRecipe, data: Prepared, accelerator: Accelerator
     except Interrupted:
         display.say(f"interrupted and saved at step {trainer.progress.step:,}; the same command with --resume goes on")
         raise
+    except torch.OutOfMemoryError:
+        raise _out_of_memory(recipe.training) from None
     display.say(f"done: {run.folder}")
+
+
+def _out_of_memory(config: TrainingConfig) -> ConfigError:
+    """Activations grow with the batch: half of it needs half of them, and twice the accumulation makes up for it."""
+    assert isinstance(config.batch_tokens, int)
+    return ConfigError(
+        f"out of memory with batches of {config.batch_tokens:,} tokens",
+        where="training.batch_tokens",
+        hint=f"{config.batch_tokens // 2} with training.accumulate={2 * config.accumulate} makes the same steps",
+    )
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:

@@ -1,0 +1,100 @@
+"""Each model learns, through the command line, and is measured on sequences it has never seen.
+
+The task is to write a sequence of letters backwards. Bahdanau's point shows in it: a model that has to carry the whole
+sentence in one vector gets worse with its length, one that can look back does not (arXiv:1409.0473, figure 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import succeed, write
+from regard.config import write_yaml
+from regard.data.corpora import generate
+
+MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "rnn": (
+        {"cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"},
+        {"steps": 450, "learning_rate": 6e-3, "warmup": 100},
+    ),
+    "bahdanau": ({"embedding": 32, "hidden": 64, "attention": 64}, {"steps": 250, "learning_rate": 7e-3, "warmup": 30}),
+    "transformer": (
+        {"width": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 192},
+        {"steps": 450, "learning_rate": 4e-3, "warmup": 60},
+    ),
+}
+"""Model and training that take about ten seconds on one core."""
+
+Learn = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def learn(tmp_path_factory: pytest.TempPathFactory) -> Learn:
+    """Trains a model once, whichever test asks for it first."""
+    folder = tmp_path_factory.mktemp("learning")
+
+    def train(kind: str) -> Path:
+        if not (folder / kind).exists():
+            model, training = MODELS[kind]
+            tree = {
+                "task": "translation",
+                "data": {
+                    "train": {"corpus": "reverse", "size": 8000},
+                    "validation": {"corpus": "reverse", "size": 100},
+                    "test": {"corpus": "reverse", "size": 200},
+                },
+                "tokenizer": {"kind": "word"},
+                "model": {"kind": kind, "dropout": 0.0, **model},
+                "training": {
+                    "device": "cpu", "batch_tokens": 1024, "schedule": "linear", "label_smoothing": 0.0,
+                    "validate_every": 150, "decode": 0, **training,
+                },
+                "search": {"beam": 2},
+            }  # fmt: skip
+            recipe = write(folder / f"{kind}.yaml", write_yaml(tree))
+            succeed("train", recipe, "--out", folder / kind, "--json")
+        return folder / kind
+
+    return train
+
+
+def exact_match(run: Path, folder: Path, lengths: range) -> float:
+    """The share of unseen sequences of these lengths that are written backwards without a mistake."""
+    pairs = [pair for pair in generate("reverse", 2000, 7, "test") if len(pair[0].split()) in lengths][:100]
+    assert len(pairs) == 100
+    file = write(folder / "test.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
+    share: float = succeed("evaluate", run, "--file", file, "--json").json["exact_match"]
+    return share
+
+
+@pytest.mark.parametrize("kind", ["bahdanau", "transformer"])
+def test_a_model_with_attention_learns_to_reverse(learn: Learn, kind: str) -> None:
+    found = succeed("evaluate", learn(kind), "--json").json
+    assert found["sentences"] == 200
+    assert found["exact_match"] >= 0.95
+    assert found["bleu"] >= 98
+    assert found["perplexity"] < 1.1
+
+
+def test_the_plain_rnn_learns_short_sequences_but_not_long_ones(learn: Learn, tmp_path: Path) -> None:
+    short, long = range(3, 5), range(10, 13)
+    rnn, bahdanau = learn("rnn"), learn("bahdanau")
+    assert exact_match(rnn, tmp_path, short) >= 0.85
+    assert exact_match(bahdanau, tmp_path, short) >= 0.95
+    assert exact_match(bahdanau, tmp_path, long) >= 0.9
+    assert exact_match(rnn, tmp_path, long) <= exact_match(bahdanau, tmp_path, long) - 0.5
+
+
+def test_bahdanau_looks_where_it_should(learn: Learn) -> None:
+    """To write the i-th letter from the end, look at the i-th from the end: the alignment runs backwards."""
+    source = "a b c d e f g h"
+    found = succeed("explain", learn("bahdanau"), source, "--json").json
+    assert found["target"][:-1] == [f"▁{letter}" for letter in reversed(source.split())]
+    looks = [max(range(len(row)), key=row.__getitem__) for row in found["weights"][:-1]]
+    steps = [before - after for before, after in pairwise(looks)]
+    assert steps.count(1) >= 6
