@@ -22,13 +22,12 @@ from pathlib import Path
 
 QUALITY = (("multi30k-transformer",), ("multi30k-bahdanau", "multi30k-rnn"))
 """Recipes that train side by side, each with all its seeds."""
-SHORT = ["training.batch_tokens=16384", "training.validate_every=10000", "training.decode=0"]
+SHORT = ["training.batch_tokens=16384", "training.ema=null", "training.validate_every=10000", "training.decode=0"]
 TIME = {
     "multi30k-transformer": [
         *SHORT,
-        "training.steps=700",
+        "training.steps=850",
         "training.warmup=200",
-        "model.norm=pre",
         "model.dropout=0.2",
     ],
     "multi30k-bahdanau": [*SHORT, "training.steps=380", "training.learning_rate=3.0e-3", "model.dropout=0.3"],

@@ -572,7 +572,9 @@ def test_options_and_verbs_that_do_not_exist(tiny_run: Path) -> None:
 def test_a_model_that_does_not_fit_into_memory(project: Project) -> None:
     """A matrix of hidden * hidden takes 2**58 bytes, more than any machine has."""
     [message] = fail("check", project.recipe, f"model.hidden={2**28}")
-    assert message.startswith("model: model and batch do not fit into memory")
+    assert message.startswith("training.batch_tokens: out of memory")
+    fail("train", project.recipe, f"model.hidden={2**28}", "--out", project.folder / "huge")
+    assert not (project.folder / "huge").exists()
 
 
 def test_mistakes_in_python_are_errors_of_ours(project: Project) -> None:

@@ -49,5 +49,9 @@ class Batch:
     def to(self, device: torch.device | str) -> Batch:
         return Batch(self.source.to(device), self.target.to(device), self.examples, self.tokens)
 
+    def unnamed(self) -> Batch:
+        """The tensors alone: what a compiled model may depend on."""
+        return Batch(self.source, self.target)
+
     def pin(self) -> Batch:
         return Batch(self.source.pin(), self.target.pin(), self.examples, self.tokens)

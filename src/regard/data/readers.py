@@ -199,7 +199,7 @@ def _near(file: TextFile) -> str:
     names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     near = difflib.get_close_matches(file.path.name, names, n=1)
     if not near:
-        return f"paths are relative to the recipe; looked in {folder}"
+        return f"looked in {folder.absolute()}"
     return did_you_mean(file.name, [str(PurePath(file.name).with_name(near[0]))])
 
 

@@ -63,12 +63,13 @@ class Run:
         """An existing run, checked to be one."""
         folder = Path(folder)
         if not folder.is_dir():
-            near = [path.parent.name for path in folder.parent.glob("*/recipe.yaml")]
+            near = [path.parent.name for path in folder.parent.glob("*/environment.json")]
             hint = did_you_mean(folder.name, near) if near else "make one with 'regard train RECIPE --out RUN'"
             raise CheckpointError("there is no such run folder", where=str(folder), hint=hint)
-        if not (folder / "recipe.yaml").exists():
-            hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
-            raise CheckpointError("not a run folder: it has no recipe.yaml", where=str(folder), hint=hint)
+        for name in ("recipe.yaml", "environment.json"):
+            if not (folder / name).exists():
+                hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
+                raise CheckpointError(f"not a run folder: it has no {name}", where=str(folder), hint=hint)
         run = cls(folder)
         if run.environment.get("format", FORMAT) > FORMAT:
             made = run.environment.get("regard")

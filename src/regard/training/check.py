@@ -24,9 +24,9 @@ from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, load_tree, recipe_of
 from regard.tasks import TASKS
 from regard.training.display import Display
-from regard.training.loop import total_steps
 from regard.training.optimiser import build_optimiser
-from regard.training.train import check_metric, make_accelerator, resolve
+from regard.training.progress import total_steps
+from regard.training.train import check_metric, make_accelerator, memory_named, resolve
 
 BYTES_PER_PARAMETER = {"sgd": 12, "adam": 16, "adamw": 16}
 """Weights, gradients and the optimiser's memory, in single precision."""
@@ -103,14 +103,9 @@ def _prepared(recipe: AnyRecipe, base: Path, quiet: bool) -> Prepared:
 
 
 def _facts(recipe: AnyRecipe, data: Prepared) -> Check:
-    try:
+    with memory_named(recipe):
         model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
         training = _estimate(recipe, data, model, make_accelerator(recipe.training).device)
-    except (RuntimeError, MemoryError) as error:
-        if "memory" not in f"{type(error).__name__} {error}".lower():
-            raise
-        what, hint = "model and batch do not fit into memory", "a smaller model, or a smaller training.batch_tokens"
-        raise ConfigError(what, where="model", hint=hint) from None
     return Check((), _model_facts(recipe, model), _data_facts(data), training)
 
 

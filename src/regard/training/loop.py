@@ -6,10 +6,9 @@ import copy
 import math
 import signal
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -18,8 +17,7 @@ from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
 from regard.data.batch import Batch
-from regard.data.batches import START, Position, Stream, ahead
-from regard.data.dataset import Dataset
+from regard.data.batches import Position, Stream, ahead
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, RegardError
 from regard.models import Generator
@@ -39,6 +37,7 @@ from regard.runs.run import put_weights, stored_weights
 from regard.tasks import TASKS
 from regard.training.display import Display
 from regard.training.optimiser import build_optimiser, move_average
+from regard.training.progress import Progress, fingerprint, random_state, restore_random_state, total_steps
 from regard.training.schedule import Plateau, schedule_factor
 from regard.training.validation import validate
 
@@ -50,29 +49,6 @@ SETTLE_EVERY = 10
 
 class Interrupted(Exception):  # noqa: N818 (it is no error)
     """The user pressed Ctrl-C; the run was saved first."""
-
-
-@dataclass
-class Progress:
-    """Where a training stands, apart from weights and optimiser."""
-
-    step: int = 0
-    position: Position = START
-    best: list[tuple[float, int]] = field(default_factory=list)
-    """Metric and step of the best checkpoints, best first."""
-    recent: list[int] = field(default_factory=list)
-    """Steps of the last checkpoints that were due, to average at the end; what Ctrl-C saves is not among them."""
-    waited: int = 0
-    """Validations since the last better one."""
-    stopped: bool = False
-    seconds: float = 0.0
-    loss_sum: float = 0.0
-    plain_sum: float = 0.0
-    tokens: int = 0
-    """Sums since the last line of the log."""
-    logged_step: int = 0
-    log_length: int = 0
-    """Bytes of metrics.jsonl."""
 
 
 class Trainer:
@@ -149,7 +125,7 @@ class Trainer:
         self.objective.train()
         for number, (batch, _) in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
-                loss_2 = self.objective(batch)
+                loss_2 = self.objective(batch.unnamed())
                 accelerator.backward(loss_2[0] * (accelerator.num_processes / tokens))
             losses.append(loss_2.detach())
         norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
@@ -332,9 +308,7 @@ class Trainer:
         if self.accelerator.scaler:
             self.accelerator.scaler.load_state_dict(training["scaler"])
         self.plateau.restore(training["plateau"])
-        self.progress = Progress(**training["progress"])
-        self.progress.position = Position(**training["progress"]["position"])
-        self.progress.best = [(value, step) for value, step in self.progress.best]
+        self.progress = Progress.of(training["progress"])
         self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)
         if self.leads:
@@ -362,36 +336,6 @@ class Trainer:
             if board:
                 with suppress(OSError):
                     board.close()
-
-
-def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group: int) -> int:
-    """How many updates: what comes first of `steps` and `epochs`."""
-    by_epochs = math.inf if epochs is None else math.ceil(epochs * epoch_batches / group)
-    return int(min(math.inf if steps is None else steps, by_epochs))
-
-
-def fingerprint(dataset: Dataset) -> int:
-    """Of the lengths of all examples: what the order of the batches hangs on."""
-    checksum = 0
-    for column in dataset.columns.values():
-        checksum = zlib.crc32(column.lengths.tobytes(), checksum)
-    return checksum
-
-
-def random_state() -> dict[str, Tensor]:
-    """The generators that dropout and sampling draw from."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
-
-
-def restore_random_state(state: dict[str, Tensor], rank: int) -> None:
-    torch.set_rng_state(state["cpu"])
-    if torch.cuda.is_available() and "cuda" in state:
-        torch.cuda.set_rng_state(state["cuda"])
-    if rank:  # only the first process's generators were saved; the others need draws of their own
-        torch.manual_seed(int(torch.randint(2**62, ())) + rank)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from regard.config.load import Tree
 from regard.data.batches import auto_batch_tokens
 from regard.data.prepare import Prepared, prepare
 from regard.errors import CheckpointError, ConfigError, Problem, did_you_mean
-from regard.models import build_model
+from regard.models import Generator, build_model
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.training import TrainingConfig
@@ -55,17 +56,20 @@ def train(
                 progress=lambda what, done: display.doing(what, done),
             )  # fmt: skip
         resolved = resolve(asked, base, data)
-        run = existing or _create(folder, resolved, data, accelerator)
         if existing:
             _refuse_other_recipe(existing, resolved)
-        _train(run, resolved, data, accelerator, display)
+        with memory_named(resolved):
+            torch.manual_seed(resolved.training.seed)  # the same first weights in every process
+            model = build_model(resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+            torch.manual_seed(resolved.training.seed + accelerator.process_index)  # but each its own dropout
+            run = existing or _create(folder, resolved, data, accelerator)
+            _train(run, resolved, data, model, accelerator, display)
     return run
 
 
-def _train(run: Run, recipe: AnyRecipe, data: Prepared, accelerator: Accelerator, display: Display) -> None:
-    torch.manual_seed(recipe.training.seed)  # the same first weights in every process
-    model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
-    torch.manual_seed(recipe.training.seed + accelerator.process_index)  # but each its own dropout
+def _train(
+    run: Run, recipe: AnyRecipe, data: Prepared, model: Generator, accelerator: Accelerator, display: Display
+) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     for sentence in data.report.sentences():
         display.say(sentence)
@@ -81,19 +85,28 @@ def _train(run: Run, recipe: AnyRecipe, data: Prepared, accelerator: Accelerator
     except Interrupted:
         display.say(f"interrupted and saved at step {trainer.progress.step:,}; the same command with --resume goes on")
         raise
-    except torch.OutOfMemoryError:
-        raise _out_of_memory(recipe.training) from None
     display.say(f"done: {run.folder}")
 
 
-def _out_of_memory(config: TrainingConfig) -> ConfigError:
-    """Activations grow with the batch: half of it needs half of them, and twice the accumulation makes up for it."""
-    assert isinstance(config.batch_tokens, int)
-    return ConfigError(
-        f"out of memory with batches of {config.batch_tokens:,} tokens",
-        where="training.batch_tokens",
-        hint=f"{config.batch_tokens // 2} with training.accumulate={2 * config.accumulate} makes the same steps",
-    )
+@contextmanager
+def memory_named(recipe: AnyRecipe) -> Iterator[None]:
+    """Out of memory, in the user's words.
+
+    Activations grow with the batch: half of it needs half of them, and twice the accumulation makes up for it.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:  # torch has a class of its own for a GPU's memory only
+        if "memory" not in f"{type(error).__name__} {error}".lower():
+            raise
+        config = recipe.training
+        assert isinstance(config.batch_tokens, int)
+        raise ConfigError(
+            f"out of memory with batches of {config.batch_tokens:,} tokens",
+            where="training.batch_tokens",
+            hint=f"{config.batch_tokens // 2} with training.accumulate={2 * config.accumulate} makes the same steps, "
+            "or take a smaller model",
+        ) from None
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
