@@ -84,9 +84,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_corpus(folder, pairs)
-        print(
-            "\n| start | peak anonymous memory (GB) | share of the 2 GB allowed | seconds to 20 steps |\n|---|---|---|---|"
-        )
+        print("\n| start | peak anonymous memory (GB) | share of the 2 GB allowed | seconds to 20 steps |")
+        print("|---|---|---|---|")
         for start in ("first", "second"):
             peak, seconds = measured_training(folder, start)
             print(f"| {start}, {pairs:,} pairs | {peak:.2f} | {peak / LIMIT:.2f} | {seconds:.0f} |", flush=True)
