@@ -1,0 +1,74 @@
+"""What the documents say of the code is what the code says."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from regard.config import Config
+from regard.models import MODELS
+
+ROOT = Path(__file__).parent.parent
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "document_recipes"))
+DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+class Inner(Config):
+    """One thing
+    in two lines."""
+
+    share: float = Field(0.5, gt=0, le=1)
+    """A part | of it."""
+
+
+class Outer(Config):
+    """The whole."""
+
+    inner: Inner | list[Inner] | None = None
+    """Several, or one."""
+    again: Inner = Inner(share=0.25)
+    """Another."""
+    count: int = Field(ge=2, lt=2**63)
+    """How many."""
+
+
+def test_the_document_of_recipes_is_what_the_configs_say() -> None:
+    written = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert written == SCRIPT["document"](), "run scripts/document_recipes"
+
+
+def test_fields_by_hand() -> None:
+    fields = Inner.model_fields | Outer.model_fields
+    found = {name: (SCRIPT["type_of"](field), SCRIPT["default_of"](field)) for name, field in fields.items()}
+    assert found == {
+        "share": ("number, above 0, at most 1", "`0.5`"),
+        "inner": ("mapping, list of mappings or `null`", "`null`"),
+        "again": ("mapping", "`{share: 0.25}`"),
+        "count": ("whole number, 2 or more", "required"),
+    }
+    assert SCRIPT["one_line"](Inner.__doc__) == "One thing in two lines."
+    assert SCRIPT["one_line"](str(fields["share"].description)) == "A part \\| of it."
+
+
+def test_every_config_in_a_recipe_is_found_with_its_path() -> None:
+    assert list(SCRIPT["configs_below"](Outer, "")) == [
+        ("", Outer), ("inner", Inner), ("inner", Inner), ("again", Inner),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.ko.md"])
+def test_every_model_is_in_the_table(name: str) -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == list(MODELS)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_link_leads_somewhere(name: str) -> None:
+    document = ROOT / name
+    links = re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8"))
+    inside = [link for link in links if not link.startswith("https://")]
+    assert [link for link in inside if not (document.parent / link).exists()] == []
