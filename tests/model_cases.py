@@ -11,7 +11,9 @@ from regard.data.batch import BEGIN, END, PAD, Batch, Tokens
 from regard.models import Generator, build_model
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.base import ModelConfig
+from regard.models.luong import LuongConfig
 from regard.models.rnn import RNNConfig
+from regard.models.self_attention import SelfAttentionConfig
 from regard.models.transformer import TransformerConfig
 
 torch.set_num_threads(1)
@@ -19,6 +21,7 @@ torch.set_num_threads(1)
 SOURCE_SIZE, TARGET_SIZE = 13, 11
 RNN = {"embedding": 10, "hidden": 12, "dropout": 0.0}
 BAHDANAU = {"embedding": 10, "hidden": 12, "attention": 8, "dropout": 0.0}
+LUONG = {**BAHDANAU, "window": 1}
 TRANSFORMER = {
     "encoder_layers": 2,
     "decoder_layers": 2,
@@ -42,6 +45,21 @@ CASES: dict[str, ModelConfig] = {
     "bahdanau-lstm": BahdanauConfig(**BAHDANAU, cell="lstm", tie="target"),
     "bahdanau-gru-2-layers": BahdanauConfig(**BAHDANAU, cell="gru", layers=2),
     "bahdanau-lstm-one-direction": BahdanauConfig(**BAHDANAU, cell="lstm", bidirectional=False, tie="all"),
+    "bahdanau-gru-concat": BahdanauConfig(**BAHDANAU, score="concat"),
+    "bahdanau-gru-fully-connected": BahdanauConfig(**BAHDANAU, score="fully_connected"),
+    "luong-dot": LuongConfig(**LUONG, score="dot", input_feeding=False),
+    "luong-scaled-dot-gru": LuongConfig(**LUONG, score="scaled_dot", cell="gru", input_feeding=False, tie="target"),
+    "luong-general-2-layers-both-ways": LuongConfig(**LUONG, layers=2, bidirectional=True, input_feeding=False),
+    "luong-local-m-plain": LuongConfig(**LUONG, reach="local_m", cell="rnn", input_feeding=False),
+    "luong-local-p": LuongConfig(**LUONG, reach="local_p", input_feeding=False),
+    "luong-fed": LuongConfig(**LUONG, tie="all"),
+    "luong-fed-concat-gru-both-ways": LuongConfig(**LUONG, score="concat", cell="gru", bidirectional=True),
+    "luong-fed-dot-2-layers-plain": LuongConfig(**LUONG, score="dot", layers=2, cell="rnn"),
+    "luong-fed-local-m": LuongConfig(**LUONG, reach="local_m", layers=2),
+    "luong-fed-local-p": LuongConfig(**LUONG, reach="local_p"),
+    "self-attention-plain": SelfAttentionConfig(**TRANSFORMER, encoder="plain"),
+    "self-attention-projected": SelfAttentionConfig(**TRANSFORMER, encoder="projected", norm="pre", tie="target"),
+    "self-attention-multi-head": SelfAttentionConfig(**TRANSFORMER, encoder="multi_head", tie="all"),
     "transformer": TransformerConfig(**TRANSFORMER),
     "transformer-pre": TransformerConfig(**TRANSFORMER, norm="pre", tie="target"),
     "transformer-no-norm": TransformerConfig(**TRANSFORMER, norm="none"),

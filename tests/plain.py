@@ -70,15 +70,56 @@ def multi_head(
     return outputs
 
 
-def additive_attention(w: Weights, s: Vector, h: Matrix) -> tuple[list[float], list[float]]:
-    """Bahdanau 2015, section A.1.2: the weights alpha_i and the context c_i of one query."""
-    query = linear(s, w["W_a.weight"])
-    energies = []
-    for h_j in h:
-        key = linear(h_j, w["U_a.weight"], w["U_a.bias"])
-        energies.append(dot(w["v_a.weight"][0], [math.tanh(x) for x in add(query, key)]))
-    alpha = softmax(energies)
+def additive_score(w: Weights, s: Vector, h: Vector) -> float:
+    """Bahdanau 2015, section A.1.2."""
+    total = add(linear(s, w["W_a.weight"]), linear(h, w["U_a.weight"], w["U_a.bias"]))
+    return dot(w["v_a.weight"][0], [math.tanh(x) for x in total])
+
+
+def concat_score(w: Weights, s: Vector, h: Vector) -> float:
+    """Luong 2015, equation 8."""
+    return dot(w["w.weight"][0], [math.tanh(x) for x in linear([*s, *h], w["W_b.weight"], w["W_b.bias"])])
+
+
+def fully_connected_score(w: Weights, s: Vector, h: Vector) -> float:
+    return dot(w["w.weight"][0], [max(0.0, x) for x in linear([*s, *h], w["W_b.weight"], w["W_b.bias"])])
+
+
+def dot_score(w: Weights, s: Vector, h: Vector) -> float:
+    return dot(s, h)
+
+
+def scaled_dot_score(w: Weights, s: Vector, h: Vector) -> float:
+    return dot(s, h) / math.sqrt(len(h))
+
+
+def general_score(w: Weights, s: Vector, h: Vector) -> float:
+    return dot(s, linear(h, w["W_a.weight"]))
+
+
+SCORES = {
+    "additive": additive_score,
+    "concat": concat_score,
+    "fully_connected": fully_connected_score,
+    "dot": dot_score,
+    "scaled_dot": scaled_dot_score,
+    "general": general_score,
+}
+
+
+def scored_attention(score: str, w: Weights, s: Vector, h: Matrix) -> tuple[list[float], list[float]]:
+    """The weights alpha_i and the context c_i of one query that sees all of h."""
+    alpha = softmax([SCORES[score](w, s, h_j) for h_j in h])
     return alpha, average(alpha, h)
+
+
+def local_weights(energies: Vector, p: float, reach: int, *, gaussian: bool) -> list[float]:
+    """Luong 2015, section 3.2: the softmax inside [p - D, p + D], around p by a Gaussian with sigma = D / 2."""
+    inside = [s for s in range(len(energies)) if p - reach <= s <= p + reach]
+    weights = [0.0] * len(energies)
+    for s, weight in zip(inside, softmax([energies[s] for s in inside]), strict=True):
+        weights[s] = weight * math.exp(-((s - p) ** 2) / (2 * (reach / 2) ** 2)) if gaussian else weight
+    return weights
 
 
 def position(pos: int, width: int) -> list[float]:

@@ -84,10 +84,10 @@ def lightness(fill: str) -> float:
         ([[0.5, 0.5]], r"\(1, 2\) for 2 target, 2 source"),
         ([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], r"\(2, 3\) for 2 target, 2 source"),
         ([0.5, 0.5], r"\(2,\) for"),
-        ([[0.5, 0.5], [0.9, 0.05]], r"row 1 \('b'\) to 0\.95"),
+        ([[0.5, 0.5], [0.9, 0.15]], r"but 1 \('b'\) to 1\.05"),
         ([[0.5, 0.5], [1.2, -0.2]], "0 or more"),
         ([[0.5, 0.5], [float("nan"), 1.0]], "0 or more"),
-        ([[0.5, 0.5], [float("inf"), 0.0]], "row 1"),
+        ([[0.5, 0.5], [float("inf"), 0.0]], r"but 1 \('b'\) to inf"),
     ],
 )
 def test_weights_that_are_no_alignment_are_refused(weights: list[list[float]], message: str) -> None:
@@ -102,10 +102,16 @@ def test_an_alignment_of_nothing_is_refused() -> None:
         Alignment(("x",), (), np.zeros((0, 1)))
 
 
-def test_rows_may_miss_1_by_what_half_precision_misses_it() -> None:
+def test_rows_may_exceed_1_by_what_half_precision_misses_it() -> None:
     assert Alignment(("x", "y"), ("a",), np.array([[0.5, 0.5009]])).peak == 0.5009
-    with pytest.raises(ValueError, match="sums to 1"):
+    with pytest.raises(ValueError, match="at most 1"):
         Alignment(("x", "y"), ("a",), np.array([[0.5, 0.502]]))
+
+
+def test_rows_may_sum_to_less_than_1_as_those_of_a_predicted_window_do() -> None:
+    damped = Alignment(("x", "y"), ("a", "b"), np.array([[0.4, 0.1], [0.2, 0.1]]))
+    assert damped.weights.sum(axis=1) == pytest.approx([0.5, 0.3])
+    assert damped.peak == 0.4
 
 
 def test_an_alignment_keeps_its_own_weights() -> None:

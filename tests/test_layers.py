@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from torch import Tensor, nn
 
 import plain
 from model_cases import CASES, SOURCES, build, close, tokens_of
-from regard.layers.attention import AdditiveAttention, MultiHeadAttention, attend, recording
+from regard.layers.attention import MultiHeadAttention, attend, recording
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.positions import Positions, sinusoidal_positions
-from regard.layers.recurrence import Bridge, RecurrentEncoder
+from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch
 from regard.layers.visibility import Visibility
+from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
 
 ROOT = Path(__file__).parent.parent
@@ -157,24 +159,6 @@ def test_attention_dropout_is_off_in_evaluation() -> None:
     assert not torch.allclose(attention(x_BLD, *attention.keys_values(x_BLD), Visibility()), first)
 
 
-def test_additive_attention() -> None:
-    attention = shaken(AdditiveAttention(3, 4, 5))
-    s_BQD, h_BSD, lengths = randn(2, 2, 3), randn(2, 4, 4), [4, 2]
-    visible_BS = Visibility(torch.tensor(lengths)).keys_BK(4)
-    with recording() as recorded:
-        c_BQD = attention(s_BQD, attention.keys(h_BSD), h_BSD, visible_BS)
-    ((owner, alpha_BHQS),) = recorded.calls
-    assert owner is attention
-    for b, length in enumerate(lengths):
-        for i in range(2):
-            alpha, c = plain.additive_attention(lists_of(attention), s_BQD[b, i].tolist(), h_BSD[b, :length].tolist())
-            close(alpha_BHQS[b, 0, i], torch.tensor([*alpha, *[0.0] * (4 - length)], dtype=torch.float64))
-            close(c_BQD[b, i], torch.tensor(c, dtype=torch.float64))
-    everywhere = torch.ones(2, 4, dtype=torch.bool)
-    unmasked = attention(s_BQD, attention.keys(h_BSD), h_BSD, None)
-    close(unmasked, attention(s_BQD, attention.keys(h_BSD), h_BSD, everywhere))
-
-
 def test_recordings_do_not_mix() -> None:
     attention = MultiHeadAttention(4, 2)
     x_BLD = torch.randn(1, 3, 4)
@@ -261,10 +245,13 @@ def test_the_encoder_reads_both_ways_and_stops_where_a_sentence_ends(cell: str) 
     assert torch.all(h_BSD[1, 3:] == 0)
 
 
-@pytest.mark.parametrize("case", ["bahdanau-plain", "bahdanau-gru", "bahdanau-lstm"])
+@pytest.mark.parametrize(
+    "case", ["bahdanau-plain", "bahdanau-gru", "bahdanau-lstm", "bahdanau-gru-concat", "bahdanau-gru-fully-connected"]
+)
 def test_a_step_of_bahdanaus_decoder(case: str) -> None:
     model = build(CASES[case])
-    cell = plain.CELLS[CASES[case].cell]  # type: ignore[attr-defined]
+    config = model.config
+    cell = plain.CELLS[config.cell]
     _, memory = model.encode(tokens_of(SOURCES[:2]))
     carry = tuple(randn(2, 12) for _ in range(2 if case == "bahdanau-lstm" else 1))
     y_BD = randn(2, 10)
@@ -272,7 +259,7 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
     hidden_BD = model.deep_output(new_carry[0], y_BD, c_BD)
     for b, source in enumerate(SOURCES[:2]):
         y, h = y_BD[b].tolist(), memory.h_BSD[b, : len(source)].tolist()
-        _, c = plain.additive_attention(lists_of(model.attention), carry[0][b].tolist(), h)
+        _, c = plain.scored_attention(config.score, lists_of(model.attention), carry[0][b].tolist(), h)
         new = cell(lists_of(model.cell), [*y, *c], [part[b].tolist() for part in carry])  # type: ignore[operator]
         for part, expected in zip(new_carry, new, strict=True):
             close(part[b], torch.tensor(expected, dtype=torch.float64))
@@ -280,7 +267,68 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
         close(hidden_BD[b], torch.tensor(plain.maxout(deep), dtype=torch.float64))
 
 
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_cells_that_are_fed_are_torchs_cells_over_both_inputs_side_by_side(cell: str) -> None:
+    """The words' part of the first product is taken out of the loop; nothing else may change."""
+    cells = shaken(FedCells(cell, 3, 2, 4, 2, dropout=0.0))  # type: ignore[arg-type]
+    parts = 2 if cell == "lstm" else 1
+    carries = [tuple(randn(5, 4) for _ in range(parts)) for _ in range(2)]
+    expected = list(carries)
+    y_BTD = randn(5, 3, 3)
+    for words_BG, y_BD in zip(cells.words(y_BTD).unbind(1), y_BTD.unbind(1), strict=True):
+        fed_BD = randn(5, 2)
+        carries = cells(words_BG, fed_BD, carries)
+        read = torch.cat([y_BD, fed_BD], dim=-1)
+        for layer, torchs in enumerate([cells.first, *cells.rest]):
+            expected[layer] = as_carry(torchs(read, as_torch(expected[layer])))
+            read = expected[layer][0]
+        for ours, theirs in zip(carries, expected, strict=True):
+            for part, expected_part in zip(ours, theirs, strict=True):
+                close(part, expected_part)
+
+
 # Blocks
+
+
+@pytest.mark.parametrize("written_out", [False, True])
+def test_plain_self_attention_is_softmax_of_x_x_times_x(written_out: bool) -> None:
+    attention, x_BSD, length = PlainAttention(), randn(1, 5, 4), 3
+    assert list(attention.parameters()) == []
+    with recording() if written_out else nullcontext():
+        attended = attention(x_BSD, *attention.keys_values(x_BSD), Visibility(torch.tensor([length])))
+    words = x_BSD[0, :length].tolist()
+    for x, result in zip(x_BSD[0].tolist(), attended[0], strict=True):
+        weights = plain.softmax([plain.dot(x, word) for word in words])
+        close(result, torch.tensor(plain.average(weights, words), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_projected_self_attention_has_one_head_and_three_matrices(scaled: bool) -> None:
+    attention, x_BSD, length = shaken(ProjectedAttention(4, scaled=scaled)), randn(1, 5, 4), 3
+    assert set(lists_of(attention)) == {"W_Q.weight", "W_K.weight", "W_V.weight"}
+    attended = attention(x_BSD, *attention.keys_values(x_BSD), Visibility(torch.tensor([length])))
+    queries, keys, values = (
+        [plain.linear(x, lists_of(attention)[f"W_{kind}.weight"]) for x in x_BSD[0].tolist()] for kind in "QKV"
+    )
+    for query, result in zip(queries, attended[0], strict=True):
+        expected = plain.attention(query, keys, values, lambda j: j < length, scaled)
+        close(result, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("encoder", ["plain", "projected", "multi_head"])
+def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(encoder: str) -> None:
+    config = SelfAttentionConfig(width=6, heads=2, encoder_layers=2, decoder_layers=1, dropout=0.0, encoder=encoder)  # type: ignore[arg-type]
+    model = shaken(SelfAttention(config, 9, 9))
+    assert (
+        sum(p.numel() for p in model.encoder.parameters()) == {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
+    )
+    source = tokens_of([[4, 5, 6], [7, 8]])
+    x_BSD, visible = model.embed(model.source_embedding, source.ids_BL), Visibility(source.lengths_B)
+    for layer in model.encoder:
+        attended_BSD = layer.self_attention(x_BSD, *layer.self_attention.keys_values(x_BSD), visible)
+        rows = [plain.layer_norm(x, [1.0] * 6, [0.0] * 6) for x in (x_BSD + attended_BSD).flatten(0, 1).tolist()]
+        x_BSD = torch.tensor(rows, dtype=torch.float64).view_as(x_BSD)
+    close(model.encode(source), x_BSD)
 
 
 @pytest.mark.parametrize("residual", [True, False])

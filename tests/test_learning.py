@@ -16,15 +16,34 @@ import pytest
 from command_line import succeed, write
 from regard.config import write_yaml
 from regard.data.corpora import generate
+from regard.models import MODELS as KINDS
 
+THREE_STEPS = (
+    {"kind": "self_attention", "width": 64, "heads": 2, "decoder_layers": 2, "feed_forward": 128},
+    {"steps": 500, "learning_rate": 8e-3, "warmup": 60},
+)
 MODELS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "rnn": (
-        {"cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"},
+        {"kind": "rnn", "cell": "gru", "embedding": 32, "hidden": 96, "context": "every_step"},
         {"steps": 450, "learning_rate": 6e-3, "warmup": 100},
     ),
-    "bahdanau": ({"embedding": 32, "hidden": 64, "attention": 64}, {"steps": 250, "learning_rate": 7e-3, "warmup": 30}),
+    "bahdanau": (
+        {"kind": "bahdanau", "embedding": 32, "hidden": 64, "attention": 64},
+        {"steps": 250, "learning_rate": 7e-3, "warmup": 30},
+    ),
+    "luong": (
+        {"kind": "luong", "embedding": 32, "hidden": 64, "input_feeding": False},
+        {"steps": 350, "learning_rate": 1e-2, "warmup": 30},
+    ),
+    "luong-local-p": (
+        {"kind": "luong", "embedding": 32, "hidden": 64, "reach": "local_p", "window": 5},
+        {"steps": 450, "learning_rate": 1e-2, "warmup": 30},
+    ),
+    "self-attention-plain": (THREE_STEPS[0] | {"encoder": "plain"}, THREE_STEPS[1]),
+    "self-attention-projected": (THREE_STEPS[0] | {"encoder": "projected"}, THREE_STEPS[1]),
+    "self-attention-multi-head": (THREE_STEPS[0] | {"encoder": "multi_head"}, THREE_STEPS[1]),
     "transformer": (
-        {"width": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 192},
+        {"kind": "transformer", "width": 96, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 192},
         {"steps": 450, "learning_rate": 4e-3, "warmup": 60},
     ),
 }
@@ -38,9 +57,9 @@ def learn(tmp_path_factory: pytest.TempPathFactory) -> Learn:
     """Trains a model once, whichever test asks for it first."""
     folder = tmp_path_factory.mktemp("learning")
 
-    def train(kind: str) -> Path:
-        if not (folder / kind).exists():
-            model, training = MODELS[kind]
+    def train(name: str) -> Path:
+        if not (folder / name).exists():
+            model, training = MODELS[name]
             tree = {
                 "task": "translation",
                 "data": {
@@ -49,16 +68,16 @@ def learn(tmp_path_factory: pytest.TempPathFactory) -> Learn:
                     "test": {"corpus": "reverse", "size": 200},
                 },
                 "tokenizer": {"kind": "word"},
-                "model": {"kind": kind, "dropout": 0.0, **model},
+                "model": {"dropout": 0.0, **model},
                 "training": {
                     "device": "cpu", "batch_tokens": 1024, "schedule": "linear", "label_smoothing": 0.0,
                     "validate_every": 150, "decode": 0, **training,
                 },
                 "search": {"beam": 2},
             }  # fmt: skip
-            recipe = write(folder / f"{kind}.yaml", write_yaml(tree))
-            succeed("train", recipe, "--out", folder / kind, "--json")
-        return folder / kind
+            recipe = write(folder / f"{name}.yaml", write_yaml(tree))
+            succeed("train", recipe, "--out", folder / name, "--json")
+        return folder / name
 
     return train
 
@@ -72,9 +91,13 @@ def exact_match(run: Path, folder: Path, lengths: range) -> float:
     return share
 
 
-@pytest.mark.parametrize("kind", ["bahdanau", "transformer"])
-def test_a_model_with_attention_learns_to_reverse(learn: Learn, kind: str) -> None:
-    found = succeed("evaluate", learn(kind), "--json").json
+def test_no_model_of_the_line_is_left_out() -> None:
+    assert {model["kind"] for model, _ in MODELS.values()} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "rnn"])
+def test_a_model_with_attention_learns_to_reverse(learn: Learn, name: str) -> None:
+    found = succeed("evaluate", learn(name), "--json").json
     assert found["sentences"] == 200
     assert found["exact_match"] >= 0.95
     assert found["bleu"] >= 98
@@ -90,10 +113,11 @@ def test_the_plain_rnn_learns_short_sequences_but_not_long_ones(learn: Learn, tm
     assert exact_match(rnn, tmp_path, long) <= exact_match(bahdanau, tmp_path, long) - 0.5
 
 
-def test_bahdanau_looks_where_it_should(learn: Learn) -> None:
+@pytest.mark.parametrize("name", ["bahdanau", "luong-local-p"])
+def test_attention_looks_where_it_should(learn: Learn, name: str) -> None:
     """To write the i-th letter from the end, look at the i-th from the end: the alignment runs backwards."""
     source = "a b c d e f g h"
-    found = succeed("explain", learn("bahdanau"), source, "--json").json
+    found = succeed("explain", learn(name), source, "--json").json
     assert found["target"][:-1] == [f"▁{letter}" for letter in reversed(source.split())]
     looks = [max(range(len(row)), key=row.__getitem__) for row in found["weights"][:-1]]
     steps = [before - after for before, after in pairwise(looks)]

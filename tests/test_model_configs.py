@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
 from model_cases import CASES
 from regard.config.load import validate
 from regard.errors import ConfigError
-from regard.models import build_model
+from regard.models import MODELS, build_model
 from regard.models.base import count_parameters
+from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
 
 
@@ -34,6 +37,37 @@ def test_the_papers_base_has_the_papers_size() -> None:
     block = 4 * (512 * 512 + 512), 512 * 2048 + 2048 + 2048 * 512 + 512, 2 * 512
     encoder, decoder = block[0] + block[1] + 2 * block[2], 2 * block[0] + block[1] + 3 * block[2]
     assert count_parameters(model) == 37000 * 512 + 37000 + 6 * (encoder + decoder)
+
+
+@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
+def test_a_product_of_unequal_widths_is_named_with_what_is_allowed(score: str) -> None:
+    with pytest.raises(ConfigError, match=rf"score: {score} .* twice as wide.*allowed with it: general, concat"):
+        validate(LuongConfig, {"score": score, "bidirectional": True})
+    assert validate(LuongConfig, {"score": score}).score == score
+
+
+@pytest.mark.parametrize("reach", ["local_m", "local_p"])
+def test_a_window_that_holds_every_source_whole_is_refused(reach: str) -> None:
+    """5 tokens: with 3 to each side the first does not see the last, with 4 it does."""
+    LuongConfig(reach=reach, window=3).check_data(longest_source=5)  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigError, match=r"model\.window: 4 positions.*longest has 5 tokens \(at most 3, or model\.reach"
+    ):
+        LuongConfig(reach=reach, window=4).check_data(longest_source=5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"longest has 2 tokens \(model\.reach=global\)"):
+        LuongConfig(reach=reach, window=1).check_data(longest_source=2)  # type: ignore[arg-type]
+    LuongConfig(reach="global", window=4).check_data(longest_source=5)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
+    config = next(type(config) for config in CASES.values() if config.kind == kind)  # type: ignore[attr-defined]
+    assert list(config.PRESETS) == list(get_args(config.model_fields["preset"].annotation))
+    sizes = []
+    for preset in config.PRESETS:
+        with torch.device("meta"):
+            sizes.append(count_parameters(build_model(config.model_validate({"preset": preset}), 1000, 1000)))
+    assert sizes == sorted(set(sizes)), "each is larger than the one before"
 
 
 @pytest.mark.parametrize(

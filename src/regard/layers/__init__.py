@@ -1,1 +1,1 @@
-"""Equations that two or more models share: attention, visibility, positions, recurrence, embeddings."""
+"""Equations that two or more models share: attention, scores, visibility, positions, recurrence, embeddings."""

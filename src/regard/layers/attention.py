@@ -50,6 +50,12 @@ def recording() -> Iterator[Recording]:
         _recording.reset(token)
 
 
+def record(owner: nn.Module, weights_BHQK: Tensor) -> None:
+    """Hand over the weights that `owner` computed, if anyone asked for them."""
+    if (recorded := _recording.get()) is not None:
+        recorded.calls.append((owner, weights_BHQK.detach()))
+
+
 def attend(
     q_BHQE: Tensor,
     k_BHKE: Tensor,
@@ -66,9 +72,9 @@ def attend(
         Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
-    if (recorded := _recording.get()) is not None:
+    if _recording.get() is not None:
         weights_BHQK = dot_product_weights(q_BHQE, k_BHKE, visible, scale)
-        recorded.calls.append((owner, weights_BHQK.detach()))
+        record(owner, weights_BHQK)
         context_BHQE: Tensor = F.dropout(weights_BHQK, dropout) @ v_BHKE
         return context_BHQE
     queries, keys = q_BHQE.shape[2], k_BHKE.shape[2]
@@ -131,34 +137,3 @@ class MultiHeadAttention(nn.Module):
         context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout)
         attended: Tensor = self.W_O(join_heads(context_BHQE))
         return attended
-
-
-class AdditiveAttention(nn.Module):
-    """Score every source position against the decoder state, then average the source.
-
-    Bahdanau et al. 2015, arXiv:1409.0473, section A.1.2:
-        e_ij     = v_a . tanh(W_a s_{i-1} + U_a h_j)
-        alpha_ij = softmax_j(e_ij)
-        c_i      = sum_j alpha_ij h_j
-    """
-
-    def __init__(self, query_width: int, memory_width: int, width: int) -> None:
-        super().__init__()
-        self.W_a = nn.Linear(query_width, width, bias=False)
-        self.U_a = nn.Linear(memory_width, width)
-        self.v_a = nn.Linear(width, 1, bias=False)
-
-    def keys(self, h_BSD: Tensor) -> Tensor:
-        """U_a h_j for every j: it does not depend on i, so it is computed once."""
-        keys_BSA: Tensor = self.U_a(h_BSD)
-        return keys_BSA
-
-    def forward(self, s_BQD: Tensor, keys_BSA: Tensor, h_BSD: Tensor, visible_BS: Tensor | None) -> Tensor:
-        e_BQS = self.v_a(torch.tanh(self.W_a(s_BQD)[:, :, None] + keys_BSA[:, None])).squeeze(-1)
-        if visible_BS is not None:
-            e_BQS = e_BQS.masked_fill(~visible_BS[:, None], -torch.inf)
-        alpha_BQS = e_BQS.softmax(dim=-1)
-        if (recorded := _recording.get()) is not None:
-            recorded.calls.append((self, alpha_BQS.detach()[:, None]))
-        c_BQD: Tensor = alpha_BQS @ h_BSD
-        return c_BQD

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -73,3 +74,53 @@ class Bridge(nn.Module):
 
     def forward(self, carry: Carry) -> Carry:
         return tuple(torch.tanh(W_s(part)) for W_s, part in zip(self.W_s, carry, strict=True))
+
+
+class FedCells(nn.Module):
+    """Recurrent layers of which the first reads a word and what came of the step before.
+
+        W_ih [y ; fed] = W_y y + W_fed fed
+
+    Words are known beforehand: W_y y of all steps is one product, and only the second term needs a loop over time.
+    """
+
+    def __init__(
+        self, cell: Cell, word_width: int, fed_width: int, hidden: int, layers: int, *, dropout: float
+    ) -> None:
+        super().__init__()
+        self.kind, self.word_width = cell, word_width
+        self.first = CELLS[cell](word_width + fed_width, hidden)
+        self.rest = nn.ModuleList(CELLS[cell](hidden, hidden) for _ in range(layers - 1))
+        self.dropout = nn.Dropout(dropout)
+
+    def words(self, y_BTD: Tensor) -> Tensor:
+        """W_y y + b for every word."""
+        return F.linear(y_BTD, self.first.weight_ih[:, : self.word_width], self.first.bias_ih)
+
+    def forward(self, words_RG: Tensor, fed_RD: Tensor, carries: list[Carry]) -> list[Carry]:
+        """One step of all layers; each layer's carry is [R, D]."""
+        read_RG = words_RG + F.linear(fed_RD, self.first.weight_ih[:, self.word_width :])
+        kept_RG = F.linear(carries[0][0], self.first.weight_hh, self.first.bias_hh)
+        new = [through_gates(self.kind, read_RG, kept_RG, carries[0])]
+        for cell, carry in zip(self.rest, carries[1:], strict=True):
+            new.append(as_carry(cell(self.dropout(new[-1][0]), as_torch(carry))))
+        return new
+
+
+def through_gates(cell: Cell, read_RG: Tensor, kept_RG: Tensor, carry: Carry) -> Carry:
+    """A cell's new state from what its gates get from the input, W x, and from the state, U h, in torch's order.
+
+    rnn     h' = tanh(Wx + Uh)
+    gru     h' = z h + (1 - z) n        n = tanh(Wx_n + r Uh_n)      r, z = sigmoid(Wx + Uh)
+    lstm    h' = o tanh(c')             c' = f c + i g               i, f, o = sigmoid(Wx + Uh), g = tanh(Wx + Uh)
+    """
+    if cell == "rnn":
+        return (torch.tanh(read_RG + kept_RG),)
+    if cell == "gru":
+        (r_x, z_x, n_x), (r_h, z_h, n_h) = read_RG.chunk(3, -1), kept_RG.chunk(3, -1)
+        z = torch.sigmoid(z_x + z_h)
+        n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
+        return (n + z * (carry[0] - n),)
+    i, f, g, o = (read_RG + kept_RG).chunk(4, -1)
+    c = torch.sigmoid(f) * carry[1] + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c

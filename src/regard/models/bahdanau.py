@@ -10,11 +10,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
-from regard.layers.attention import AdditiveAttention
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
-from regard.layers.visibility import Visibility
+from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
+
+SCORES = {"additive": AdditiveAttention, "concat": ConcatAttention, "fully_connected": FullyConnectedAttention}
 
 
 class BahdanauConfig(ModelConfig):
@@ -34,6 +35,9 @@ class BahdanauConfig(ModelConfig):
     """Width of a token's vector."""
     hidden: int = Field(512, ge=1)
     """Width of the recurrent state, of each direction and of the decoder."""
+    score: Literal["additive", "concat", "fully_connected"] = "additive"
+    """How a state of the decoder is held against one of the encoder: the paper's v_a . tanh(W_a s + U_a h), the same
+    function as w . tanh(W_b [s ; h]), or two fully connected layers over [s ; h]."""
     attention: int = Field(512, ge=1)
     """Width of the attention's hidden layer."""
     layers: int = Field(1, ge=1)
@@ -44,18 +48,6 @@ class BahdanauConfig(ModelConfig):
     """Dropout on embeddings, between encoder layers and before the readout."""
     tie: Tie = "none"
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What the decoder looks at, once a source."""
-
-    h_BSD: Tensor
-    keys_BSA: Tensor
-    visible_BS: Tensor
-
-    def select(self, sources_B: Tensor) -> Memory:
-        return Memory(*(part.index_select(0, sources_B) for part in (self.h_BSD, self.keys_BSA, self.visible_BS)))
 
 
 @dataclass(frozen=True)
@@ -98,7 +90,7 @@ class Bahdanau(Generator):
         )
         memory_width = config.hidden * self.encoder.directions
         self.bridge = Bridge(config.cell, memory_width, config.hidden)
-        self.attention = AdditiveAttention(config.hidden, memory_width, config.attention)
+        self.attention = SCORES[config.score](config.hidden, memory_width, config.attention)
         self.cell = CELLS[config.cell](config.embedding + memory_width, config.hidden)
         self.UVC_o = nn.Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
@@ -107,14 +99,12 @@ class Bahdanau(Generator):
     def encode(self, source: Tokens) -> tuple[Carry, Memory]:
         """The decoder's first state, and what it will look at."""
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source.host_lengths_B)
-        visible_BS = Visibility(source.lengths_B).keys_BK(h_BSD.shape[1])
-        assert visible_BS is not None
-        return self.bridge(tuple(part[-1] for part in last)), Memory(h_BSD, self.attention.keys(h_BSD), visible_BS)
+        return self.bridge(tuple(part[-1] for part in last)), self.attention.remember(h_BSD, source.lengths_B)
 
     def recur(self, y_RD: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor]:
         """One step: look with s_{i-1}, then move on to s_i. Only this needs a loop over time."""
         s_BWD = grouped(carry[0], len(memory.h_BSD))
-        c_RD = self.attention(s_BWD, memory.keys_BSA, memory.h_BSD, memory.visible_BS).flatten(0, 1)
+        c_RD = self.attention(s_BWD, memory).flatten(0, 1)
         return as_carry(self.cell(torch.cat([y_RD, c_RD], dim=-1), as_torch(carry))), c_RD
 
     def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:

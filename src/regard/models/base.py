@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from regard.config import Config
 from regard.data.batch import Batch, Tokens
+from regard.data.vectors import VectorsConfig
+from regard.layers.embeddings import Embedding
 
 Presets = Mapping[str, Mapping[str, Any]]
 """Values of fields under one name."""
@@ -22,6 +24,9 @@ class ModelConfig(Config):
 
     PRESETS: ClassVar[Presets] = {}
 
+    vectors: VectorsConfig | None = None
+    """Word vectors from files that the embeddings begin with."""
+
     @model_validator(mode="before")
     @classmethod
     def _fill_preset(cls, given: Any) -> Any:
@@ -29,6 +34,9 @@ class ModelConfig(Config):
             return given
         preset = given.get("preset", cls.model_fields["preset"].default)
         return {**cls.PRESETS.get(str(preset), {}), **given}
+
+    def check_data(self, longest_source: int) -> None:
+        """Refuse what this model cannot do with sources of at most `longest_source` tokens, `</s>` counted."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,16 @@ class Generator(nn.Module):
 
     alignment: ClassVar[str] = ""
     """The names of the attentions that look at the source, as a pattern; empty where there is none."""
+
+    source_embedding: Embedding
+    target_embedding: Embedding
+    output: nn.Module
+    """What `readout` runs; its first axis is the vocabulary."""
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        """Of the two sides; one and the same where they are tied."""
+        return {"source": self.source_embedding, "target": self.target_embedding}
 
     def forward(self, batch: Batch) -> Output:
         """Teacher forcing: hidden states that predict `target[:, 1:]` from `source` and `target[:, :-1]`."""

@@ -85,10 +85,11 @@ class Sublayer(nn.Module):
     Pre-norm, x + Sublayer(LayerNorm(x)), is Xiong et al. 2020, arXiv:2002.04745.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, *, learned_norm: bool = True) -> None:
         super().__init__()
         self.order, self.residual = config.norm, config.residual
-        self.norm = nn.Identity() if config.norm == "none" else nn.LayerNorm(config.width)
+        norm = nn.LayerNorm(config.width, elementwise_affine=learned_norm)
+        self.norm = nn.Identity() if config.norm == "none" else norm
         self.dropout = nn.Dropout(config.dropout)
 
     def before(self, x: Tensor) -> Tensor:
@@ -219,6 +220,7 @@ class Transformer(Generator):
     """An encoder of self-attention and a decoder that looks at itself and at the encoder."""
 
     alignment = "decoder.*.cross_attention"
+    encoder_block: ClassVar[type[nn.Module]] = EncoderBlock
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -228,7 +230,7 @@ class Transformer(Generator):
         )
         self.positions = Positions(config.positions, config.width, config.max_positions)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderBlock(config) for _ in range(config.encoder_layers))
+        self.encoder = nn.ModuleList(self.encoder_block(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers))
         last_norm = config.norm == "pre"
         self.encoder_norm = nn.LayerNorm(config.width) if last_norm else nn.Identity()

@@ -10,6 +10,7 @@ import torch
 from regard.data.batch import Batch
 from regard.errors import DecodeError
 from regard.layers.attention import recording
+from regard.models import MODELS
 from regard.models.base import device_of
 from regard.runs import Run
 from regard.runs.verbs import device_named, opened, with_search
@@ -33,9 +34,11 @@ def explain(
     run = opened(run)
     model = run.load_model(checkpoint, device_named(device))
     if not model.alignment:
-        kind = run.recipe.model.kind
+        *others, last = (kind for kind, known in MODELS.items() if known.alignment)
         raise DecodeError(
-            f"the model {kind!r} has no attention to show", where=str(run.folder), hint="bahdanau and transformer have"
+            f"the model {run.recipe.model.kind!r} has no attention to show",
+            where=str(run.folder),
+            hint=f"{', '.join(others)} and {last} have",
         )
     source, vocabulary = run.tokenizers["source"], run.tokenizers["target"]
     [source_ids] = encode_inputs(source, [text], ["input"])

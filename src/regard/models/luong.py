@@ -1,0 +1,248 @@
+"""Luong et al. 2015, "Effective approaches to attention-based neural machine translation", arXiv:1508.04025."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from regard.data.batch import Batch, Tokens
+from regard.errors import ConfigError
+from regard.layers.embeddings import Readout, Tie, tied_embeddings
+from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, FedCells, RecurrentEncoder, as_carry, as_torch
+from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
+from regard.models.base import Generator, ModelConfig, Output, Presets, shifted, sources_of
+
+
+class LuongConfig(ModelConfig):
+    """RNN that looks at the source after its recurrent step (Luong 2015)."""
+
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"embedding": 64, "hidden": 128, "attention": 128, "layers": 1},
+        "small": {"embedding": 256, "hidden": 512, "attention": 512, "layers": 1},
+        "base": {"embedding": 1000, "hidden": 1000, "attention": 1000, "layers": 4},
+    }
+    kind: Literal["luong"] = "luong"
+    preset: Literal["tiny", "small", "base"] = "small"
+    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    cell: Cell = "lstm"
+    """The recurrence: plain RNN, GRU or LSTM (the paper's)."""
+    embedding: int = Field(256, ge=1)
+    """Width of a token's vector, and of the attentional state that the readout reads."""
+    hidden: int = Field(512, ge=1)
+    """Width of the recurrent state, of each direction and of the decoder."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers on each side."""
+    bidirectional: bool = False
+    """Whether the encoder also reads from right to left."""
+    score: Literal["dot", "general", "concat", "scaled_dot"] = "general"
+    """How a state of the decoder is held against one of the encoder: h_t . h_s, h_t . W_a h_s,
+    v_a . tanh(W_a [h_t ; h_s]), or h_t . h_s / sqrt(width). `dot` and `scaled_dot` need an encoder that reads in one
+    direction."""
+    attention: int = Field(512, ge=1)
+    """Width of the attention's hidden layer, with `score: concat`."""
+    reach: Literal["global", "local_m", "local_p"] = "global"
+    """How much of the source is looked at: all of it, a window that moves on with the target (local-m), or a window
+    around a position that the model predicts, which counts less towards its edges (local-p)."""
+    window: int = Field(10, ge=1)
+    """D: how many positions to each side of its centre a local window takes in."""
+    input_feeding: bool = True
+    """Whether the decoder also reads the attentional state of the step before. Without it the decoder's states do not
+    depend on where it looked, and training computes all steps in one call."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
+
+    @model_validator(mode="after")
+    def _products_of_equal_width(self) -> LuongConfig:
+        if self.bidirectional and self.score in ("dot", "scaled_dot"):
+            raise ValueError(
+                f"score: {self.score} multiplies states of equal width, but a bidirectional encoder's are twice "
+                "as wide as the decoder's (allowed with it: general, concat; or set bidirectional: false)"
+            )
+        return self
+
+    def check_data(self, longest_source: int) -> None:
+        """A window that always holds the whole source is not local: that was not meant."""
+        if self.reach == "global" or self.window < longest_source - 1:
+            return
+        raise ConfigError(
+            f"{self.window} positions to each side take in every source whole: the longest has {longest_source} tokens",
+            where="model.window",
+            hint=f"at most {longest_source - 2}, or model.reach=global" if longest_source > 2 else "model.reach=global",
+        )
+
+
+class MonotonicWindow(nn.Module):
+    """Source and target in step: look around the position one has come to oneself.
+
+    Luong et al. 2015, section 3.2, local-m:
+        p_t = t                       and look at [p_t - D, p_t + D]
+
+    A target may go on after its source has ended: once no word is left in the window, the last one stays in it.
+    """
+
+    def __init__(self, reach: int) -> None:
+        super().__init__()
+        self.D = reach
+
+    def forward(self, h_BQD: Tensor, t_Q: Tensor, memory: Memory) -> Focus:
+        p_BQ = torch.minimum(t_Q, memory.lengths_B[:, None] - 1 + self.D)
+        return Focus(from_centre(p_BQ, memory).abs() <= self.D)
+
+
+class PredictiveWindow(nn.Module):
+    """Let the decoder's state say where to look.
+
+    Luong et al. 2015, section 3.2, local-p, equations 9 and 10, with source positions s = 0, ..., S - 1:
+        p_t    = S sigmoid(v_p . tanh(W_p h_t))                                and look at [p_t - D, p_t + D]
+        a_t(s) = align(h_t, h_s) exp(-(s - p_t)^2 / (2 sigma^2))               sigma = D / 2
+
+    The weights of a query thus sum to less than 1.
+    """
+
+    def __init__(self, width: int, reach: int) -> None:
+        super().__init__()
+        self.D = reach
+        self.W_p = nn.Linear(width, width, bias=False)
+        self.v_p = nn.Linear(width, 1, bias=False)
+
+    def forward(self, h_BQD: Tensor, t_Q: Tensor, memory: Memory) -> Focus:
+        place_BQ = self.v_p(torch.tanh(self.W_p(h_BQD))).squeeze(-1)
+        # In half precision neighbouring positions of a long source would be one and the same.
+        place_BQ = place_BQ.to(torch.promote_types(place_BQ.dtype, torch.float32))
+        distance_BQS = from_centre(memory.lengths_B[:, None] * torch.sigmoid(place_BQ), memory)
+        sigma = self.D / 2
+        return Focus(distance_BQS.abs() <= self.D, torch.exp(-(distance_BQS**2) / (2 * sigma**2)))
+
+
+def from_centre(p_BQ: Tensor, memory: Memory) -> Tensor:
+    """s - p_t for every source position s."""
+    s_S = torch.arange(memory.h_BSD.shape[1], device=p_BQ.device)
+    return s_S - p_BQ[:, :, None]
+
+
+@dataclass(frozen=True)
+class LuongState:
+    """The decoder's recurrent state and the last attentional one a row, the encoded source a source."""
+
+    carry: Carry
+    fed_RD: Tensor
+    memory: Memory
+    written: int = 0
+
+    def select(self, rows_BW: Tensor) -> LuongState:
+        kept_B, rows_R = sources_of(rows_BW, len(self.fed_RD) // len(self.memory.h_BSD)), rows_BW.flatten()
+        carry = tuple(part.index_select(1, rows_R) for part in self.carry)
+        return LuongState(carry, self.fed_RD.index_select(0, rows_R), self.memory.select(kept_B), self.written)
+
+
+class Luong(Generator):
+    """
+    Luong et al. 2015, section 3, equations 5 and 6; input feeding is section 3.3:
+        h_t  = f(h_{t-1}, y_{t-1} [, h~_{t-1}])
+        c_t  = sum_s a_t(s) h_s                           looked up with h_t
+        h~_t = tanh(W_c [c_t ; h_t])
+        p(y_t | y_<t, x) = softmax(W_s h~_t)
+
+    Where the paper copies the encoder's last state into the decoder, a bridge stands here: it also fits two directions.
+    """
+
+    alignment = "attention"
+
+    def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding, self.target_embedding = tied_embeddings(
+            source_size, target_size, config.embedding, config.tie
+        )
+        self.encoder = RecurrentEncoder(
+            config.cell,
+            config.embedding,
+            config.hidden,
+            config.layers,
+            bidirectional=config.bidirectional,
+            dropout=config.dropout,
+        )
+        memory_width = config.hidden * self.encoder.directions
+        self.bridge = Bridge(config.cell, memory_width, config.hidden)
+        self.decoder = _decoder(config)
+        self.attention = _attention(config, memory_width)
+        self.window = _window(config)
+        self.W_c = nn.Linear(memory_width + config.hidden, config.embedding, bias=False)
+        self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def begin(self, source: Tokens, rows: int, max_length: int) -> LuongState:
+        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source.host_lengths_B)
+        carry = tuple(part.repeat_interleave(rows, dim=1) for part in self.bridge(last))
+        fed_RD = h_BSD.new_zeros(len(source) * rows, self.config.embedding)
+        return LuongState(carry, fed_RD, self.attention.remember(h_BSD, source.lengths_B))
+
+    def attentional(self, h_RTD: Tensor, memory: Memory, first: int) -> Tensor:
+        """h~_t of the steps from `first` on; the rows of a source stand as queries side by side before its states."""
+        sources, (rows, steps) = len(memory.h_BSD), h_RTD.shape[:2]
+        h_BQD = h_RTD.reshape(sources, -1, h_RTD.shape[-1])
+        t_Q = torch.arange(first, first + steps, device=h_RTD.device).repeat(rows // sources)
+        focus = None if self.window is None else self.window(h_BQD, t_Q, memory)
+        c_BQD = self.attention(h_BQD, memory, focus)
+        return torch.tanh(self.W_c(torch.cat([c_BQD, h_BQD], dim=-1))).view(rows, steps, -1)
+
+    def decode(self, tokens_RT: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
+        """The attentional states of some more steps, all rows at once."""
+        y_RTD = self.dropout(self.target_embedding(tokens_RT))
+        if isinstance(self.decoder, FedCells):
+            attentional_RTD, carry = self.feed(self.decoder, y_RTD, state)
+        else:
+            h_RTD, last = self.decoder(y_RTD, as_torch(tuple(part.contiguous() for part in state.carry)))
+            attentional_RTD, carry = self.attentional(h_RTD, state.memory, state.written), as_carry(last)
+        written = state.written + tokens_RT.shape[1]
+        return self.dropout(attentional_RTD), LuongState(carry, attentional_RTD[:, -1], state.memory, written)
+
+    def feed(self, decoder: FedCells, y_RTD: Tensor, state: LuongState) -> tuple[Tensor, Carry]:
+        """Each step waits for where the one before looked: only this needs a loop over time."""
+        carries = list(zip(*(part.unbind(0) for part in state.carry), strict=True))
+        fed_RD, attentional = state.fed_RD, []
+        for t, words_RG in enumerate(decoder.words(y_RTD).unbind(1), state.written):
+            carries = decoder(words_RG, fed_RD, carries)
+            fed_RD = self.attentional(carries[-1][0][:, None], state.memory, t)[:, 0]
+            attentional.append(fed_RD)
+        return torch.stack(attentional, 1), tuple(torch.stack(part) for part in zip(*carries, strict=True))
+
+    def forward(self, batch: Batch) -> Output:
+        hidden_BTD, _ = self.decode(shifted(batch.target), self.begin(batch.source, 1, 0))
+        return Output(hidden_BTD)
+
+    def readout(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def step(self, tokens_R: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
+        hidden_R1D, state = self.decode(tokens_R[:, None], state)
+        return self.readout(hidden_R1D[:, 0]), state
+
+
+def _decoder(config: LuongConfig) -> nn.RNN | nn.GRU | nn.LSTM | FedCells:
+    if config.input_feeding:
+        sizes = (config.embedding, config.embedding, config.hidden, config.layers)
+        return FedCells(config.cell, *sizes, dropout=config.dropout)
+    between = config.dropout if config.layers > 1 else 0.0
+    return LAYERS[config.cell](config.embedding, config.hidden, config.layers, batch_first=True, dropout=between)
+
+
+def _attention(config: LuongConfig, memory_width: int) -> ScoredAttention:
+    if config.score == "general":
+        return GeneralAttention(config.hidden, memory_width)
+    if config.score == "concat":
+        return ConcatAttention(config.hidden, memory_width, config.attention)
+    return DotAttention(scaled=config.score == "scaled_dot")
+
+
+def _window(config: LuongConfig) -> MonotonicWindow | PredictiveWindow | None:
+    if config.reach == "local_p":
+        return PredictiveWindow(config.hidden, config.window)
+    return MonotonicWindow(config.window) if config.reach == "local_m" else None

@@ -1,0 +1,114 @@
+"""Self-attention, step by step: three encoders before one decoder, from nothing but the words to several heads.
+
+The decoder and all else is the Transformer's (Vaswani et al. 2017, arXiv:1706.03762). A layer of the encoder is the
+Transformer's without feed-forward, and its LayerNorm has neither gain nor bias: all that an encoder learns is how to
+attend, so that the three are compared and nothing that stands around them. The first of them learns nothing.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from regard.layers.attention import MultiHeadAttention, attend
+from regard.layers.visibility import Visibility
+from regard.models.base import Presets
+from regard.models.transformer import Sublayer, Transformer, TransformerConfig
+
+
+class SelfAttentionConfig(TransformerConfig):
+    """Self-attention encoder of one of three kinds before the Transformer's decoder."""
+
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"decoder_layers": 2, "width": 128, "heads": 4, "feed_forward": 256},
+        "small": {"decoder_layers": 4, "width": 256, "heads": 4, "feed_forward": 1024},
+        "base": {"decoder_layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
+    }
+    kind: Literal["self_attention"] = "self_attention"  # type: ignore[assignment]  # it is no Transformer, but reads as one
+    preset: Literal["tiny", "small", "base"] = "small"
+    """Sizes under one name; any field given beside it wins."""
+    encoder: Literal["plain", "projected", "multi_head"] = "multi_head"
+    """How the words of the source look at each other: as they are, softmax(X X^T) X, without a parameter; through
+    projections W_Q, W_K and W_V, with scaled scores; or through several heads of them."""
+    encoder_layers: int = Field(1, ge=1)
+    """How many times the words of the source look at each other."""
+    decoder_layers: int = Field(4, ge=1)
+    """Blocks of the decoder."""
+    heads: int = Field(4, ge=1)
+    """Attention heads, of the decoder and of `encoder: multi_head`; they divide the width among them."""
+    feed_forward: int = Field(1024, ge=1)
+    """d_ff: width inside the decoder's feed-forward layers."""
+    norm: Literal["post", "pre", "none"] = "post"
+    """LayerNorm after each sub-layer, before it, or nowhere (an ablation); in the encoder without gain and bias."""
+
+
+class PlainAttention(nn.Module):
+    """Every word becomes an average of all words, by how alike they are. There is nothing to learn:
+
+    softmax(X X^T) X
+    """
+
+    def keys_values(self, x_BKD: Tensor) -> tuple[Tensor, Tensor]:
+        return x_BKD[:, None], x_BKD[:, None]
+
+    def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
+        return attend(x_BQD[:, None], k_BHKE, v_BHKE, visible, owner=self, scaled=False)[:, 0]
+
+
+class ProjectedAttention(nn.Module):
+    """What a word asks, what it answers to and what it says are learned apart (equation 1):
+
+    Q, K, V = X W_Q, X W_K, X W_V
+    softmax(Q K^T / sqrt(d_k)) V
+    """
+
+    def __init__(self, width: int, *, scaled: bool = True, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.scaled, self.dropout = scaled, dropout
+        self.W_Q, self.W_K, self.W_V = (nn.Linear(width, width, bias=False) for _ in range(3))
+        for linear in (self.W_Q, self.W_K, self.W_V):
+            nn.init.xavier_uniform_(linear.weight)
+
+    def keys_values(self, x_BKD: Tensor) -> tuple[Tensor, Tensor]:
+        return self.W_K(x_BKD)[:, None], self.W_V(x_BKD)[:, None]
+
+    def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        q_BHQE = self.W_Q(x_BQD)[:, None]
+        return attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout)[:, 0]
+
+
+class AttentionLayer(nn.Module):
+    """LayerNorm(X + SelfAttention(X)), nothing else."""
+
+    def __init__(self, config: SelfAttentionConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.around_attention = Sublayer(config, learned_norm=False)
+
+    def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
+        read_BSD = self.around_attention.before(x_BSD)
+        attended_BSD = self.self_attention(read_BSD, *self.self_attention.keys_values(read_BSD), visible)
+        return self.around_attention.after(x_BSD, attended_BSD)
+
+
+def _attention(config: SelfAttentionConfig) -> PlainAttention | ProjectedAttention | MultiHeadAttention:
+    if config.encoder == "plain":
+        return PlainAttention()
+    scaled, dropout = config.scaled, config.attention_dropout
+    if config.encoder == "projected":
+        return ProjectedAttention(config.width, scaled=scaled, dropout=dropout)
+    return MultiHeadAttention(config.width, config.heads, scaled=scaled, dropout=dropout)
+
+
+class SelfAttention(Transformer):
+    """The Transformer with another encoder."""
+
+    encoder_block = AttentionLayer
+
+    def __init__(self, config: SelfAttentionConfig, source_size: int, target_size: int) -> None:
+        super().__init__(config, source_size, target_size)
+        if config.norm == "pre":
+            self.encoder_norm = nn.LayerNorm(config.width, elementwise_affine=False)
