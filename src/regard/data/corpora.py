@@ -1,22 +1,27 @@
 """Corpora that are generated: the same on every machine, and with nothing in common between their parts.
 
-A stable hash of what must be unseen (the date, or the source sequence) decides which part an example belongs to, so
-that a test set holds no date and no sequence of the training set, whatever the seeds and sizes.
+A stable hash of what must be unseen (the date, or the source text) decides which part an example belongs to, so that a
+test set holds no date and no source of the training set, whatever the seeds and sizes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from functools import cache
 from itertools import islice
 from random import Random
-from typing import Literal, TypeVar
+from typing import Literal
+
+from regard.data import headlines, phrases
+from regard.data.draws import pick
+from regard.data.phrases import Marked
+from regard.errors import ConfigError, did_you_mean
 
 Part = Literal["train", "validation", "test"]
 Pair = tuple[str, str]
-T = TypeVar("T")
+Generator = Callable[[Random, Part, range], Iterator[Pair]]
 
 SIZES: dict[Part, int] = {"train": 20_000, "validation": 500, "test": 1_000}
 """How many examples a part has when the recipe does not say."""
@@ -25,10 +30,17 @@ VERSION = 1
 """Counts up when a generator changes what it writes, so that no cache goes on with the old text."""
 
 
-def generate(name: str, size: int | None, seed: int, part: Part) -> Iterator[Pair]:
-    """The (source, target) pairs of one part of a built-in corpus; a longer one begins with the shorter one."""
+WORDS = range(3, 13)
+"""How many English words a sentence of the phrases has when the recipe does not say."""
+
+
+def generate(name: str, size: int | None, seed: int, part: Part, words: range = WORDS) -> Iterator[Pair]:
+    """The (source, target) pairs of one part of a built-in corpus; a longer one begins with the shorter one.
+
+    `words` says how many English words a sentence of the phrases may have; the other corpora do not ask.
+    """
     random = Random(f"{name}:{seed}:{part}")
-    return islice(GENERATORS[name](random, part), SIZES[part] if size is None else size)
+    return islice(GENERATORS[name](random, part, words), SIZES[part] if size is None else size)
 
 
 def part_of(text: str) -> Part:
@@ -36,11 +48,6 @@ def part_of(text: str) -> Part:
     share = hashlib.blake2b(text.encode(), digest_size=8).digest()
     bucket = int.from_bytes(share, "big") % 20
     return "validation" if bucket == 18 else "test" if bucket == 19 else "train"
-
-
-def _pick(random: Random, items: Sequence[T]) -> T:
-    """One of the items. `random()` is the only draw whose sequence Python promises to keep between versions."""
-    return items[int(random.random() * len(items))]
 
 
 # Sequences: copy, reverse, sort
@@ -51,22 +58,22 @@ LENGTHS = range(3, 13)
 
 def _sequences(random: Random, part: Part) -> Iterator[list[str]]:
     while True:
-        symbols = [_pick(random, SYMBOLS) for _ in range(_pick(random, LENGTHS))]
+        symbols = [pick(random, SYMBOLS) for _ in range(pick(random, LENGTHS))]
         if part_of(" ".join(symbols)) == part:
             yield symbols
 
 
-def _copy(random: Random, part: Part) -> Iterator[Pair]:
+def _copy(random: Random, part: Part, _: range) -> Iterator[Pair]:
     for symbols in _sequences(random, part):
         yield " ".join(symbols), " ".join(symbols)
 
 
-def _reverse(random: Random, part: Part) -> Iterator[Pair]:
+def _reverse(random: Random, part: Part, _: range) -> Iterator[Pair]:
     for symbols in _sequences(random, part):
         yield " ".join(symbols), " ".join(reversed(symbols))
 
 
-def _sort(random: Random, part: Part) -> Iterator[Pair]:
+def _sort(random: Random, part: Part, _: range) -> Iterator[Pair]:
     for symbols in _sequences(random, part):
         yield " ".join(symbols), " ".join(sorted(symbols))
 
@@ -245,18 +252,58 @@ def _letter_case(random: Random, text: str) -> str:
     return text.lower() if share < 0.08 else text.upper() if share < 0.12 else text
 
 
-def _dates(random: Random, part: Part) -> Iterator[Pair]:
+def _dates(random: Random, part: Part, _: range) -> Iterator[Pair]:
     days = _days_of(part)
     while True:
-        day = _pick(random, days)
-        words, styles = _pick(random, LANGUAGES)
-        yield _letter_case(random, _pick(random, styles).format_map(words(day))), day.isoformat()
+        day = pick(random, days)
+        words, styles = pick(random, LANGUAGES)
+        yield _letter_case(random, pick(random, styles).format_map(words(day))), day.isoformat()
 
 
-GENERATORS: dict[str, Callable[[Random, Part], Iterator[Pair]]] = {
+# Sentences and reports
+
+PHRASES: dict[str, phrases.Language] = {"phrases-en-ko": "ko", "phrases-en-fr": "fr"}
+
+
+def _phrases(language: phrases.Language) -> Generator:
+    def pairs(random: Random, part: Part, words: range) -> Iterator[Pair]:
+        drawn = phrases.draw(random, language, words[0], words[-1], phrases.MARKED_SHARE)
+        return (sentence.pair(language) for sentence in drawn if part_of(sentence.source) == part)
+
+    return pairs
+
+
+def _headlines(random: Random, part: Part, _: range) -> Iterator[Pair]:
+    while True:
+        report, headline = headlines.draw(random)
+        if part_of(report) == part:
+            yield report, headline
+
+
+GENERATORS: dict[str, Generator] = {
     "dates": _dates,
     "copy": _copy,
     "reverse": _reverse,
     "sort": _sort,
+    "phrases-en-ko": _phrases("ko"),
+    "phrases-en-fr": _phrases("fr"),
+    "headlines": _headlines,
 }
 """The built-in corpora by the name that recipes use."""
+
+MARKED_WORDS = range(3, 21)
+"""How many English words the marked sentences have."""
+
+
+def phenomena(name: str, size: int | None, seed: int, part: Part) -> Iterator[Marked]:
+    """Sentences of the phrases with a pronoun whose antecedent is known or (in Korean) a homonym that is explained.
+
+    They belong to the same part as in the corpus itself, so that a model is asked about what it has not seen.
+    """
+    if name not in PHRASES:
+        raise ConfigError(f"the corpus {name!r} has no marked sentences", hint=did_you_mean(name, PHRASES))
+    language = PHRASES[name]
+    random = Random(f"phenomena:{name}:{seed}:{part}")
+    drawn = phrases.draw(random, language, MARKED_WORDS[0], MARKED_WORDS[-1], marked_share=1.0)
+    found = (sentence.marked(language) for sentence in drawn if part_of(sentence.source) == part)
+    return islice(found, SIZES[part] if size is None else size)
