@@ -33,7 +33,7 @@ from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.checkpoints import load_facts, load_weights, remove_checkpoint, step_name
 from regard.runs.files import write_folder, write_text
 from regard.tasks import TASKS
-from regard.tasks.translation import Translation
+from regard.tasks.text_to_text import TextToText
 
 FORMAT = 1
 """Version of the folder's layout; older ones stay readable."""
@@ -89,7 +89,7 @@ class Run:
             raise CheckpointError(problems=list(named)) from None
 
     @property
-    def task(self) -> type[Translation]:
+    def task(self) -> type[TextToText]:
         return TASKS[self.recipe.task]
 
     @cached_property

@@ -11,8 +11,10 @@ import numpy as np
 from regard.data.config import Corpus, Split
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
+from regard.data.files import TextFile
 from regard.data.prepare import prepare
-from regard.data.readers import Reader, Row, TextFile, open_corpus
+from regard.data.readers import Reader, open_corpus
+from regard.data.rows import Row
 from regard.errors import ConfigError, DataError, Problem, did_you_mean, first_of
 from regard.runs.run import Run
 from regard.tasks.inputs import LONGEST
@@ -23,14 +25,14 @@ SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 
 def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) -> Dataset:
     """A split of the run (default: test, else validation), or the pairs in one file or in two parallel ones."""
-    data, columns = run.recipe.data, run.task.columns
+    data = run.recipe.data
     if split is not None and split not in SPLITS:
         raise DataError(f"unknown split {split!r}", where="--split", hint=did_you_mean(str(split), SPLITS))
     if files:
         if split is not None:
             raise DataError("give a split or files, not both", where="--file")
         own = [corpus for name in SPLITS if isinstance(part := getattr(data, name), list) for corpus in part]
-        return _read(run, [corpus_of(files, columns, own)], "test", Path.cwd())
+        return _read(run, [corpus_of(files, own)], "test", Path.cwd())
     if split is None:
         split = "validation" if data.test is None else "test"
     chosen: Split | list[Any] | None = getattr(data, split)
@@ -45,12 +47,12 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
     return dataset
 
 
-def corpus_of(files: Sequence[str], columns: Sequence[str], own: Sequence[Corpus]) -> Corpus:
+def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
     """What `--file` names: one file a column, or one with all columns.
 
     Those are found as in the recipe's own file of the same format, if there is one; else by number, in .jsonl by name.
     """
-    kind = type(own[0])
+    kind, columns = type(own[0]), list(own[0].columns)
     if len(files) == len(columns):
         named_files: dict[str, Any] = dict(zip(columns, files, strict=True))
         return kind(**named_files)

@@ -14,7 +14,7 @@ from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.run import Run
 from regard.runs.splits import SplitName, examples_of
 from regard.tasks.inputs import encode_inputs, encode_target
-from regard.tasks.translation import Prediction
+from regard.tasks.text_to_text import Prediction
 
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from regard.config import validate
+from regard.config import parse_yaml, validate
 from regard.config.load import Tree
 from regard.data.batch import Batch
 from regard.data.batches import Stream
@@ -21,15 +20,15 @@ from regard.data.texts import prepare_texts
 from regard.errors import ConfigError, Problem, RegardError
 from regard.models import Generator, build_model
 from regard.models.base import count_parameters
+from regard.recipes.propose import data_files, proposal_for
 from regard.recipes.recipe import AnyRecipe, load_tree, recipe_of
 from regard.tasks import TASKS
 from regard.training.display import Display
+from regard.training.initial import initialise
+from regard.training.memory import BYTES_PER_PARAMETER, memory_named, saved_by, with_fitting_batches
 from regard.training.optimiser import build_optimiser
 from regard.training.progress import total_steps
-from regard.training.train import check_metric, make_accelerator, memory_named, resolve
-
-BYTES_PER_PARAMETER = {"sgd": 12, "adam": 16, "adamw": 16}
-"""Weights, gradients and the optimiser's memory, in single precision."""
+from regard.training.train import check_metric, make_accelerator, resolve
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ class Check:
     model: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
+    proposal: str | None = None
+    """The recipe that is proposed, where files of data were checked."""
 
     @property
     def ok(self) -> bool:
@@ -47,16 +48,38 @@ class Check:
 
     def to_json(self) -> dict[str, Any]:
         problems = [{"where": one.where, "what": one.what, "hint": one.hint} for one in self.problems]
+        proposal = {} if self.proposal is None else {"proposal": self.proposal}
         return {
             "ok": self.ok, "problems": problems, "model": self.model, "data": self.data, "training": self.training,
+            **proposal,
         }  # fmt: skip
 
 
-def check(recipe: str | Path | Tree, overrides: Sequence[str] = (), *, quiet: bool = False) -> Check:
-    """Validate config and data; count, sample and estimate. Trains nothing and makes no run."""
+def check(
+    recipe: str | Path | Tree, overrides: Sequence[str] = (), *, out: str | Path | None = None, quiet: bool = False
+) -> Check:
+    """Validate config and data; count, sample and estimate. Trains nothing and makes no run.
+
+    For a file of data instead of a recipe, or two parallel ones (the second stands among the overrides), a recipe is
+    proposed, written to `out` if that is given, and then checked.
+    """
+    problems: list[Problem] = []
+    found, proposal = Check(), None
+    with noted(problems):
+        if files := data_files(recipe, overrides):
+            proposal, base = proposal_for(files, overrides, out)
+            tree = parse_yaml(proposal, where="the proposal")
+        elif out is not None:
+            raise ConfigError("only a recipe that is proposed for files of data is written", where="--out")
+        else:
+            tree, base = load_tree(recipe, overrides)
+        found = _check_tree(tree, base, quiet)
+    return replace(found, problems=(*problems, *found.problems), proposal=proposal)
+
+
+def _check_tree(tree: Tree, base: Path, quiet: bool) -> Check:
     problems: list[Problem] = []
     with noted(problems):
-        tree, base = load_tree(recipe, overrides)
         try:
             asked = recipe_of(tree)
         except ConfigError as error:
@@ -69,7 +92,7 @@ def check(recipe: str | Path | Tree, overrides: Sequence[str] = (), *, quiet: bo
             make_accelerator(asked.training)
         data = _prepared(asked, base, quiet)
         if not problems:
-            return _facts(resolve(asked, base, data), data)
+            return _facts(asked, base, data)
     return Check(tuple(problems))
 
 
@@ -102,11 +125,16 @@ def _prepared(recipe: AnyRecipe, base: Path, quiet: bool) -> Prepared:
         )  # fmt: skip
 
 
-def _facts(recipe: AnyRecipe, data: Prepared) -> Check:
+def _facts(asked: AnyRecipe, base: Path, data: Prepared) -> Check:
+    recipe = resolve(asked, base, data)
+    accelerator = make_accelerator(recipe.training)
     with memory_named(recipe):
         model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
-        training = _estimate(recipe, data, model, make_accelerator(recipe.training).device)
-    return Check((), _model_facts(recipe, model), _data_facts(data), training)
+        begun = list(initialise(model, asked, base, data.tokenizers))
+        if asked.training.batch_tokens == "auto":
+            recipe = with_fitting_batches(recipe, data.train, model, accelerator)
+        training = _estimate(recipe, data, model, accelerator.device)
+    return Check((), _model_facts(recipe, model), _data_facts(data, begun), training)
 
 
 def _model_facts(recipe: AnyRecipe, model: Generator) -> dict[str, Any]:
@@ -118,12 +146,12 @@ def _model_facts(recipe: AnyRecipe, model: Generator) -> dict[str, Any]:
     }
 
 
-def _data_facts(data: Prepared) -> dict[str, Any]:
+def _data_facts(data: Prepared, begun: list[str]) -> dict[str, Any]:
     vocabularies = {column: tokenizer.size for column, tokenizer in data.tokenizers.items()}
     return {
         **data.report.to_json(),
         "vocabulary": vocabularies,
-        "findings": data.report.sentences(),
+        "findings": [*data.report.sentences(), *begun],
         "samples": samples(data),
     }
 
@@ -168,23 +196,13 @@ def _measured_step(recipe: AnyRecipe, model: Generator, batch: Batch) -> tuple[f
         model, label_smoothing=config.label_smoothing, teacher_forcing=config.teacher_forcing
     )
     optimiser = build_optimiser(model, config)
-    kept: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    seconds = 0.0
+    seconds, kept = 0.0, 0
     for _ in range(2):
-        kept.clear()
-        kept.clear()
         started = time.perf_counter()
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            loss = objective(batch)[0] / batch.tokens
-        loss.backward()
+        loss, kept = saved_by(model, lambda: objective(batch)[0] / batch.tokens)
+        torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad()
         loss.item()
         seconds = time.perf_counter() - started
-    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    return seconds, sum(size for pointer, size in kept.items() if pointer not in weights)
+    return seconds, kept

@@ -55,7 +55,7 @@ class Display:
 
     def validated(self, line: dict[str, Any], best: bool) -> None:
         """A validation: its metrics and a few translations."""
-        shown = ("loss", "perplexity", "bleu", "chrf", "exact_match")
+        shown = ("loss", "perplexity", "bleu", "chrf", "exact_match", "rouge1", "rouge2", "rougeL")
         metrics = "  ".join(f"{name} {line[name]:.3f}" for name in shown if name in line)
         self.say(f"validation at step {line['step']:,}: {metrics}{'  (best so far)' if best else ''}")
         for sample in line.get("samples", ()):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,12 @@ from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.training import TrainingConfig
 from regard.runs import Run
+from regard.runs.lock import locked
 from regard.tasks import TASKS
 from regard.training.display import Display
+from regard.training.initial import initialise
 from regard.training.loop import Interrupted, Trainer
+from regard.training.memory import fitting_afterwards, memory_named, with_fitting_batches
 
 CHANGEABLE = frozenset(
     f"training.{name}"
@@ -55,16 +58,31 @@ def train(
                 asked.data, asked.tokenizer, base=base, seed=asked.training.seed, tokenizers=tokenizers,
                 progress=lambda what, done: display.doing(what, done),
             )  # fmt: skip
-        resolved = resolve(asked, base, data)
+        resolved = resolve(asked, base, data, existing)
         if existing:
             _refuse_other_recipe(existing, resolved)
-        with memory_named(resolved):
-            torch.manual_seed(resolved.training.seed)  # the same first weights in every process
-            model = build_model(resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
-            torch.manual_seed(resolved.training.seed + accelerator.process_index)  # but each its own dropout
-            run = existing or _create(folder, resolved, data, accelerator)
+        model = _build(resolved, data, accelerator)
+        if existing is None or existing.pointer("last") is None:
+            for sentence in initialise(model, asked, base, data.tokenizers):
+                display.say(sentence)
+        if existing is None and asked.training.batch_tokens == "auto":
+            wished, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
+            if resolved != wished:
+                display.say(f"batch_tokens: {resolved.training.batch_tokens:,}, which is what the memory holds")
+        run = existing or _create(folder, resolved, data, accelerator)
+        held = locked(folder) if accelerator.is_main_process else nullcontext()
+        with held, memory_named(resolved, lambda: fitting_afterwards(resolved, data.train, model, accelerator)):
             _train(run, resolved, data, model, accelerator, display)
     return run
+
+
+def _build(recipe: AnyRecipe, data: Prepared, accelerator: Accelerator) -> Generator:
+    """The model, with the same first weights in every process, but its own dropout in each."""
+    with memory_named(recipe):
+        torch.manual_seed(recipe.training.seed)
+        model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+        torch.manual_seed(recipe.training.seed + accelerator.process_index)
+    return model
 
 
 def _train(
@@ -86,27 +104,6 @@ def _train(
         display.say(f"interrupted and saved at step {trainer.progress.step:,}; the same command with --resume goes on")
         raise
     display.say(f"done: {run.folder}")
-
-
-@contextmanager
-def memory_named(recipe: AnyRecipe) -> Iterator[None]:
-    """Out of memory, in the user's words.
-
-    Activations grow with the batch: half of it needs half of them, and twice the accumulation makes up for it.
-    """
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:  # torch has a class of its own for a GPU's memory only
-        if "memory" not in f"{type(error).__name__} {error}".lower():
-            raise
-        config = recipe.training
-        assert isinstance(config.batch_tokens, int)
-        raise ConfigError(
-            f"out of memory with batches of {config.batch_tokens:,} tokens",
-            where="training.batch_tokens",
-            hint=f"{config.batch_tokens // 2} with training.accumulate={2 * config.accumulate} makes the same steps, "
-            "or take a smaller model",
-        ) from None
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
@@ -133,11 +130,13 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
 
 
-def resolve(recipe: AnyRecipe, base: Path, data: Prepared) -> AnyRecipe:
-    """The recipe with what only the data can tell, and with paths that hold from anywhere."""
+def resolve(recipe: AnyRecipe, base: Path, data: Prepared, existing: Run | None = None) -> AnyRecipe:
+    """The recipe with what only the data or the run's beginning can tell, and with paths that hold from anywhere."""
+    recipe.model.check_data(longest_source=int(data.train.columns["source"].lengths.max()) + 1)
     tree = with_absolute_paths(recipe, base).model_dump()
     if recipe.training.batch_tokens == "auto":
-        tree["training"]["batch_tokens"] = auto_batch_tokens(data.train)
+        settled = existing.recipe.training.batch_tokens if existing else auto_batch_tokens(data.train)
+        tree["training"]["batch_tokens"] = settled
     return recipe_of(tree)
 
 
@@ -163,6 +162,7 @@ def _existing(folder: Path, resume: bool) -> Run | None:
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared, accelerator: Accelerator) -> Run:
     if accelerator.is_main_process:
+        _existing(folder, resume=False)  # another process may have made it since
         Run.create(folder, recipe, data.tokenizers)
     accelerator.wait_for_everyone()
     return Run(folder)

@@ -1,0 +1,125 @@
+"""A training that begins with another run's weights."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from command_line import fail, succeed, write
+from regard.config import write_yaml
+from regard.errors import ConfigError
+from regard.runs import Run
+from regard.runs.checkpoints import load_weights
+from regard.runs.log import read_metrics
+from regard.training.train import train
+
+Tree = dict[str, Any]
+
+
+def validation_loss(run: Run) -> float:
+    return next(float(line["loss"]) for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] != "train")
+
+
+@pytest.fixture
+def recipe(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path) -> Path:
+    """The recipe of the tiny run, which begins with the weights of a copy of it."""
+    shutil.copytree(tiny_run, tmp_path / "before")
+    tiny_recipe["training"] |= {"init": "before", "steps": 4, "validate_every": 2}
+    return write(tmp_path / "recipe.yaml", write_yaml(tiny_recipe))
+
+
+def test_it_begins_where_the_best_checkpoint_of_the_other_ended(recipe: Path, tmp_path: Path) -> None:
+    before = Run.open(tmp_path / "before")
+    still = ["training.learning_rate=1e-12", "training.steps=1", "training.validate_every=1"]
+    run = train(recipe, still, out=tmp_path / "run", quiet=True)
+    theirs, ours = (load_weights(one.checkpoint("best")) for one in (before, run))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
+    losses = [line for line in read_metrics(before.folder / "metrics.jsonl") if line["event"] == "validation"]
+    assert validation_loss(run) == pytest.approx(min(line["loss"] for line in losses), rel=1e-6)
+    plain = train(recipe, [*still, "training.init=null"], out=tmp_path / "plain", quiet=True)
+    assert validation_loss(plain) > validation_loss(run) + 0.3
+    assert Run.open(run.folder).recipe.training.init == str(before.folder)
+
+
+def test_it_is_said(recipe: Path, tmp_path: Path) -> None:
+    best = Run.open(tmp_path / "before").checkpoint("best").name
+    assert f"weights: those of before, {best}\n" in succeed("train", recipe, "--out", tmp_path / "run").err
+
+
+def test_a_resumed_run_does_not_need_the_other_any_more(recipe: Path, tmp_path: Path) -> None:
+    expected = train(recipe, out=tmp_path / "at_once", quiet=True)
+    train(recipe, ["training.steps=2"], out=tmp_path / "run", quiet=True)
+    shutil.rmtree(tmp_path / "before")
+    run = train(recipe, out=tmp_path / "run", resume=True, quiet=True)
+    saved = [one.checkpoint("last") / "model.safetensors" for one in (run, expected)]
+    assert saved[0].read_bytes() == saved[1].read_bytes()
+
+
+def test_a_run_without_a_checkpoint_begins_anew_with_the_same_weights(recipe: Path, tmp_path: Path) -> None:
+    """As after a kill before the first one."""
+    expected = train(recipe, out=tmp_path / "at_once", quiet=True)
+    shutil.copytree(expected.folder, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints", "best", "last"))
+    run = train(recipe, out=tmp_path / "run", resume=True, quiet=True)
+    saved = [one.checkpoint("last") / "model.safetensors" for one in (run, expected)]
+    assert saved[0].read_bytes() == saved[1].read_bytes()
+
+
+def refused(recipe: Path, *overrides: str) -> str:
+    """The one message of `train` and `check`; no run is made."""
+    [message] = fail("train", recipe, *overrides, "--out", recipe.parent / "run")
+    assert fail("check", recipe, *overrides) == [message]
+    assert not (recipe.parent / "run").exists()
+    return message
+
+
+def test_other_shapes(recipe: Path, tmp_path: Path) -> None:
+    size = Run.open(tmp_path / "before").tokenizers["source"].size
+    assert refused(recipe, "model.embedding=24") == (
+        "training.init: the weights of before do not fit this recipe's model: "
+        f"source_embedding.weight is {size} x 16 there, {size} x 24 here; "
+        f"target_embedding.weight is {size} x 16 there, {size} x 24 here; "
+        "encoder.rnn.weight_ih_l0 is 48 x 16 there, 48 x 24 here; and 5 more "
+        "(the section model of before/recipe.yaml is the one that fits)"
+    )
+    message = refused(recipe, "model.layers=2")
+    assert "encoder.rnn.weight_ih_l1 is missing there, 48 x 32 here" in message
+    assert "encoder.rnn.weight_ih_l0 " not in message
+    assert refused(recipe, "model.tie=target").startswith(
+        "training.init: the weights of before do not fit this recipe's model: "
+        f"output.linear.weight is {size} x 16 there, missing here ("
+    )
+
+
+def test_another_tokenizer_and_how_to_take_the_same(recipe: Path, tmp_path: Path) -> None:
+    other = "data.train={corpus: dates, size: 300}"
+    assert refused(recipe, other) == (
+        "training.init: before has another tokenizer, with which every token means another "
+        "(use that one: tokenizer.file: before/tokenizer.json)"
+    )
+    run = train(recipe, [other, "tokenizer.file=before/tokenizer.json"], out=tmp_path / "reused", quiet=True)
+    assert run.tokenizers.fingerprint == Run.open(tmp_path / "before").tokenizers.fingerprint
+
+
+def test_two_other_tokenizers_and_how_to_take_the_same(recipe: Path, tmp_path: Path) -> None:
+    apart = ["tokenizer.joint=false", "training.init=null"]
+    train(recipe, apart, out=tmp_path / "apart", quiet=True)
+    other = ["training.init=apart", "data.train={corpus: dates, size: 300}"]
+    with pytest.raises(ConfigError) as caught:
+        train(recipe, other, out=tmp_path / "run", quiet=True)
+    hint = "tokenizer.file: {source: apart/tokenizer.source.json, target: apart/tokenizer.target.json}"
+    assert f"use that one: {hint}, tokenizer.joint: false" in str(caught.value)
+    reused = ["tokenizer.file=" + hint.partition(": ")[2], "tokenizer.joint=false"]
+    train(recipe, [*other, *reused], out=tmp_path / "reused", quiet=True)
+
+
+def test_what_is_no_run_or_has_no_weights(recipe: Path, tmp_path: Path) -> None:
+    assert "there is no such run folder" in refused(recipe, "training.init=befor")
+    (tmp_path / "empty").mkdir()
+    assert "not a run folder" in refused(recipe, "training.init=empty")
+    shutil.rmtree(tmp_path / "before" / "checkpoints")
+    (tmp_path / "before" / "best").unlink()
+    assert "the run has no checkpoint yet" in refused(recipe)

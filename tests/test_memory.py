@@ -1,0 +1,269 @@
+"""The batch that fits: the line through two measurements, and what measuring leaves untouched."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from regard.data.batches import batch_of
+from regard.data.prepare import Prepared, prepare
+from regard.errors import ConfigError
+from regard.models import Generator, build_model
+from regard.models.base import count_parameters
+from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.recipes.recipe import AnyRecipe, load_recipe
+from regard.runs import Run
+from regard.training.memory import (
+    Need,
+    available_main_memory,
+    fitting_batch_tokens,
+    largest_batch,
+    largest_measured,
+    longest_example,
+    memory_named,
+    saved_by,
+    step_bytes,
+)
+from regard.training.train import make_accelerator, resolve, train
+
+Tree = dict[str, Any]
+MODELS: dict[str, Tree] = {
+    "bahdanau": {"kind": "bahdanau", "embedding": 16, "hidden": 16, "attention": 16, "dropout": 0.1},
+    "transformer": {"kind": "transformer", "preset": "tiny", "width": 32, "feed_forward": 64, "tie": "all"},
+}
+
+
+# The line
+
+
+def test_the_line_through_two_points() -> None:
+    need = Need.through((100, 1500), (300, 2500))
+    assert (need.fixed, need.per_token) == (1000, 5)
+    assert need.bytes(500) == 3500
+    assert Need.through((100, 1500), (300, 1400)) == Need(1500, 0)  # noise of an allocator: never a negative slope
+
+
+@pytest.mark.parametrize(
+    ("available", "wish", "longest", "expected"),
+    [
+        # 1,000 bytes in any case and 5 a token: 16,384 tokens need 82,920, nine tenths of 92,134
+        (92_134, 16_384, 100, 16_384),
+        (92_133, 16_384, 100, 16_128),
+        # 9,000 hold (9,000 - 1,000) / 5 = 1,600 tokens: 6 times 256
+        (10_000, 16_384, 100, 1536),
+        (10_000, 1000, 100, 1000),
+        # 2,250 hold 250 tokens, below 256
+        (2500, 16_384, 100, 250),
+        # The longest example is a batch of its own, however small the budget: 1,600 tokens fit, 1,601 do not
+        (10_000, 16_384, 1600, 1536),
+        (10_000, 16_384, 1601, 0),
+        (10_000, 1024, 1600, 1024),
+        (10_000, 1024, 1601, 0),
+        (1000, 16_384, 1, 0),
+    ],
+)
+def test_the_largest_batch_that_leaves_a_tenth(available: int, wish: int, longest: int, expected: int) -> None:
+    assert largest_batch(Need(1000, 5), available, wish=wish, longest=longest) == expected
+
+
+def test_a_model_that_needs_nothing_for_a_token_takes_what_is_wished() -> None:
+    assert largest_batch(Need(1000, 0), 2000, wish=4096, longest=10) == 4096
+
+
+@pytest.mark.parametrize(
+    ("available", "expected", "more"),
+    [
+        (1_000_000, 16_384, False), (92_134, 16_384, False), (80_000, 16_384, True), (60_000, 12_544, True),
+        (20_000, 3584, True), (9000, 1280, True), (2000, 0, False),
+    ],
+)  # fmt: skip
+def test_large_batches_that_need_less_than_small_ones_foretell(available: int, expected: int, more: bool) -> None:
+    """5 bytes a token up to 2,000 tokens, 4 from there on: as with a loss that computes large batches in parts.
+
+    54,000 bytes hold 2,000 + (54,000 - 11,000) / 4 = 12,750 tokens, 49 times 256; the first line alone says 10,600.
+    """
+    tried = []
+
+    def measure(rows: int) -> int:
+        tried.append(1000 + 5 * min(10 * rows, 2000) + 4 * max(0, 10 * rows - 2000))
+        return tried[-1]
+
+    found = largest_measured(measure, rows=10, length=10, available=available, wish=16_384, longest=300)
+    assert found == expected
+    assert (len(tried) > 2) is more
+    assert len(tried) < 6
+    assert max(tried[2:], default=0) <= 0.9 * available  # nothing is tried that would not fit
+
+
+# What is measured
+
+
+def prepared(tree: Tree, *, model: str = "bahdanau") -> tuple[AnyRecipe, Prepared, Generator]:
+    tree["model"] = MODELS[model]
+    asked, base = load_recipe(tree)
+    data = prepare(asked.data, asked.tokenizer, base=base, seed=1)
+    recipe = resolve(asked, base, data)
+    torch.manual_seed(1)
+    return recipe, data, build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+
+
+def test_saved_bytes_by_hand() -> None:
+    """tanh keeps its output, a product both factors; the weights and a tensor that is kept twice do not count again."""
+    layer = nn.Linear(3, 5, bias=False)
+    x_BD = torch.randn(7, 3)
+    output, kept = saved_by(layer, lambda: (torch.tanh(layer(x_BD)) ** 2).sum())
+    assert kept == 4 * (7 * 3 + 7 * 5)
+    output.backward()
+    assert layer.weight.grad is not None
+
+
+def line(recipe: AnyRecipe, data: Prepared, model: Generator) -> Need:
+    """Through one and two of the longest example."""
+    example = longest_example(data.train)
+    length, accelerator = int(data.train.lengths[example]), make_accelerator(recipe.training)
+    sizes = [step_bytes(recipe, batch_of(data.train, np.full(rows, example)), model, accelerator) for rows in (1, 2)]
+    return Need.through((length, sizes[0]), (2 * length, sizes[1]))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_line_foretells_what_larger_batches_keep(tiny_recipe: Tree, model: str) -> None:
+    recipe, data, built = prepared(tiny_recipe, model=model)
+    need = line(recipe, data, built)
+    assert need.fixed == pytest.approx(16 * count_parameters(built), rel=0.05)
+    example = longest_example(data.train)
+    for rows in (5, 40):
+        batch = batch_of(data.train, np.full(rows, example))
+        objective = TokenCrossEntropy(built, smoothing=0.1).train()
+        kept = saved_by(built, partial(objective, batch.unnamed()))[1]
+        tokens = rows * int(data.train.lengths[example])
+        assert need.bytes(tokens) == pytest.approx(16 * count_parameters(built) + kept, rel=0.02)
+
+
+def test_measuring_changes_neither_weights_nor_draws(tiny_recipe: Tree) -> None:
+    recipe, data, model = prepared(tiny_recipe)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state, training = torch.get_rng_state(), model.training
+    fitting_batch_tokens(recipe, data.train, model, make_accelerator(recipe.training))
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert model.training is training
+
+
+def test_little_memory_lowers_the_batch_and_less_refuses(tiny_recipe: Tree) -> None:
+    tiny_recipe["training"]["batch_tokens"] = 8192
+    recipe, data, model = prepared(tiny_recipe)
+    accelerator = make_accelerator(recipe.training)
+    need = line(recipe, data, model)
+    for tokens in (256, 1024, 4096):
+        available = int(need.bytes(tokens) / 0.9) + 2
+        assert fitting_batch_tokens(recipe, data.train, model, accelerator, available) == tokens
+    assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(need.bytes(8192))) == 7168
+    assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(need.fixed)) == 0
+    assert fitting_batch_tokens(recipe, data.train, model, accelerator) == 8192
+
+
+def test_available_memory_of_this_machine(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       16 kB\nMemFree:         3 kB\nMemAvailable:    8 kB\n")
+    assert available_main_memory(meminfo) == 8192
+    assert available_main_memory(tmp_path / "missing") >= 2**20
+
+
+# In a training
+
+
+def test_auto_is_the_same_training_as_its_number(tiny_recipe: Tree, tmp_path: Path) -> None:
+    tiny_recipe["data"]["train"]["size"] = 20_000
+    tiny_recipe["training"] |= {"steps": 4, "validate_every": 2, "batch_tokens": "auto", "decode": 0}
+    auto = train(tiny_recipe, out=tmp_path / "auto", quiet=True)
+    chosen = Run.open(auto.folder).recipe.training.batch_tokens
+    assert chosen not in (1024, 16_384)  # it does depend on the data
+    given = train(tiny_recipe, [f"training.batch_tokens={chosen}"], out=tmp_path / "given", quiet=True)
+    saved = [run.checkpoint("last") / "model.safetensors" for run in (auto, given)]
+    assert saved[0].read_bytes() == saved[1].read_bytes()
+    assert (auto.folder / "recipe.yaml").read_bytes() == (given.folder / "recipe.yaml").read_bytes()
+
+
+def test_a_resumed_run_keeps_the_number_it_began_with(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """Whatever memory there is by then."""
+    tiny_recipe["training"] |= {"steps": 2, "validate_every": 1, "batch_tokens": 512, "decode": 0}
+    train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    longer = ["training.batch_tokens=auto", "training.steps=3"]
+    run = train(tiny_recipe, longer, out=tmp_path / "run", resume=True, quiet=True)
+    assert Run.open(run.folder).recipe.training.batch_tokens == 512
+
+
+@pytest.mark.parametrize(
+    ("fitting", "said"),
+    [
+        (96, "96 fits, and with training.accumulate=6 makes the same steps"),  # ceil(2 * 256 / 96)
+        (0, "(128 with training.accumulate=4 makes the same steps"),
+        (256, "(128 with training.accumulate=4 makes the same steps"),  # it should have fitted, and did not
+    ],
+)
+def test_out_of_memory_names_the_batch_that_fits(tiny_recipe: Tree, fitting: int, said: str) -> None:
+    tiny_recipe["training"] |= {"accumulate": 2}
+    recipe, _ = load_recipe(tiny_recipe)
+    with (
+        pytest.raises(ConfigError, match=r"^training\.batch_tokens: out of memory with batches of 256") as caught,
+        memory_named(recipe, lambda: fitting),
+    ):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+    assert said in str(caught.value)
+
+
+def test_measuring_after_a_failure_starts_from_free_memory(tiny_recipe: Tree) -> None:
+    """What the failed step held is let go first, and running out of memory again is no other error."""
+    recipe, _ = load_recipe(tiny_recipe)
+    freed: list[bool] = []
+
+    class Held:
+        def __del__(self) -> None:
+            freed.append(True)
+
+    def step() -> None:
+        held = Held()
+        raise MemoryError(held.__class__.__name__)
+
+    def measure() -> int:
+        assert freed == [True]
+        raise torch.OutOfMemoryError("out of memory, too")
+
+    with pytest.raises(ConfigError, match=r"128 with training\.accumulate=2"), memory_named(recipe, measure):
+        step()
+
+
+def test_other_errors_pass(tiny_recipe: Tree) -> None:
+    recipe, _ = load_recipe(tiny_recipe)
+    with pytest.raises(RuntimeError, match="shapes"), memory_named(recipe):
+        raise RuntimeError("shapes do not fit")
+
+
+def test_a_real_failure_is_measured(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """Batches of more than 100 tokens fail, as they would on a small device: the message still gets to measure."""
+    seen: list[int] = []
+
+    def run_out(module: nn.Module, values: Any, output: Any) -> None:
+        if isinstance(module, nn.GRU) and values:
+            rows = values[0].data.shape[0]
+            seen.append(rows)
+            if rows > 100:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    handle = nn.modules.module.register_module_forward_hook(run_out)
+    try:
+        with pytest.raises(ConfigError, match=r"128 with training\.accumulate=2"):  # this machine would hold them all
+            train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    finally:
+        handle.remove()
+    failed = max(seen)
+    after = seen[seen.index(failed) + 1 :]
+    assert failed > 100
+    assert max(after) == 2 * min(after) <= 100  # one and two of the longest example
