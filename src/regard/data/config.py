@@ -2,45 +2,89 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from regard.config import Config
 
-CORPORA = ("dates", "copy", "reverse", "sort")
+CORPORA = ("dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines")
 """The corpora that the package generates (data/corpora.py)."""
 
 
 class Corpus(Config):
     """One source of examples; a task's subclass adds the columns it reads as fields of their own.
 
-    Without `file` and `corpus` each column names a file of its own, parallel line by line.
+    Without `file`, `dataset` and `corpus` each column names a file of its own, parallel line by line.
     """
 
+    READ_AS: ClassVar[Mapping[str, str]] = {}
+    """What the model calls a column, where the task has a better word for it."""
+
     file: str | None = None
-    """One file that holds all columns: .tsv, .csv or .jsonl, plain or as .gz or .xz."""
+    """One file that holds all columns: .tsv, .csv or .jsonl, plain or as .gz, .xz or .zst, or .parquet. In .jsonl and
+    .parquet `translation.en` is the field `en` of the column `translation`."""
     header: bool | None = None
     """Whether the first line of a .tsv or .csv names the columns. Default: yes when a column is asked for by name."""
-    corpus: Literal["dates", "copy", "reverse", "sort"] | None = None
-    """A corpus that the package generates."""
+    dataset: str | None = None
+    """A dataset of the Hugging Face library: a folder that `save_to_disk` wrote, a folder of data files, or a name on
+    the Hub. The columns are named; `translation.en` is the field `en` of the column `translation`."""
+    subset: str | None = None
+    """Which of the dataset's subsets (configurations), if it has several."""
+    split: str | None = None
+    """Which of the dataset's splits. Default: train, validation or test, as the corpus is used."""
+    corpus: Literal["dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines"] | None = None
+    """A corpus that the package generates: dates as people write them -> ISO; letters to copy, reverse or sort; English
+    sentences -> Korean or French; short reports -> headlines."""
+    min_words: int | None = Field(None, ge=3, le=60)
+    """Of `phrases-en-ko` and `phrases-en-fr`: the fewest words of an English sentence. Default: 3."""
+    max_words: int | None = Field(None, ge=3, le=60)
+    """Of `phrases-en-ko` and `phrases-en-fr`: the most words of an English sentence. Default: 12, or min_words if that
+    is more."""
     size: int | None = Field(None, ge=1)
-    """How many examples to generate (a built-in corpus), or how many to read at the most (a file)."""
+    """How many examples to generate (a built-in corpus), or how many to read at the most (others)."""
     seed: int = Field(1, ge=0)
     """Seed of a built-in corpus."""
     weight: float = Field(1.0, gt=0)
     """How often an epoch shows this corpus: 2 shows each example twice, 0.5 every second one, drawn anew each epoch."""
+
+    prefix: str = ""
+    """A text put before each source: a tag such as `"<2ko> "` tells a model of several languages or tasks what to
+    write. `regard predict` and files given to `regard evaluate` are taken as they are: type the tag there."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
         """The task's columns: name -> a file (parallel files), or a column's name or number."""
         return {name: getattr(self, name) for name in type(self).model_fields if name not in Corpus.model_fields}
 
+    @property
+    def words(self) -> range:
+        """How many words an English sentence of the phrases may have."""
+        least = self.min_words or 3
+        return range(least, (self.max_words or max(12, least)) + 1)
+
+    @model_validator(mode="after")
+    def _words_of_phrases(self) -> Corpus:
+        if self.min_words is not None or self.max_words is not None:
+            if self.corpus is None or not self.corpus.startswith("phrases-"):
+                raise ValueError(
+                    "'min_words' and 'max_words' need 'corpus: phrases-en-ko' or 'phrases-en-fr' beside them"
+                )
+            if not self.words:
+                raise ValueError(f"min_words {self.words.start} is more than max_words {self.max_words}")
+        return self
+
     @model_validator(mode="after")
     def _one_kind(self) -> Corpus:
+        named = [name for name in ("file", "dataset", "corpus") if getattr(self, name) is not None]
+        if len(named) > 1:
+            raise ValueError(f"give one of {' and '.join(named)}, not both")
+        if self.dataset is None and (self.subset is not None or self.split is not None):
+            raise ValueError("'subset' and 'split' need 'dataset: ...' beside them")
         missing = [name for name, value in self.columns.items() if value is None]
         if self.corpus is not None:
-            if self.file is not None or len(missing) < len(self.columns):
+            if len(missing) < len(self.columns):
                 raise ValueError("a built-in corpus takes no file and no columns")
         elif missing:
             raise ValueError(
@@ -66,7 +110,8 @@ def _as_list(value: Any) -> Any:
 
 
 def _held_out_kind(value: Any) -> str:
-    return "split" if isinstance(value, Split) or (isinstance(value, dict) and "split" in value) else "corpora"
+    share = isinstance(value, dict) and "split" in value and "dataset" not in value
+    return "split" if share or isinstance(value, Split) else "corpora"
 
 
 HeldOut = Annotated[

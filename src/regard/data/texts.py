@@ -18,8 +18,9 @@ from pydantic import TypeAdapter
 
 from regard.data.config import Data, Split
 from regard.data.corpora import Part
-from regard.data.readers import Reader, Row, open_corpus
+from regard.data.readers import Reader, open_corpus
 from regard.data.report import NAMED, Found, Report, SplitReport
+from regard.data.rows import Row
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored
 from regard.errors import DataError, Problem
 

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from regard.config import Config
 from regard.data.batch import UNK
+from regard.data.sentencepiece import converted
 from regard.data.vocabularies import MARK, SPECIAL, characters_of_bytes, train_vocabulary
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
 
@@ -26,7 +27,7 @@ _ALIASES = (
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
 )
 """What pad, unk, begin and end are called in the vocabularies of others."""
-_EXPECTED = "expected is a tokenizer.json of the tokenizers library"
+_EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
 
 
 class TokenizerConfig(Config):
@@ -44,8 +45,8 @@ class TokenizerConfig(Config):
     sample: int = Field(1_000_000, ge=1)
     """Train on at most this many lines a side, taken evenly over the corpus."""
     file: str | dict[str, str] | None = None
-    """An existing tokenizer.json to use instead of training one, or one each, as {source: ..., target: ...}; `kind`,
-    `vocabulary` and `lowercase` are then the file's."""
+    """An existing tokenizer.json, or .model of SentencePiece, to use instead of training one; or one each, as
+    {source: ..., target: ...}. `kind`, `vocabulary` and `lowercase` are then the file's."""
 
     @model_validator(mode="after")
     def _files_match(self) -> TokenizerConfig:
@@ -105,8 +106,10 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:
-        """Read a tokenizer.json file."""
+        """Read a tokenizer.json file, or a .model of SentencePiece, which keeps its ids."""
         try:
+            if path.suffix == ".model":
+                return cls.from_json(converted(path.read_bytes(), str(path)).to_str(), where=str(path))
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise DataError("there is no such tokenizer file", where=str(path)) from None

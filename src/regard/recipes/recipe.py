@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from regard.config import Config, apply_overrides, parse_yaml, read_yaml, validate
 from regard.config.load import Tree
@@ -17,16 +17,16 @@ from regard.models import AnyModelConfig
 from regard.recipes.shipped import shipped, shipped_text
 from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
-from regard.tasks import TASKS
-from regard.tasks.translation import EvaluationConfig
+from regard.tasks import TASKS, TextToText
 
 D = TypeVar("D", bound=Data[Any])
+E = TypeVar("E", bound=Config)
 
 
-class Recipe(Config, Generic[D]):
+class Recipe(Config, Generic[D, E]):
     """What was asked, with every default filled in."""
 
-    task: Literal["translation"]
+    task: Literal["translation", "summarization"]
     """What the run is for."""
     data: D
     """The examples."""
@@ -38,7 +38,7 @@ class Recipe(Config, Generic[D]):
     """How it is trained."""
     search: SearchConfig = SearchConfig()
     """How it writes."""
-    evaluation: EvaluationConfig = EvaluationConfig()
+    evaluation: E = Field(default={}, validate_default=True)  # the defaults of the task's own config
     """How it is measured."""
 
     @field_validator("model")
@@ -50,8 +50,20 @@ class Recipe(Config, Generic[D]):
             raise ValueError("tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)")
         return model
 
+    @field_validator("model")
+    @classmethod
+    def _one_file_for_one_embedding(cls, model: AnyModelConfig) -> AnyModelConfig:
+        if model.tie == "all" and model.vectors and len(set(model.vectors.files.values())) > 1:
+            raise ValueError("tie: all has one embedding for both sides: give it one file of vectors, not two")
+        return model
 
-AnyRecipe = Recipe[Any]
+
+AnyRecipe = Recipe[Any, Any]
+
+
+def recipe_for(task: type[TextToText]) -> type[AnyRecipe]:
+    """What a recipe of the task may say."""
+    return Recipe[task.data, task.evaluation]  # type: ignore[name-defined]
 
 
 def recipe_of(tree: Tree) -> AnyRecipe:
@@ -61,7 +73,7 @@ def recipe_of(tree: Tree) -> AnyRecipe:
         given = tree.get("task")
         what = "this key is required" if given is None else f"unknown task {given!r}"
         raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
-    return validate(Recipe[task.data], tree)  # type: ignore[name-defined]
+    return validate(recipe_for(task), tree)
 
 
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
@@ -94,14 +106,24 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
         if corpora is not None and not isinstance(corpora, Split):
             tree["data"][part] = [_absolute(corpus, base) for corpus in corpora]
     tree["tokenizer"]["file"] = _absolute_path(recipe.tokenizer.file, base)
+    tree["training"]["init"] = _absolute_path(recipe.training.init, base)
+    if recipe.model.vectors is not None:
+        tree["model"]["vectors"] |= _absolute_path(recipe.model.vectors.files, base)
     return recipe_of(tree)
 
 
 def _absolute(corpus: Corpus, base: Path) -> Tree:
     tree = corpus.model_dump()
-    for name in ["file"] if corpus.file else [] if corpus.corpus else list(corpus.columns):
+    for name in _paths_in(corpus, base):
         tree[name] = _absolute_path(tree[name], base)
     return tree
+
+
+def _paths_in(corpus: Corpus, base: Path) -> list[str]:
+    """The fields that hold a path; a dataset's name is one if there is such a folder."""
+    if corpus.dataset is not None:
+        return ["dataset"] if (base / corpus.dataset).is_dir() else []
+    return ["file"] if corpus.file else [] if corpus.corpus else list(corpus.columns)
 
 
 def _absolute_path(path: Any, base: Path) -> Any:

@@ -17,9 +17,12 @@ class TrainingConfig(Config):
     epochs: int | None = Field(None, ge=1)
     """Passes over the training data; with `steps` given too, the earlier of the two ends the training."""
     batch_tokens: int | Literal["auto"] = "auto"
-    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, 1,024 to 16,384."""
+    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, 1,024 to 16,384, or
+    less where the memory holds less."""
     accumulate: int = Field(1, ge=1)
     """Batches a step: their gradients are added up as if they were one batch."""
+    init: str | None = None
+    """The folder of a run to begin with the best weights of: one of the same model and tokenizer."""
     seed: int = Field(1, ge=0, lt=2**63)
     """Seed of the weights, the order of the data, the split and the dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

@@ -1,0 +1,61 @@
+"""A row of text, and how the columns that were asked for are found in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from regard.data.config import Corpus
+from regard.errors import DataError
+
+Key = str | int
+"""A column of a file: its name, or its number from 0."""
+
+
+class Row(NamedTuple):
+    """One example: the line where it begins, and the text of each column."""
+
+    line: int
+    values: tuple[str, ...]
+
+
+def keys_of(corpus: Corpus) -> dict[str, Key]:
+    """The columns to read, by the task's names for them."""
+    return {name: key for name, key in corpus.columns.items() if key is not None}
+
+
+def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:
+    """The value under a key; `translation.en` is `en` in `translation`, unless a column has that very name."""
+    value: Any = example
+    for part in [key] if key in example else str(key).split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            raise no_column(key, dict(leaves_in(example)), where)
+        value = value[part]
+    return value
+
+
+def text_of(value: Any, key: Key, where: str) -> str:
+    """A value that is a text, or the error that it is none."""
+    if not isinstance(value, str):
+        said = json.dumps(value, default=str)[:80]
+        raise DataError(f"the column {key!r} holds {said}, not a string", where=where)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"the column {key!r} holds half of a surrogate pair", where=where) from None
+    return value
+
+
+def no_column(key: Key, there: Iterable[str], where: str) -> DataError:
+    return DataError(f"there is no column {key!r}", where=where, hint=f"the columns are {', '.join(there)}")
+
+
+def leaves_in(example: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """All columns and their values, those within others as `translation.en`."""
+    for name, value in example.items():
+        if isinstance(value, Mapping) and value:
+            yield from ((f"{name}.{below}", leaf) for below, leaf in leaves_in(value))
+        else:
+            yield str(name), value

@@ -1,0 +1,172 @@
+"""A user's files -> a recipe for them, every line commented."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from regard.config import parse_yaml
+from regard.data.files import TextFile
+from regard.data.formats import FORMATS
+from regard.data.recognise import Recognised, recognise
+from regard.errors import ConfigError
+
+RECIPE_SUFFIXES = (".yaml", ".yml")
+CROWDED = ("Cjk", "Hiragana", "Katakana")
+"""Scripts of thousands of signs, which need a larger vocabulary to begin with."""
+LENGTHS = (50, 100, 200, 400, 800, 1600)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What suits a number of pairs."""
+
+    below: float
+    preset: str
+    vocabulary: int
+    dropout: float
+    batch_tokens: int
+    epochs: int
+    warmup: int
+
+
+SIZES = (
+    Sizes(50_000, "tiny", 4_000, 0.3, 2_048, 40, 400),
+    Sizes(1_000_000, "small", 8_000, 0.2, 4_096, 30, 1_000),
+    Sizes(inf, "base", 32_000, 0.1, 16_384, 10, 4_000),
+)
+
+
+def data_files(recipe: Any, others: Sequence[str]) -> list[str]:
+    """The files of data among the arguments of `check`; none where its first argument is a recipe."""
+    if not isinstance(recipe, (str, Path)):
+        return []
+    path, further = Path(recipe), [other for other in others if "=" not in other]
+    table = TextFile(str(recipe), path).suffixes[0] in FORMATS
+    is_recipe = path.suffix.lower() in RECIPE_SUFFIXES or (not path.suffix and not further)
+    if is_recipe or not (table or path.is_file()):
+        return []
+    return [str(recipe), *further]
+
+
+def proposal_for(files: Sequence[str], others: Sequence[str], out: str | Path | None) -> tuple[str, Path]:
+    """The recipe for the files, written to `out` if that is given, and the folder that its paths are relative to."""
+    for override in others:
+        if "=" in override:
+            hint = "save it with --out, then change it there, or give the override to 'regard train'"
+            raise ConfigError("a proposal takes no overrides", where=override, hint=hint)
+    path = None if out is None else Path(out)
+    if path is not None and path.exists():
+        raise ConfigError("the file exists already", where=str(path), hint="give another --out")
+    folder = Path() if path is None else path.parent
+    text = propose(files, folder)
+    if path is not None:
+        path.write_text(text, encoding="utf-8")
+    return text, folder.absolute()
+
+
+def propose(files: Sequence[str], folder: Path) -> str:
+    """The YAML of a recipe for one file with several columns, or for two parallel ones; it is to lie in `folder`."""
+    found = recognise(files, Path())
+    sizes = next(sizes for sizes in SIZES if found.pairs < sizes.below)
+    lines = [*_task(found, folder), *_data(found), *_tokenizer(found, sizes), *_model(sizes), *_training(found, sizes)]
+    width = max(len(line) for line, _ in lines if len(line) <= 48) + 1
+    return "".join(f"{line:{width}} # {comment}\n" if line else f"# {comment}\n" for line, comment in lines)
+
+
+Lines = Iterator[tuple[str, str]]
+"""Lines of YAML, each with its comment; an empty line has only the comment."""
+
+
+def _task(found: Recognised, folder: Path) -> Lines:
+    names = ("document", "summary") if found.summaries else ("source", "target")
+    sides = (found.source, found.target)
+    named = " and ".join(str(side.key) for side in sides) if found.file is None else found.file
+    yield "", f"Proposed by `regard check` for {named}: {found.pairs:,} pairs."
+    if found.summaries:
+        yield "task: summarization", "read the document, write the summary"
+    else:
+        yield "task: translation", "pairs of texts: read the source, write the target"
+    keys = {
+        name: side.key if found.file is not None else _relative(str(side.key), folder)
+        for name, side in zip(names, sides, strict=True)
+    }
+    corpus: dict[str, Any] = keys if found.file is None else {"file": _relative(found.file, folder), **keys}
+    if found.header and not any(isinstance(key, str) for key in keys.values()):
+        corpus["header"] = True
+    written = ", ".join(f"{name}: {_scalar(value)}" for name, value in corpus.items())
+    about = "; ".join(
+        f"{name}: {side.script} script, {side.words:.1f} words" for name, side in zip(names, sides, strict=True)
+    )
+    yield "data:", "paths are relative to this file"
+    yield f"  train: {{{written}}}", about
+
+
+def _data(found: Recognised) -> Lines:
+    share = round(min(0.1, max(0.005, 1000 / max(found.pairs, 1))), 3)
+    longest = max(found.source.characters, found.target.characters)
+    yield f"  validation: {{split: {share}}}", "set aside to choose the best checkpoint with"
+    yield f"  test: {{split: {share}}}", "set aside for `regard evaluate`"
+    yield f"  max_length: {_max_length(found)}", f"tokens; 99 of 100 texts have at most {longest:,} characters"
+    yield "  bad_lines: drop", "drop empty and endless lines, and count them; `error` stops and names them"
+
+
+def _tokenizer(found: Recognised, sizes: Sizes) -> Lines:
+    scripts = {found.source.script, found.target.script}
+    vocabulary = max(sizes.vocabulary, 16_000) if scripts.intersection(CROWDED) else sizes.vocabulary
+    yield "tokenizer:", "trained on your text when the training starts"
+    yield "  kind: bpe", "pieces of words"
+    yield f"  vocabulary: {vocabulary}", "4,000 for some 10,000 pairs, 32,000 for millions"
+    yield "  joint: true", "one vocabulary for both sides"
+
+
+def _model(sizes: Sizes) -> Lines:
+    yield "model:", "see README for the others"
+    yield "  kind: transformer", "or bahdanau for very little data"
+    yield f"  preset: {sizes.preset}", "tiny below 50,000 pairs, base from a million on"
+    yield "  norm: pre", "steadier than the paper's post-norm where nothing is tuned"
+    yield f"  dropout: {sizes.dropout}", "0.3 for little data, 0.1 for millions of pairs"
+    yield "  tie: all", "one matrix for both embeddings and the readout"
+
+
+def _training(found: Recognised, sizes: Sizes) -> Lines:
+    batch_tokens = max(sizes.batch_tokens, 4 * _max_length(found))
+    yield "training:", "Ctrl-C saves, `--resume` goes on"
+    yield f"  epochs: {sizes.epochs}", "passes over the data, at the most"
+    yield "  patience: 5", "stop after so many validations without a better one"
+    yield f"  batch_tokens: {batch_tokens}", "rows times the longest side; `auto` finds what fits"
+    yield "  learning_rate: 1.0e-3", "the highest"
+    yield "  schedule: inverse_sqrt", "falls with the square root of the steps"
+    yield f"  warmup: {sizes.warmup}", "steps of rise"
+    yield "search: {beam: 5, length_penalty: 1.0}", "five hypotheses, ranked by log P a token"
+    if found.target.script in ("Hangul", *CROWDED):
+        tokenize = "characters" if found.summaries else "char"
+        yield f"evaluation: {{tokenize: {tokenize}}}", f"by character, which suits {found.target.script}"
+
+
+def _max_length(found: Recognised) -> int:
+    """A round number of tokens that holds nearly all texts: a piece has two characters or more on average."""
+    longest = max(found.source.characters, found.target.characters)
+    return next((length for length in LENGTHS if longest <= 2 * length), LENGTHS[-1])
+
+
+def _relative(path: str, folder: Path) -> str:
+    """The path as seen from a folder; on another drive of Windows there is no such thing."""
+    try:
+        return Path(os.path.relpath(path, folder)).as_posix()
+    except ValueError:
+        return str(Path(path).absolute())
+
+
+def _scalar(value: Any) -> str:
+    """A value within a flow mapping of YAML; quoted unless it is a plain word that is read back as it is."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, str) and not (re.fullmatch(r"[\w./-]+", text) and parse_yaml(f"x: {text}", "") == {"x": text}):
+        return json.dumps(text, ensure_ascii=False)
+    return text

@@ -1,0 +1,221 @@
+"""`regard check` recognises a user's files and proposes a recipe that holds for them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import fail, succeed, write
+from regard.config import parse_yaml
+from regard.data.recognise import Recognised, recognise
+from regard.errors import DataError
+from regard.recipes.propose import propose
+from regard.recipes.recipe import recipe_of
+from regard.training.check import check
+
+DRAW = random.Random(1)
+ENGLISH = ["the", "a", "dog", "cat", "sees", "likes", "house", "tree", "big", "small", "red", "when", "then", "runs"]
+KOREAN = ["개가", "고양이를", "집에서", "나무", "큰", "작은", "빨간", "그래서", "달린다", "본다", "좋아한다"]
+PAIRS = [(" ".join(DRAW.choices(ENGLISH, k=6)), " ".join(DRAW.choices(KOREAN, k=5))) for _ in range(80)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def tsv(rows: list[tuple[str, ...]]) -> str:
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def found_in(text: str, name: str = "pairs.tsv") -> Recognised:
+    write(Path(name), text)
+    return recognise([name], Path())
+
+
+def keys(found: Recognised) -> tuple[Any, Any]:
+    return found.source.key, found.target.key
+
+
+# What is in a file
+
+
+def test_columns_without_a_header(folder: Path) -> None:
+    found = found_in(tsv([(str(n), *pair, "https://a.b/c d") for n, pair in enumerate(PAIRS)]))
+    assert (keys(found), found.header, found.pairs) == ((1, 2), False, 80)
+    assert (found.source.script, found.target.script) == ("Latin", "Hangul")
+    assert (found.source.words, found.target.words) == (6, 5)
+
+
+@pytest.mark.parametrize("names", [("english", "korean"), ("en", "ko"), ("source", "target"), ("Q", "A")])
+def test_a_header_is_told_from_a_row(folder: Path, names: tuple[str, str]) -> None:
+    found = found_in(tsv([names, *PAIRS]))
+    assert (keys(found), found.header, found.pairs) == (names, True, 80)
+
+
+def test_a_row_of_single_words_is_no_header_above_single_words(folder: Path) -> None:
+    found = found_in(tsv([("dog", "개"), ("cat", "고양이"), ("tree", "나무")]))
+    assert (keys(found), found.header, found.pairs) == ((0, 1), False, 3)
+
+
+def test_names_decide_which_side_is_which(folder: Path) -> None:
+    rows = [("answer", "id", "question"), *((korean, "x1", english) for english, korean in PAIRS)]
+    assert keys(found_in(tsv(rows))) == ("question", "answer")
+
+
+def test_labels_are_no_text(folder: Path) -> None:
+    with open("chat.csv", "w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([("A", "kind", "Q"), *((k, "greeting", f"{e}, {e}\n") for e, k in PAIRS)])
+    found = recognise(["chat.csv"], Path())
+    assert (keys(found), found.pairs) == (("Q", "A"), 80), "a line break in quotes makes no row"
+
+
+def test_jsonl_and_nested_columns(folder: Path) -> None:
+    lines = [{"id": n, "translation": {"en": e, "ko": k}, "kind": "x"} for n, (e, k) in enumerate(PAIRS)]
+    found = found_in("".join(json.dumps(line) + "\n" for line in lines), "p.jsonl")
+    assert (keys(found), found.pairs) == (("translation.en", "translation.ko"), 80)
+
+
+def test_parquet(folder: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    english, korean = (list(side) for side in zip(*PAIRS, strict=True))
+    parquet.write_table(arrow.table({"n": range(80), "en": english, "ko": korean}), "p.parquet")
+    found = recognise(["p.parquet"], Path())
+    assert (keys(found), found.pairs) == (("en", "ko"), 80)
+
+
+def test_parallel_files(folder: Path) -> None:
+    Path("t.en.gz").write_bytes(gzip.compress("".join(f"{e}\n" for e, _ in PAIRS).encode()))
+    write(Path("t.ko"), "".join(f"{k}\n" for _, k in PAIRS))
+    found = recognise(["t.en.gz", "t.ko"], Path())
+    assert (found.file, keys(found), found.pairs) == (None, ("t.en.gz", "t.ko"), 80)
+
+
+def test_summaries_by_name_or_by_length(folder: Path) -> None:
+    assert not found_in(tsv(PAIRS)).summaries
+    assert found_in(tsv([("text", "headline"), *PAIRS])).summaries
+    assert found_in(tsv([(" ".join([e] * 8), k) for e, k in PAIRS])).summaries
+
+
+# The recipe
+
+
+def test_every_line_is_commented_and_every_key_is_one(folder: Path) -> None:
+    write(folder / "pairs.tsv", tsv(PAIRS))
+    text = propose(["pairs.tsv"], Path())
+    assert text.startswith("# Proposed by `regard check` for pairs.tsv: 80 pairs.\n")
+    assert [line for line in text.splitlines() if re.match(r"\s*[\w-]+:", line) and " # " not in line] == []
+    tree = parse_yaml(text, "proposal")
+    recipe = recipe_of(tree)
+    assert tree["data"]["train"] == {"file": "pairs.tsv", "source": 0, "target": 1}
+    assert (recipe.model.preset, recipe.tokenizer.vocabulary, recipe.evaluation.tokenize) == ("tiny", 4000, "char")
+
+
+def test_the_size_decides_about_model_vocabulary_and_batch(folder: Path) -> None:
+    write(folder / "large.tsv", tsv([(english, english) for english, _ in PAIRS * 750]))
+    tree = parse_yaml(propose(["large.tsv"], Path()), "proposal")
+    assert (tree["model"]["preset"], tree["tokenizer"]["vocabulary"]) == ("small", 8000)
+    assert tree["training"]["batch_tokens"] == 4096
+    assert tree["data"]["validation"] == {"split": 0.017}
+    assert "evaluation" not in tree
+
+
+def test_documents_get_summarization_and_room(folder: Path) -> None:
+    write(folder / "news.csv", "article,title\n" + "".join(f"{' '.join([e] * 30)},{k}\n" for e, k in PAIRS))
+    tree = parse_yaml(propose(["news.csv"], Path()), "proposal")
+    assert tree["task"] == "summarization"
+    assert tree["data"]["train"] == {"file": "news.csv", "document": "article", "summary": "title"}
+    assert tree["data"]["max_length"] * 2 >= max(len(" ".join([e] * 30)) for e, _ in PAIRS[:1])
+    assert tree["training"]["batch_tokens"] >= 4 * tree["data"]["max_length"]
+    assert tree["evaluation"] == {"tokenize": "characters"}
+
+
+@pytest.mark.parametrize("name", ["my pairs.tsv", "no.tsv", "1e5.tsv", "a, {b}: c#.tsv", "null.tsv", "한국어.tsv"])
+def test_any_file_name_is_read_back(folder: Path, name: str) -> None:
+    write(folder / name, tsv([("yes", "null"), *PAIRS]) if name == "no.tsv" else tsv(PAIRS))
+    tree = parse_yaml(propose([name], Path()), "proposal")
+    assert tree["data"]["train"]["file"] == name
+
+
+# The command
+
+
+def test_check_prints_a_recipe_that_can_be_saved_as_it_is(folder: Path) -> None:
+    write(folder / "pairs.tsv", tsv(PAIRS))
+    result = succeed("check", "pairs.tsv")
+    assert result.out == propose(["pairs.tsv"], Path())
+    assert "64 of 80 pairs" in result.err
+    write(folder / "saved.yaml", result.out)
+    assert succeed("check", "saved.yaml", "--json").json["ok"]
+    found = succeed("check", "pairs.tsv", "--json").json
+    assert found["ok"]
+    assert found["proposal"] == result.out
+    assert found["data"]["splits"]["train"]["kept"] == 64
+
+
+def test_check_writes_the_recipe_with_paths_that_hold_there(folder: Path) -> None:
+    (folder / "data").mkdir()
+    (folder / "recipes").mkdir()
+    for column, name in enumerate(("t.en", "t.ko")):
+        write(folder / "data" / name, "".join(f"{pair[column]}\n" for pair in PAIRS))
+    result = succeed("check", "data/t.en", "data/t.ko", "--out", "recipes/mine.yaml")
+    assert result.out == "written: recipes/mine.yaml\n"
+    tree = parse_yaml(Path("recipes/mine.yaml").read_text(encoding="utf-8"), "")
+    assert tree["data"]["train"] == {"source": "../data/t.en", "target": "../data/t.ko"}
+    assert succeed("check", "recipes/mine.yaml", "--json").json["ok"]
+    before = Path("recipes/mine.yaml").read_bytes()
+    [message] = fail("check", "data/t.en", "data/t.ko", "--out", "recipes/mine.yaml")
+    assert message == "recipes/mine.yaml: the file exists already (give another --out)"
+    assert Path("recipes/mine.yaml").read_bytes() == before
+
+
+def test_python_gives_the_proposal_too(folder: Path) -> None:
+    write(folder / "pairs.tsv", tsv(PAIRS))
+    assert check("pairs.tsv", quiet=True).proposal == propose(["pairs.tsv"], Path())
+
+
+def test_a_proposal_with_problems_in_the_data_is_still_shown(folder: Path) -> None:
+    write(folder / "a.en", "".join(f"{e}\n" for e, _ in PAIRS))
+    write(folder / "a.ko", "".join(f"{k}\n" for _, k in PAIRS[:-1]))
+    found = check("a.en", ["a.ko"], quiet=True)
+    assert [problem.what for problem in found.problems] == ["a.en has 80 lines, a.ko has 79"]
+    assert found.proposal is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.tsv"], "missing.tsv: there is no such file"),
+        (["pairs.txt"], "pairs.txt: one file with all columns cannot be a .txt (allowed: .tsv"),
+        (["one.tsv"], "one.tsv: two columns of text are needed, found: 0 (the columns are 0, 1)"),
+        (["empty.tsv"], "empty.tsv: the file is empty"),
+        (["pairs.tsv", "pairs.tsv"], "pairs.tsv: 2 files cannot be read together (one file with all columns"),
+        (["pairs.tsv", "training.steps=5"], "training.steps=5: a proposal takes no overrides (save it with --out"),
+        (["dates", "--out", "x.yaml"], "--out: only a recipe that is proposed for files of data is written"),
+        (["broken.jsonl"], "broken.jsonl:1: not valid JSON"),
+    ],
+)
+def test_what_cannot_be_proposed_for(folder: Path, arguments: list[str], message: str) -> None:
+    write(folder / "pairs.tsv", tsv(PAIRS))
+    write(folder / "pairs.txt", tsv(PAIRS))
+    write(folder / "one.tsv", tsv([(e, "17") for e, _ in PAIRS]))
+    write(folder / "empty.tsv", "")
+    write(folder / "broken.jsonl", "{\n")
+    [found] = fail("check", *arguments)
+    assert found.startswith(message)
+    assert not Path("x.yaml").exists()
+
+
+def test_three_files_are_too_many(folder: Path) -> None:
+    for name in "abc":
+        write(folder / name, "x\n")
+    with pytest.raises(DataError, match="3 files cannot be read together"):
+        recognise(["a", "b", "c"], Path())

@@ -1,0 +1,139 @@
+"""ROUGE against numbers worked by hand, a plain table and another implementation; the task through the command line."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from command_line import fail, succeed, write
+from regard.config import write_yaml
+from regard.tasks.rouge import common_subsequence, rouge_l, rouge_n, tokens_of
+from regard.tasks.summarization import RougeConfig, Summarization
+
+OUTPUT, REFERENCE = ["the", "cat", "was", "found", "under", "the", "bed"], ["the", "cat", "was", "under", "the", "bed"]
+
+
+def test_rouge_by_hand() -> None:
+    """All 6 words of the reference stand among the 7; of its 5 pairs all but 'was under' stand among the 6."""
+    assert rouge_n(OUTPUT, REFERENCE, 1) == pytest.approx(2 * (6 / 7) * (6 / 6) / (6 / 7 + 6 / 6))
+    assert rouge_n(OUTPUT, REFERENCE, 2) == pytest.approx(2 * (4 / 6) * (4 / 5) / (4 / 6 + 4 / 5))
+    assert rouge_l(OUTPUT, REFERENCE) == pytest.approx(2 * (6 / 7) * (6 / 6) / (6 / 7 + 6 / 6))
+
+
+def test_lins_own_example() -> None:
+    """Lin 2004, section 3.1: S2 has the order of S1 in 3 words of 4, S3 in 2, though both have as many pairs."""
+    first, second, third = "police killed the gunman", "police kill the gunman", "the gunman kill police"
+    assert rouge_l(second.split(), first.split()) == 3 / 4
+    assert rouge_l(third.split(), first.split()) == 2 / 4
+    assert rouge_n(second.split(), first.split(), 2) == rouge_n(third.split(), first.split(), 2) == 1 / 3
+
+
+def test_an_ngram_counts_as_often_as_both_sides_have_it() -> None:
+    assert rouge_n(["the"] * 4, ["the", "cat"], 1) == pytest.approx(2 * (1 / 4) * (1 / 2) / (1 / 4 + 1 / 2))
+
+
+@pytest.mark.parametrize(("output", "reference"), [([], ["a"]), (["a"], []), ([], []), (["a"], ["b"])])
+def test_nothing_in_common_is_zero(output: list[str], reference: list[str]) -> None:
+    assert rouge_n(output, reference, 1) == rouge_n(output, reference, 2) == rouge_l(output, reference) == 0
+
+
+@given(first=st.lists(st.sampled_from("abc"), max_size=12), second=st.lists(st.sampled_from("abc"), max_size=80))
+def test_the_longest_common_subsequence_is_that_of_the_table(first: list[str], second: list[str]) -> None:
+    table = [[0] * (len(second) + 1) for _ in range(len(first) + 1)]
+    for i, one in enumerate(first):
+        for j, other in enumerate(second):
+            table[i + 1][j + 1] = table[i][j] + 1 if one == other else max(table[i][j + 1], table[i + 1][j])
+    assert common_subsequence(first, second) == table[-1][-1] == common_subsequence(second, first)
+
+
+def test_words_and_characters() -> None:
+    assert tokens_of("Don't stop_it, U.S. 3.5%!", "words", True) == ["don", "t", "stop", "it", "u", "s", "3", "5"]
+    assert tokens_of("Straße", "words", False) == ["Straße"]
+    assert tokens_of("사과를 먹었다.", "words", True) == ["사과를", "먹었다"]
+    assert tokens_of("사과를 먹었다.", "characters", True) == list("사과를먹었다")
+    assert tokens_of("हिन्दी भाषा", "words", True) == ["हिन्दी", "भाषा"]
+
+
+def test_characters_see_a_word_behind_another_particle() -> None:
+    """사과를 and 사과가 are no common word, but two of three characters."""
+    by_words = Summarization.metrics(["사과를"], ["사과가"], RougeConfig())
+    by_characters = Summarization.metrics(["사과를"], ["사과가"], RougeConfig(tokenize="characters"))
+    assert by_words["rouge1"] == 0
+    assert by_characters["rouge1"] == by_characters["rougeL"] == pytest.approx(100 * 2 / 3)
+    assert by_characters["rouge2"] == pytest.approx(100 * 1 / 2)
+    assert by_characters["rouge_signature"] == "nrefs:1|case:lower|tok:characters|stem:no|f1:mean"
+
+
+def test_case_counts_only_if_asked_for() -> None:
+    assert Summarization.metrics(["The CAT"], ["the cat"], RougeConfig())["rougeL"] == 100
+    assert Summarization.metrics(["The CAT"], ["the cat"], RougeConfig(lowercase=False))["rougeL"] == 0
+
+
+def test_against_rouge_score() -> None:
+    scorer_of = pytest.importorskip("rouge_score.rouge_scorer")
+    scorer = scorer_of.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=False)
+    draw = random.Random(1)
+    said = "the a cat dog Police killed, gunman's on-site under 3.5 bed was found in u.s. it _ was"
+    pairs = [tuple(" ".join(draw.choices(said.split(), k=draw.randint(1, 15))) for _ in "or") for _ in range(200)]
+    found = Summarization.metrics([pair[0] for pair in pairs], [pair[1] for pair in pairs], RougeConfig())
+    theirs = [scorer.score(reference, output) for output, reference in pairs]
+    for name in ("rouge1", "rouge2", "rougeL"):
+        assert found[name] == pytest.approx(100 * sum(one[name].fmeasure for one in theirs) / len(pairs))
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, tiny_recipe: dict[str, Any]) -> Path:
+    """Documents whose summary is their first word."""
+    draw = random.Random(1)
+    documents = [" ".join(draw.choices("abcdefgh", k=6)) for _ in range(200)]
+    write(tmp_path / "news.csv", "text,title\n" + "".join(f"{text},{text[0]}\n" for text in documents))
+    tiny_recipe |= {
+        "task": "summarization",
+        "data": {"train": {"file": "news.csv", "document": "text", "summary": "title"}, "validation": {"split": 0.1}},
+        "evaluation": {"tokenize": "words"},
+    }
+    tiny_recipe["training"] |= {"best": "rougeL"}
+    return write(tmp_path / "recipe.yaml", write_yaml(tiny_recipe))
+
+
+def test_a_summarizer_is_trained_evaluated_and_used(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained = succeed("train", recipe, "training.steps=150", "--out", run, "--json").json
+    assert trained["best"][0]["rougeL"] > 80
+    found = succeed("evaluate", run, "--json").json
+    assert {"rouge1", "rouge2", "rougeL", "perplexity", "rouge_signature"} <= found.keys()
+    assert "bleu" not in found
+    assert found["rouge1"] == found["rougeL"] > 80
+    assert found["rouge2"] == 0, "a summary of one word has no pairs"
+    write(tmp_path / "d", "a b c d e f\n")
+    write(tmp_path / "s", "a\n")
+    write(tmp_path / "t.jsonl", '{"document": "a b c d e f", "summary": "a"}\n')
+    parallel = succeed("evaluate", run, "--file", tmp_path / "d", "--file", tmp_path / "s", "--json").json
+    assert succeed("evaluate", run, "--file", tmp_path / "t.jsonl", "--json").json == parallel
+    assert len(succeed("predict", run, "c b a d e f").out.split()) == 1
+
+
+def test_columns_and_metrics_of_another_task_are_refused(recipe: Path) -> None:
+    [first, second] = fail("check", recipe, "data.train={source: a, target: b}", "evaluation.tokenize=13a")[:2]
+    assert first.startswith("data.train.source: unknown key 'source'")
+    assert second.startswith("data.train.target: unknown key 'target'")
+    assert any(
+        "evaluation.tokenize: '13a' is not allowed" in line for line in fail("check", recipe, "evaluation.tokenize=13a")
+    )
+    assert any("bleu" in line for line in fail("check", recipe, "training.best=bleu"))
+    [message] = fail("check", recipe, "data.train={document: a}")
+    assert message.startswith("data.train: name the summary: a file each")
+
+
+def test_the_recipe_that_ships_fits_its_corpus() -> None:
+    """Learning it takes minutes; here: reports are longer than headlines, and few words are unknown."""
+    found = succeed("check", "headlines", "data.train.size=3000", "training.device=cpu", "--json").json
+    assert found["ok"]
+    test = found["data"]["splits"]["test"]["columns"]
+    assert test["source"]["lengths"]["mean"] > 3 * test["target"]["lengths"]["mean"]
+    assert max(test["source"]["unknown"], test["target"]["unknown"]) < 0.02
