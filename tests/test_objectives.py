@@ -13,7 +13,7 @@ from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, each_re
 from regard.data.batch import BEGIN, END, Batch
 from regard.objectives.cross_entropy import IGNORED, TokenCrossEntropy, labels_of, scheduled_sample
 
-ONE_OF_EACH = ["rnn-lstm", "bahdanau-gru", "transformer"]
+ONE_OF_EACH = ["rnn-lstm", "bahdanau-gru", "luong-fed-local-p", "self-attention-plain", "transformer"]
 
 
 def test_labels_are_the_target_without_its_beginning() -> None:
