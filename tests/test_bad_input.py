@@ -69,6 +69,26 @@ def test_without_a_mistake_it_works(project: Project) -> None:
     succeed("predict", project.folder / "run", "a b c")
 
 
+# Models
+
+
+@pytest.mark.parametrize("reach", ["local_m", "local_p"])
+def test_a_window_larger_than_any_source(project: Project, reach: str) -> None:
+    """Sources of 5 characters and their `</s>`."""
+    local = f"model={{kind: luong, embedding: 8, hidden: 8, reach: {reach}, window: 20}}"
+    assert project.refused(local) == (
+        "model.window: 20 positions to each side take in every source whole: the longest has 6 tokens "
+        "(at most 4, or model.reach=global)"
+    )
+    succeed("check", project.recipe, local, "model.window=4")
+
+
+def test_a_product_of_states_of_unequal_width(project: Project) -> None:
+    message = project.refused("model={kind: luong, score: dot, bidirectional: true}")
+    assert message.startswith("model: score: dot multiplies states of equal width")
+    assert message.endswith("(allowed with it: general, concat; or set bidirectional: false)")
+
+
 # Files
 
 

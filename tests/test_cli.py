@@ -373,11 +373,11 @@ def test_every_kind_of_file_gives_the_numbers_of_the_split(
 
 def test_columns_are_found_as_in_the_recipes_own_file() -> None:
     own = [Parallel(source="a.en", target="a.de"), Parallel(file="chat.csv.xz", source="Q", target="A", header=True)]
-    found = corpus_of(["other.csv"], ("source", "target"), own)
+    found = corpus_of(["other.csv"], own)
     assert found == Parallel(file="other.csv", source="Q", target="A", header=True)
-    assert corpus_of(["other.tsv"], ("source", "target"), own) == Parallel(file="other.tsv", source=0, target=1)
+    assert corpus_of(["other.tsv"], own) == Parallel(file="other.tsv", source=0, target=1)
     named = Parallel(file="o.jsonl", source="source", target="target")
-    assert corpus_of(["o.jsonl"], ("source", "target"), own) == named
+    assert corpus_of(["o.jsonl"], own) == named
 
 
 def test_splits_are_chosen_by_name(run: Path, tiny_run: Path) -> None:
@@ -493,7 +493,10 @@ def test_every_model_with_attention_explains_itself_and_the_plain_one_says_it_ha
     tiny_recipe["model"] = {"kind": "rnn", "embedding": 8, "hidden": 8}
     api.train(tiny_recipe, out=tmp_path / "rnn", quiet=True)
     [message] = fail("explain", tmp_path / "rnn", "a b")
-    assert message == f"{tmp_path / 'rnn'}: the model 'rnn' has no attention to show (bahdanau and transformer have)"
+    assert message == (
+        f"{tmp_path / 'rnn'}: the model 'rnn' has no attention to show "
+        "(bahdanau, luong, self_attention and transformer have)"
+    )
 
 
 # recipes

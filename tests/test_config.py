@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from regard.config import apply_overrides, parse_yaml, read_yaml, write_yaml
 from regard.errors import ConfigError, Problem, RegardError, did_you_mean, first_of
+from regard.models import MODELS
 from regard.recipes.recipe import load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.shipped import shipped
 
@@ -231,7 +232,11 @@ def test_every_problem_is_found_at_once() -> None:
         ("training=5", "training", "should be a mapping of keys to values, not 5"),
         ("training={}", "training", "say when to stop: give steps, epochs, or both"),
         ("model=transformer", "model", "should be a mapping of keys to values, not 'transformer'"),
-        ("model={}", "model", "the key 'kind' is required (allowed: bahdanau, rnn, transformer)"),
+        (
+            "model={}",
+            "model",
+            "the key 'kind' is required (allowed: bahdanau, luong, rnn, self_attention, transformer)",
+        ),
         ("model.kind=bahdanu", "model", "unknown kind 'bahdanu' (did you mean 'bahdanau'?)"),
         ("model.preset=huge", "model.preset", "'huge' is not allowed (allowed: base, big, small, tiny)"),
         ("data=null", "data", "should be a mapping of keys to values, not None"),
@@ -240,7 +245,7 @@ def test_every_problem_is_found_at_once() -> None:
         ("data.train={source: 0, target: 1}", "data.train", "a column number needs 'file: ...' beside it"),
         ("data.validation={split: 1}", "data.validation.split", "should be less than 1, not 1"),
         ("search.beam=0", "search.beam", "should be greater than or equal to 1, not 0"),
-        ("task=null", "task", "this key is required (allowed: translation)"),
+        ("task=null", "task", "this key is required (allowed: summarization, translation)"),
         ("task=translaton", "task", "unknown task 'translaton' (did you mean 'translation'?)"),
     ],
 )
@@ -294,7 +299,7 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     built_in = st.fixed_dictionaries({"corpus": st.sampled_from(["dates", "copy"])}, optional={"seed": st.integers(0)})
     corpora = st.lists(two_files | table | built_in, min_size=1, max_size=3) | two_files
     share = st.fixed_dictionaries({"split": st.floats(0.001, 0.999)})
-    model = draw(st.sampled_from(["rnn", "bahdanau", "transformer"]))
+    model = draw(st.sampled_from(sorted(MODELS)))
     return {
         "task": "translation",
         "data": draw(
@@ -349,7 +354,7 @@ def test_paths_are_relative_to_the_recipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", shipped())
 def test_each_recipe_that_ships_is_valid(name: str) -> None:
     recipe, base = load_recipe(name)
-    assert recipe.task == "translation"
+    assert recipe.task == ("summarization" if name == "headlines" else "translation")
     assert base == Path.cwd()
 
 

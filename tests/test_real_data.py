@@ -65,6 +65,7 @@ def test_tatoeba_is_read_by_column_number(tmp_path: Path) -> None:
     [
         ("multi30k-rnn", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
         ("multi30k-bahdanau", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
+        ("multi30k-luong", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
         ("multi30k-transformer", "{source: multi30k/val.en.gz, target: multi30k/val.de.gz}"),
         ("translation", "{source: ko_en/tatoeba.ko.xz, target: ko_en/tatoeba.en.xz, size: 800}"),
         ("chat", "{file: ko_chatbot/ChatbotData.csv.xz, source: Q, target: A, size: 800}"),

@@ -350,3 +350,46 @@ def test_two_processes_equal_one_that_accumulates_two_batches(tiny_recipe: Tree,
     assert [line["loss"] for line in logs[0]] == pytest.approx([line["loss"] for line in logs[1]], rel=1e-5)
     found, wanted = (load_weights(run.checkpoint("last")) for run in (two, one))
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_accelerate_launches_two_processes_with_the_losses_of_one(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """As users call it (`--multi_gpu` is how it starts several processes on one machine, here on its processors)."""
+    changes: Tree = {"steps": 6, "log_every": 1, "validate_every": 6, "decode": 0}
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
+    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
+    train_two = ["-m", "regard.cli", "train", str(recipe), "model.dropout=0.0", "--out", str(tmp_path / "two")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, *launch, *train_two, "--json"], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    [line] = done.stdout.splitlines()  # the leading process speaks for all
+    assert json.loads(line)["step"] == 6
+    one = train(recipe, ["model.dropout=0.0", "training.accumulate=2"], out=tmp_path / "one", quiet=True)
+    losses = [
+        [entry["loss"] for entry in read_metrics(folder / "metrics.jsonl")] for folder in (tmp_path / "two", one.folder)
+    ]
+    assert len(losses[0]) == 7
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+# Two commands on one run
+
+
+def test_a_run_is_written_by_one_process_at_a_time(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
+    """The second is refused while the first lives, and goes on once it is dead, even by kill -9."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", steps=100_000, checkpoint_every=5, log_every=1)
+    run = tmp_path / "run"
+    first = commands.start("train", recipe, "--out", run, "--resume")
+    wait_for(first, lambda: (run / "last").exists())
+    assert commands.run("train", recipe, "--out", run, "--resume") == 2
+    assert f"regard: {run}: another process is training this run (wait until it ends" in commands.said()
+    assert "Traceback" not in commands.said()
+    assert first.is_alive()
+    first.kill()
+    first.join()
+    stopped = int((run / "last").read_text().removeprefix("step-"))
+    shorter = f"training.steps={stopped + 5}"
+    assert commands.run("train", recipe, shorter, "--out", run, "--resume") == 0, commands.said()
+    steps = [line["step"] for line in read_metrics(run / "metrics.jsonl") if line["event"] == "train"]
+    assert steps == list(range(1, stopped + 6))

@@ -557,6 +557,11 @@ GOLDEN = Path(__file__).parent / "golden" / "losses.json"
 MODELS: dict[str, Tree] = {
     "rnn": {"kind": "rnn", "preset": "tiny", "embedding": 16, "hidden": 16},
     "bahdanau": {"kind": "bahdanau", "preset": "tiny", "embedding": 16, "hidden": 16, "attention": 16},
+    "luong": {"kind": "luong", "preset": "tiny", "embedding": 16, "hidden": 16, "reach": "local_p", "window": 3},
+    "self_attention": {
+        "kind": "self_attention", "preset": "tiny", "encoder": "projected", "width": 16, "heads": 2, "feed_forward": 32,
+        "decoder_layers": 1,
+    },
     "transformer": {
         "kind": "transformer", "preset": "tiny", "width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1,
         "decoder_layers": 1,

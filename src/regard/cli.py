@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -39,6 +40,8 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or 
 def main() -> None:
     """Run a command. A user's mistake is one clear sentence and exit code 2; Ctrl-C is 130."""
     _set_up_streams()
+    # Threads that wait by spinning lose a busy machine's processors to themselves: dozens of times slower there.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except RegardError as error:
@@ -67,26 +70,43 @@ def show(result: Any) -> None:
 
 
 @app.command()
-def check(recipe: RecipeArgument, overrides: OverridesArgument = None, as_json: JsonOption = False) -> None:
-    """Validate a recipe and its data: all problems at once, sizes, samples, memory and time."""
+def check(
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or a file of data.")
+    ],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it, or a second, parallel file.")
+    ] = None,
+    *,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the recipe that is proposed for data.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Validate a recipe and its data: all problems at once, sizes, samples, memory and time.
+
+    For a file of data, or two parallel ones, a recipe is proposed, and checked in the same way.
+    """
     from regard.training.check import check as check_recipe
 
-    found = check_recipe(recipe, overrides or [], quiet=as_json)
+    found = check_recipe(recipe, overrides or [], out=out, quiet=as_json)
     if as_json:
         show(found.to_json())
     else:
-        _show_check(found)
+        _show_check(found, out)
     if not found.ok:
         raise typer.Exit(2)
 
 
-def _show_check(found: Check) -> None:
+def _show_check(found: Check, out: Path | None) -> None:
+    """Standard output has what was found, or the recipe alone where one is proposed, so that `>` saves it."""
     from regard.training.display import check_sentences
 
+    if found.proposal is not None:
+        print(found.proposal if out is None else f"written: {out}", end="\n" if out else "", flush=True)
     for problem in found.problems:
         print(f"regard: {problem}", file=sys.stderr)
     if found.ok:
-        print("\n".join(check_sentences(found.to_json())))
+        stream = sys.stdout if found.proposal is None else sys.stderr
+        print("\n".join(check_sentences(found.to_json())), file=stream)
 
 
 @app.command()
@@ -99,6 +119,8 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Train what a recipe describes into a run folder."""
+    from accelerate import PartialState
+
     from regard.runs.checkpoints import load_facts
     from regard.training.loop import Interrupted
     from regard.training.train import train as train_recipe
@@ -107,7 +129,7 @@ def train(
         run = train_recipe(recipe, overrides or [], out=out, resume=resume, quiet=as_json)
     except Interrupted:
         raise typer.Exit(130) from None
-    if as_json:
+    if as_json and PartialState().is_main_process:
         show({"run": str(out), **load_facts(run.checkpoint("best"))})
 
 
@@ -127,14 +149,14 @@ def predict(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Translate texts given as arguments, in a file, or on standard input. The order is kept."""
+    """Translate or summarise texts given as arguments, in a file, or on standard input. The order is kept."""
     texts, places = _inputs(inputs, file)
     from regard.runs.verbs import opened, predict_chunks, with_search
 
     opened_run = opened(run)
     recipe = with_search(opened_run.recipe, beam, nbest, length_penalty, settings or [])
     with _bar(shown=file is not None and not sys.stdout.isatty()) as bar:
-        task = bar.add_task("translating", total=len(texts))
+        task = bar.add_task("writing", total=len(texts))
         for chunk in predict_chunks(
             opened_run, texts, recipe, checkpoint=checkpoint, device=device, places=places,
             progress=lambda done: bar.advance(task, done),
@@ -155,7 +177,7 @@ app.command("translate", help="The same as predict.")(predict)
 def _inputs(inputs: list[str] | None, file: Path | None) -> tuple[list[str], list[str]]:
     """The texts, and what to call each of them in a message."""
     if file is not None:
-        from regard.data.readers import TextFile, open_text
+        from regard.data.files import TextFile, open_text
 
         if inputs:
             raise DecodeError("give texts or --file, not both", where="--file")
@@ -198,11 +220,11 @@ def evaluate(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """BLEU and chrF with their signatures, exact match and perplexity, on a split or a file."""
+    """The task's metrics and perplexity, on a split or a file: BLEU, chrF and exact match, or ROUGE."""
     from regard.runs.verbs import evaluate as evaluate_run
 
     with _bar(shown=not as_json) as bar:
-        task = bar.add_task("translating", total=None)
+        task = bar.add_task("writing", total=None)
         found = evaluate_run(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty,  # type: ignore[arg-type]
             overrides=settings or [], checkpoint=checkpoint, device=device,
