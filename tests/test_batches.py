@@ -134,15 +134,15 @@ def test_fixed_batches_hold_each_example_once_sorted(few: Dataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "length", "expected"),
-    [(100, 9, 1024), (20_000, 24, 5120), (100_000, 29, 16384)],
-    ids=["not below 1024", "20,000 * 25 / 100 = 5,000 to a multiple of 256", "not above 16,384"],
+    ("size", "length", "on_cpu", "expected"),
+    [(100, 9, True, 1024), (20_000, 24, False, 5120), (100_000, 29, False, 16384), (100_000, 29, True, 4096)],
+    ids=["not below 1024", "20,000 * 25 / 100 = 5,000 to a multiple of 256", "not above 16,384", "on a CPU 4,096"],
 )
-def test_auto_batch_tokens(tokenizers: Tokenizers, size: int, length: int, expected: int) -> None:
+def test_auto_batch_tokens(tokenizers: Tokenizers, size: int, length: int, on_cpu: bool, expected: int) -> None:
     column = TokenColumn(np.zeros(0, np.int32), np.arange(size + 1) * length)
     columns = {"source": column, "target": column}
     dataset = Dataset(columns, {}, tokenizers, np.zeros(size, np.int16), (1.0,), str)
-    assert auto_batch_tokens(dataset) == expected
+    assert auto_batch_tokens(dataset, on_cpu=on_cpu) == expected
 
 
 def test_batch_of(tokenizers: Tokenizers) -> None:

@@ -108,7 +108,7 @@ def prepared(tree: Tree, *, model: str = "bahdanau") -> tuple[AnyRecipe, Prepare
     tree["model"] = MODELS[model]
     asked, base = load_recipe(tree)
     data = prepare(asked.data, asked.tokenizer, base=base, seed=1)
-    recipe = resolve(asked, base, data)
+    recipe = resolve(asked, base, data, torch.device("cpu"))
     torch.manual_seed(1)
     return recipe, data, build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
 

@@ -47,7 +47,7 @@ def make_trainer(recipe: Tree, folder: Path, *, double: bool = False, **changes:
     tree["model"]["dropout"] = 0.0
     asked, base = load_recipe(tree)
     data = prepare(asked.data, asked.tokenizer, base=base, seed=asked.training.seed)
-    resolved = resolve(asked, base, data)
+    resolved = resolve(asked, base, data, torch.device("cpu"))
     torch.manual_seed(1)
     model = build_model(resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
     accelerator = make_accelerator(resolved.training)

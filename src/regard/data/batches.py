@@ -90,15 +90,15 @@ def fixed_batches(dataset: Dataset, batch_tokens: int) -> list[Examples]:
     return _cut(np.argsort(dataset.lengths, kind="stable"), dataset.lengths, batch_tokens)
 
 
-def auto_batch_tokens(dataset: Dataset) -> int:
+def auto_batch_tokens(dataset: Dataset, *, on_cpu: bool) -> int:
     """The budget that `training.batch_tokens: auto` stands for: a hundredth of an epoch's positions.
 
     So an epoch has about a hundred steps; not below 1,024, where gradients get noisy, nor above 16,384, which any
-    current GPU holds; a multiple of 256.
+    current GPU holds, or 4,096 on a CPU, which larger batches would only fill with activations; a multiple of 256.
     """
     weights = np.asarray(dataset.weights)[dataset.corpora]
     positions = float(dataset.lengths @ weights)
-    return int(np.clip(round(positions / 100 / 256) * 256, 1024, 16384))
+    return int(np.clip(round(positions / 100 / 256) * 256, 1024, 4096 if on_cpu else 16384))
 
 
 def batch_of(dataset: Dataset, examples: NDArray[np.integer[Any]]) -> Batch:

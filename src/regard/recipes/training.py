@@ -17,8 +17,8 @@ class TrainingConfig(Config):
     epochs: int | None = Field(None, ge=1)
     """Passes over the training data; with `steps` given too, the earlier of the two ends the training."""
     batch_tokens: int | Literal["auto"] = "auto"
-    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, 1,024 to 16,384, or
-    less where the memory holds less."""
+    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, from 1,024 to
+    16,384 (4,096 on a CPU), or less where the memory holds less."""
     accumulate: int = Field(1, ge=1)
     """Batches a step: their gradients are added up as if they were one batch."""
     init: str | None = None

@@ -126,8 +126,8 @@ def _prepared(recipe: AnyRecipe, base: Path, quiet: bool) -> Prepared:
 
 
 def _facts(asked: AnyRecipe, base: Path, data: Prepared) -> Check:
-    recipe = resolve(asked, base, data)
-    accelerator = make_accelerator(recipe.training)
+    accelerator = make_accelerator(asked.training)
+    recipe = resolve(asked, base, data, accelerator.device)
     with memory_named(recipe):
         model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
         begun = list(initialise(model, asked, base, data.tokenizers))

@@ -58,7 +58,7 @@ def train(
                 asked.data, asked.tokenizer, base=base, seed=asked.training.seed, tokenizers=tokenizers,
                 progress=lambda what, done: display.doing(what, done),
             )  # fmt: skip
-        resolved = resolve(asked, base, data, existing)
+        resolved = resolve(asked, base, data, accelerator.device, existing)
         if existing:
             _refuse_other_recipe(existing, resolved)
         model = _build(resolved, data, accelerator)
@@ -130,13 +130,15 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
 
 
-def resolve(recipe: AnyRecipe, base: Path, data: Prepared, existing: Run | None = None) -> AnyRecipe:
+def resolve(
+    recipe: AnyRecipe, base: Path, data: Prepared, device: torch.device, existing: Run | None = None
+) -> AnyRecipe:
     """The recipe with what only the data or the run's beginning can tell, and with paths that hold from anywhere."""
     recipe.model.check_data(longest_source=int(data.train.columns["source"].lengths.max()) + 1)
     tree = with_absolute_paths(recipe, base).model_dump()
     if recipe.training.batch_tokens == "auto":
-        settled = existing.recipe.training.batch_tokens if existing else auto_batch_tokens(data.train)
-        tree["training"]["batch_tokens"] = settled
+        wished = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
+        tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else wished
     return recipe_of(tree)
 
 
