@@ -376,3 +376,12 @@ def test_a_flood_of_problems_is_cut_and_counted() -> None:
     many = [Problem(f"f:{line}", "empty") for line in range(1025)]
     assert first_of(many) == [*many[:20], Problem("", "and 1,005 more such problems")]
     assert first_of(many[:20]) == many[:20]
+
+
+def test_a_misspelt_key_beside_a_split_is_the_one_that_is_named() -> None:
+    tree = {"task": "translation", "data": {"train": {"corpus": "copy"}, "test": {"split": 0.1, "splt": 0.2}}}
+    with pytest.raises(ConfigError) as found:
+        recipe_of(tree | {"model": {"kind": "rnn"}, "training": {"steps": 1}})
+    assert [str(problem) for problem in found.value.problems] == [
+        "data.test.splt: unknown key 'splt' (did you mean 'split'?)"
+    ]

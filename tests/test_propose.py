@@ -116,7 +116,7 @@ def test_every_line_is_commented_and_every_key_is_one(folder: Path) -> None:
     tree = parse_yaml(text, "proposal")
     recipe = recipe_of(tree)
     assert tree["data"]["train"] == {"file": "pairs.tsv", "source": 0, "target": 1}
-    assert (recipe.model.preset, recipe.tokenizer.vocabulary, recipe.evaluation.tokenize) == ("tiny", 4000, "char")
+    assert (recipe.model.preset, recipe.tokenizer.vocabulary, recipe.evaluation.tokenize) == ("tiny", 1000, "char")
 
 
 def test_the_size_decides_about_model_vocabulary_and_batch(folder: Path) -> None:
@@ -195,7 +195,10 @@ def test_a_proposal_with_problems_in_the_data_is_still_shown(folder: Path) -> No
     [
         (["missing.tsv"], "missing.tsv: there is no such file"),
         (["pairs.txt"], "pairs.txt: one file with all columns cannot be a .txt (allowed: .tsv"),
-        (["one.tsv"], "one.tsv: two columns of text are needed, found: 0 (the columns are 0, 1)"),
+        (
+            ["one.tsv"],
+            "one.tsv: two columns of text are needed, but only column 0 looks like text (the col",
+        ),
         (["empty.tsv"], "empty.tsv: the file is empty"),
         (["pairs.tsv", "pairs.tsv"], "pairs.tsv: 2 files cannot be read together (one file with all columns"),
         (["pairs.tsv", "training.steps=5"], "training.steps=5: a proposal takes no overrides (save it with --out"),
@@ -206,7 +209,7 @@ def test_a_proposal_with_problems_in_the_data_is_still_shown(folder: Path) -> No
 def test_what_cannot_be_proposed_for(folder: Path, arguments: list[str], message: str) -> None:
     write(folder / "pairs.tsv", tsv(PAIRS))
     write(folder / "pairs.txt", tsv(PAIRS))
-    write(folder / "one.tsv", tsv([(e, "17") for e, _ in PAIRS]))
+    write(folder / "one.tsv", tsv([(e, "17", "0.5") for e, _ in PAIRS]))
     write(folder / "empty.tsv", "")
     write(folder / "broken.jsonl", "{\n")
     [found] = fail("check", *arguments)
@@ -219,3 +222,9 @@ def test_three_files_are_too_many(folder: Path) -> None:
         write(folder / name, "x\n")
     with pytest.raises(DataError, match="3 files cannot be read together"):
         recognise(["a", "b", "c"], Path())
+
+
+def test_a_table_of_two_columns_needs_no_letters(folder: Path) -> None:
+    write(folder / "numbers.tsv", tsv([(english, str(number)) for number, (english, _) in enumerate(PAIRS)]))
+    tree = parse_yaml(propose(["numbers.tsv"], Path()), "proposal")
+    assert tree["data"]["train"] == {"file": "numbers.tsv", "source": 0, "target": 1}

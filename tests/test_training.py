@@ -29,7 +29,7 @@ from regard.runs.log import read_metrics
 from regard.training.display import Display
 from regard.training.loop import Trainer, total_steps
 from regard.training.optimiser import build_optimiser, move_average
-from regard.training.schedule import Plateau, schedule_factor
+from regard.training.schedule import Plateau, schedule_factor, warmup_note
 from regard.training.train import make_accelerator, resolve, train
 
 Tree = dict[str, Any]
@@ -549,6 +549,12 @@ def test_mistakes_in_the_section_training(
     assert problem.where == where
     assert said in str(problem)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_warmup_that_takes_most_of_the_training_is_noted() -> None:
+    assert warmup_note(TrainingConfig(steps=100, warmup=50), 100) == []
+    [note] = warmup_note(TrainingConfig(steps=100, warmup=51), 100)
+    assert note.startswith("training.warmup=51 is more than half of the 100 steps")
 
 
 # A refactor must not move a number

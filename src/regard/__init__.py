@@ -5,6 +5,7 @@ Each verb is one function and one command: `regard.train(...)` is `regard train 
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +34,19 @@ _WHERE = {
 __all__ = sorted(_WHERE)
 
 
+def wait_quietly() -> None:
+    """Before torch is imported: let its threads sleep where they wait for each other.
+
+    Threads that spin instead keep a busy machine's processors from those they wait for: dozens of times slower there.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def __getattr__(name: str) -> Any:
     """Import a verb when it is first used: torch takes seconds, `regard --help` must not."""
     if name not in _WHERE:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    wait_quietly()
     return getattr(import_module(_WHERE[name]), name)
 
 

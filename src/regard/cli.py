@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard import wait_quietly
 from regard.errors import DecodeError, Problem, RegardError
 
 if TYPE_CHECKING:
@@ -40,8 +40,7 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or 
 def main() -> None:
     """Run a command. A user's mistake is one clear sentence and exit code 2; Ctrl-C is 130."""
     _set_up_streams()
-    # Threads that wait by spinning lose a busy machine's processors to themselves: dozens of times slower there.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    wait_quietly()
     try:
         app()
     except RegardError as error:

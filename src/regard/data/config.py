@@ -111,11 +111,11 @@ def _as_list(value: Any) -> Any:
 
 def _held_out_kind(value: Any) -> str:
     share = isinstance(value, dict) and "split" in value and "dataset" not in value
-    return "split" if share or isinstance(value, Split) else "corpora"
+    return "[split]" if share or isinstance(value, Split) else "[corpora]"
 
 
 HeldOut = Annotated[
-    Annotated[Split, Tag("split")] | Annotated[list[C], BeforeValidator(_as_list), Tag("corpora")],
+    Annotated[Split, Tag("[split]")] | Annotated[list[C], BeforeValidator(_as_list), Tag("[corpora]")],
     Discriminator(_held_out_kind),
 ]
 """Corpora of its own, or a share of the training examples."""

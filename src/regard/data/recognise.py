@@ -125,8 +125,15 @@ def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 def _chosen(columns: Mapping[Key, Sequence[str]], where: str) -> tuple[Key, Key]:
     """The source and the target: by their names, else the first two columns of text."""
     texts = [key for key, values in columns.items() if _is_text(values)]
+    if len(columns) == 2:  # then these are the two, whatever is in them
+        texts = list(columns)
     if len(texts) < 2:
-        what = f"two columns of text are needed, found: {', '.join(map(str, texts)) or 'none'}"
+        found = ", ".join(f"column {key}" for key in texts)
+        what = (
+            f"two columns of text are needed, but only {found} looks like text"
+            if texts
+            else "no column looks like text"
+        )
         raise DataError(what, where=where, hint=f"the columns are {', '.join(map(str, columns))}")
     source = next((key for key in texts if _last_name(key) in SOURCES), None)
     target = next((key for key in texts if _last_name(key) in TARGETS and key != source), None)

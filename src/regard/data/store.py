@@ -242,6 +242,13 @@ class TokenColumn:
         """Tokens of each row, without `<s>` and `</s>`."""
         return np.diff(self._offsets).astype(np.int32)
 
+    def counts(self, vocabulary: int) -> NDArray[np.int64]:
+        """How often each token stands in the column; read a piece at a time."""
+        total = np.zeros(vocabulary, dtype=np.int64)
+        for start in range(0, len(self._values), 2**20):
+            total += np.bincount(self._values[start : start + 2**20], minlength=vocabulary)
+        return total
+
     def padded(
         self, rows: Integers, *, begin: int | None, end: int | None, pad: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
@@ -33,6 +34,16 @@ class Readout(nn.Module):
             self.linear.weight = tied.weight
         else:
             nn.init.xavier_uniform_(self.linear.weight)
+
+    @torch.no_grad()
+    def expect(self, counts_V: Tensor) -> None:
+        """Begin with the words' own frequencies, add-one smoothed: bias_k = log((n_k + 1) / sum_j (n_j + 1)).
+
+        Otherwise the hidden states learn them first, and a tanh before the readout is driven into saturation by it:
+        Luong's h~ then stays the same for every word.
+        """
+        smoothed_V = counts_V.double() + 1
+        self.linear.bias.copy_((smoothed_V / smoothed_V.sum()).log())
 
     def forward(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.linear(hidden)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batch import Batch, Tokens
 from regard.data.vectors import VectorsConfig
-from regard.layers.embeddings import Embedding
+from regard.layers.embeddings import Embedding, Readout
 
 Presets = Mapping[str, Mapping[str, Any]]
 """Values of fields under one name."""
@@ -66,8 +66,8 @@ class Generator(nn.Module):
 
     source_embedding: Embedding
     target_embedding: Embedding
-    output: nn.Module
-    """What `readout` runs; its first axis is the vocabulary."""
+    output: Readout
+    """What `readout` runs."""
 
     @property
     def embeddings(self) -> dict[str, Embedding]:

@@ -33,13 +33,15 @@ class Sizes:
     dropout: float
     batch_tokens: int
     epochs: int
+    patience: int
     warmup: int
 
 
 SIZES = (
-    Sizes(50_000, "tiny", 4_000, 0.3, 2_048, 40, 400),
-    Sizes(1_000_000, "small", 8_000, 0.2, 4_096, 30, 1_000),
-    Sizes(inf, "base", 32_000, 0.1, 16_384, 10, 4_000),
+    Sizes(5_000, "tiny", 1_000, 0.2, 1_024, 150, 20, 100),
+    Sizes(50_000, "tiny", 4_000, 0.3, 2_048, 40, 5, 400),
+    Sizes(1_000_000, "small", 8_000, 0.2, 4_096, 30, 5, 1_000),
+    Sizes(inf, "base", 32_000, 0.1, 16_384, 10, 5, 4_000),
 )
 
 
@@ -122,13 +124,13 @@ def _tokenizer(found: Recognised, sizes: Sizes) -> Lines:
     vocabulary = max(sizes.vocabulary, 16_000) if scripts.intersection(CROWDED) else sizes.vocabulary
     yield "tokenizer:", "trained on your text when the training starts"
     yield "  kind: bpe", "pieces of words"
-    yield f"  vocabulary: {vocabulary}", "4,000 for some 10,000 pairs, 32,000 for millions"
+    yield f"  vocabulary: {vocabulary}", "1,000 for a few thousand pairs, 4,000 for some 10,000, 32,000 for millions"
     yield "  joint: true", "one vocabulary for both sides"
 
 
 def _model(sizes: Sizes) -> Lines:
     yield "model:", "see README for the others"
-    yield "  kind: transformer", "or bahdanau for very little data"
+    yield "  kind: transformer", "the others of README have other fields: leave norm out for them"
     yield f"  preset: {sizes.preset}", "tiny below 50,000 pairs, base from a million on"
     yield "  norm: pre", "steadier than the paper's post-norm where nothing is tuned"
     yield f"  dropout: {sizes.dropout}", "0.3 for little data, 0.1 for millions of pairs"
@@ -139,7 +141,7 @@ def _training(found: Recognised, sizes: Sizes) -> Lines:
     batch_tokens = max(sizes.batch_tokens, 4 * _max_length(found))
     yield "training:", "Ctrl-C saves, `--resume` goes on"
     yield f"  epochs: {sizes.epochs}", "passes over the data, at the most"
-    yield "  patience: 5", "stop after so many validations without a better one"
+    yield f"  patience: {sizes.patience}", "stop after so many validations without a better one"
     yield f"  batch_tokens: {batch_tokens}", "rows times the longest side; `auto` finds what fits"
     yield "  learning_rate: 1.0e-3", "the highest"
     yield "  schedule: inverse_sqrt", "falls with the square root of the steps"

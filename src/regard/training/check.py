@@ -28,6 +28,7 @@ from regard.training.initial import initialise
 from regard.training.memory import BYTES_PER_PARAMETER, memory_named, saved_by, with_fitting_batches
 from regard.training.optimiser import build_optimiser
 from regard.training.progress import total_steps
+from regard.training.schedule import warmup_note
 from regard.training.train import check_metric, make_accelerator, resolve
 
 
@@ -134,7 +135,8 @@ def _facts(asked: AnyRecipe, base: Path, data: Prepared) -> Check:
         if asked.training.batch_tokens == "auto":
             recipe = with_fitting_batches(recipe, data.train, model, accelerator)
         training = _estimate(recipe, data, model, accelerator.device)
-    return Check((), _model_facts(recipe, model), _data_facts(data, begun), training)
+    notes = [*begun, *warmup_note(recipe.training, training["steps"])]
+    return Check((), _model_facts(recipe, model), _data_facts(data, notes), training)
 
 
 def _model_facts(recipe: AnyRecipe, model: Generator) -> dict[str, Any]:
@@ -146,12 +148,12 @@ def _model_facts(recipe: AnyRecipe, model: Generator) -> dict[str, Any]:
     }
 
 
-def _data_facts(data: Prepared, begun: list[str]) -> dict[str, Any]:
+def _data_facts(data: Prepared, notes: list[str]) -> dict[str, Any]:
     vocabularies = {column: tokenizer.size for column, tokenizer in data.tokenizers.items()}
     return {
         **data.report.to_json(),
         "vocabulary": vocabularies,
-        "findings": [*data.report.sentences(), *begun],
+        "findings": [*data.report.sentences(), *notes],
         "samples": samples(data),
     }
 

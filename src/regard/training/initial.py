@@ -1,4 +1,4 @@
-"""The weights that a training begins with, where they are not drawn at random: word vectors, or another run's."""
+"""The weights that a training begins with, where they are not drawn at random: word frequencies, vectors, a run's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from regard.data.dataset import Dataset
 from regard.data.files import open_text
 from regard.data.tokenizers import Tokenizers
 from regard.data.vectors import read_vectors
@@ -20,6 +21,14 @@ from regard.runs.run import put_weights, stored_weights
 
 NAMED = 3
 """How many weights that differ a message names."""
+
+
+def expect_frequencies(model: Generator, train: Dataset) -> None:
+    """Let the readout begin with how often each target token is to be written; `</s>` ends every example."""
+    target = train.tokenizers["target"]
+    counts = train.columns["target"].counts(target.size)
+    counts[target.end] += len(train)
+    model.output.expect(torch.from_numpy(counts))
 
 
 def initialise(model: Generator, recipe: AnyRecipe, base: Path, tokenizers: Tokenizers) -> Iterator[str]:

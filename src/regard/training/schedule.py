@@ -27,6 +27,13 @@ def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
             return 1.0
 
 
+def warmup_note(config: TrainingConfig, steps: int) -> list[str]:
+    """What to say of a warm-up that a training is hardly longer than."""
+    if 2 * config.warmup <= steps:
+        return []
+    return [f"training.warmup={config.warmup} is more than half of the {steps:,} steps: the model will hardly learn"]
+
+
 class Plateau:
     """Lower the learning rate when the validation has stopped improving."""
 

@@ -23,9 +23,10 @@ from regard.runs import Run
 from regard.runs.lock import locked
 from regard.tasks import TASKS
 from regard.training.display import Display
-from regard.training.initial import initialise
+from regard.training.initial import expect_frequencies, initialise
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import fitting_afterwards, memory_named, with_fitting_batches
+from regard.training.schedule import warmup_note
 
 CHANGEABLE = frozenset(
     f"training.{name}"
@@ -63,6 +64,7 @@ def train(
             _refuse_other_recipe(existing, resolved)
         model = _build(resolved, data, accelerator)
         if existing is None or existing.pointer("last") is None:
+            expect_frequencies(model, data.train)
             for sentence in initialise(model, asked, base, data.tokenizers):
                 display.say(sentence)
         if existing is None and asked.training.batch_tokens == "auto":
@@ -89,13 +91,13 @@ def _train(
     run: Run, recipe: AnyRecipe, data: Prepared, model: Generator, accelerator: Accelerator, display: Display
 ) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
-    for sentence in data.report.sentences():
+    for sentence in [*data.report.sentences(), *warmup_note(recipe.training, trainer.steps)]:
         display.say(sentence)
     resumed = trainer.restore()
     if accelerator.is_main_process and run.recipe != recipe:
         run.change_recipe(recipe)
     display.say(
-        f"{'resuming at' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} parameters, "
+        f"{'resuming' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} parameters, "
         f"{len(data.train):,} examples, step {trainer.progress.step:,} of {trainer.steps:,}, {accelerator.device}"
     )
     try:
