@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from regard.config import Config
 
-CORPORA = ("dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines")
+BuiltIn = Literal["dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines"]
 """The corpora that the package generates (data/corpora.py)."""
+CORPORA: tuple[str, ...] = get_args(BuiltIn)
 
 
 class Corpus(Config):
@@ -34,7 +35,7 @@ class Corpus(Config):
     """Which of the dataset's subsets (configurations), if it has several."""
     split: str | None = None
     """Which of the dataset's splits. Default: train, validation or test, as the corpus is used."""
-    corpus: Literal["dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines"] | None = None
+    corpus: BuiltIn | None = None
     """A corpus that the package generates: dates as people write them -> ISO; letters to copy, reverse or sort; English
     sentences -> Korean or French; short reports -> headlines."""
     min_words: int | None = Field(None, ge=3, le=60)
