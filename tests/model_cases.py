@@ -123,3 +123,14 @@ def each_real(values_BT: Tensor, targets: Sequence[Sequence[int]] = TARGETS) -> 
 def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10) -> None:
     """Equal up to rounding, in float64 unless told."""
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+IGNORED = -100
+"""The label that torch's cross-entropy leaves out."""
+
+
+def labels_of(batch: Batch) -> Tensor:
+    """What is to be predicted, as torch and transformers want it: every target token but `<s>`, padding ignored."""
+    labels_BT = batch.target.ids_BL[:, 1:]
+    real_BT = torch.arange(labels_BT.shape[1]) < batch.target.lengths_B[:, None] - 1
+    return labels_BT.masked_fill(~real_BT, IGNORED)

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from model_cases import SOURCES, TARGETS, batch_of, each_real, logits_of, tokens_of
+from model_cases import SOURCES, TARGETS, batch_of, each_real, labels_of, logits_of, tokens_of
 from regard.data.batch import BEGIN, END, PAD
 from regard.layers.attention import MultiHeadAttention, recording
 from regard.models.transformer import DecoderBlock, EncoderBlock, FeedForward, Transformer, TransformerConfig
-from regard.objectives.cross_entropy import TokenCrossEntropy, labels_of
+from regard.objectives.cross_entropy import TokenCrossEntropy
 
 transformers = pytest.importorskip("transformers")
 

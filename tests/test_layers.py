@@ -18,7 +18,7 @@ from model_cases import CASES, SOURCES, build, close, tokens_of
 from regard.layers.attention import MultiHeadAttention, attend, recording
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.positions import Positions, sinusoidal_positions
-from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch
+from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch, words_read
 from regard.layers.visibility import Visibility
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
@@ -226,7 +226,7 @@ def test_the_bridge_is_tanh_of_one_matrix_for_each_part() -> None:
 def test_the_encoder_reads_both_ways_and_stops_where_a_sentence_ends(cell: str) -> None:
     encoder = shaken(RecurrentEncoder(cell, 3, 4, 1, bidirectional=True, dropout=0.0))  # type: ignore[arg-type]
     x_BSD, lengths = randn(2, 5, 3), [5, 3]
-    h_BSD, last = encoder(x_BSD, torch.tensor(lengths))
+    h_BSD, last = encoder(x_BSD, tokens_of([[4] * length for length in lengths]))
     weights = lists_of(encoder.rnn)
     for b, length in enumerate(lengths):
         finals = []
@@ -255,7 +255,7 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
     _, memory = model.encode(tokens_of(SOURCES[:2]))
     carry = tuple(randn(2, 12) for _ in range(2 if case == "bahdanau-lstm" else 1))
     y_BD = randn(2, 10)
-    new_carry, c_BD = model.recur(y_BD, carry, memory)
+    new_carry, c_BD = model.recur(words_read(model.cell, y_BD), carry, 2, model.attention.looking(memory))
     hidden_BD = model.deep_output(new_carry[0], y_BD, c_BD)
     for b, source in enumerate(SOURCES[:2]):
         y, h = y_BD[b].tolist(), memory.h_BSD[b, : len(source)].tolist()
@@ -328,7 +328,7 @@ def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(enc
         attended_BSD = layer.self_attention(x_BSD, *layer.self_attention.keys_values(x_BSD), visible)
         rows = [plain.layer_norm(x, [1.0] * 6, [0.0] * 6) for x in (x_BSD + attended_BSD).flatten(0, 1).tolist()]
         x_BSD = torch.tensor(rows, dtype=torch.float64).view_as(x_BSD)
-    close(model.encode(source), x_BSD)
+    close(model.encode(model.embed(model.source_embedding, source.ids_BL), visible), x_BSD)
 
 
 @pytest.mark.parametrize("residual", [True, False])

@@ -11,15 +11,9 @@ from torch import Tensor
 import plain
 from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, each_real, logits_of
 from regard.data.batch import BEGIN, END, Batch
-from regard.objectives.cross_entropy import IGNORED, TokenCrossEntropy, labels_of, scheduled_sample
+from regard.objectives.cross_entropy import TokenCrossEntropy, scheduled_sample
 
 ONE_OF_EACH = ["rnn-lstm", "bahdanau-gru", "luong-fed-local-p", "self-attention-plain", "transformer"]
-
-
-def test_labels_are_the_target_without_its_beginning() -> None:
-    batch = batch_of(SOURCES[:2], [[BEGIN, 4, 5, END], [BEGIN, 6, END]], extra=1)
-    gone = IGNORED
-    assert labels_of(batch).tolist() == [[4, 5, END, gone], [6, END, gone, gone]]
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -245,3 +245,29 @@ def test_only_input_feeding_tells_the_state_where_the_decoder_looked(case: str, 
         _, after = model.decode(torch.tensor([[BEGIN, 4]]), state)
         _, after_other = model.decode(torch.tensor([[BEGIN, 4]]), other)
     assert torch.equal(after.carry[0], after_other.carry[0]) is not fed
+
+
+@pytest.mark.parametrize("kind", [AdditiveAttention, ConcatAttention, FullyConnectedAttention])
+@pytest.mark.parametrize("queries", [1, 3])
+def test_many_looks_have_the_gradients_of_one_look_after_another(kind: type, queries: int) -> None:
+    """The chain rule by hand, with all slopes added up in place, against autograd through the plain equations."""
+    torch.manual_seed(0)
+    attention = kind(4, 6, 5).double()
+    h_BSD, lengths_B = torch.randn(3, 7, 6, dtype=torch.float64, requires_grad=True), torch.tensor([7, 2, 4])
+    first_BQD = torch.randn(3, queries, 4, dtype=torch.float64, requires_grad=True)
+    narrow = torch.randn(6, 4, dtype=torch.float64)
+    wanted = [h_BSD, first_BQD, *attention.parameters()]
+
+    def loop(many: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        memory = attention.remember(h_BSD, lengths_B)
+        look = attention.looking(memory) if many else lambda s_BQD: attention(s_BQD, memory)
+        s_BQD, total = first_BQD, torch.zeros((), dtype=torch.float64)
+        for _ in range(4):
+            c_BQD = look(s_BQD)
+            s_BQD, total = torch.sin(c_BQD @ narrow), total + (c_BQD**2).sum()
+        return total, torch.autograd.grad(total, wanted)
+
+    (total, slopes), (expected, expected_slopes) = loop(many=True), loop(many=False)
+    torch.testing.assert_close(total, expected, rtol=1e-12, atol=1e-12)
+    for slope, other in zip(slopes, expected_slopes, strict=True):
+        torch.testing.assert_close(slope, other, rtol=1e-10, atol=1e-12)

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from model_cases import IGNORED, labels_of
 from regard.data.batch import Batch
 from regard.data.batches import START, batch_of
 from regard.data.prepare import prepare
 from regard.errors import ConfigError, RegardError
 from regard.models import build_model
-from regard.objectives.cross_entropy import IGNORED, labels_of
 from regard.recipes.recipe import load_recipe
 from regard.recipes.training import TrainingConfig
 from regard.runs import Run
@@ -358,7 +358,7 @@ def test_early_stopping_on_any_metric(
     assert last is not None or lines(run, "validation")[-1]["step"] < 20
 
 
-@pytest.mark.parametrize(("rate", "used"), [(0.003, False), (0.2, True)])
+@pytest.mark.parametrize(("rate", "used"), [(0.003, False), (0.4, True)])
 def test_average_of_the_last_checkpoints(tiny_recipe: Tree, tmp_path: Path, rate: float, used: bool) -> None:
     """Early in training an average lags behind; where the weights jump about it is better."""
     changes: Tree = {"steps": 25, "validate_every": 5, "average": 3, "learning_rate": rate, "decode": 0, "seed": 2}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.layers.packing import Packing
 from regard.layers.visibility import Visibility
 
 
@@ -50,6 +51,10 @@ def recording() -> Iterator[Recording]:
         _recording.reset(token)
 
 
+def is_recording() -> bool:
+    return _recording.get() is not None
+
+
 def record(owner: nn.Module, weights_BHQK: Tensor) -> None:
     """Hand over the weights that `owner` computed, if anyone asked for them."""
     if (recorded := _recording.get()) is not None:
@@ -72,12 +77,17 @@ def attend(
         Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
-    if _recording.get() is not None:
+    if is_recording():
         weights_BHQK = dot_product_weights(q_BHQE, k_BHKE, visible, scale)
         record(owner, weights_BHQK)
         context_BHQE: Tensor = F.dropout(weights_BHQK, dropout) @ v_BHKE
         return context_BHQE
     queries, keys = q_BHQE.shape[2], k_BHKE.shape[2]
+    if visible.packed is not None:
+        if packs(q_BHQE, q_BHQE.shape[-1], dropout):
+            return _attend_packed(q_BHQE, k_BHKE, v_BHKE, visible.packed, visible.causal, scale)
+        mask_BQK = visible.matrix_BQK(queries, keys, q_BHQE.device)
+        return F.scaled_dot_product_attention(q_BHQE, k_BHKE, v_BHKE, mask_BQK, scale=scale, dropout_p=dropout)
     # Padding stands on the right, so under a causal view no real query sees it: the kernel needs no mask at all.
     keys_BK = None if visible.causal else visible.keys_BK(keys)
     mask = None if keys_BK is None else keys_BK[:, None, None, :]
@@ -86,6 +96,33 @@ def attend(
     return F.scaled_dot_product_attention(
         q_BHQE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal, scale=scale, dropout_p=dropout
     )
+
+
+def _attend_packed(
+    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, packed: tuple[Packing, Packing], causal: bool, scale: float
+) -> Tensor:
+    """All sentences of a batch in one row, by the kernel that is told where each begins."""
+    from torch.nn.attention.varlen import varlen_attn  # a second to import, needed on a GPU only
+
+    queries, keys = packed
+    q_PHE, k_PHE, v_PHE = (x[0].transpose(0, 1) for x in (q_1HPE, k_1HPE, v_1HPE))
+    attended_PHE = varlen_attn(
+        q_PHE, k_PHE, v_PHE, queries.bounds, keys.bounds, queries.longest, keys.longest,
+        scale=scale, window_size=(-1, 0 if causal else -1),
+    )  # fmt: skip
+    assert isinstance(attended_PHE, Tensor)
+    return attended_PHE.transpose(0, 1)[None]
+
+
+def packs(like: Tensor, head_width: int, dropout: float) -> bool:
+    """Whether attention can be computed on packed sentences here: the kernel wants half precision on a recent GPU.
+
+    While recording the written-out equation runs, which knows only padding.
+    """
+    if like.device.type != "cuda" or is_recording() or dropout or head_width % 8 or head_width > 256:
+        return False
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else like.dtype
+    return dtype in (torch.float16, torch.bfloat16) and torch.cuda.get_device_capability(like.device) >= (8, 0)
 
 
 def dot_product_weights(q_BHQE: Tensor, k_BHKE: Tensor, visible: Visibility, scale: float) -> Tensor:

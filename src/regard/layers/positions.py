@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import DecodeError
+from regard.layers.packing import Packing
 
 PositionKind = Literal["sinusoidal", "learned", "none"]
 
@@ -43,17 +44,35 @@ class Positions(nn.Module):
 
     def forward(self, x_BLD: Tensor, first: int = 0) -> Tensor:
         """Tokens that stand at `first`, `first` + 1, ..."""
+        return x_BLD if self.kind == "none" else x_BLD + self.table_LD(x_BLD, first, x_BLD.shape[1])
+
+    def packed(self, x_1PD: Tensor, packing: Packing) -> Tensor:
+        """Tokens of many sentences in one row, each at its place in its own."""
         if self.kind == "none":
-            return x_BLD
-        last = first + x_BLD.shape[1]
+            return x_1PD
+        return x_1PD + self.table_LD(x_1PD, 0, packing.longest).index_select(0, packing.places_P)
+
+    def table(self, like: Tensor, length: int) -> Tensor | None:
+        """What is added at each of the first `length` places, as far as it was learned; None where nothing is."""
+        if self.kind == "none":
+            return None
+        return self.table_LD(like, 0, min(length, self.longest) if self.kind == "learned" else length)
+
+    def expect(self, length: int) -> None:
+        """Refuse texts that are longer than what was learned."""
+        if self.kind == "learned" and length > self.longest:
+            raise DecodeError(
+                f"{length} tokens, but the model learned {self.longest} positions",
+                hint="model.max_positions sets them",
+            )
+
+    def table_LD(self, like: Tensor, first: int, length: int) -> Tensor:
+        """What is added at `first`, ..., `first` + `length` - 1."""
+        last = first + length
+        self.expect(last)
         if self.kind == "learned":
-            if last > self.longest:
-                raise DecodeError(
-                    f"{last} tokens, but the model learned {self.longest} positions",
-                    hint="model.max_positions sets them",
-                )
-            return x_BLD + self.learned.weight[first:last]
+            return self.learned.weight[first:last]
         # Beyond the table the waves are made anew each time: a buffer that grew would differ between processes.
         longer = last > self.longest
-        waves_LD = sinusoidal_positions(x_BLD.shape[1], self.width, first) if longer else self.waves_LD[first:last]
-        return x_BLD + waves_LD.to(x_BLD)
+        waves_LD = sinusoidal_positions(length, self.width, first) if longer else self.waves_LD[first:last]
+        return waves_LD.to(like)

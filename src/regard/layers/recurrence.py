@@ -7,7 +7,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
+
+from regard.data.batch import Tokens
+from regard.layers.packing import Packing
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
@@ -49,16 +52,37 @@ class RecurrentEncoder(nn.Module):
             input_width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between
         )
 
-    def forward(self, x_BSD: Tensor, host_lengths_B: Tensor) -> tuple[Tensor, Carry]:
+    def forward(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
         """All states h_BSD (zero on padding) and the last one of each layer, both directions side by side."""
-        packed = pack_padded_sequence(x_BSD, host_lengths_B, batch_first=True, enforce_sorted=False)
+        packed, rows_P = packed_by_time(x_BSD, source)
         outputs, last = self.rnn(packed)
-        h_BSD, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x_BSD.shape[1])
+        # Under bf16 autocast torch runs recurrent layers in fp16; left so, every look at h would convert it anew.
+        kind, states_PD = x_BSD.device.type, outputs.data
+        if torch.is_autocast_enabled(kind):
+            states_PD = states_PD.to(torch.get_autocast_dtype(kind))
+        h_BSD = states_PD.new_zeros(x_BSD.shape[0] * x_BSD.shape[1], states_PD.shape[-1])
+        h_BSD = h_BSD.index_copy(0, rows_P, states_PD).view(*x_BSD.shape[:2], -1)
         return h_BSD, tuple(self._side_by_side(state) for state in as_carry(last))
 
     def _side_by_side(self, state: Tensor) -> Tensor:
         """[N * directions, B, D] -> [N, B, directions * D]."""
         return torch.cat([state[direction :: self.directions] for direction in range(self.directions)], dim=-1)
+
+
+def packed_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
+    """All first tokens, all second ones, ..., longest sentences first, as torch's recurrent layers want them.
+
+    With the places of the tokens among the padded ones, to go back by. One gather; torch's own packing copies each
+    time step by itself.
+    """
+    packing, host_B = Packing.of(source), source.host_lengths_B
+    sorted_B = source.lengths_B.argsort(descending=True, stable=True)
+    rank_B = sorted_B.argsort()
+    by_time_P = (packing.places_P * len(source) + rank_B[packing.sentences_P]).argsort()
+    rows_P = packing.rows_P[by_time_P]
+    rows_of_each_step = (host_B > torch.arange(packing.longest)[:, None]).sum(-1)
+    data_PD = x_BSD.flatten(0, 1).index_select(0, rows_P)
+    return PackedSequence(data_PD, rows_of_each_step, sorted_B, rank_B), rows_P
 
 
 class Bridge(nn.Module):
@@ -76,32 +100,41 @@ class Bridge(nn.Module):
         return tuple(torch.tanh(W_s(part)) for W_s, part in zip(self.W_s, carry, strict=True))
 
 
-class FedCells(nn.Module):
-    """Recurrent layers of which the first reads a word and what came of the step before.
+def words_read(cell: nn.RNNCellBase, y_BTD: Tensor) -> Tensor:
+    """What the gates of a cell get from every word, of an input [y ; fed] that is only known in part.
 
         W_ih [y ; fed] = W_y y + W_fed fed
 
-    Words are known beforehand: W_y y of all steps is one product, and only the second term needs a loop over time.
+    Words are known beforehand: W_y y + b of all steps is one product, and only the second term needs a loop over time.
     """
+    return F.linear(y_BTD, cell.weight_ih[:, : y_BTD.shape[-1]], cell.bias_ih)
+
+
+def fed_step(kind: Cell, cell: nn.RNNCellBase, words_RG: Tensor, fed_RD: Tensor, carry: Carry) -> Carry:
+    """One step of such a cell, given W_y y + b."""
+    read_RG = words_RG + F.linear(fed_RD, cell.weight_ih[:, -fed_RD.shape[-1] :])
+    kept_RG = F.linear(carry[0], cell.weight_hh, cell.bias_hh)
+    return through_gates(kind, read_RG, kept_RG, carry)
+
+
+class FedCells(nn.Module):
+    """Recurrent layers of which the first reads a word and what came of the step before."""
 
     def __init__(
         self, cell: Cell, word_width: int, fed_width: int, hidden: int, layers: int, *, dropout: float
     ) -> None:
         super().__init__()
-        self.kind, self.word_width = cell, word_width
+        self.kind = cell
         self.first = CELLS[cell](word_width + fed_width, hidden)
         self.rest = nn.ModuleList(CELLS[cell](hidden, hidden) for _ in range(layers - 1))
         self.dropout = nn.Dropout(dropout)
 
     def words(self, y_BTD: Tensor) -> Tensor:
-        """W_y y + b for every word."""
-        return F.linear(y_BTD, self.first.weight_ih[:, : self.word_width], self.first.bias_ih)
+        return words_read(self.first, y_BTD)
 
     def forward(self, words_RG: Tensor, fed_RD: Tensor, carries: list[Carry]) -> list[Carry]:
         """One step of all layers; each layer's carry is [R, D]."""
-        read_RG = words_RG + F.linear(fed_RD, self.first.weight_ih[:, self.word_width :])
-        kept_RG = F.linear(carries[0][0], self.first.weight_hh, self.first.bias_hh)
-        new = [through_gates(self.kind, read_RG, kept_RG, carries[0])]
+        new = [fed_step(self.kind, self.first, words_RG, fed_RD, carries[0])]
         for cell, carry in zip(self.rest, carries[1:], strict=True):
             new.append(as_carry(cell(self.dropout(new[-1][0]), as_torch(carry))))
         return new
@@ -110,12 +143,18 @@ class FedCells(nn.Module):
 def through_gates(cell: Cell, read_RG: Tensor, kept_RG: Tensor, carry: Carry) -> Carry:
     """A cell's new state from what its gates get from the input, W x, and from the state, U h, in torch's order.
 
+    On a GPU torch has one kernel for each.
+
     rnn     h' = tanh(Wx + Uh)
     gru     h' = z h + (1 - z) n        n = tanh(Wx_n + r Uh_n)      r, z = sigmoid(Wx + Uh)
     lstm    h' = o tanh(c')             c' = f c + i g               i, f, o = sigmoid(Wx + Uh), g = tanh(Wx + Uh)
     """
     if cell == "rnn":
         return (torch.tanh(read_RG + kept_RG),)
+    if read_RG.device.type == "cuda":
+        if cell == "gru":
+            return (torch.ops.aten._thnn_fused_gru_cell(read_RG, kept_RG, carry[0])[0],)
+        return tuple(torch.ops.aten._thnn_fused_lstm_cell(read_RG, kept_RG, carry[1])[:2])
     if cell == "gru":
         (r_x, z_x, n_x), (r_h, z_h, n_h) = read_RG.chunk(3, -1), kept_RG.chunk(3, -1)
         z = torch.sigmoid(z_x + z_h)

@@ -5,13 +5,16 @@ Each class is one score. What they share, the softmax over what may be seen and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.layers.attention import record
+from regard.layers.attention import is_recording, record
+from regard.layers.looks import Looks
 from regard.layers.visibility import Visibility
 
 
@@ -27,6 +30,11 @@ class Memory:
     def select(self, sources_B: Tensor) -> Memory:
         parts = (self.h_BSD, self.keys_BSA, self.visible_BS, self.lengths_B)
         return Memory(*(part.index_select(0, sources_B) for part in parts))
+
+    def of_groups(self, rows_BW: Tensor, rows: int) -> Memory:
+        """What the groups of a `State.select` look at, out of `rows` old rows; as many as before are the same."""
+        sources = len(self.h_BSD)
+        return self if len(rows_BW) == sources else self.select(rows_BW[:, 0] // (rows // sources))
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,38 @@ class ScoredAttention(nn.Module):
         c_BQD: Tensor = alpha_BQS @ memory.h_BSD
         return c_BQD
 
+    def looking(self, memory: Memory) -> Callable[[Tensor], Tensor]:
+        """`forward` for one state after another and the same memory."""
+        return lambda s_BQD: self(s_BQD, memory)
 
-class AdditiveAttention(ScoredAttention):
+
+class SummedAttention(ScoredAttention):
+    """Scores that look at the sum of a query and a key, e_ij = v . f(q_i + k_j), f being tanh or the rectifier."""
+
+    rectified: ClassVar[bool] = False
+
+    def query(self, s_BQD: Tensor) -> Tensor:
+        """What of the sum depends on s_i."""
+        raise NotImplementedError
+
+    @property
+    def v(self) -> nn.Linear:
+        raise NotImplementedError
+
+    def scores(self, s_BQD: Tensor, keys_BSA: Tensor) -> Tensor:
+        sum_BQSA = self.query(s_BQD)[:, :, None] + keys_BSA[:, None]
+        e_BQS: Tensor = self.v(torch.relu(sum_BQSA) if self.rectified else torch.tanh(sum_BQSA)).squeeze(-1)
+        return e_BQS
+
+    def looking(self, memory: Memory) -> Callable[[Tensor], Tensor]:
+        if is_recording() or not torch.is_grad_enabled():
+            return super().looking(memory)
+        v_A = self.v.weight[0]
+        looks = Looks(memory.keys_BSA, memory.h_BSD, v_A, memory.visible_BS, rectified=self.rectified)
+        return lambda s_BQD: looks(self.query(s_BQD))
+
+
+class AdditiveAttention(SummedAttention):
     """Bahdanau et al. 2015, arXiv:1409.0473, section A.1.2:
 
     e_ij = v_a . tanh(W_a s_{i-1} + U_a h_j)
@@ -81,16 +119,20 @@ class AdditiveAttention(ScoredAttention):
         self.U_a = nn.Linear(memory_width, width)
         self.v_a = nn.Linear(width, 1, bias=False)
 
+    @property
+    def v(self) -> nn.Linear:
+        return self.v_a
+
     def keys(self, h_BSD: Tensor) -> Tensor:
         keys_BSA: Tensor = self.U_a(h_BSD)
         return keys_BSA
 
-    def scores(self, s_BQD: Tensor, keys_BSA: Tensor) -> Tensor:
-        e_BQS: Tensor = self.v_a(torch.tanh(self.W_a(s_BQD)[:, :, None] + keys_BSA[:, None])).squeeze(-1)
-        return e_BQS
+    def query(self, s_BQD: Tensor) -> Tensor:
+        query_BQA: Tensor = self.W_a(s_BQD)
+        return query_BQA
 
 
-class ConcatAttention(ScoredAttention):
+class ConcatAttention(SummedAttention):
     """Luong et al. 2015, arXiv:1508.04025, section 3.1, "concat":
 
         e_ij = w . tanh(W_b [s_i ; h_j])
@@ -105,16 +147,15 @@ class ConcatAttention(ScoredAttention):
         self.W_b = nn.Linear(query_width + memory_width, width)
         self.w = nn.Linear(width, 1, bias=False)
 
-    def activation(self, x: Tensor) -> Tensor:
-        return torch.tanh(x)
+    @property
+    def v(self) -> nn.Linear:
+        return self.w
 
     def keys(self, h_BSD: Tensor) -> Tensor:
         return F.linear(h_BSD, self.W_b.weight[:, self.query_width :], self.W_b.bias)
 
-    def scores(self, s_BQD: Tensor, keys_BSA: Tensor) -> Tensor:
-        query_BQA = F.linear(s_BQD, self.W_b.weight[:, : self.query_width])
-        e_BQS: Tensor = self.w(self.activation(query_BQA[:, :, None] + keys_BSA[:, None])).squeeze(-1)
-        return e_BQS
+    def query(self, s_BQD: Tensor) -> Tensor:
+        return F.linear(s_BQD, self.W_b.weight[:, : self.query_width])
 
 
 class FullyConnectedAttention(ConcatAttention):
@@ -126,8 +167,7 @@ class FullyConnectedAttention(ConcatAttention):
     so that all queries would look at the same place. For the same reason the second layer has no bias.
     """
 
-    def activation(self, x: Tensor) -> Tensor:
-        return torch.relu(x)
+    rectified = True
 
 
 class DotAttention(ScoredAttention):

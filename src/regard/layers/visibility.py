@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.layers.packing import Packing
+
 
 @dataclass(frozen=True)
 class Visibility:
@@ -14,6 +16,8 @@ class Visibility:
 
     key_lengths_B: Tensor | None = None
     causal: bool = False
+    packed: tuple[Packing, Packing] | None = None
+    """How queries and keys are packed, where they are: all sentences in one row, and each sees its own keys only."""
 
     def keys_BK(self, keys: int) -> Tensor | None:
         """Which keys are no padding; None where there is none."""
@@ -21,13 +25,24 @@ class Visibility:
             return None
         return torch.arange(keys, device=self.key_lengths_B.device) < self.key_lengths_B[:, None]
 
+    def select(self, sentences_B: Tensor) -> Visibility:
+        """The same for some of the sentences."""
+        lengths_B = None if self.key_lengths_B is None else self.key_lengths_B.index_select(0, sentences_B)
+        return Visibility(lengths_B, self.causal)
+
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
         """The whole matrix, for the written-out equation; the fast path never makes it.
 
         A causal query stands as far from the end as its key: with fewer queries than keys, the queries are the last.
         """
+        if self.packed is not None:
+            return self._matrix_packed(*self.packed)[None]
         visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
         if self.causal:
             visible_BQK = visible_BQK.tril(diagonal=keys - queries)
         padding_BK = self.keys_BK(keys)
         return visible_BQK if padding_BK is None else visible_BQK & padding_BK[:, None, :]
+
+    def _matrix_packed(self, queries: Packing, keys: Packing) -> Tensor:
+        own_QK = queries.sentences_P[:, None] == keys.sentences_P
+        return own_QK & (queries.places_P[:, None] >= keys.places_P) if self.causal else own_QK

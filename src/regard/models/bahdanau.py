@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,9 +12,10 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
-from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
+from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, words_read
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
-from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
+from regard.layers.stretches import stretches
+from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted
 
 SCORES = {"additive": AdditiveAttention, "concat": ConcatAttention, "fully_connected": FullyConnectedAttention}
 
@@ -58,9 +60,8 @@ class BahdanauState:
     memory: Memory
 
     def select(self, rows_BW: Tensor) -> BahdanauState:
-        kept_B = sources_of(rows_BW, len(self.carry[0]) // len(self.memory.h_BSD))
         carry = tuple(part.index_select(0, rows_BW.flatten()) for part in self.carry)
-        return BahdanauState(carry, self.memory.select(kept_B))
+        return BahdanauState(carry, self.memory.of_groups(rows_BW, len(self.carry[0])))
 
 
 class Bahdanau(Generator):
@@ -98,30 +99,48 @@ class Bahdanau(Generator):
 
     def encode(self, source: Tokens) -> tuple[Carry, Memory]:
         """The decoder's first state, and what it will look at."""
-        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source.host_lengths_B)
+        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
         return self.bridge(tuple(part[-1] for part in last)), self.attention.remember(h_BSD, source.lengths_B)
 
-    def recur(self, y_RD: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor]:
+    def recur(
+        self, words_RG: Tensor, carry: Carry, sources: int, look: Callable[[Tensor], Tensor]
+    ) -> tuple[Carry, Tensor]:
         """One step: look with s_{i-1}, then move on to s_i. Only this needs a loop over time."""
-        s_BWD = grouped(carry[0], len(memory.h_BSD))
-        c_RD = self.attention(s_BWD, memory).flatten(0, 1)
-        return as_carry(self.cell(torch.cat([y_RD, c_RD], dim=-1), as_torch(carry))), c_RD
+        c_RD = look(grouped(carry[0], sources)).flatten(0, 1)
+        return fed_step(self.config.cell, self.cell, words_RG, c_RD, carry), c_RD
 
     def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
         """t_i, the larger of each pair of units; U_o, V_o and C_o stand side by side in one matrix."""
         pairs = self.UVC_o(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2))
-        t: Tensor = self.dropout(pairs.amax(dim=-1))
+        t: Tensor = pairs.amax(dim=-1)
         return t
 
     def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)
         y_BTD = self.dropout(self.target_embedding(shifted(batch.target)))
-        states, contexts = [], []
-        for y_BD in y_BTD.unbind(1):
-            carry, c_BD = self.recur(y_BD, carry, memory)
+        words_BTG = words_read(self.cell, y_BTD)
+        written, contexts, places = [], [], []
+        for stretch in stretches(batch.target.host_lengths_B - 1, words_BTG.shape[1], words_BTG.device):
+            carry, memory = tuple(part.index_select(0, stretch.kept_R) for part in carry), memory.select(stretch.kept_R)
+            words_RTG = words_BTG[:, stretch.steps].index_select(0, stretch.rows_R)
+            states_RTD, contexts_RTD, carry = self.loop(words_RTG, carry, memory)
+            written.append(states_RTD.flatten(0, 1))
+            contexts.append(contexts_RTD.flatten(0, 1))
+            places.append(stretch.places_P)
+        places_P = torch.cat(places)
+        y_PD = y_BTD.flatten(0, 1).index_select(0, places_P)
+        t_PD = self.deep_output(torch.cat(written), y_PD, torch.cat(contexts))
+        hidden = t_PD.new_zeros(y_BTD.shape[0] * y_BTD.shape[1], t_PD.shape[-1]).index_copy(0, places_P, t_PD)
+        return Output(self.dropout(hidden.view(*y_BTD.shape[:2], -1)))
+
+    def loop(self, words_RTG: Tensor, carry: Carry, memory: Memory) -> tuple[Tensor, Tensor, Carry]:
+        """The states and contexts of some steps, and the carry after them."""
+        states, contexts, look = [], [], self.attention.looking(memory)
+        for words_RG in words_RTG.unbind(1):
+            carry, c_RD = self.recur(words_RG, carry, len(words_RG), look)
             states.append(carry[0])
-            contexts.append(c_BD)
-        return Output(self.deep_output(torch.stack(states, 1), y_BTD, torch.stack(contexts, 1)))
+            contexts.append(c_RD)
+        return torch.stack(states, 1), torch.stack(contexts, 1), carry
 
     def readout(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.output(hidden)
@@ -133,5 +152,6 @@ class Bahdanau(Generator):
 
     def step(self, tokens_R: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
         y_RD = self.target_embedding(tokens_R)
-        carry, c_RD = self.recur(y_RD, state.carry, state.memory)
+        look = self.attention.looking(state.memory)
+        carry, c_RD = self.recur(words_read(self.cell, y_RD), state.carry, len(state.memory.h_BSD), look)
         return self.readout(self.deep_output(carry[0], y_RD, c_RD)), BahdanauState(carry, state.memory)

@@ -52,8 +52,9 @@ class State(Protocol):
     def select(self, rows_BW: Tensor) -> State:
         """The state of these rows, in this order.
 
-        `rows_BW[b, w]` is the old row that the new row b * W + w goes on from. Each group's rows stem from one source;
-        groups that are not named are dropped with their source, and W may change.
+        `rows_BW[b, w]` is the old row that the new row b * W + w goes on from. Each group's rows stem from one source.
+        Groups keep their order: those that are not named are dropped with their source, so as many groups as before
+        are the same ones. W may change.
         """
         ...
 

@@ -14,7 +14,7 @@ from regard.errors import ConfigError
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, FedCells, RecurrentEncoder, as_carry, as_torch
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
-from regard.models.base import Generator, ModelConfig, Output, Presets, shifted, sources_of
+from regard.models.base import Generator, ModelConfig, Output, Presets, shifted
 
 
 class LuongConfig(ModelConfig):
@@ -136,9 +136,9 @@ class LuongState:
     written: int = 0
 
     def select(self, rows_BW: Tensor) -> LuongState:
-        kept_B, rows_R = sources_of(rows_BW, len(self.fed_RD) // len(self.memory.h_BSD)), rows_BW.flatten()
+        rows_R, memory = rows_BW.flatten(), self.memory.of_groups(rows_BW, len(self.fed_RD))
         carry = tuple(part.index_select(1, rows_R) for part in self.carry)
-        return LuongState(carry, self.fed_RD.index_select(0, rows_R), self.memory.select(kept_B), self.written)
+        return LuongState(carry, self.fed_RD.index_select(0, rows_R), memory, self.written)
 
 
 class Luong(Generator):
@@ -178,7 +178,7 @@ class Luong(Generator):
         self.dropout = nn.Dropout(config.dropout)
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> LuongState:
-        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source.host_lengths_B)
+        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
         carry = tuple(part.repeat_interleave(rows, dim=1) for part in self.bridge(last))
         fed_RD = h_BSD.new_zeros(len(source) * rows, self.config.embedding)
         return LuongState(carry, fed_RD, self.attention.remember(h_BSD, source.lengths_B))

@@ -100,7 +100,7 @@ class RNN(Generator):
     def encode(self, source: Tokens) -> tuple[Carry, Tensor]:
         """The decoder's first state and the context c_BD."""
         ids_BS = _reversed(source) if self.config.reverse_source else source.ids_BL
-        _, last = self.encoder(self.dropout(self.source_embedding(ids_BS)), source.host_lengths_B)
+        _, last = self.encoder(self.dropout(self.source_embedding(ids_BS)), source)
         return self.bridge(last), last[0][-1]
 
     def decode(self, tokens_BT: Tensor, carry: Carry, c_BD: Tensor) -> tuple[Tensor, Carry]:

@@ -110,5 +110,6 @@ class SelfAttention(Transformer):
 
     def __init__(self, config: SelfAttentionConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)
+        self.packable = config.encoder == "multi_head"
         if config.norm == "pre":
             self.encoder_norm = nn.LayerNorm(config.width, elementwise_affine=False)

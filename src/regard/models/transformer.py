@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, cast
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
-from regard.layers.attention import MultiHeadAttention
+from regard.layers.attention import MultiHeadAttention, packs
 from regard.layers.embeddings import Embedding, Readout, Tie, tied_embeddings
+from regard.layers.graphs import StepGraph, captures
+from regard.layers.packing import Packing
 from regard.layers.positions import PositionKind, Positions
 from regard.layers.visibility import Visibility
 from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
@@ -141,16 +143,6 @@ class EncoderBlock(nn.Module):
         return self.around_feed_forward.after(x_BSD, self.feed_forward(self.around_feed_forward.before(x_BSD)))
 
 
-@dataclass(frozen=True)
-class Cache:
-    """One decoder block's keys and values: of the words written, a row each with room for more, and of the source."""
-
-    k_RHME: Tensor
-    v_RHME: Tensor
-    source_k_BHSE: Tensor
-    source_v_BHSE: Tensor
-
-
 class DecoderBlock(nn.Module):
     """Self-attention over what was written, attention over the source, then feed-forward."""
 
@@ -168,18 +160,25 @@ class DecoderBlock(nn.Module):
         x_BTD = self.around_self.after(x_BTD, attended_BTD)
         return self._rest(x_BTD, *self.cross_attention.keys_values(memory_BSD), source)
 
-    def step(self, x_R1D: Tensor, cache: Cache, written: int, source: Visibility) -> Tensor:
-        """The same for one more token a row, with the keys and values of the tokens before it."""
+    def step(
+        self,
+        x_R1D: Tensor,
+        own_2RHME: Tensor,
+        source_2BHSE: Tensor,
+        place_1: Tensor,
+        own: Visibility,
+        source: Visibility,
+    ) -> Tensor:
+        """The same for one more token a row, at `place_1`, after the keys and values of the tokens before it."""
         read_R1D = self.around_self.before(x_R1D)
+        k_RHME, v_RHME = own_2RHME[0], own_2RHME[1]
         k_RH1E, v_RH1E = self.self_attention.keys_values(read_R1D)
-        cache.k_RHME[:, :, written] = k_RH1E[:, :, 0]
-        cache.v_RHME[:, :, written] = v_RH1E[:, :, 0]
-        known = slice(0, written + 1)
-        attended_R1D = self.self_attention(read_R1D, cache.k_RHME[:, :, known], cache.v_RHME[:, :, known], Visibility())
-        x_R1D = self.around_self.after(x_R1D, attended_R1D)
+        k_RHME.index_copy_(2, place_1, k_RH1E)
+        v_RHME.index_copy_(2, place_1, v_RH1E)
+        x_R1D = self.around_self.after(x_R1D, self.self_attention(read_R1D, k_RHME, v_RHME, own))
         # The W rows of a source stand as W queries before its keys, which are then held once, not W times.
-        x_BWD = grouped(x_R1D[:, 0], len(cache.source_k_BHSE))
-        return self._rest(x_BWD, cache.source_k_BHSE, cache.source_v_BHSE, source).flatten(0, 1)[:, None]
+        x_BWD = grouped(x_R1D[:, 0], source_2BHSE.shape[1])
+        return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], source).flatten(0, 1)[:, None]
 
     def _rest(self, x_BTD: Tensor, k_BHSE: Tensor, v_BHSE: Tensor, source: Visibility) -> Tensor:
         attended_BTD = self.cross_attention(self.around_cross.before(x_BTD), k_BHSE, v_BHSE, source)
@@ -189,31 +188,33 @@ class DecoderBlock(nn.Module):
 
 @dataclass(frozen=True)
 class TransformerState:
-    """A cache for each decoder block, and how many tokens it holds."""
+    """The keys and values of every decoder block: of the words written, a row each with room for more, and of the
+    source; and how many words that is, for the host and for the device."""
 
-    caches: tuple[Cache, ...]
-    lengths_B: Tensor
-    written: int = 0
+    own_N2RHME: Tensor
+    source_N2BHSE: Tensor
+    visible: Visibility
+    """What may be seen of the source."""
+    positions_MD: Tensor | None
+    written: int
+    written_1: Tensor
+    graph: StepGraph | None = None
 
     def select(self, rows_BW: Tensor) -> TransformerState:
-        kept_B = sources_of(rows_BW, len(self.caches[0].k_RHME) // len(self.lengths_B))
-        rows_R = rows_BW.flatten()
-        caches = tuple(
-            Cache(
-                self._rows(cache.k_RHME, rows_R),
-                self._rows(cache.v_RHME, rows_R),
-                cache.source_k_BHSE.index_select(0, kept_B),
-                cache.source_v_BHSE.index_select(0, kept_B),
-            )
-            for cache in self.caches
+        known = self.own_N2RHME[..., : self.written, :].index_select(2, rows_BW.flatten())
+        sources, rows = self.source_N2BHSE.shape[2], self.own_N2RHME.shape[2]
+        if len(rows_BW) == sources and rows_BW.numel() == rows:
+            self.own_N2RHME[..., : self.written, :] = known
+            return self
+        own_N2RHME = known.new_zeros(*known.shape[:4], *self.own_N2RHME.shape[4:])
+        own_N2RHME[..., : self.written, :] = known
+        if len(rows_BW) == sources:
+            return replace(self, own_N2RHME=own_N2RHME, graph=None)
+        kept_B = sources_of(rows_BW, rows // sources)
+        source_N2BHSE = self.source_N2BHSE.index_select(2, kept_B)
+        return replace(
+            self, own_N2RHME=own_N2RHME, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B), graph=None
         )
-        return TransformerState(caches, self.lengths_B.index_select(0, kept_B), self.written)
-
-    def _rows(self, cache_RHME: Tensor, rows_R: Tensor) -> Tensor:
-        """Only what was written is copied; the room behind it is made anew."""
-        selected = cache_RHME.new_empty(len(rows_R), *cache_RHME.shape[1:])
-        selected[:, :, : self.written] = cache_RHME[:, :, : self.written].index_select(0, rows_R)
-        return selected
 
 
 class Transformer(Generator):
@@ -221,6 +222,8 @@ class Transformer(Generator):
 
     alignment = "decoder.*.cross_attention"
     encoder_block: ClassVar[type[nn.Module]] = EncoderBlock
+    packable = True
+    """Whether all its attentions look through heads of `head_width`."""
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -243,43 +246,99 @@ class Transformer(Generator):
         embedded: Tensor = self.dropout(x_BLD)
         return embedded
 
-    def encode(self, source: Tokens) -> Tensor:
-        x_BSD = self.embed(self.source_embedding, source.ids_BL)
-        visible = Visibility(source.lengths_B)
+    def embed_packed(self, embedding: Embedding, ids_BL: Tensor, packing: Packing) -> Tensor:
+        """The same for packed sentences."""
+        x_1PD = self.positions.packed(embedding(packing.pack(ids_BL)) * math.sqrt(self.config.width), packing)
+        embedded: Tensor = self.dropout(x_1PD)
+        return embedded
+
+    def encode(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         for block in self.encoder:
             x_BSD = block(x_BSD, visible)
         memory_BSD: Tensor = self.encoder_norm(x_BSD)
         return memory_BSD
 
-    def forward(self, batch: Batch) -> Output:
-        memory_BSD = self.encode(batch.source)
-        x_BTD = self.embed(self.target_embedding, shifted(batch.target))
-        own = Visibility(batch.target.lengths_B - 1, causal=not self.config.look_ahead)
-        source = Visibility(batch.source.lengths_B)
+    def decode(self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility) -> Tensor:
         for block in self.decoder:
             x_BTD = block(x_BTD, memory_BSD, own, source)
-        return Output(self.decoder_norm(x_BTD))
+        hidden_BTD: Tensor = self.decoder_norm(x_BTD)
+        return hidden_BTD
+
+    def forward(self, batch: Batch) -> Output:
+        if self.packable and packs(self.output.linear.weight, self.head_width, self.attention_dropout):
+            return self.forward_packed(batch)
+        source, causal = Visibility(batch.source.lengths_B), not self.config.look_ahead
+        memory_BSD = self.encode(self.embed(self.source_embedding, batch.source.ids_BL), source)
+        x_BTD = self.embed(self.target_embedding, shifted(batch.target))
+        return Output(self.decode(x_BTD, memory_BSD, Visibility(batch.target.lengths_B - 1, causal=causal), source))
+
+    def forward_packed(self, batch: Batch) -> Output:
+        """The same without a computation spent on padding."""
+        source, target = Packing.of(batch.source), Packing.of(batch.target, without=1)
+        x_1PD = self.embed_packed(self.source_embedding, batch.source.ids_BL, source)
+        memory_1PD = self.encode(x_1PD, Visibility(packed=(source, source)))
+        y_1PD = self.embed_packed(self.target_embedding, shifted(batch.target), target)
+        own = Visibility(causal=not self.config.look_ahead, packed=(target, target))
+        hidden_1PD = self.decode(y_1PD, memory_1PD, own, Visibility(packed=(target, source)))
+        return Output(target.unpack(hidden_1PD, len(batch.target), batch.target.ids_BL.shape[1] - 1))
+
+    @property
+    def head_width(self) -> int:
+        return self.config.width // self.config.heads
+
+    @property
+    def attention_dropout(self) -> float:
+        return self.config.attention_dropout if self.training else 0.0
 
     def readout(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.output(hidden)
         return logits
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
-        memory_BSD = self.encode(source)
-        heads, width = self.config.heads, self.config.width // self.config.heads
-        room = (len(source) * rows, heads, max_length, width)
-        caches = []
-        for block in self.decoder:
-            assert isinstance(block, DecoderBlock)
-            k_BHSE, v_BHSE = block.cross_attention.keys_values(memory_BSD)
-            caches.append(Cache(k_BHSE.new_empty(room), k_BHSE.new_empty(room), k_BHSE, v_BHSE))
-        return TransformerState(tuple(caches), source.lengths_B)
+        memory_BSD = self.encode(self.embed(self.source_embedding, source.ids_BL), Visibility(source.lengths_B))
+        source_N2BHSE = torch.stack(
+            [torch.stack(block.cross_attention.keys_values(memory_BSD)) for block in self.decoder_blocks()]
+        )
+        room = (len(self.decoder), 2, len(source) * rows, self.config.heads, max_length, self.head_width)
+        return TransformerState(
+            # Zeros, since room that is not written yet is looked at with a weight of 0 by a captured step.
+            own_N2RHME=memory_BSD.new_zeros(room),
+            source_N2BHSE=source_N2BHSE,
+            visible=Visibility(source.lengths_B),
+            positions_MD=self.positions.table(memory_BSD, max_length),
+            written=0,
+            written_1=torch.zeros(1, dtype=torch.long, device=memory_BSD.device),
+        )
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        x_R1D = self.embed(self.target_embedding, tokens_R[:, None], first=state.written)
-        source = Visibility(state.lengths_B)
-        for block, cache in zip(self.decoder, state.caches, strict=True):
-            assert isinstance(block, DecoderBlock)
-            x_R1D = block.step(x_R1D, cache, state.written, source)
-        logits_RV = self.readout(self.decoder_norm(x_R1D)[:, 0])
-        return logits_RV, TransformerState(state.caches, state.lengths_B, state.written + 1)
+        self.positions.expect(state.written + 1)
+        graph = state.graph
+        if state.written and captures(tokens_R):
+            if graph is None or graph.room <= state.written:
+                graph = StepGraph.of(tokens_R, room_for(state), lambda tokens, room: self.advance(tokens, state, room))
+            logits_RV = graph.run(tokens_R)
+        else:
+            logits_RV = self.advance(tokens_R, state, state.written + 1)
+        return logits_RV, replace(state, written=state.written + 1, graph=graph)
+
+    def advance(self, tokens_R: Tensor, state: TransformerState, room: int) -> Tensor:
+        """One step in place, looking at the first `room` places of what is written, which may be more than are."""
+        x_RD = self.target_embedding(tokens_R) * math.sqrt(self.config.width)
+        if state.positions_MD is not None:
+            x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
+        x_R1D = self.dropout(x_RD)[:, None]
+        own = Visibility() if room == state.written + 1 else Visibility(state.written_1 + 1)
+        own_N2RHKE = state.own_N2RHME[..., :room, :]
+        for number, block in enumerate(self.decoder_blocks()):
+            keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
+            x_R1D = block.step(x_R1D, *keys_values, state.written_1, own, state.visible)
+        state.written_1.add_(1)
+        return self.readout(self.decoder_norm(x_R1D)[:, 0])
+
+    def decoder_blocks(self) -> list[DecoderBlock]:
+        return cast("list[DecoderBlock]", list(self.decoder))
+
+
+def room_for(state: TransformerState) -> int:
+    """A power of two that holds the next word, so that long outputs are captured anew only a few times."""
+    return min(max(32, 1 << state.written.bit_length()), state.own_N2RHME.shape[4])

@@ -1,0 +1,47 @@
+"""Sentences of unequal length laid end to end instead of padded to the longest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.data.batch import Tokens
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where each sentence's tokens stand in one row of all of them."""
+
+    sentences_P: Tensor
+    """Which sentence each token belongs to."""
+    rows_P: Tensor
+    """The place of each token among the padded ones, [B, L] read row by row."""
+    places_P: Tensor
+    """The place of each token in its sentence."""
+    bounds: Tensor
+    """Where each sentence begins, and where the last one ends: [B + 1], int32 as the kernel wants it."""
+    longest: int
+
+    @staticmethod
+    def of(tokens: Tokens, without: int = 0) -> Packing:
+        """The packing of sentences, `without` their last tokens. Sizes come from the host: nothing waits."""
+        host_B = tokens.host_lengths_B - without
+        lengths_B = tokens.lengths_B - without
+        width, total = tokens.ids_BL.shape[1] - without, int(host_B.sum())
+        bounds = F.pad(lengths_B.cumsum(0), (1, 0))
+        all_P = torch.arange(total, device=lengths_B.device)
+        sentences_P = torch.repeat_interleave(lengths_B, output_size=total)
+        places_P = all_P - bounds[sentences_P]
+        return Packing(sentences_P, sentences_P * width + places_P, places_P, bounds.int(), int(host_B.max()))
+
+    def pack(self, x_BL: Tensor) -> Tensor:
+        """[B, L, ...] -> [1, P, ...]: one row, no padding."""
+        return x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
+
+    def unpack(self, x_1PD: Tensor, rows: int, width: int) -> Tensor:
+        """[1, P, D] -> [B, L, D], zero on padding."""
+        padded = x_1PD.new_zeros(rows * width, x_1PD.shape[-1])
+        return padded.index_copy(0, self.rows_P, x_1PD[0]).view(rows, width, -1)
