@@ -21,8 +21,8 @@ class LuongConfig(ModelConfig):
     """RNN that looks at the source after its recurrent step (Luong 2015)."""
 
     PRESETS: ClassVar[Presets] = {
-        "tiny": {"embedding": 64, "hidden": 128, "attention": 128, "layers": 1},
-        "small": {"embedding": 256, "hidden": 512, "attention": 512, "layers": 1},
+        "tiny": {"embedding": 128, "hidden": 128, "attention": 128, "layers": 1},
+        "small": {"embedding": 512, "hidden": 512, "attention": 512, "layers": 1},
         "base": {"embedding": 1000, "hidden": 1000, "attention": 1000, "layers": 4},
     }
     kind: Literal["luong"] = "luong"
@@ -30,8 +30,9 @@ class LuongConfig(ModelConfig):
     """Sizes under one name; any field given beside it wins. `base` is the paper's."""
     cell: Cell = "lstm"
     """The recurrence: plain RNN, GRU or LSTM (the paper's)."""
-    embedding: int = Field(256, ge=1)
-    """Width of a token's vector, and of the attentional state that the readout reads."""
+    embedding: int = Field(512, ge=1)
+    """Width of a token's vector, and of the attentional state that the readout reads: tanh keeps its values small, so
+    one much narrower than `hidden` learns badly."""
     hidden: int = Field(512, ge=1)
     """Width of the recurrent state, of each direction and of the decoder."""
     layers: int = Field(1, ge=1)

@@ -22,7 +22,7 @@ class RNNConfig(ModelConfig):
     """Encoder-decoder RNN (Sutskever 2014, Cho 2014)."""
 
     PRESETS: ClassVar[Presets] = {
-        "tiny": {"embedding": 64, "hidden": 128, "layers": 1},
+        "tiny": {"embedding": 128, "hidden": 128, "layers": 1},
         "small": {"embedding": 256, "hidden": 512, "layers": 1},
         "base": {"embedding": 512, "hidden": 1000, "layers": 4},
     }

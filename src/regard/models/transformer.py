@@ -163,7 +163,7 @@ class DecoderBlock(nn.Module):
     def step(
         self,
         x_R1D: Tensor,
-        own_2RHME: Tensor,
+        own_2RHKE: Tensor,
         source_2BHSE: Tensor,
         place_1: Tensor,
         own: Visibility,
@@ -171,11 +171,11 @@ class DecoderBlock(nn.Module):
     ) -> Tensor:
         """The same for one more token a row, at `place_1`, after the keys and values of the tokens before it."""
         read_R1D = self.around_self.before(x_R1D)
-        k_RHME, v_RHME = own_2RHME[0], own_2RHME[1]
+        k_RHKE, v_RHKE = own_2RHKE[0], own_2RHKE[1]
         k_RH1E, v_RH1E = self.self_attention.keys_values(read_R1D)
-        k_RHME.index_copy_(2, place_1, k_RH1E)
-        v_RHME.index_copy_(2, place_1, v_RH1E)
-        x_R1D = self.around_self.after(x_R1D, self.self_attention(read_R1D, k_RHME, v_RHME, own))
+        k_RHKE.index_copy_(2, place_1, k_RH1E)
+        v_RHKE.index_copy_(2, place_1, v_RH1E)
+        x_R1D = self.around_self.after(x_R1D, self.self_attention(read_R1D, k_RHKE, v_RHKE, own))
         # The W rows of a source stand as W queries before its keys, which are then held once, not W times.
         x_BWD = grouped(x_R1D[:, 0], source_2BHSE.shape[1])
         return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], source).flatten(0, 1)[:, None]
@@ -191,7 +191,8 @@ class TransformerState:
     """The keys and values of every decoder block: of the words written, a row each with room for more, and of the
     source; and how many words that is, for the host and for the device."""
 
-    own_N2RHME: Tensor
+    own_MN2RHE: Tensor
+    """Places outermost: what is written is one piece of memory, to be copied as such when hypotheses change places."""
     source_N2BHSE: Tensor
     visible: Visibility
     """What may be seen of the source."""
@@ -201,19 +202,19 @@ class TransformerState:
     graph: StepGraph | None = None
 
     def select(self, rows_BW: Tensor) -> TransformerState:
-        known = self.own_N2RHME[..., : self.written, :].index_select(2, rows_BW.flatten())
-        sources, rows = self.source_N2BHSE.shape[2], self.own_N2RHME.shape[2]
+        known = self.own_MN2RHE[: self.written].index_select(3, rows_BW.flatten())
+        sources, rows = self.source_N2BHSE.shape[2], self.own_MN2RHE.shape[3]
         if len(rows_BW) == sources and rows_BW.numel() == rows:
-            self.own_N2RHME[..., : self.written, :] = known
+            self.own_MN2RHE[: self.written] = known
             return self
-        own_N2RHME = known.new_zeros(*known.shape[:4], *self.own_N2RHME.shape[4:])
-        own_N2RHME[..., : self.written, :] = known
+        own_MN2RHE = known.new_zeros(len(self.own_MN2RHE), *known.shape[1:])
+        own_MN2RHE[: self.written] = known
         if len(rows_BW) == sources:
-            return replace(self, own_N2RHME=own_N2RHME, graph=None)
+            return replace(self, own_MN2RHE=own_MN2RHE, graph=None)
         kept_B = sources_of(rows_BW, rows // sources)
         source_N2BHSE = self.source_N2BHSE.index_select(2, kept_B)
         return replace(
-            self, own_N2RHME=own_N2RHME, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B), graph=None
+            self, own_MN2RHE=own_MN2RHE, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B), graph=None
         )
 
 
@@ -299,10 +300,10 @@ class Transformer(Generator):
         source_N2BHSE = torch.stack(
             [torch.stack(block.cross_attention.keys_values(memory_BSD)) for block in self.decoder_blocks()]
         )
-        room = (len(self.decoder), 2, len(source) * rows, self.config.heads, max_length, self.head_width)
+        room = (max_length, len(self.decoder), 2, len(source) * rows, self.config.heads, self.head_width)
         return TransformerState(
             # Zeros, since room that is not written yet is looked at with a weight of 0 by a captured step.
-            own_N2RHME=memory_BSD.new_zeros(room),
+            own_MN2RHE=memory_BSD.new_zeros(room),
             source_N2BHSE=source_N2BHSE,
             visible=Visibility(source.lengths_B),
             positions_MD=self.positions.table(memory_BSD, max_length),
@@ -328,7 +329,7 @@ class Transformer(Generator):
             x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
         x_R1D = self.dropout(x_RD)[:, None]
         own = Visibility() if room == state.written + 1 else Visibility(state.written_1 + 1)
-        own_N2RHKE = state.own_N2RHME[..., :room, :]
+        own_N2RHKE = state.own_MN2RHE[:room].permute(1, 2, 3, 4, 0, 5)
         for number, block in enumerate(self.decoder_blocks()):
             keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
             x_R1D = block.step(x_R1D, *keys_values, state.written_1, own, state.visible)
@@ -341,4 +342,4 @@ class Transformer(Generator):
 
 def room_for(state: TransformerState) -> int:
     """A power of two that holds the next word, so that long outputs are captured anew only a few times."""
-    return min(max(32, 1 << state.written.bit_length()), state.own_N2RHME.shape[4])
+    return min(max(32, 1 << state.written.bit_length()), len(state.own_MN2RHE))

@@ -11,10 +11,13 @@ import torch
 from regard.config import apply_overrides
 from regard.errors import ConfigError, DecodeError
 from regard.recipes.recipe import AnyRecipe, recipe_of
+from regard.runs.records import check_writable, write_record
 from regard.runs.run import Run
 from regard.runs.splits import SplitName, examples_of
+from regard.search.limits import Limits
 from regard.tasks.inputs import encode_inputs, encode_target
 from regard.tasks.text_to_text import Prediction
+from regard.tasks.wording import wording_of
 
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
@@ -29,14 +32,22 @@ def predict(
     beam: int | None = None,
     nbest: int | None = None,
     length_penalty: float | None = None,
+    prefix: str | None = None,
+    prefixes: Sequence[str] | None = None,
+    record: str | Path | None = None,
     overrides: Sequence[str] = (),
     checkpoint: str = "best",
     device: str = "auto",
 ) -> list[Prediction]:
-    """What the run's model writes for each input, in their order."""
+    """What the run's model writes for each input, in their order.
+
+    Every output begins with `prefix`, or each with its own of `prefixes`. `record` names a file for the whole search
+    (docs/search-record.md).
+    """
     run = opened(run)
-    recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides)
-    return [one for chunk in predict_chunks(run, inputs, recipe, checkpoint=checkpoint, device=device) for one in chunk]
+    recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
+    chunks = predict_chunks(run, inputs, recipe, prefixes=prefixes, record=record, checkpoint=checkpoint, device=device)
+    return [one for chunk in chunks for one in chunk]
 
 
 def predict_chunks(
@@ -44,20 +55,39 @@ def predict_chunks(
     inputs: Sequence[str],
     recipe: AnyRecipe,
     *,
+    prefixes: Sequence[str] | None = None,
+    record: str | Path | None = None,
     checkpoint: str = "best",
     device: str = "auto",
     places: Sequence[str] | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Iterator[list[Prediction]]:
-    """The same a chunk at a time. All inputs are checked before the first is decoded."""
+    """The same a chunk at a time. All inputs are checked before the first is decoded; a record comes last."""
     places = places or [f"input {number}" for number in range(1, len(inputs) + 1)]
+    if record is not None:
+        check_writable(Path(record))
     model = run.load_model(checkpoint, device_named(device))
-    encode_inputs(run.tokenizers["source"], inputs, places)
+    encoded = encode_inputs(run.tokenizers["source"], inputs, places)
+    wording = wording_of(run.tokenizers["target"], recipe.search, prefixes, len(inputs))
+    Limits.of([len(ids) + 1 for ids in encoded], recipe.search, wording)
+    searches: list[dict[str, Any]] = []
     for first in range(0, len(inputs), CHUNK):
         part = slice(first, first + CHUNK)
-        yield run.task.predict(
-            model, run.tokenizers, inputs[part], recipe.search, places=places[part], progress=progress
+        chunk = run.task.predict(
+            model,
+            run.tokenizers,
+            inputs[part],
+            recipe.search,
+            prefixes=None if prefixes is None else prefixes[part],
+            record=record is not None,
+            places=places[part],
+            progress=progress,
         )
+        searches += [{"input": one.input, **one.search} for one in chunk if one.search is not None]
+        yield chunk
+    if record is not None:
+        config = recipe.search.model_dump()
+        write_record(Path(record), {"run": str(run.folder), "search": config, "inputs": searches})
 
 
 def score(
@@ -124,7 +154,13 @@ def opened(run: str | Path | Run) -> Run:
 
 
 def with_search(
-    recipe: AnyRecipe, beam: int | None, nbest: int | None, length_penalty: float | None, overrides: Sequence[str]
+    recipe: AnyRecipe,
+    beam: int | None,
+    nbest: int | None,
+    length_penalty: float | None,
+    overrides: Sequence[str],
+    *,
+    prefix: str | None = None,
 ) -> AnyRecipe:
     """The run's recipe with the search asked for now.
 
@@ -136,7 +172,7 @@ def with_search(
             what, hint = f"{section} is settled in a trained run", f"allowed: {', '.join(CHANGEABLE)}"
             raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
-    asked: dict[str, Any] = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty}
+    asked: dict[str, Any] = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "prefix": prefix}
     search = tree["search"]
     if isinstance(search, dict):
         if search.get("beam") == recipe.search.beam:

@@ -3,6 +3,8 @@
 from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.search.hypotheses import Hypothesis
-from regard.search.scoring import score
+from regard.search.limits import Wording
+from regard.search.scoring import as_hypotheses, score
+from regard.search.watch import Watch
 
-__all__ = ["Hypothesis", "SearchConfig", "score", "search"]
+__all__ = ["Hypothesis", "SearchConfig", "Watch", "Wording", "as_hypotheses", "score", "search"]

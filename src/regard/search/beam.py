@@ -5,24 +5,28 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.search.hypotheses import NEVER, Choice, Finished, Live, objective
+from regard.search.hypotheses import NEVER, Choice, Finished, Live
+from regard.search.objective import Objective
+
+FEW = 8
+"""As many are taken one after another."""
 
 
 class Beam:
     """Takes the most probable continuations; a hypothesis that ends keeps its slot for good.
 
-    Candidates rank by log P. A sentence with w open slots takes the best w of its live hypotheses x vocabulary; a
-    `</s>` among them closes a slot, so that the live beam shrinks. The objective, log P / length^alpha, ranks only
-    what has ended.
+    Candidates rank by log P, with the repetition penalty if there is one. A sentence with w open slots takes the best w
+    of its live hypotheses x vocabulary; a `</s>` among them closes a slot, so that the live beam shrinks. The objective
+    ranks only what has ended.
     """
 
     reorders = True
 
-    def __init__(self, beam: int, nbest: int, limits_B: Tensor, alpha: float) -> None:
+    def __init__(self, beam: int, nbest: int, limits_B: Tensor, objective: Objective) -> None:
         self.rows = beam
         self._nbest = nbest
         self._limits_B = limits_B
-        self._alpha = alpha
+        self._objective = objective
 
     def start(self, total_BW: Tensor) -> Tensor:
         """One hypothesis a sentence, the empty one: W equal ones would stay equal."""
@@ -38,12 +42,8 @@ class Beam:
         return Choice(index_BW // vocabulary, index_BW % vocabulary, total_BW.masked_fill(beyond_BW, NEVER))
 
     def settled(self, total_BW: Tensor, sentences_B: Tensor, finished: Finished) -> Tensor:
-        """Whether no live hypothesis can still enter a sentence's n best.
-
-        log P only falls, so the most that a live hypothesis can reach is its log P now over the longest length.
-        """
-        longest_B = self._limits_B[sentences_B].to(total_BW.dtype)
-        reach_B = objective(total_BW.amax(-1), longest_B, self._alpha)
+        """Whether no live hypothesis can still enter a sentence's n best."""
+        reach_B = self._objective.reach(total_BW.amax(-1), self._limits_B[sentences_B])
         return reach_B <= finished.objective_to_beat(sentences_B, self._nbest)
 
 
@@ -51,11 +51,15 @@ def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The highest scores of each row and where they stand, in falling order; among equals the first comes first.
 
     `topk` alone leaves open which of several equals it takes, and in half precision logits are often equal. So those
-    that equal the last score taken are looked up again by place.
+    that equal the last score taken are looked up again by place; or, for a few, the highest is taken again and again,
+    which is faster. Overwrites the scores.
     """
-    if count == 1:
-        highest_B1 = scores_BM.max(dim=-1, keepdim=True)
-        return highest_B1.values, highest_B1.indices
+    if count <= FEW:
+        highest = []
+        for _ in range(count):
+            highest.append(scores_BM.max(dim=-1, keepdim=True))
+            scores_BM.scatter_(1, highest[-1].indices, NEVER)
+        return torch.cat([one.values for one in highest], 1), torch.cat([one.indices for one in highest], 1)
     places = scores_BM.shape[1]
     values_BW, index_BW = scores_BM.topk(count)
     last_B1 = values_BW[:, -1:]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from regard.config import Config
+
+Normalisation = Literal["none", "mean", "wu", "reward"]
+"""How log P is made comparable between lengths."""
 
 
 class SearchConfig(Config):
@@ -18,8 +22,26 @@ class SearchConfig(Config):
     """How many hypotheses are followed side by side; 1 is greedy search, and sampling allows no other."""
     nbest: int = Field(1, ge=1)
     """How many outputs to give for each input, best first: at most `beam`, or any number of independent samples."""
+    normalisation: Normalisation = "mean"
+    """The objective that ranks finished hypotheses. `none`: log P; `mean`: log P / length^alpha; `wu`:
+    log P / ((5 + length) / 6)^alpha (Wu 2016); `reward`: log P + alpha for each token. alpha is `length_penalty`."""
     length_penalty: float = Field(1.0, ge=0, le=10)
-    """alpha in the objective that ranks finished hypotheses, log P / length^alpha: 0 ranks by log P, 1 by its mean."""
+    """alpha of the `normalisation`: 0 ranks by log P, more favours longer outputs, and with `mean` 1 is the mean log P
+    of a token. `normalisation: none` has none."""
+    coverage_penalty: float = Field(0.0, ge=0)
+    """beta of the coverage penalty (Wu 2016), which ranks outputs lower that left parts of the source unattended; the
+    paper has 0.2. Only for models with attention over the source, and slower. 0 is off."""
+    repetition_penalty: float = Field(1.0, ge=1)
+    """How many times the log P of a token counts in every ranking when the output already holds it; samples are drawn
+    accordingly. 1 is off, 1.2 is usual (Keskar 2019). The score stays the model's own log P."""
+    no_repeat_ngram: int | None = Field(None, ge=1)
+    """No sequence of so many tokens is written twice in one output."""
+    banned: list[str] = Field([])
+    """Words or texts that are not written, however they are cut into tokens. A longer word that is put together from
+    such a text and further tokens is not written either; case counts."""
+    prefix: str | None = None
+    """The text that each output begins with, cut into tokens as it stands: end it where a word ends. Its log P is part
+    of the score, and what it says is exempt from all other rules."""
     min_length: int = Field(0, ge=0)
     """Fewest tokens to write."""
     max_length: int | None = Field(None, ge=1)
@@ -28,6 +50,8 @@ class SearchConfig(Config):
     """Most tokens to write for each token of the source; `max_length_offset` comes on top."""
     max_length_offset: int = Field(50, ge=0)
     """Tokens that may be written beyond `max_length_ratio` times the length of the source."""
+    min_length_ratio: float = Field(0.0, ge=0)
+    """Fewest tokens to write for each token of the source, rounded up."""
     unknown: bool = False
     """Whether `<unk>` may be written. The score is the model's own log P either way."""
     temperature: float = Field(1.0, gt=0)
@@ -68,6 +92,30 @@ class SearchConfig(Config):
         if max_length is not None and max_length < shortest:
             raise ValueError(f"{max_length} is below min_length, {shortest}")
         return max_length
+
+    @field_validator("min_length_ratio")
+    @classmethod
+    def _room_for_min_length_ratio(cls, ratio: float, others: ValidationInfo) -> float:
+        most = others.data.get("max_length_ratio", math.inf) + others.data.get("max_length_offset", 0)
+        if ratio > most:
+            raise ValueError(
+                f"{ratio:g} tokens for each one are more than max_length_ratio and max_length_offset allow"
+            )
+        return ratio
+
+    @field_validator("banned")
+    @classmethod
+    def _banned_are_texts(cls, banned: list[str]) -> list[str]:
+        if not all(text.strip() for text in banned):
+            raise ValueError("an empty text cannot be banned: every output holds it")
+        return banned
+
+    @field_validator("prefix")
+    @classmethod
+    def _prefix_is_a_text(cls, prefix: str | None) -> str | None:
+        if prefix is not None and not prefix.strip():
+            raise ValueError("the prefix is empty: give at least one word, or leave it out")
+        return prefix
 
     @field_validator("temperature", "top_k", "top_p")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -13,9 +13,14 @@ from regard.models.base import Generator
 from regard.search.beam import Beam
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Finished, Hypothesis, Live
-from regard.search.rules import Rules, length_limits
+from regard.search.limits import ANY_WORDING, Limits, Wording
+from regard.search.looking import must_look, step_looking
+from regard.search.objective import Objective
+from regard.search.repetition import penalised
+from regard.search.rules import Rules, rules_for
 from regard.search.sampling import Sampling, noise_of
 from regard.search.scoring import log_probabilities
+from regard.search.watch import Watch
 
 
 class Strategy(Protocol):
@@ -45,76 +50,103 @@ def search(
     source: Tokens,
     config: SearchConfig,
     *,
+    wording: Wording = ANY_WORDING,
     begin_id: int = BEGIN,
     end_id: int = END,
     pad_id: int | None = PAD,
     unknown_id: int | None = UNK,
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best `config.nbest` hypotheses (or so many samples) for each source, best first by the objective."""
+    """The best `config.nbest` hypotheses (or so many samples) for each source, best first by the objective.
+
+    `wording` has the tokens of `config.prefix` and `config.banned`, which need a tokenizer.
+    """
     assert not model.training, "searching with a model in training mode would search its dropout"
     if len(source) == 0:
         return []
-    limits = length_limits(source.host_lengths_B.tolist(), config)
-    banned = {begin_id, pad_id, None if config.unknown else unknown_id}
-    rules = Rules(
-        limits,
-        min_length=config.min_length,
-        end_id=end_id,
-        banned={token for token in banned if token is not None},
-        device=source.ids_BL.device,
-    )
-    strategy = _strategy(source, config, rules)
-    finished = _write(model, source, strategy, rules, begin_id=begin_id, alpha=config.length_penalty)
+    if config.coverage_penalty > 0:
+        must_look(model)
+    rules = rules_for(source, config, wording, begin_id=begin_id, end_id=end_id, pad_id=pad_id, unknown_id=unknown_id)
+    finished = _write(model, source, config, rules, begin_id=begin_id, end_id=end_id, watch=watch)
     hypotheses = finished.best(config.nbest)
     if not all(hypotheses):
-        raise DecodeError("the model gives every finished output the probability 0", where="search")
+        hint = "unless the model is broken, fewer rules leave more: min_length, no_repeat_ngram, banned, prefix"
+        raise DecodeError("every output that is allowed has the probability 0", where="search", hint=hint)
     return hypotheses
 
 
-def _strategy(source: Tokens, config: SearchConfig, rules: Rules) -> Strategy:
+def _strategy(source: Tokens, config: SearchConfig, limits: Limits) -> Strategy:
     if not config.sample:
-        return Beam(config.beam, config.nbest, rules.limits_B, config.length_penalty)
-    noise_BWT = noise_of(source, config.nbest, rules.limits_B.tolist(), config.seed)
+        longest_B = torch.tensor(limits.longest, device=source.ids_BL.device)
+        return Beam(config.beam, config.nbest, longest_B, Objective.of(config))
+    noise_BWT = noise_of(source, config.nbest, limits.longest, config.seed)
     return Sampling(noise_BWT, temperature=config.temperature, top_k=config.top_k, top_p=config.top_p)
 
 
 def _write(
-    model: Generator, source: Tokens, strategy: Strategy, rules: Rules, *, begin_id: int, alpha: float
+    model: Generator,
+    source: Tokens,
+    config: SearchConfig,
+    rules: Rules,
+    *,
+    begin_id: int,
+    end_id: int,
+    watch: Watch | None,
 ) -> Finished:
     """Step the model until nothing is left to go on. The host waits for the device once a step, in `_live_counts`."""
-    sentences, device = len(source), source.ids_BL.device
-    state = model.begin(source, strategy.rows, rules.longest)
-    tokens_BW = torch.full((sentences, strategy.rows), begin_id, device=device)
-    logits_RV, state = model.step(tokens_BW.flatten(), state)
-    log_p_RV = log_probabilities(logits_RV)
-    live = Live(
-        torch.arange(sentences, device=device),
-        tokens_BW.new_empty(sentences, strategy.rows, 0),
-        strategy.start(log_p_RV.new_zeros(sentences, strategy.rows)),
-    )
-    finished = Finished(sentences, strategy.rows, rules.longest, alpha=alpha, like=log_p_RV)
+    strategy, longest = _strategy(source, config, rules.limits), max(rules.limits.longest)
+    theta, looks = config.repetition_penalty, config.coverage_penalty > 0
+    state = model.begin(source, strategy.rows, longest)
+    first_BW = torch.full((len(source), strategy.rows), begin_id, device=source.ids_BL.device)
+    log_p_BWV, state, looked_BWS = _step(model, first_BW, state, looks)
+    live = _empty(strategy, log_p_BWV, looked_BWS, ranks_apart=theta > 1)
+    finished = Finished(strategy.rows, longest, Objective.of(config), source.lengths_B, like=log_p_BWV)
     while True:
-        log_p_BWV = rules.rule_out(log_p_RV.reshape(*live.total_BW.shape, -1), live)
-        choice = strategy.choose(log_p_BWV, live, finished)
-        going_on = _set_aside(choice, live, finished, strategy, rules.end_id)
+        own_BWV = log_p_BWV.clone() if theta > 1 or watch is not None else None
+        ranks_BWV = rules.rule_out(penalised(log_p_BWV, live.history_BWT, theta), live)
+        choice = strategy.choose(ranks_BWV, live, finished)
+        if watch is not None and own_BWV is not None:
+            watch.step(own_BWV, rules.rule_out(torch.zeros_like(own_BWV), live) > NEVER, live, choice)
+        going_on = _set_aside(choice.continued(live, own_BWV), finished, strategy, end_id)
         counts = _live_counts(choice, going_on)
         if not any(counts):
             return finished
         live, rows_BW = _compact(going_on, choice.parents_BW, counts, live.total_BW.shape[1], strategy.reorders)
         if rows_BW is not None:
             state = state.select(rows_BW)
-        logits_RV, state = model.step(live.history_BWT[..., -1].flatten(), state)
-        log_p_RV = log_probabilities(logits_RV)
+        log_p_BWV, state, looked_BWS = _step(model, live.history_BWT[..., -1], state, looks)
+        live = live.having_looked(looked_BWS)
 
 
-def _set_aside(choice: Choice, live: Live, finished: Finished, strategy: Strategy, end_id: int) -> Live:
+def _step(model: Generator, tokens_BW: Tensor, state: Any, looks: bool) -> tuple[Tensor, Any, Tensor | None]:
+    """log P of every next token, and where the model looked if that is asked for."""
+    looked_BWS = None
+    if looks:
+        logits_RV, state, looked_BWS = step_looking(model, tokens_BW, state)
+    else:
+        logits_RV, state = model.step(tokens_BW.flatten(), state)
+    return log_probabilities(logits_RV).reshape(*tokens_BW.shape, -1), state, looked_BWS
+
+
+def _empty(strategy: Strategy, log_p_BWV: Tensor, looked_BWS: Tensor | None, ranks_apart: bool) -> Live:
+    """Hypotheses that hold nothing yet; with a log P of their own where the ranking goes by something else."""
+    shape = log_p_BWV.shape[:2]
+    return Live(
+        torch.arange(shape[0], device=log_p_BWV.device),
+        torch.empty(*shape, 0, dtype=torch.long, device=log_p_BWV.device),
+        strategy.start(log_p_BWV.new_zeros(shape)),
+        log_p_BWV.new_zeros(shape) if ranks_apart else None,
+        looked_BWS,
+    )
+
+
+def _set_aside(continued: Live, finished: Finished, strategy: Strategy, end_id: int) -> Live:
     """Move what has ended to `finished`; what goes on keeps its slot among the continuations."""
-    histories_BWT = choice.histories(live)
-    ended_BW = (choice.tokens_BW == end_id) & (choice.total_BW > NEVER)
-    finished.add(live.sentences_B, histories_BWT, choice.total_BW, ended_BW)
-    total_BW = choice.total_BW.masked_fill(ended_BW, NEVER)
-    settled_B = strategy.settled(total_BW, live.sentences_B, finished)
-    return Live(live.sentences_B, histories_BWT, total_BW.masked_fill(settled_B[:, None], NEVER))
+    ended_BW = (continued.history_BWT[..., -1] == end_id) & (continued.total_BW > NEVER)
+    finished.add(continued, ended_BW)
+    going_on = continued.without(ended_BW)
+    settled_B = strategy.settled(going_on.total_BW, going_on.sentences_B, finished)
+    return going_on.without(settled_B[:, None])
 
 
 def _live_counts(choice: Choice, going_on: Live) -> list[int]:
@@ -137,10 +169,14 @@ def _compact(
     """Leave out what does not go on; with the state's rows to select, or None where they may stay as they are.
 
     Where each hypothesis stays in its slot, finished sentences leave only once they are a quarter of the batch, since
-    selecting copies the state.
+    selecting copies the state. On a GPU a step costs about the same for half as many rows, and a captured one is for as
+    many as it was captured with: there what has ended stays until it is half.
     """
     going = sum(count > 0 for count in counts)
     new_width = max(counts) if reorders else width
+    if parents_BW.device.type == "cuda" and 2 * going > len(counts) and 2 * new_width > width:
+        groups_B1 = torch.arange(len(counts), device=parents_BW.device)[:, None]
+        return going_on, groups_B1 * width + parents_BW if reorders and width > 1 else None
     in_place = not reorders or width == new_width == 1
     stays = in_place and going > 0.75 * len(counts)
     alive_BW = (going_on.total_BW > NEVER).int()
@@ -150,9 +186,5 @@ def _compact(
         groups_B1 = alive_BW.amax(-1).argsort(descending=True, stable=True)[:going, None]
     slots_BW = alive_BW.argsort(descending=True, stable=True) if reorders else parents_BW
     slots_BW = slots_BW[groups_B1[:, 0], :new_width]
-    live = Live(
-        going_on.sentences_B[groups_B1[:, 0]],
-        going_on.history_BWT[groups_B1, slots_BW],
-        going_on.total_BW[groups_B1, slots_BW],
-    )
+    live = going_on.pick(groups_B1, slots_BW)
     return live, None if stays else groups_B1 * width + parents_BW[groups_B1, slots_BW]
