@@ -14,7 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import RegardError
-from regard.views.alignment import SHADES, Alignment, colour, label, to_svg, to_terminal, write_svg
+from regard.views.alignment import Alignment, to_svg, to_terminal, write_svg
+from regard.views.heatmap import colour
+from regard.views.labels import label
+from regard.views.terminal import SHADES
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -298,11 +301,11 @@ def test_the_scale_goes_from_white_to_dark_in_even_steps_of_lightness() -> None:
 
 def test_svg_shows_every_label_as_text() -> None:
     picture = to_svg(DATE)
-    assert texts(picture, "source") == ["3", "월", "␣", "5", "일", "⏎"]
-    assert texts(picture, "target") == ["0", "3", "-", "0", "5", "⏎"]
+    assert texts(picture, "columns") == ["3", "월", "␣", "5", "일", "⏎"]
+    assert texts(picture, "rows") == ["0", "3", "-", "0", "5", "⏎"]
     assert texts(picture, "legend") == ["0", "1.00"]
     assert "3월 5일 → 03-05" in [text.text for text in ElementTree.fromstring(picture).findall(f"{SVG}text")]
-    assert texts(to_svg(Alignment(("▁Haus",), ("▁_a",), np.ones((1, 1)))), "target") == ["__a"]
+    assert texts(to_svg(Alignment(("▁Haus",), ("▁_a",), np.ones((1, 1)))), "rows") == ["__a"]
 
 
 def test_svg_labels_are_turned_only_where_they_do_not_fit() -> None:
@@ -316,7 +319,7 @@ def test_svg_escapes_what_xml_would_read() -> None:
     picture = to_svg(alignment)
     root = ElementTree.fromstring(picture)
     assert root.attrib["aria-label"] == "a \"b\" & 'c' <d>�"
-    assert texts(picture, "source") == texts(picture, "target") == ["<unk>", "&amp;", "\"'", "]]>", "�"]
+    assert texts(picture, "columns") == texts(picture, "rows") == ["<unk>", "&amp;", "\"'", "]]>", "�"]
     assert [tooltip for *_, tooltip in drawn_cells(picture)][:2] == ["<unk> -> <unk>: 1.00", "&amp; -> &amp;: 1.00"]
 
 
@@ -324,7 +327,7 @@ def test_svg_escapes_what_xml_would_read() -> None:
 @given(source=st.lists(st.text(max_size=12), min_size=1, max_size=6), title=st.text(max_size=200))
 def test_svg_of_any_text_is_xml_with_a_label_for_each_piece(source: list[str], title: str) -> None:
     picture = to_svg(random_alignment(source, source, title=title))
-    assert len(texts(picture, "source")) == len(source)
+    assert len(texts(picture, "columns")) == len(source)
     picture.encode("utf-8")
 
 
@@ -340,7 +343,7 @@ def test_svg_keeps_to_its_page_and_needs_nothing_beside_it(size: int) -> None:
     background = root.find(f"{SVG}rect")
     assert background is not None
     assert background.attrib == {"width": f"{width:g}", "height": f"{height:g}", "fill": "#ffffff"}
-    assert re.findall(r"https?://[^\"]*|href|url\(", picture) == ["http://www.w3.org/2000/svg"]
+    assert re.findall(r"https?://[^\"]*|href=(?!.data:)|url\(", picture) == ["http://www.w3.org/2000/svg"]
 
 
 # ------------------------------------------------------------------------------------------------------------ files

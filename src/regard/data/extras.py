@@ -8,11 +8,11 @@ from typing import Any
 from regard.errors import DataError
 
 
-def needed(module: str, *, extra: str, where: str) -> Any:
+def needed(module: str, *, extra: str, where: str, doing: str = "reading") -> Any:
     """The module, or one sentence that says how to install it; `where` names what needs it."""
     try:
         return import_module(module)
     except ImportError:
         library = module.partition(".")[0]
-        what, hint = f"reading it needs the library {library!r}", f"pip install 'regard[{extra}]'"
+        what, hint = f"{doing} it needs the library {library!r}", f"pip install 'regard[{extra}]'"
         raise DataError(what, where=where, hint=hint) from None

@@ -1,0 +1,76 @@
+"""How a piece of text is written beside a picture.
+
+a blank, or "▁" alone      ␣      what character models write between words
+</s>                       ⏎      one column wide, so that character pictures need no tall labels
+▁Haus                      ▁Haus  the mark of a word start stays: it tells words from their continuations; in SVG it
+                                  is a pale "_", which is as narrow in every font
+a control character        �      it must neither steer the terminal nor break the XML
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+
+from rich.cells import cell_len
+
+FONTS = "'Noto Sans CJK KR', 'Noto Sans KR', 'Apple SD Gothic Neo', 'Malgun Gothic', NanumGothic, sans-serif"
+"""Fonts with Hangul and Latin letters: Linux (two names), macOS, Windows, Linux again; then whatever there is."""
+
+
+def label(piece: str) -> str:
+    """A piece as it stands in a picture; the module's docstring lists the signs."""
+    if piece == "</s>":
+        return "⏎"
+    if not piece.strip().strip("▁"):
+        return "␣"
+    text = clean(piece)
+    # A combining mark of its own would land on the neighbour's letter: give it a place to sit.
+    return f"◌{text}" if cell_len(text[:1]) == 0 else text
+
+
+def clean(text: str) -> str:
+    """The text without what a terminal or an XML parser would stumble over, in one line."""
+    return "".join(_sign(character) for character in unicodedata.normalize("NFC", " ".join(text.split())))
+
+
+def _sign(character: str) -> str:
+    if unicodedata.category(character) in ("Cc", "Cs") or character in "\ufffe\uffff":
+        return "�"
+    # Joiners, direction marks and variation selectors change the width of what stands beside them.
+    invisible = unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f"
+    return "" if invisible else character
+
+
+def number(value: float) -> str:
+    """Two decimals, or one digit of what would vanish in them."""
+    return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1g}"
+
+
+def clusters(text: str) -> list[str]:
+    """Letters, each with the marks that stand on it."""
+    found: list[str] = []
+    for character in text:
+        if found and cell_len(character) == 0:
+            found[-1] += character
+        else:
+            found.append(character)
+    return found
+
+
+def shorten(text: str, width: float, measure: Callable[[str], float] = cell_len) -> str:
+    """The text in at most `width` columns (or what `measure` counts), with "…" for what is left out."""
+    if measure(text) <= width:
+        return text
+    kept, room = "", width - measure("…")
+    for cluster in clusters(text):
+        room -= measure(cluster)
+        if room < 0:
+            break
+        kept += cluster
+    return f"{kept}…"
+
+
+def pad(text: str, width: int) -> str:
+    """The text and so many blanks that it takes `width` columns of a terminal."""
+    return text + " " * (width - cell_len(text))
