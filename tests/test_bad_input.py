@@ -557,8 +557,9 @@ def test_files_to_evaluate_that_are_wrong(tiny_run: Path, tmp_path: Path) -> Non
 
 
 def test_pictures_that_cannot_be_drawn(tiny_run: Path, tmp_path: Path) -> None:
-    assert fail("explain", tiny_run, "a", "--out", "x.png") == ["x.png: cannot draw a .png (allowed: .svg)"]
-    message = "attention: cannot draw a file without suffix (allowed: .svg)"
+    allowed = "allowed: .svg, .png, .html, .json"
+    assert fail("explain", tiny_run, "a", "--out", "x.gif") == [f"x.gif: cannot draw a .gif ({allowed})"]
+    message = f"attention: cannot draw a file without suffix ({allowed})"
     assert fail("explain", tiny_run, "a", "--out", "attention") == [message]
     picture = tmp_path / "no" / "x.svg"
     result = regard("explain", tiny_run, "a", "--out", picture)

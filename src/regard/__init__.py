@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from regard.runs.verbs import score as score
     from regard.training.check import check as check
     from regard.training.train import train as train
+    from regard.views.compare import compare as compare
+    from regard.views.diagnose import diagnose as diagnose
     from regard.views.explain import explain as explain
 
 __version__ = "0.1.0"
@@ -24,6 +26,8 @@ __version__ = "0.1.0"
 _WHERE = {
     "Run": "regard.runs",
     "check": "regard.training.check",
+    "compare": "regard.views.compare",
+    "diagnose": "regard.views.diagnose",
     "evaluate": "regard.runs.verbs",
     "explain": "regard.views.explain",
     "load_recipe": "regard.recipes.recipe",

@@ -31,7 +31,10 @@ OverridesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VAL
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 BeamOption = Annotated[int | None, typer.Option("--beam", help="Hypotheses followed side by side; 1 is greedy.")]
-PenaltyOption = Annotated[float | None, typer.Option("--length-penalty", help="alpha in log P / length^alpha.")]
+PenaltyOption = Annotated[
+    float | None,
+    typer.Option("--length-penalty", help="alpha in log P / length^alpha, or what search.normalisation makes of it."),
+]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
 CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last, average, or a step.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
@@ -141,24 +144,43 @@ def predict(
     *,
     file: Annotated[Path | None, typer.Option("--file", help="A file with one input a line.")] = None,
     beam: BeamOption = None,
-    nbest: Annotated[int | None, typer.Option("--nbest", help="Outputs for each input, best first.")] = None,
+    nbest: Annotated[
+        int | None,
+        typer.Option(
+            "--nbest",
+            help="Outputs for each input, best first by the search's objective. Each is printed with its log P, which "
+            "need not fall: the objective sets it off against the length.",
+        ),
+    ] = None,
     length_penalty: PenaltyOption = None,
+    prefix: Annotated[str | None, typer.Option("--prefix", help="What every output begins with.")] = None,
+    prefixes: Annotated[
+        Path | None,
+        typer.Option("--prefixes", metavar="FILE", help="One line for each input: what its output begins with."),
+    ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="Write the whole search as JSON: every step, and why."),
+    ] = None,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
-    as_json: JsonOption = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON Lines: one object a line for each input.")
+    ] = False,
 ) -> None:
     """Translate or summarise texts given as arguments, in a file, or on standard input. The order is kept."""
     texts, places = _inputs(inputs, file)
+    beginnings = None if prefixes is None else _prefixes(prefixes, len(texts), prefix)
     from regard.runs.verbs import opened, predict_chunks, with_search
 
     opened_run = opened(run)
-    recipe = with_search(opened_run.recipe, beam, nbest, length_penalty, settings or [])
+    recipe = with_search(opened_run.recipe, beam, nbest, length_penalty, settings or [], prefix=prefix)
     with _bar(shown=file is not None and not sys.stdout.isatty()) as bar:
         task = bar.add_task("writing", total=len(texts))
         for chunk in predict_chunks(
-            opened_run, texts, recipe, checkpoint=checkpoint, device=device, places=places,
-            progress=lambda done: bar.advance(task, done),
+            opened_run, texts, recipe, prefixes=beginnings, record=record, checkpoint=checkpoint, device=device,
+            places=places, progress=lambda done: bar.advance(task, done),
         ):  # fmt: skip
             for prediction in chunk:
                 if as_json:
@@ -171,6 +193,19 @@ def predict(
 
 
 app.command("translate", help="The same as predict.")(predict)
+
+
+def _prefixes(file: Path, inputs: int, for_all: str | None) -> list[str]:
+    """The lines of a file of prefixes, as many as there are inputs."""
+    from regard.data.files import open_text
+
+    if for_all is not None:
+        raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
+    lines = list(open_text(str(file), Path()).lines())
+    if len(lines) != inputs:
+        what = f"{len(lines):,} prefixes for {inputs:,} inputs"
+        raise DecodeError(what, where=str(file), hint="one line for each input, empty where it may begin as it likes")
+    return lines
 
 
 def _inputs(inputs: list[str] | None, file: Path | None) -> tuple[list[str], list[str]]:
@@ -281,28 +316,169 @@ def explain(
     target: Annotated[
         str | None, typer.Option("--target", help="Explain this output instead of the model's own.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="A .svg file to draw.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A file to draw: .svg, .png, .html (all views) or .json (all numbers).")
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view",
+            help="alignment (attention over the source), encoder or decoder (self-attention), probabilities, masks or "
+            "positions. Default: alignment, where the model has one.",
+        ),
+    ] = None,
+    layer: Annotated[str, typer.Option("--layer", help="A layer from 1, their mean, or all: a picture each.")] = "mean",
+    head: Annotated[str, typer.Option("--head", help="A head from 1, their mean, or all: a picture each.")] = "mean",
+    rollout: Annotated[
+        bool, typer.Option("--rollout", help="Follow the words through all layers, or up to --layer.")
+    ] = False,
+    words: Annotated[
+        bool,
+        typer.Option(
+            "--words", help="Merge pieces into words: the sum over pieces looked at, the mean over those that look."
+        ),
+    ] = False,
+    numbers: Annotated[
+        bool, typer.Option("--numbers", help="Work one attention out step by step, with the run's own numbers.")
+    ] = False,
+    step: Annotated[int, typer.Option("--step", help="The token of the target that --numbers is about, from 1.")] = 1,
+    padding: Annotated[
+        int | None,
+        typer.Option(
+            "--padding", help="Put so many <pad> behind both texts, as in a batch. Default: 3 for --view masks, else 0."
+        ),
+    ] = None,
     beam: BeamOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Where the model looked while it wrote: in the terminal, and as SVG."""
-    if out is not None and out.suffix.lower() != ".svg":
-        raise DecodeError(f"cannot draw a {out.suffix or 'file without suffix'}", where=str(out), hint="allowed: .svg")
-    from regard.views.alignment import to_terminal, write_svg
-    from regard.views.explain import explain as explain_run
+    """Where the model looked while it wrote, and what else it might have written.
 
-    alignment = explain_run(run, text, target=target, beam=beam, checkpoint=checkpoint, device=device)
-    if as_json:
-        weights = alignment.weights.tolist()
-        show({"input": text, "source": alignment.source, "target": alignment.target, "weights": weights})
-    else:
-        print(to_terminal(alignment), end="")
+    In the terminal, as a picture, as a page with everything, or as numbers.
+    """
+    from regard.views.draw import check_output, one_of, to_text, wish_of, write_explanation
+    from regard.views.explain import explain as explain_run
+    from regard.views.numbers import work_out
+
+    wish = wish_of(view, layer, head, rollout)
     if out is not None:
-        write_svg(alignment, out)
+        check_output(out)
+    if padding is None:
+        padding = 3 if view == "masks" else 0
+    found = explain_run(run, text, target=target, beam=beam, padding=padding, checkpoint=checkpoint, device=device)
+    worked = None
+    if numbers:
+        named = one_of(wish.layer, "--layer"), one_of(wish.head, "--head")
+        worked = work_out(found, wish.view, layer=named[0], head=named[1] or 1, step=step)
+    if words:
+        found = found.words()
+    printed = to_text(found, wish) if worked is None else worked.to_text()
+    if as_json:
+        show(found.to_json() if worked is None else worked.to_json())
+    else:
+        print(printed, end="")
+    if out is not None:
+        write_explanation(found, out, wish)
         if not as_json:
             print(f"drawn: {out}")
+
+
+@app.command()
+def diagnose(
+    run: RunArgument,
+    *,
+    split: Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")] = None,
+    file: Annotated[
+        list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A .html file to write the report to.")] = None,
+    beam: BeamOption = None,
+    length_penalty: PenaltyOption = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first so many sentences.")] = None,
+    sweep: Annotated[bool, typer.Option("--sweep/--no-sweep", help="Try beams of 1, 2, 3, 5, 10 and 20, too.")] = True,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Whose fault each error is, the search's or the model's; by source length, for other beams, and what to do."""
+    from rich.console import Console
+
+    from regard.views.diagnose import BEAMS
+    from regard.views.diagnose import diagnose as diagnose_run
+    from regard.views.diagnosis_page import diagnosis_page
+    from regard.views.diagnosis_text import show as show_diagnosis
+    from regard.views.page import can_write_page, write_page
+
+    can_write_page(out)
+    with _bar(shown=not as_json) as bar:
+        task = bar.add_task("scoring the references", total=None)
+        found = diagnose_run(
+            run, split=split, files=file or [], beam=beam, length_penalty=length_penalty,  # type: ignore[arg-type]
+            overrides=settings or [], checkpoint=checkpoint, device=device, limit=limit, sweep=BEAMS if sweep else (),
+            progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )  # fmt: skip
+    if as_json:
+        show(found.to_json())
+    else:
+        show_diagnosis(found, Console(highlight=False, soft_wrap=True))
+    if out is not None:
+        write_page(out, diagnosis_page(found))
+        if not as_json:
+            print(f"written: {out}")
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; the first is the baseline.")],
+    *,
+    split: Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")] = None,
+    file: Annotated[
+        list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")
+    ] = None,
+    hypotheses: Annotated[
+        list[str] | None,
+        typer.Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one a line."),
+    ] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", help="Test the others against this one.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A .html file to write the report to.")] = None,
+    tables: Annotated[Path | None, typer.Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
+    beam: BeamOption = None,
+    length_penalty: PenaltyOption = None,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare runs of one task: significance tests, quality by length, speed, errors, attention on one page."""
+    from regard.views.compare import can_write_csv, named_files
+    from regard.views.compare import compare as compare_runs
+    from regard.views.compare_page import report
+    from regard.views.compare_text import show as show_comparison
+    from regard.views.page import can_write_page, write_page
+
+    can_write_page(out)
+    can_write_csv(tables)
+    with _bar(shown=not as_json) as bar:
+        task = bar.add_task("reading", total=None)
+        found = compare_runs(
+            runs, split=split, files=file or [], hypotheses=named_files(hypotheses or []),  # type: ignore[arg-type]
+            baseline=baseline, beam=beam, length_penalty=length_penalty, overrides=settings or [],
+            checkpoint=checkpoint, device=device,
+            progress=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )  # fmt: skip
+    if tables is not None:
+        found.write_csv(tables)
+    if out is not None:
+        write_page(out, report(found))
+    if as_json:
+        show(found.to_json())
+        return
+    show_comparison(found)
+    for path in (out, tables):
+        if path is not None:
+            print(f"written: {path}")
 
 
 @app.command()

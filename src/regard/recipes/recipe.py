@@ -13,7 +13,7 @@ from regard.config.load import Tree
 from regard.data.config import Corpus, Data, Split
 from regard.data.tokenizers import TokenizerConfig
 from regard.errors import ConfigError, did_you_mean
-from regard.models import AnyModelConfig
+from regard.models import MODELS, AnyModelConfig
 from regard.recipes.shipped import shipped, shipped_text
 from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
@@ -56,6 +56,17 @@ class Recipe(Config, Generic[D, E]):
         if model.tie == "all" and model.vectors and len(set(model.vectors.files.values())) > 1:
             raise ValueError("tie: all has one embedding for both sides: give it one file of vectors, not two")
         return model
+
+    @field_validator("search")
+    @classmethod
+    def _coverage_needs_attention(cls, search: SearchConfig, others: ValidationInfo) -> SearchConfig:
+        model = others.data.get("model")
+        if search.coverage_penalty and model and not MODELS[model.kind].alignment:
+            looking = ", ".join(kind for kind, known in MODELS.items() if known.alignment)
+            raise ValueError(
+                f"coverage_penalty needs attention over the source, and {model.kind} has none: {looking} have"
+            )
+        return search
 
 
 AnyRecipe = Recipe[Any, Any]

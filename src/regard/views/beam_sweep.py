@@ -1,0 +1,117 @@
+"""What a wider beam buys: quality and time for several widths, and the one from which wider no longer pays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.config import Config
+from regard.tasks import TextToText
+from regard.views.significance import measure
+from regard.views.tallies import Tally
+from regard.views.verdicts import nfc
+
+MARGIN = 0.1
+"""Points of a metric from 0 to 100 that nobody would see."""
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Width:
+    """What one width of the beam gives."""
+
+    beam: int
+    seconds: float
+    """To decode all sentences."""
+    metrics: Mapping[str, float]
+    """The task's own, over all outputs."""
+    resampled: NDArray[np.float64]
+    """What the metric that the widths are compared by might have been, with other sentences of the same kind."""
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Behind:
+    """How many points a width is behind the best one, with the interval of 95 %."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def matters(self) -> bool:
+        """Whether the difference is both certain and large enough to be seen."""
+        return self.difference > MARGIN and self.low > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Several widths, narrowest first."""
+
+    metric: str
+    """What they are compared by."""
+    widths: tuple[Width, ...]
+
+    def quality(self, width: Width) -> float:
+        return width.metrics[self.metric]
+
+    @cached_property
+    def best(self) -> Width:
+        """The highest quality; among equals the narrowest."""
+        return max(self.widths, key=lambda width: (self.quality(width), -width.beam))
+
+    @cached_property
+    def enough(self) -> Width:
+        """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
+        return next(width for width in self.widths if not self.behind(width).matters)
+
+    def at(self, beam: int) -> Width:
+        return next(width for width in self.widths if width.beam == beam)
+
+    def behind(self, width: Width) -> Behind:
+        """Of a width, against the best one: both are measured on the same draws, so their differences are paired."""
+        low, high = np.quantile(self.best.resampled - width.resampled, [0.025, 0.975])
+        return Behind(self.quality(self.best) - self.quality(width), float(low), float(high))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [self._row(width) for width in self.widths]
+
+    def _row(self, width: Width) -> dict[str, Any]:
+        found = self.behind(width)
+        return {
+            "beam": width.beam,
+            **width.metrics,
+            "behind_best": {"difference": found.difference, "low": found.low, "high": found.high},
+            "enough": width is self.enough,
+            "errors": width.tally.errors,
+            "search_errors": width.tally.search_errors,
+            "model_errors": width.tally.model_errors,
+            "seconds": width.seconds,
+        }
+
+
+def metric_of(task: type[TextToText]) -> str:
+    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
+    better = [name for name, higher in task.higher_is_better.items() if higher]
+    return "chrf" if "chrf" in better else better[0]
+
+
+def resampled(
+    outputs: Sequence[str], references: Sequence[str], task: type[TextToText], config: Config
+) -> NDArray[np.float64]:
+    """The metric of so many sentences drawn anew, with replacement, many times over.
+
+    Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation". The seed is fixed, so the same
+    rows are drawn of all outputs for the same references.
+    """
+    metric = measure(metric_of(task), task, config, {})
+    counted = metric._extract_corpus_statistics([*map(nfc, outputs)], [[*map(nfc, references)]])
+    statistics = np.array(counted, dtype=np.float64)
+    generator, size = np.random.default_rng(1), len(statistics)
+    draws = (statistics[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES))
+    return np.array([metric._compute_score_from_stats(sums.tolist()).score for sums in draws])

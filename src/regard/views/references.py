@@ -1,0 +1,79 @@
+"""What the model and the search think of the references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.data.dataset import Dataset
+from regard.data.tokenizers import Tokenizers
+from regard.models.base import Generator
+from regard.runs import Run
+from regard.search import SearchConfig
+from regard.search.hypotheses import Live
+from regard.search.rules import Rules, rules_for
+from regard.tasks.inputs import by_length, padded
+from regard.tasks.wording import wording_of
+from regard.views.verdicts import Wanted
+
+AT_ONCE = 2_048
+"""Padded tokens of the references that are held against the rules together."""
+UNKNOWN = "unknown token"
+
+
+def wanted_of(run: Run, model: Generator, dataset: Dataset, rows: Sequence[int], config: SearchConfig) -> list[Wanted]:
+    """The examples of these rows, with the scores of their references."""
+    sources, targets = ([dataset.columns[name][row].tolist() for row in rows] for name in ("source", "target"))
+    hypotheses = run.task.hypotheses(model, run.tokenizers, sources, targets, config)
+    forbidden = why_forbidden(run.tokenizers, sources, [one.tokens for one in hypotheses], config)
+    return [
+        Wanted(
+            dataset.where(row),
+            dataset.texts["source"][row],
+            dataset.texts["target"][row],
+            tuple(source),
+            found.tokens,
+            found.score,
+            found.objective,
+            reason,
+        )
+        for row, source, found, reason in zip(rows, sources, hypotheses, forbidden, strict=True)
+    ]
+
+
+def why_forbidden(
+    tokenizers: Tokenizers, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], config: SearchConfig
+) -> list[str | None]:
+    """The first rule of the search that keeps it from writing each target, which ends in `</s>`; None if none does."""
+    wording = wording_of(tokenizers["target"], config, None, len(sources))
+    source, target = tokenizers["source"], tokenizers["target"]
+    found: dict[int, str | None] = {}
+    for rows in by_length([len(ids) for ids in targets], AT_ONCE):
+        rules = rules_for(
+            padded([[*sources[row], source.end] for row in rows], source.pad),
+            config,
+            wording.of(rows),
+            begin_id=target.begin,
+            end_id=target.end,
+            pad_id=target.pad,
+            unknown_id=target.unk,
+        )
+        reasons_BT = _reasons(rules, padded([targets[row] for row in rows], target.pad).ids_BL, target.size)
+        for row, reasons in zip(rows, reasons_BT.tolist(), strict=True):
+            first = next(((token, one) for token, one in zip(targets[row], reasons, strict=False) if one), None)
+            found[row] = first and (UNKNOWN if first[0] == target.unk else rules.names[first[1] - 1])
+    return [found[row] for row in range(len(targets))]
+
+
+def _reasons(rules: Rules, ids_BT: Tensor, vocabulary: int) -> Tensor:
+    """What `Rules.reasons` says of each token where those before it are written: 0 where it may come."""
+    sentences_B, total_B1 = torch.arange(len(ids_BT)), torch.zeros(len(ids_BT), 1)
+    reasons = [
+        rules.reasons(torch.zeros(len(ids_BT), 1, vocabulary), Live(sentences_B, ids_BT[:, None, :step], total_B1))
+        .squeeze(1)
+        .gather(1, ids_BT[:, step, None])
+        for step in range(ids_BT.shape[1])
+    ]
+    return torch.cat(reasons, dim=1)

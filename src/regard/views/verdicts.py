@@ -1,0 +1,107 @@
+"""Whose fault an error is: the search's, if the model prefers the reference to what was written; else the model's."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from regard.search import Hypothesis
+
+Verdict = Literal["search", "model"]
+VERDICTS: tuple[Verdict, ...] = ("search", "model")
+
+TIE = 1e-5
+"""Scores that differ by less than this share are equal: the same sums in another order differ by as much."""
+SPELT_OTHERWISE = "same tokens"
+"""An output that differs from the reference only in what the tokenizer does not keep."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A source, its reference, and what the model thinks of that."""
+
+    where: str
+    source: str
+    reference: str
+    source_ids: tuple[int, ...]
+    tokens: tuple[int, ...]
+    """Of the reference, its `</s>` included."""
+    log_p: float
+    objective: float
+    """What the search maximises, for these tokens."""
+    forbidden: str | None = None
+    """The rule that keeps the search from writing them, if so."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One sentence: what was wanted and what was written."""
+
+    wanted: Wanted
+    written: Hypothesis
+    output: str
+    chrf: float
+    """Of the output against the reference, this sentence alone."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the output is the reference, sign by sign."""
+        return nfc(self.output) == nfc(self.wanted.reference)
+
+    @property
+    def error(self) -> bool:
+        """Whether the output is worse than the reference."""
+        return not self.exact and self.chrf < 100 - 1e-9
+
+    @property
+    def verdict(self) -> Verdict:
+        """By the objective that the search maximised."""
+        return verdict_of(self.wanted.objective, self.written.objective)
+
+    @property
+    def raw_verdict(self) -> Verdict:
+        """By log P alone."""
+        return verdict_of(self.wanted.log_p, self.written.score)
+
+    @property
+    def unreachable(self) -> str | None:
+        """Why no search could have given the reference, if so."""
+        return SPELT_OTHERWISE if self.written.tokens == self.wanted.tokens else self.wanted.forbidden
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "where": self.wanted.where,
+            "source": self.wanted.source,
+            "reference": self.wanted.reference,
+            "output": self.output,
+            "chrf": self.chrf,
+            "exact_match": self.exact,
+            "verdict": self.verdict,
+            "raw_verdict": self.raw_verdict,
+            "reference_log_p": self.wanted.log_p,
+            "output_log_p": self.written.score,
+            "reference_objective": self.wanted.objective,
+            "output_objective": self.written.objective,
+            "unreachable": self.unreachable,
+        }
+
+
+def verdict_of(reference: float, output: float) -> Verdict:
+    """A reference that scores higher was missed by the search. One that scores the same was not: the model's fault."""
+    return "search" if reference > output and not math.isclose(reference, output, rel_tol=TIE) else "model"
+
+
+def sentence_chrf(outputs: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:
+    """sacreBLEU's chrF of each output alone, from 0 to 100; both sides in NFC, as in the metrics of a task."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    chrf = CHRF(lowercase=lowercase)
+    return [chrf.sentence_score(nfc(one), [nfc(other)]).score for one, other in zip(outputs, references, strict=True)]
+
+
+def nfc(text: str) -> str:
+    """In the form that models write; Korean text from a Mac comes in another."""
+    return unicodedata.normalize("NFC", text)
