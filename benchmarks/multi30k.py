@@ -1,15 +1,17 @@
 """Quality on Multi30k en -> de and the time to reach a peer's, with the recipes that ship.
 
-    python benchmarks/multi30k.py FOLDER [--seeds 3] [--only quality|time]
+    python benchmarks/multi30k.py FOLDER [--seeds 3] [--only quality|time] [--recipes NAME ...] [--set KEY=VALUE ...]
 
 FOLDER holds the folder `multi30k`. Quality: each recipe with several seeds, side by side on one GPU; BLEU (sacreBLEU
-13a, lowercased, beam 5) on test_2016_flickr. Time: one short training alone on the machine, the clock running from the
-start of the process to its end: imports, reading, training the tokenizer and all.
+13a, lowercased, beam 5) on test_2016_flickr, parameters, training time, and the speed of decoding alone on the GPU.
+Time: one short training alone on the machine, the clock running from the start of the process to its end: imports,
+reading, training the tokenizer and all.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import statistics
@@ -20,8 +22,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-QUALITY = (("multi30k-transformer",), ("multi30k-bahdanau", "multi30k-rnn"))
+QUALITY = (
+    ("multi30k-transformer",),
+    ("multi30k-bahdanau", "multi30k-rnn"),
+    ("multi30k-luong", "multi30k-self-attention"),
+)
 """Recipes that train side by side, each with all its seeds."""
+SOURCES = "multi30k/test_2016_flickr.en.gz"
 SHORT = ["training.batch_tokens=16384", "training.ema=null", "training.validate_every=10000", "training.decode=0"]
 TIME = {
     "multi30k-transformer": [
@@ -60,30 +67,54 @@ def training_seconds(run: Path) -> float:
     return (run / "last").stat().st_mtime - (run / "environment.json").stat().st_mtime
 
 
-def quality(folder: Path, work: Path, seeds: int) -> None:
-    print(f"\n| recipe | BLEU, mean of {seeds} | each | training, slowest (s) | target tokens/s, median |")
-    print("|---|---|---|---|---|")
-    for group in QUALITY:
+def decoding_speed(run: Path, folder: Path) -> float:
+    """Target tokens a second with the recipe's beam, all of the test set, the model loaded and warm."""
+    import regard.runs.verbs as verbs
+
+    opened, source = verbs.opened(run), gzip.decompress((folder / SOURCES).read_bytes()).decode().splitlines()
+    verbs.predict(opened, source[:200])
+    started = time.perf_counter()
+    found = verbs.predict(opened, source)
+    seconds = time.perf_counter() - started
+    return sum(len(one.nbest[0].tokens) for one in found) / seconds
+
+
+def quality(folder: Path, work: Path, seeds: int, recipes: list[str], changes: list[str]) -> None:
+    print(f"\n| recipe | BLEU, mean of {seeds} | each | parameters | training, slowest (s) | training, tokens/s "
+          "| decoding, tokens/s |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|")
+    for group in [[name for name in group if name in recipes] for group in QUALITY]:
         runs = {(recipe, seed): work / f"{recipe}-{seed}" for recipe in group for seed in range(1, seeds + 1)}
         trainings = [
-            regard("train", recipe, f"training.seed={seed}", "--out", str(run), folder=folder, cache=work / "cache")
+            regard(
+                "train", recipe, *changes, f"training.seed={seed}", "--out", str(run), folder=folder,
+                cache=work / "cache",
+            )
             for (recipe, seed), run in runs.items()
-        ]
+        ]  # fmt: skip
         for training in trainings:
             finished(training)
         with ThreadPoolExecutor() as pool:
             found = dict(zip(runs, pool.map(lambda run: bleu(run, folder, work / "cache"), runs.values()), strict=True))
         for recipe in group:
-            show(recipe, [run for (name, _), run in runs.items() if name == recipe], found)
+            show(recipe, [run for (name, _), run in runs.items() if name == recipe], found, folder)
 
 
-def show(recipe: str, runs: list[Path], found: dict[tuple[str, int], float]) -> None:
+def show(recipe: str, runs: list[Path], found: dict[tuple[str, int], float], folder: Path) -> None:
+    from regard.models.base import count_parameters
+    from regard.runs import Run
+
     scores = [score for (name, _), score in found.items() if name == recipe]
     lines = [json.loads(line) for run in runs for line in (run / "metrics.jsonl").read_text().splitlines()]
     speed = statistics.median(line["tokens_per_second"] for line in lines if line["event"] == "train")
     slowest = max(training_seconds(run) for run in runs)
     each = ", ".join(f"{score:.2f}" for score in scores)
-    print(f"| {recipe} | {statistics.mean(scores):.2f} | {each} | {slowest:.0f} | {speed:,.0f} |", flush=True)
+    size = count_parameters(Run.open(runs[0]).build())
+    print(
+        f"| {recipe} | {statistics.mean(scores):.2f} | {each} | {size:,} | {slowest:.0f} | {speed:,.0f} "
+        f"| {decoding_speed(runs[0], folder):,.0f} |",
+        flush=True,
+    )
 
 
 def time_to_quality(folder: Path, work: Path) -> None:
@@ -107,13 +138,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", choices=["quality", "time"])
+    parser.add_argument("--recipes", nargs="+", default=[name for group in QUALITY for name in group])
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         if options.only != "quality":
             finished(regard("check", QUALITY[0][0], folder=options.folder, cache=Path(work) / "cache"))  # wakes the GPU
             time_to_quality(options.folder, Path(work))
         if options.only != "time":
-            quality(options.folder, Path(work), options.seeds)
+            quality(options.folder, Path(work), options.seeds, options.recipes, options.set)
 
 
 if __name__ == "__main__":
