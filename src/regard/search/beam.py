@@ -34,12 +34,19 @@ class Beam:
         return total_BW
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
-        vocabulary = log_p_BWV.shape[-1]
-        candidates_BM = log_p_BWV.add_(live.total_BW[..., None]).flatten(1)
-        total_BW, index_BW = best(candidates_BM, min(self.rows, candidates_BM.shape[1]))
+        total_BWM, tokens_BWM = self._best_of_each(log_p_BWV, live)
+        total_BM, tokens_BM, each = total_BWM.flatten(1), tokens_BWM.flatten(1), total_BWM.shape[-1]
+        total_BW, index_BW = best(total_BM, min(self.rows, total_BM.shape[1]))
         open_B = self.rows - finished.count(live.sentences_B)
         beyond_BW = torch.arange(total_BW.shape[1], device=total_BW.device) >= open_B[:, None]
-        return Choice(index_BW // vocabulary, index_BW % vocabulary, total_BW.masked_fill(beyond_BW, NEVER))
+        return Choice(index_BW // each, tokens_BM.gather(1, index_BW), total_BW.masked_fill(beyond_BW, NEVER))
+
+    def _best_of_each(self, log_p_BWV: Tensor, live: Live) -> tuple[Tensor, Tensor]:
+        """The best continuations of each hypothesis, as many as may be taken in all: their totals and tokens."""
+        log_p_RV = log_p_BWV.flatten(0, 1)
+        log_p_RM, tokens_RM = best(log_p_RV, min(self.rows, log_p_RV.shape[1]))
+        shape = (*live.total_BW.shape, -1)
+        return log_p_RM.view(shape) + live.total_BW[..., None], tokens_RM.view(shape)
 
     def settled(self, total_BW: Tensor, sentences_B: Tensor, finished: Finished) -> Tensor:
         """Whether no live hypothesis can still enter a sentence's n best."""

@@ -172,19 +172,17 @@ def _compact(
     selecting copies the state. On a GPU a step costs about the same for half as many rows, and a captured one is for as
     many as it was captured with: there what has ended stays until it is half.
     """
-    going = sum(count > 0 for count in counts)
+    on_gpu, going = parents_BW.device.type == "cuda", sum(count > 0 for count in counts)
     new_width = max(counts) if reorders else width
-    if parents_BW.device.type == "cuda" and 2 * going > len(counts) and 2 * new_width > width:
-        groups_B1 = torch.arange(len(counts), device=parents_BW.device)[:, None]
-        return going_on, groups_B1 * width + parents_BW if reorders and width > 1 else None
-    in_place = not reorders or width == new_width == 1
-    stays = in_place and going > 0.75 * len(counts)
+    if on_gpu and new_width <= width < 2 * new_width:
+        new_width = width
+    in_place = not reorders or width == new_width == parents_BW.shape[1] == 1
     alive_BW = (going_on.total_BW > NEVER).int()
-    if stays:
+    if all_stay := going > (0.5 if on_gpu else 0.75 if in_place else 1.0) * len(counts):
         groups_B1 = torch.arange(len(counts), device=parents_BW.device)[:, None]
     else:
         groups_B1 = alive_BW.amax(-1).argsort(descending=True, stable=True)[:going, None]
     slots_BW = alive_BW.argsort(descending=True, stable=True) if reorders else parents_BW
     slots_BW = slots_BW[groups_B1[:, 0], :new_width]
     live = going_on.pick(groups_B1, slots_BW)
-    return live, None if stays else groups_B1 * width + parents_BW[groups_B1, slots_BW]
+    return live, None if all_stay and in_place else groups_B1 * width + parents_BW[groups_B1, slots_BW]
