@@ -385,3 +385,14 @@ def test_every_axis_letter_stands_in_the_legend() -> None:
     }
     assert used
     assert used <= legend()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("vocabulary", [5, 16, 21])
+@pytest.mark.parametrize("shape", [(1,), (3,), (8,), (1, 2), (20,)])
+def test_a_readout_of_few_rows_takes_its_product_the_other_way_round(
+    shape: tuple[int, ...], vocabulary: int, bias: bool
+) -> None:
+    readout, hidden = shaken(Readout(6, vocabulary, None, bias=bias)), randn(*shape, 6)
+    with torch.no_grad():
+        close(readout(hidden), readout.linear(hidden))

@@ -20,7 +20,7 @@ def test_packing_by_hand() -> None:
     assert packing.places_P.tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3]
     assert packing.bounds.tolist() == [0, 3, 5, 9]
     assert packing.longest == 4
-    padded = packing.unpack(packing.pack(tokens.ids_BL)[..., None], 3, 5)[..., 0]
+    padded = packing.unpack(packing.pack(tokens.ids_BL))
     assert padded.tolist() == [[5, 6, 3, 0, 0], [7, 3, 0, 0, 0], [8, 9, 4, 3, 0]]
 
 

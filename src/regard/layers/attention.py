@@ -86,8 +86,7 @@ def attend(
     if visible.packed is not None:
         if packs(q_BHQE, q_BHQE.shape[-1], dropout):
             return _attend_packed(q_BHQE, k_BHKE, v_BHKE, visible.packed, visible.causal, scale)
-        mask_BQK = visible.matrix_BQK(queries, keys, q_BHQE.device)
-        return F.scaled_dot_product_attention(q_BHQE, k_BHKE, v_BHKE, mask_BQK, scale=scale, dropout_p=dropout)
+        return _attend_unpacked(q_BHQE, k_BHKE, v_BHKE, visible, owner=owner, scaled=scaled, dropout=dropout)
     # Padding stands on the right, so under a causal view no real query sees it: the kernel needs no mask at all.
     keys_BK = None if visible.causal else visible.keys_BK(keys)
     mask = None if keys_BK is None else keys_BK[:, None, None, :]
@@ -112,6 +111,27 @@ def _attend_packed(
     )  # fmt: skip
     assert isinstance(attended_PHE, Tensor)
     return attended_PHE.transpose(0, 1)[None]
+
+
+def _attend_unpacked(
+    q_1HPE: Tensor,
+    k_1HPE: Tensor,
+    v_1HPE: Tensor,
+    visible: Visibility,
+    *,
+    owner: nn.Module,
+    scaled: bool,
+    dropout: float,
+) -> Tensor:
+    """The same where there is no such kernel: padded for the attention alone, all that stands around it is packed."""
+    assert visible.packed is not None
+    queries, keys = visible.packed
+    padded = Visibility(keys.lengths_B, visible.causal)
+    k_BHKE, v_BHKE = keys.unpack_heads(k_1HPE), keys.unpack_heads(v_1HPE)
+    attended_BHQE = attend(
+        queries.unpack_heads(q_1HPE), k_BHKE, v_BHKE, padded, owner=owner, scaled=scaled, dropout=dropout
+    )
+    return queries.pack(attended_BHQE.transpose(1, 2)).transpose(1, 2)
 
 
 def packs(like: Tensor, head_width: int, dropout: float) -> bool:

@@ -11,6 +11,9 @@ from regard.errors import ConfigError
 
 Tie = Literal["none", "target", "all"]
 
+FEW, PARTS = 8, 8
+"""Rows up to which a readout on a CPU takes the product the other way round, and its parts for a single row."""
+
 
 class Embedding(nn.Embedding):
     """A vector a token, of length about 1."""
@@ -26,10 +29,11 @@ class Readout(nn.Module):
     Press & Wolf 2017, arXiv:1608.05859: the output layer may be the transposed input embedding.
     """
 
-    def __init__(self, width: int, vocabulary: int, tied: Embedding | None) -> None:
+    def __init__(self, width: int, vocabulary: int, tied: Embedding | None, *, bias: bool = True) -> None:
         super().__init__()
-        self.linear = nn.Linear(width, vocabulary)
-        nn.init.zeros_(self.linear.bias)
+        self.linear = nn.Linear(width, vocabulary, bias=bias)
+        if bias:
+            nn.init.zeros_(self.linear.bias)
         if tied is not None:
             self.linear.weight = tied.weight
         else:
@@ -40,14 +44,30 @@ class Readout(nn.Module):
         """Begin with the words' own frequencies, add-one smoothed: bias_k = log((n_k + 1) / sum_j (n_j + 1)).
 
         Otherwise the hidden states learn them first, and a tanh before the readout is driven into saturation by it:
-        Luong's h~ then stays the same for every word.
+        Luong's h~ then stays the same for every word. Without a bias there is nothing to begin with.
         """
+        if self.linear.bias is None:
+            return
         smoothed_V = counts_V.double() + 1
         self.linear.bias.copy_((smoothed_V / smoothed_V.sum()).log())
 
     def forward(self, hidden: Tensor) -> Tensor:
+        rows, on_cpu = hidden.numel() // hidden.shape[-1], hidden.device.type == "cpu"
+        if on_cpu and 0 < rows <= FEW and hidden.dtype == self.linear.weight.dtype and not torch.is_grad_enabled():
+            return self._of_few(hidden.view(rows, -1)).view(*hidden.shape[:-1], -1)
         logits: Tensor = self.linear(hidden)
         return logits
+
+    def _of_few(self, hidden_RD: Tensor) -> Tensor:
+        """The same product the other way round, W h: on a CPU several times faster where W is tall and rows are few."""
+        W_VD, bias_V = self.linear.weight, self.linear.bias
+        if len(hidden_RD) > 1:
+            logits_RV = (W_VD @ hidden_RD.t()).t()
+        else:  # as a batch of products, which unlike a single one with a vector run side by side
+            even = len(W_VD) - len(W_VD) % PARTS
+            parts = W_VD[:even].view(PARTS, -1, W_VD.shape[1]) @ hidden_RD.t()
+            logits_RV = torch.cat([parts.flatten(), W_VD[even:] @ hidden_RD[0]])[None]
+        return logits_RV if bias_V is None else logits_RV + bias_V
 
 
 def tied_embeddings(source_size: int, target_size: int, width: int, tie: Tie) -> tuple[Embedding, Embedding]:

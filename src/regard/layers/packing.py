@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,12 +18,13 @@ class Packing:
 
     sentences_P: Tensor
     """Which sentence each token belongs to."""
-    rows_P: Tensor
-    """The place of each token among the padded ones, [B, L] read row by row."""
     places_P: Tensor
     """The place of each token in its sentence."""
+    lengths_B: Tensor
     bounds: Tensor
     """Where each sentence begins, and where the last one ends: [B + 1], int32 as the kernel wants it."""
+    width: int
+    """Of the padded sentences."""
     longest: int
 
     @staticmethod
@@ -35,13 +37,27 @@ class Packing:
         all_P = torch.arange(total, device=lengths_B.device)
         sentences_P = torch.repeat_interleave(lengths_B, output_size=total)
         places_P = all_P - bounds[sentences_P]
-        return Packing(sentences_P, sentences_P * width + places_P, places_P, bounds.int(), int(host_B.max()))
+        return Packing(sentences_P, places_P, lengths_B, bounds.int(), width, int(host_B.max()))
+
+    @cached_property
+    def rows_P(self) -> Tensor:
+        """The place of each token among the padded ones, [B, L] read row by row."""
+        return self.sentences_P * self.width + self.places_P
 
     def pack(self, x_BL: Tensor) -> Tensor:
         """[B, L, ...] -> [1, P, ...]: one row, no padding."""
         return x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
 
-    def unpack(self, x_1PD: Tensor, rows: int, width: int) -> Tensor:
-        """[1, P, D] -> [B, L, D], zero on padding."""
-        padded = x_1PD.new_zeros(rows * width, x_1PD.shape[-1])
-        return padded.index_copy(0, self.rows_P, x_1PD[0]).view(rows, width, -1)
+    def unpack(self, x_1PD: Tensor) -> Tensor:
+        """[1, P, ...] -> [B, L, ...], zero on padding."""
+        padded = x_1PD.new_zeros(len(self.lengths_B) * self.width, *x_1PD.shape[2:])
+        return padded.index_copy(0, self.rows_P, x_1PD[0]).view(-1, self.width, *x_1PD.shape[2:])
+
+    def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
+        """[1, H, P, E] -> [B, H, L, E]."""
+        return self.unpack(x_1HPE.transpose(1, 2)).transpose(1, 2)
+
+
+def pays(tokens: Tokens) -> bool:
+    """Whether so much of a batch is padding that packing it is worth the copies."""
+    return int(tokens.host_lengths_B.sum()) < 0.8 * tokens.ids_BL.numel()

@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
-from regard.layers.attention import MultiHeadAttention, packs
+from regard.layers.attention import MultiHeadAttention, is_recording, packs
 from regard.layers.embeddings import Embedding, Readout, Tie, tied_embeddings
 from regard.layers.graphs import StepGraph, captures
-from regard.layers.packing import Packing
+from regard.layers.packing import Packing, pays
 from regard.layers.positions import PositionKind, Positions
 from regard.layers.visibility import Visibility
 from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
@@ -281,7 +281,7 @@ class Transformer(Generator):
         y_1PD = self.embed_packed(self.target_embedding, shifted(batch.target), target)
         own = Visibility(causal=not self.config.look_ahead, packed=(target, target))
         hidden_1PD = self.decode(y_1PD, memory_1PD, own, Visibility(packed=(target, source)))
-        return Output(target.unpack(hidden_1PD, len(batch.target), batch.target.ids_BL.shape[1] - 1))
+        return Output(target.unpack(hidden_1PD))
 
     @property
     def head_width(self) -> int:
@@ -296,20 +296,30 @@ class Transformer(Generator):
         return logits
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
-        memory_BSD = self.encode(self.embed(self.source_embedding, source.ids_BL), Visibility(source.lengths_B))
-        source_N2BHSE = torch.stack(
-            [torch.stack(block.cross_attention.keys_values(memory_BSD)) for block in self.decoder_blocks()]
-        )
+        source_N2BHSE = self.look_at(source)
         room = (max_length, len(self.decoder), 2, len(source) * rows, self.config.heads, self.head_width)
         return TransformerState(
             # Zeros, since room that is not written yet is looked at with a weight of 0 by a captured step.
-            own_MN2RHE=memory_BSD.new_zeros(room),
+            own_MN2RHE=source_N2BHSE.new_zeros(room),
             source_N2BHSE=source_N2BHSE,
             visible=Visibility(source.lengths_B),
-            positions_MD=self.positions.table(memory_BSD, max_length),
+            positions_MD=self.positions.table(source_N2BHSE, max_length),
             written=0,
-            written_1=torch.zeros(1, dtype=torch.long, device=memory_BSD.device),
+            written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
         )
+
+    def look_at(self, source: Tokens) -> Tensor:
+        """The keys and values of the encoded source for every decoder block, [N, 2, B, H, S, E]."""
+        packing = Packing.of(source) if self.packable and pays(source) and not is_recording() else None
+        if packing is None:
+            visible, x_BSD = Visibility(source.lengths_B), self.embed(self.source_embedding, source.ids_BL)
+        else:
+            visible = Visibility(packed=(packing, packing))
+            x_BSD = self.embed_packed(self.source_embedding, source.ids_BL, packing)
+        memory_BSD = self.encode(x_BSD, visible)
+        looks = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
+        shown = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
+        return torch.stack([torch.stack([shown(k_BHSE), shown(v_BHSE)]) for k_BHSE, v_BHSE in looks])
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         self.positions.expect(state.written + 1)
