@@ -88,8 +88,7 @@ def attend(
             return _attend_packed(q_BHQE, k_BHKE, v_BHKE, visible.packed, visible.causal, scale)
         return _attend_unpacked(q_BHQE, k_BHKE, v_BHKE, visible, owner=owner, scaled=scaled, dropout=dropout)
     # Padding stands on the right, so under a causal view no real query sees it: the kernel needs no mask at all.
-    keys_BK = None if visible.causal else visible.keys_BK(keys)
-    mask = None if keys_BK is None else keys_BK[:, None, None, :]
+    mask = None if visible.causal else visible.bias_B11K(keys, q_BHQE.dtype)
     causal = visible.causal and queries > 1
     assert not causal or queries == keys, "the kernel would count the queries from the first key, not to the last"
     return F.scaled_dot_product_attention(

@@ -302,7 +302,7 @@ class Transformer(Generator):
             # Zeros, since room that is not written yet is looked at with a weight of 0 by a captured step.
             own_MN2RHE=source_N2BHSE.new_zeros(room),
             source_N2BHSE=source_N2BHSE,
-            visible=Visibility(source.lengths_B),
+            visible=Visibility.of(source),
             positions_MD=self.positions.table(source_N2BHSE, max_length),
             written=0,
             written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
@@ -312,7 +312,7 @@ class Transformer(Generator):
         """The keys and values of the encoded source for every decoder block, [N, 2, B, H, S, E]."""
         packing = Packing.of(source) if self.packable and pays(source) and not is_recording() else None
         if packing is None:
-            visible, x_BSD = Visibility(source.lengths_B), self.embed(self.source_embedding, source.ids_BL)
+            visible, x_BSD = Visibility.of(source), self.embed(self.source_embedding, source.ids_BL)
         else:
             visible = Visibility(packed=(packing, packing))
             x_BSD = self.embed_packed(self.source_embedding, source.ids_BL, packing)

@@ -122,6 +122,8 @@ class Finished:
 
     def add(self, ends: Live, ended_BW: Tensor) -> None:
         """Keep the hypotheses that have ended, in the order of their slots."""
+        if ended_BW.device.type == "cpu" and not ended_BW.any():  # on a GPU, asking would take longer than doing it
+            return
         sentences_B, length = ends.sentences_B, ends.history_BWT.shape[-1]
         number_BW = self._count_B[sentences_B][:, None] + ended_BW.cumsum(-1) - 1
         slot_BW = torch.where(ended_BW, number_BW, self._slots)
