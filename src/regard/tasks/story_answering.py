@@ -1,0 +1,195 @@
+"""Question answering over stories: sentences and a question in, one word out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from regard.config import Config
+from regard.data.babi import Stories, StoryData, open_stories
+from regard.data.corpora import Part
+from regard.data.memories import Memory, StoryExamples, prepare_stories, read_stories
+from regard.data.prepare import Prepared
+from regard.data.tokenizers import Tokenizers
+from regard.errors import ConfigError, DataError, DecodeError, first_of
+from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
+from regard.objectives.answer import AnswerCrossEntropy
+from regard.search import SearchConfig
+from regard.tasks.answering import (
+    AT_ONCE,
+    Answer,
+    error_by_task,
+    likeliest_answers,
+    mean_facts_found,
+    sample,
+    tallied,
+    typed_examples,
+    unknown_words,
+)
+from regard.tasks.task import Progress, Task
+from regard.tasks.typed import questions_in, typed_in
+
+
+class NoStoryEvaluation(Config):
+    """There is nothing to choose: answers are right or wrong."""
+
+
+class StoryAnswering(Task):
+    """Stories with questions, measured by the share of wrong answers: task by task, and their mean."""
+
+    name = "story_answering"
+    columns = ("text",)
+    data = StoryData
+    evaluation = NoStoryEvaluation
+    model = MemoryNetworkConfig
+    higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "error": False}
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "tokenizer": {"kind": "word", "lowercase": True},
+        "training": {
+            "batch_tokens": 32, "label_smoothing": 0.0, "precision": "fp32",
+            "optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.32, "schedule": "linear", "clip": 1.25,
+        },
+    }  # fmt: skip
+    """The paper's batches of 32 questions (`batch_tokens` counts answers), and its descent."""
+
+    @classmethod
+    def prepare(
+        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    ) -> Prepared[StoryExamples]:
+        if recipe.tokenizer.kind != "word":
+            what = f"answers are words, so that a tokenizer of kind {recipe.tokenizer.kind!r} cannot name them"
+            raise ConfigError(what, where="tokenizer.kind", hint="allowed: word")
+        model = recipe.model
+        return prepare_stories(
+            recipe.data,
+            recipe.tokenizer,
+            Memory(model.sentences, model.time_noise if model.temporal else 0.0, model.linear_start),
+            base=base,
+            seed=recipe.training.seed,
+            tokenizers=tokenizers,
+            progress=progress,
+        )
+
+    @classmethod
+    def build(cls, config: MemoryNetworkConfig, tokenizers: Tokenizers) -> MemoryNetwork:
+        return MemoryNetwork(config, tokenizers["text"].size)
+
+    @classmethod
+    def objective(cls, model: MemoryNetwork, recipe: Any) -> AnswerCrossEntropy:
+        return AnswerCrossEntropy(model, recipe.training.label_smoothing)
+
+    @classmethod
+    def validate(cls, model: MemoryNetwork, recipe: Any, data: Prepared[StoryExamples]) -> dict[str, Any]:
+        """Every restart is measured; from here on the best of them by `training.best` answers."""
+        examples = data.validation
+        tally = tallied(model, examples)
+        loss_I = tally.losses_BI.mean(0).nan_to_num(nan=math.inf)
+        error_I = error_by_task(tally.wrong_BI, examples).mean(0)
+        best = sorted(
+            range(len(loss_I)), key=lambda i: (float(error_I[i]) * (recipe.training.best == "error"), loss_I[i])
+        )
+        model.winner.fill_(best[0])
+        loss = float(loss_I[best[0]])
+        samples = [sample(model, examples, row) for row in range(min(recipe.training.samples, len(examples)))]
+        return {
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 700.0)),
+            "error": float(error_I[best[0]]),
+            "restart": best[0] + 1,
+            "errors": error_I.tolist(),
+            "samples": samples,
+        }
+
+    @classmethod
+    def read(
+        cls, recipe: Any, corpora: Sequence[Stories], part: Part, base: Path, tokenizers: Tokenizers
+    ) -> StoryExamples:
+        readers = [open_stories(corpus, base, part) for corpus in corpora]
+        return read_stories(readers, tokenizers["text"], Memory(recipe.model.sentences))
+
+    @classmethod
+    def corpus_of(cls, files: Sequence[str], own: Sequence[Stories]) -> Stories:
+        """A file, or a pattern of files: a task each."""
+        if len(files) != 1:
+            hint = "one, or a pattern in quotes such as 'babi/*_test.txt'"
+            raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
+        like = next((corpus for corpus in own if corpus.file is not None), Stories(file=files[0]))
+        return like.model_copy(update={"file": files[0], "size": None})
+
+    @classmethod
+    def evaluate(
+        cls,
+        model: MemoryNetwork,
+        recipe: Any,
+        examples: StoryExamples,
+        tokenizers: Tokenizers,
+        progress: Callable[[int], None],
+    ) -> dict[str, Any]:
+        """The share of wrong answers, task by task and as their mean; how many of the known facts were looked at."""
+        tally, winner = tallied(model, examples, progress), int(model.winner)
+        errors = error_by_task(tally.wrong_BI, examples)[:, winner].tolist()
+        found = {
+            "questions": len(examples),
+            "error": float(np.mean(errors)),
+            "loss": float(tally.losses_BI[:, winner].mean()),
+            **mean_facts_found(tally.looked_BN, examples),
+        }
+        return found | {"tasks": dict(zip(examples.names, errors, strict=True))}
+
+    @classmethod
+    def gather(cls, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Lines of stories and questions -> a text for each question, with the story before it."""
+        typed = list(questions_in(zip(texts, places, strict=True)))
+        if not typed:
+            raise DecodeError("there is no question", where=places[0], hint="a question ends in '?'")
+        return [one.text for one in typed], [one.place for one in typed]
+
+    @classmethod
+    def check_inputs(
+        cls,
+        model: MemoryNetwork,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None,
+        places: Sequence[str],
+    ) -> None:
+        typed = [typed_in(text, place) for text, place in zip(texts, places, strict=True)]
+        problems = [
+            problem for one in typed for problem in unknown_words(tokenizers["text"], one, model.config.sentences)
+        ]
+        if problems:
+            raise DecodeError(problems=first_of(problems))
+
+    @classmethod
+    def predict(
+        cls,
+        model: MemoryNetwork,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None = None,
+        record: bool = False,
+        places: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Answer]:
+        places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+        typed = [typed_in(text, place) for text, place in zip(texts, places, strict=True)]
+        cls.check_inputs(model, tokenizers, texts, config, prefixes=prefixes, places=places)
+        examples = typed_examples(typed, tokenizers["text"], model.config)
+        answers: list[Answer] = []
+        for start in range(0, len(typed), AT_ONCE):
+            rows = np.arange(start, min(start + AT_ONCE, len(typed)))
+            for row, likeliest in zip(
+                rows.tolist(), likeliest_answers(model, examples, rows, config.nbest), strict=True
+            ):
+                story, kept = typed[row].story, int(examples.stories.lengths[row])
+                answers.append(Answer(texts[row], likeliest, len(story), kept))
+            progress(len(rows))
+        return answers

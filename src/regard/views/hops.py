@@ -1,0 +1,165 @@
+"""`explain` for questions about stories: at which sentences each hop looked, and whether these are the right ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.models.base import device_of
+from regard.runs import Run
+from regard.runs.verbs import device_named
+from regard.tasks.answering import facts_found, likeliest_answers, typed_examples
+from regard.tasks.typed import typed_in
+from regard.views.files import write_picture
+from regard.views.heatmap import Heatmap, Numbers
+from regard.views.page import Cell, figure, page, paragraph, section, table
+from regard.views.png import to_png
+from regard.views.svg import to_svg
+from regard.views.terminal import SHADES
+
+FACT = "•"
+"""Marks a supporting fact."""
+LABEL = 60
+"""Columns for a sentence beside a picture."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hops:
+    """An answer, and how much each hop looked at each sentence."""
+
+    input: str
+    question: str
+    sentences: tuple[str, ...]
+    """Those that are remembered, the oldest first."""
+    forgotten: int
+    """How many came before them."""
+    weights_NS: Numbers
+    probabilities: dict[str, float]
+    """The likeliest answers, best first."""
+    answer: str | None
+    """The right answer, where it was given."""
+    facts: tuple[int, ...] | None
+    """The numbers, from 0, of the remembered sentences that it rests on, where they were given."""
+
+    @property
+    def output(self) -> str:
+        return next(iter(self.probabilities))
+
+    @property
+    def looked(self) -> list[int]:
+        """The sentence at which each hop looked most."""
+        return [int(place) for place in self.weights_NS.argmax(axis=1)]
+
+    @property
+    def title(self) -> str:
+        right = "" if self.answer is None or self.answer.lower() == self.output.lower() else f", not {self.answer}"
+        return f"{self.question} {self.output} ({self.probabilities[self.output]:.3f}){right}"
+
+    def verdict(self) -> str:
+        """What the hops looked at, and whether it is what the answer rests on."""
+        most = "; ".join(f"hop {hop} looked most at sentence {place + 1}" for hop, place in enumerate(self.looked, 1))
+        if not self.facts:
+            return f"{most}. The supporting facts are not known."
+        named = ", ".join(str(fact + 1) for fact in sorted(self.facts))
+        share = facts_found(self.looked, self.facts)
+        agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(share, "it agrees in part with")
+        return f"{most}: {agrees} the supporting facts ({named})."
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "input": self.input,
+            "output": self.output,
+            "probabilities": self.probabilities,
+            "sentences": list(self.sentences),
+            "forgotten": self.forgotten,
+            "question": self.question,
+            "hops": self.weights_NS.tolist(),
+            "looked": [place + 1 for place in self.looked],
+            "answer": self.answer,
+            "facts": None if self.facts is None else [fact + 1 for fact in self.facts],
+            "facts_found": facts_found(self.looked, self.facts) if self.facts else None,
+        }
+
+    def rows(self) -> list[str]:
+        """The sentences with their numbers; supporting facts are marked."""
+        marks = [FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))]
+        return [
+            f"{place:3}{mark} {text}" for place, (mark, text) in enumerate(zip(marks, self.sentences, strict=True), 1)
+        ]
+
+    def heatmap(self) -> Heatmap:
+        columns = tuple(f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1))
+        return Heatmap(tuple(self.rows()), columns, self.weights_NS.T, self.title, label_width=LABEL)
+
+    def to_text(self) -> str:
+        """For the terminal: a line a sentence, a column a hop."""
+        lines = [self.title]
+        if self.forgotten:
+            lines.append(f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}.")
+        lines.append(" ".join(f"hop {hop:<4}" for hop in range(1, len(self.weights_NS) + 1)))
+        for row, weights in zip(self.rows(), self.weights_NS.T, strict=True):
+            cells = (f"{weight:.3f} {SHADES[round(float(weight) * (len(SHADES) - 1))]} " for weight in weights)
+            lines.append(f"{' '.join(cells)} {row}")
+        others = "  ".join(f"{word} {p:.3f}" for word, p in self.probabilities.items())
+        return "\n".join([*lines, self.verdict(), f"likeliest: {others}"]) + "\n"
+
+    def to_page(self) -> str:
+        head = ["", *(f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1))]
+        looks: list[list[Cell]] = [
+            [row, *map(float, weights)] for row, weights in zip(self.rows(), self.weights_NS.T, strict=True)
+        ]
+        likely: list[list[Cell]] = [[word, p] for word, p in self.probabilities.items()]
+        forgotten = (
+            [paragraph(f"{self.forgotten:,} earlier sentences are forgotten.", kind="muted")] if self.forgotten else []
+        )
+        return page(
+            self.title,
+            paragraph(self.verdict()),
+            *forgotten,
+            section("Where each hop looked", figure(to_svg(self.heatmap()), f"{FACT} marks a supporting fact.")),
+            section("The likeliest answers", table(["answer", "probability"], likely)),
+            section("All weights", table(head, looks)),
+        )
+
+
+def explain_hops(run: Run, text: str, *, checkpoint: str = "best", device: str = "auto") -> Hops:
+    """The last question of a text, answered, and where each hop of the model looked."""
+    model = run.load_model(checkpoint, device_named(device))
+    tokenizer = run.tokenizers["text"]
+    typed = typed_in(text, "input")
+    run.task.check_inputs(model, run.tokenizers, [text], run.recipe.search, prefixes=None, places=["input"])
+    examples = typed_examples([typed], tokenizer, model.config)
+    first = np.zeros(1, dtype=np.int64)
+    with torch.inference_mode():
+        p_NBIS = model(examples.batch(first).to(device_of(model))).p_NBIS
+    kept = int(examples.stories.lengths[0])
+    return Hops(
+        input=text,
+        question=typed.question,
+        sentences=typed.story[-kept:],
+        forgotten=len(typed.story) - kept,
+        weights_NS=p_NBIS[:, 0, model.winner].float().cpu().numpy(),
+        probabilities=likeliest_answers(model, examples, first)[0],
+        answer=typed.answer,
+        facts=examples.kept_facts(0),
+    )
+
+
+WRITERS: dict[str, Callable[[Hops, Path], bytes]] = {
+    ".svg": lambda hops, path: to_svg(hops.heatmap()).encode(),
+    ".png": lambda hops, path: to_png(hops.heatmap(), where=str(path)),
+    ".html": lambda hops, path: hops.to_page().encode(),
+    ".json": lambda hops, path: (json.dumps(hops.to_json(), ensure_ascii=False) + "\n").encode(),
+}
+"""The formats of views/draw.py, whose `check_output` has looked at the path."""
+
+
+def write_hops(hops: Hops, path: Path) -> None:
+    """Draw a file of the format that its suffix names: whole, or not at all."""
+    write_picture(path, WRITERS[path.suffix.lower()](hops, path))

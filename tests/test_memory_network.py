@@ -1,0 +1,243 @@
+"""The memory network against the paper's equations in plain loops, and what its restarts promise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard.data.batch import StoryBatch
+from regard.data.memories import with_gaps
+from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig, position_weights
+from regard.objectives.answer import AnswerCrossEntropy, losses
+
+V = 11
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+"""The position weights are single precision."""
+CASES: list[dict[str, Any]] = [
+    {"hops": 1},
+    {"hops": 3},
+    {"hops": 3, "tie": "layer_wise"},
+    {"hops": 2, "words": "bag"},
+    {"hops": 2, "temporal": False},
+    {"hops": 6, "restarts": 3},
+    {"hops": 2, "tie": "layer_wise", "restarts": 2, "words": "bag"},
+]
+
+
+def model_of(**fields: Any) -> MemoryNetwork:
+    torch.manual_seed(3)
+    config = MemoryNetworkConfig(kind="memory_network", width=5, sentences=6, **fields)
+    model = MemoryNetwork(config, V)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(5)  # so that the softmax is far from flat
+    return model
+
+
+def batch_of(linear: bool = False) -> StoryBatch:
+    story = [
+        [[4, 5, 6], [7, 5, 8], [4, 9, 0]],
+        [[10, 5, 0], [0, 0, 0], [0, 0, 0]],
+    ]
+    times = [[4, 2, 1], [1, 0, 0]]
+    question = [[6, 4], [9, 0]]
+    return StoryBatch(
+        torch.tensor(story), torch.tensor(times), torch.tensor(question), torch.tensor([7, 10]), linear=linear, tokens=2
+    )
+
+
+def plain_answer(model: MemoryNetwork, batch: StoryBatch, b: int, i: int) -> tuple[list[float], list[list[float]]]:
+    """Logits and the weights of each hop, written out as the paper does; tying is spelt out once more here."""
+    config, d, K = model.config, model.config.width, model.config.hops
+    tables = {name: table[:, i].tolist() for name, table in model.tables.items()}
+    times = {name: table[:, i].tolist() for name, table in model.times.items()}
+    if config.tie == "adjacent":
+        A = ["A1", *(f"C{hop}" for hop in range(1, K))]
+        C, B, W = [f"C{hop}" for hop in range(1, K + 1)], "A1", f"C{K}"
+    else:
+        A, C, B, W = ["A"] * K, ["C"] * K, "B", "W"
+
+    def vector(table: str, words: list[int]) -> list[float]:
+        words = [word for word in words if word != 0]
+        total = [0.0] * d
+        for j, word in enumerate(words, 1):
+            for k in range(1, d + 1):
+                weight = 2 * ((1 - j / len(words)) - (k / d) * (1 - 2 * j / len(words)))
+                total[k - 1] += tables[table][word][k - 1] * (1 if config.words == "bag" else weight)
+        return total
+
+    def memory(table: str, words: list[int], time: int) -> list[float]:
+        said = vector(table, words)
+        return [x + t for x, t in zip(said, times[table][time - 1], strict=True)] if config.temporal else said
+
+    told = [(words, time) for words, time in zip(batch.story_BSL[b].tolist(), batch.times_BS[b].tolist(), strict=True)]
+    told = [(words, time) for words, time in told if time > 0]
+    u, looks = vector(B, batch.question_BL[b].tolist()), []
+    for hop in range(K):
+        scores = [sum(x * y for x, y in zip(u, memory(A[hop], *one), strict=True)) for one in told]
+        p = scores if batch.linear else [1 / sum(math.exp(other - score) for other in scores) for score in scores]
+        read = [memory(C[hop], *one) for one in told]
+        o = [sum(p[n] * read[n][k] for n in range(len(told))) for k in range(d)]
+        if config.tie == "layer_wise":
+            assert model.H_DID is not None
+            H = model.H_DID[:, i].tolist()
+            u = [sum(H[e][k] * u[k] for k in range(d)) for e in range(d)]
+        u = [x + y for x, y in zip(u, o, strict=True)]
+        looks.append(p)
+    return [sum(w * x for w, x in zip(row, u, strict=True)) for row in tables[W]], looks
+
+
+@pytest.mark.parametrize("fields", CASES, ids=str)
+@pytest.mark.parametrize("linear", [False, True], ids=["softmax", "linear start"])
+def test_equations_in_plain_loops(fields: dict[str, Any], linear: bool) -> None:
+    model, batch = model_of(**fields).double(), batch_of(linear)
+    answered = model(batch)
+    for b in range(2):
+        for i in range(model.config.restarts):
+            logits, looks = plain_answer(model, batch, b, i)
+            torch.testing.assert_close(answered.logits_BIV[b, i], torch.tensor(logits, dtype=torch.float64), **CLOSE)
+            for hop, p in enumerate(looks):
+                padded = [*p, *[0.0] * (3 - len(p))]
+                torch.testing.assert_close(
+                    answered.p_NBIS[hop, b, i], torch.tensor(padded, dtype=torch.float64), **CLOSE
+                )
+
+
+def test_position_weights_by_hand() -> None:
+    """Three words, two coordinates: twice (1 - j/3) - (k/2)(1 - 2j/3)."""
+    found = position_weights(torch.tensor([4, 5, 6, 0]), 2)
+    expected = [[2 * (2 / 3 - 1 / 6), 2 * (2 / 3 - 1 / 3)], [2 * (1 / 3 + 1 / 6), 2 * (1 / 3 + 1 / 3)], [1, 2], [0, 0]]
+    torch.testing.assert_close(found, torch.tensor(expected))
+
+
+def test_order_of_words_matters_only_with_positions() -> None:
+    batch = batch_of()
+    turned = StoryBatch(batch.story_BSL.clone(), batch.times_BS, batch.question_BL, batch.answers_B)
+    turned.story_BSL[0, 0] = torch.tensor([6, 5, 4])
+    for words, same in (("bag", True), ("position", False)):
+        model = model_of(words=words)
+        assert torch.allclose(model(batch).logits_BIV, model(turned).logits_BIV) is same
+
+
+@pytest.mark.parametrize("tie", ["adjacent", "layer_wise"])
+def test_padding_changes_nothing(tie: str) -> None:
+    model, batch = model_of(tie=tie), batch_of()
+    alone = StoryBatch(
+        batch.story_BSL[1:, :1, :2], batch.times_BS[1:, :1], batch.question_BL[1:, :1], batch.answers_B[1:]
+    )
+    torch.testing.assert_close(model(batch).logits_BIV[1], model(alone).logits_BIV[0])
+
+
+def test_weights_sum_to_one_and_are_zero_on_padding() -> None:
+    p_NBIS = model_of(restarts=2)(batch_of()).p_NBIS
+    torch.testing.assert_close(p_NBIS.sum(-1), torch.ones(p_NBIS.shape[:-1]))
+    assert p_NBIS[:, 1, :, 1:].abs().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("tie", "tables"), [("adjacent", {"A1", "C1", "C2", "C3"}), ("layer_wise", {"A", "B", "C", "W"})]
+)
+def test_tying_has_the_papers_tables(tie: str, tables: set[str]) -> None:
+    model = model_of(tie=tie, hops=3)
+    assert set(model.tables) == tables
+    assert set(model.times) == tables - {"B", "W"}
+    assert (model.H_DID is not None) is (tie == "layer_wise")
+
+
+@pytest.mark.parametrize("tie", ["adjacent", "layer_wise"])
+def test_every_parameter_gets_a_gradient(tie: str) -> None:
+    model = model_of(tie=tie, restarts=2)
+    AnswerCrossEntropy(model)(batch_of())[0].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert (parameter.grad.abs().sum((0, 2)) > 0).all(), name
+
+
+def alone(model: MemoryNetwork, i: int) -> MemoryNetwork:
+    """One restart as a model of its own."""
+    single = MemoryNetwork(model.config.model_copy(update={"restarts": 1}), V)
+    single.load_state_dict(
+        {name: tensor[:, i : i + 1] if tensor.ndim else tensor for name, tensor in model.state_dict().items()}
+    )
+    return single
+
+
+def trained(model: MemoryNetwork, steps: int, limit: float) -> MemoryNetwork:
+    optimiser = torch.optim.SGD(model.parameters(), 0.3)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        (AnswerCrossEntropy(model)(batch_of())[0] / 2).backward()
+        model.clip_gradients(limit)
+        optimiser.step()
+    return model
+
+
+def test_restarts_side_by_side_are_the_same_trainings_as_alone() -> None:
+    """Neither the loss nor the clipping lets one restart touch another."""
+    model = model_of(restarts=3)
+    singles = [trained(alone(model, i), 8, 0.5) for i in range(3)]
+    trained(model, 8, 0.5)
+    for i, single in enumerate(singles):
+        for name, tensor in single.state_dict().items():
+            torch.testing.assert_close(alone(model, i).state_dict()[name], tensor, msg=name)
+
+
+def test_clipping_shortens_each_restart_to_the_limit() -> None:
+    model = model_of(restarts=3)
+    AnswerCrossEntropy(model)(batch_of())[0].backward()
+
+    def norms() -> Tensor:
+        squares = [p.grad.square().sum((0, 2)) for p in model.parameters() if p.grad is not None]
+        return torch.stack(squares).sum(0).sqrt()
+
+    before = norms()
+    limit = float(before.median())
+    model.clip_gradients(limit)
+    torch.testing.assert_close(norms(), before.clamp(max=limit))
+
+
+def test_objective_reports_the_mean_and_descends_the_sum() -> None:
+    model, batch = model_of(restarts=2), batch_of()
+    found_2 = AnswerCrossEntropy(model, smoothing=0.2)(batch)
+    plain_BI = losses(model(batch), batch.answers_B)
+    torch.testing.assert_close(found_2[1], plain_BI.mean(1).sum())
+    assert found_2[0] > 0
+    assert not torch.isclose(found_2[0], found_2[1])
+    log_p_BIV = model(batch).logits_BIV.detach().log_softmax(-1)
+    by_hand = -sum(float(log_p_BIV[b, i, answer]) for b, answer in enumerate([7, 10]) for i in range(2)) / 2
+    assert float(found_2[1].detach()) == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_it_learns_one_batch_by_heart() -> None:
+    model = MemoryNetwork(MemoryNetworkConfig(kind="memory_network", width=8, sentences=6), V)
+    trained(model, 200, 40.0)
+    assert (model(batch_of()).logits_BIV[:, 0].argmax(-1) == batch_of().answers_B).all()
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.floats(0.05, 1.0), st.integers(0, 2**32))
+def test_empty_memories_keep_the_order_and_their_number(counts: list[int], share: float, seed: int) -> None:
+    times_BS = np.array([[max(count - place, 0) for place in range(max(counts))] for count in counts])
+    found = with_gaps(times_BS, share, np.random.PCG64(seed))
+    assert ((found == 0) == (times_BS == 0)).all()
+    for row, count in zip(found, counts, strict=True):
+        told = row[:count]
+        assert (np.diff(told) < 0).all()
+        assert told[-1] >= 1
+        assert told[0] <= count + math.ceil(count * share)
+
+
+def test_empty_memories_are_put_everywhere() -> None:
+    """One gap among nine sentences: each of the ten places is as likely, within five standard deviations."""
+    times_BS = np.tile(np.arange(9, 0, -1), (10_000, 1))
+    found = with_gaps(times_BS, 0.1, np.random.PCG64(1))
+    shifted = (found - times_BS).sum(axis=1)
+    shares = np.bincount(shifted, minlength=10) / 10_000
+    assert np.abs(shares - 0.1).max() < 5 * math.sqrt(0.1 * 0.9 / 10_000)
