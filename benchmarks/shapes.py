@@ -1,0 +1,100 @@
+"""Captions of shapes that were never seen together: exact match with and without attention, and where it looked.
+
+    python benchmarks/shapes.py [--out FOLDER] [KEY=VALUE ...]
+
+Trains the recipe `shapes` with `decoder: attention` and with `decoder: plain`, each into a run folder, and measures
+both on the test pictures. A look is inside where the region that a shape's word looked at most has its middle in the
+box around the shape.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import torch
+
+import regard
+from regard.data.batch import Batch
+from regard.data.captioned import CaptionedImages
+from regard.data.shapes import Scene, parse
+from regard.layers.attention import recording
+from regard.models.captioner import Captioner
+from regard.runs import Run
+from regard.runs.splits import examples_of
+from regard.search.looking import looks_at_source
+
+AT_ONCE = 100
+"""Pictures that are looked at together."""
+
+
+def looks(run: Run, limit: int) -> dict[str, float]:
+    """How often, and with how much of its weight, the word of a shape looked into its box while it was written."""
+    model, examples = run.load_model(device="cpu"), examples_of(run, "test")
+    words = run.tokenizers["target"].tokens(range(run.tokenizers["target"].size))
+    hits, weights = [], []
+    for first in range(0, min(limit, len(examples)), AT_ONCE):
+        rows = np.arange(first, min(first + AT_ONCE, limit, len(examples)))
+        batch = examples.batch(rows)
+        for row, weights_TS in zip(rows.tolist(), _weights(model, batch), strict=True):
+            scene = parse(examples.texts["source"][row], examples.where(row))
+            written = [words[token] for token in examples.columns["target"][row].tolist()]
+            inside_2S = [_inside(scene, number, examples, row) for number in (0, 1)]
+            for inside_S, step in zip(inside_2S, _shape_words(scene, written), strict=True):
+                hits.append(bool(inside_S[int(weights_TS[step].argmax())]))
+                weights.append(float(weights_TS[step][inside_S].sum()))
+    return {"shape_words": len(hits), "inside_box": float(np.mean(hits)), "weight_inside_box": float(np.mean(weights))}
+
+
+@torch.inference_mode()
+def _weights(model: Captioner, batch: Batch) -> torch.Tensor:
+    """Attention [B, T, S] while the captions are written, the mean over layers and heads."""
+    with recording() as recorded:
+        model(batch)
+    return looks_at_source(model, recorded)
+
+
+def _shape_words(scene: Scene, written: list[str]) -> list[int]:
+    """The steps at which an English caption names the shapes of the first and the second thing."""
+    named = [step for step, token in enumerate(written) if token.lstrip("▁") in (scene.first.shape, scene.second.shape)]
+    assert len(named) == 2, written
+    return named
+
+
+def _inside(scene: Scene, number: int, examples: CaptionedImages, row: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which regions have their middle in the box of a thing."""
+    picture = examples.source(row)
+    side = picture.columns
+    middle = (np.arange(side) + 0.5) / side
+    left, top, right, bottom = scene[number].box
+    across, down = (middle >= left) & (middle <= right), (middle >= top) & (middle <= bottom)
+    return (down[:, None] & across[None]).reshape(-1)
+
+
+def measure(decoder: str, folder: Path, overrides: list[str]) -> dict[str, Any]:
+    started = time.perf_counter()
+    run = regard.train("shapes", [f"model.decoder={decoder}", *overrides], out=folder / decoder)
+    seconds = time.perf_counter() - started
+    found = regard.evaluate(run, split="test")
+    kept = {name: found[name] for name in ("images", "exact_match", "bleu1", "bleu", "chrf", "loss")}
+    return {"decoder": decoder, "seconds": seconds, **kept, **(looks(run, 10_000) if decoder != "plain" else {})}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, help="a folder for the runs; default: a temporary one")
+    parser.add_argument("--decoders", nargs="+", default=["attention", "plain"])
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    asked = parser.parse_args()
+    folder = asked.out or Path(mkdtemp(prefix="shapes-"))
+    for decoder in asked.decoders:
+        print(json.dumps(measure(decoder, folder, asked.overrides)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Images and what is said of them, ready for batches."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.batch import Batch
+from regard.data.config import Corpus
+from regard.data.dataset import Dataset
+from regard.data.images import Picture, Pictures, Reading, images_of, prepare_pictures
+from regard.data.store import Integers
+
+
+@dataclass(frozen=True, eq=False)
+class CaptionedImages(Dataset):
+    """Captions as tokens, the names of their images as texts, and the images; several captions may share one."""
+
+    pictures: Pictures
+    numbers: Integers
+    """The picture of each example."""
+
+    def source(self, example: int) -> Picture:
+        return self.pictures[int(self.numbers[example])]
+
+    @cached_property
+    def regions(self) -> NDArray[np.int32]:
+        """Of the image of each example."""
+        regions: NDArray[np.int32] = self.pictures.regions[self.numbers].astype(np.int32)
+        return regions
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """The positions that an example takes up: the regions, or the caption with its `</s>` if that is longer."""
+        lengths: NDArray[np.int32] = np.maximum(self.regions, self.columns["target"].lengths + np.int32(1))
+        return lengths
+
+    @cached_property
+    def slants(self) -> NDArray[np.int32]:
+        return self.regions - self.columns["target"].lengths
+
+    def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> Batch:
+        """The images, and their captions from `<s>` to `</s>`; nothing is drawn."""
+        source = images_of([self.source(int(example)) for example in examples])
+        target = self._tokens("target", examples, begin=True)
+        return Batch(source, target, tuple(examples.tolist()), int(target.lengths_B.sum()) - len(examples))
+
+    def pieces(self, example: int) -> dict[str, list[str]]:
+        return {"image": [self.texts["source"][example]], **super().pieces(example)}
+
+    def longest_example(self) -> int:
+        return int(np.argmax(self.regions.astype(np.int64) + self.columns["target"].lengths))
+
+    def fingerprint(self) -> int:
+        """Of the captions' lengths, and of which image each is about."""
+        return zlib.crc32(self.numbers.astype(np.int64).tobytes(), super().fingerprint())
+
+
+def captioned(
+    dataset: Dataset,
+    corpora: Sequence[Corpus],
+    base: Path,
+    reading: Reading,
+    progress: Callable[[int], None] = lambda done: None,
+) -> CaptionedImages:
+    """Captions with the images that their sources name; each image is read once, in the order of its first caption."""
+    folders = [folder_of(corpus, base) for corpus in corpora]
+    named: dict[tuple[Path, str], tuple[int, str]] = {}
+    numbers = np.empty(len(dataset), dtype=np.int64)
+    for example, name in enumerate(dataset.texts["source"]):
+        key = folders[int(dataset.corpora[example])], name
+        numbers[example] = named.setdefault(key, (len(named), dataset.where(example)))[0]
+    pictures = prepare_pictures({key: where for key, (_, where) in named.items()}, reading, progress)
+    own = {name: getattr(dataset, name) for name in Dataset.__dataclass_fields__}
+    return CaptionedImages(**own, pictures=pictures, numbers=numbers)
+
+
+def folder_of(corpus: Corpus, base: Path) -> Path:
+    """What the names of images are relative to: the folder of the file that they stand in."""
+    if corpus.corpus is not None or corpus.dataset is not None:
+        return base
+    return (base / str(corpus.file or next(iter(corpus.columns.values())))).parent

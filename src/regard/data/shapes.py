@@ -1,0 +1,213 @@
+"""Pictures of two shapes and what one says of them, in English and Korean: drawn and written by the package.
+
+A picture is a line of text that says what stands where, in hundredths of its side:
+
+    shapes: small red circle 20 32, large blue square 68 40
+
+so that it is stored, split and passed around like any other source, and drawn when it is looked at. Two kinds of things
+(a colour and a shape each) that stand together in a test picture never do so in a training picture; each word is in all
+parts.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.draws import pick
+from regard.data.phrases.korean import final_of
+from regard.errors import DataError, did_you_mean
+
+Language = Literal["english", "korean"]
+Relation = Literal["left", "right", "above", "below"]
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom edge, as shares of the picture's side."""
+
+PREFIX = "shapes:"
+RADIUS = {"small": 11, "large": 20}
+"""Half the side of the box around a thing, in hundredths of the picture's."""
+COLOURS = {
+    "red": (214, 40, 40),
+    "green": (34, 150, 70),
+    "blue": (45, 90, 215),
+    "yellow": (240, 205, 45),
+    "black": (30, 30, 30),
+    "purple": (140, 60, 170),
+}
+GAP, EDGE, CLEAR = 4, 2, 1.5
+"""Hundredths between two boxes and to the edge; and how many times the other one distance is, so that it has a name."""
+INK = 2
+"""Each pixel is drawn as so many by so many points, for smooth edges."""
+
+KOREAN = {
+    "small": "작은",
+    "large": "큰",
+    "red": "빨간",
+    "green": "초록색",
+    "blue": "파란",
+    "yellow": "노란",
+    "black": "검은",
+    "purple": "보라색",
+    "circle": "원",
+    "square": "사각형",
+    "triangle": "삼각형",
+    "star": "별",
+    "cross": "십자가",
+    "diamond": "마름모",
+}
+RELATIONS: dict[Language, dict[Relation, str]] = {
+    "english": {"left": "left of", "right": "right of", "above": "above", "below": "below"},
+    "korean": {"left": "왼쪽에", "right": "오른쪽에", "above": "위에", "below": "아래에"},
+}
+
+Points = NDArray[np.float64]
+OUTLINES: dict[str, Callable[[Points, Points], NDArray[np.bool_]]] = {
+    "circle": lambda x, y: x**2 + y**2 <= 1,
+    "square": lambda x, y: np.maximum(abs(x), abs(y)) <= 0.78,
+    "triangle": lambda x, y: (y <= 0.9) & (y >= 2 * abs(x) - 0.95),
+    "star": lambda x, y: _in_star(x, y),
+    "cross": lambda x, y: (np.minimum(abs(x), abs(y)) <= 0.3) & (np.maximum(abs(x), abs(y)) <= 1),
+    "diamond": lambda x, y: abs(x) / 0.75 + abs(y) <= 1,
+}
+"""Which points of the box from -1 to 1 belong to a shape; y points down."""
+
+
+def _in_star(x: Points, y: Points) -> NDArray[np.bool_]:
+    """Five rays: of each half of a ray, turned to the right, all that lies on this side of its straight edge."""
+    turned = np.abs((np.arctan2(x, -y) / (2 * np.pi) * 5 + 0.5) % 1 - 0.5) * (2 * np.pi / 5)
+    along, across = np.hypot(x, y) * np.cos(turned), np.hypot(x, y) * np.sin(turned)
+    inner_along, inner_across = 0.42 * np.cos(np.pi / 5), 0.42 * np.sin(np.pi / 5)
+    inside: NDArray[np.bool_] = (inner_along - 1) * across - inner_across * (along - 1) >= 0
+    return inside
+
+
+class Thing(NamedTuple):
+    """One shape, and where its middle stands."""
+
+    size: str
+    colour: str
+    shape: str
+    x: int
+    y: int
+
+    @property
+    def kind(self) -> str:
+        return f"{self.colour} {self.shape}"
+
+    @property
+    def box(self) -> Box:
+        radius = RADIUS[self.size]
+        left, top, right, bottom = self.x - radius, self.y - radius, self.x + radius, self.y + radius
+        return left / 100, top / 100, right / 100, bottom / 100
+
+    def words(self, language: Language) -> str:
+        """The thing without an article or a particle: "small red circle", "작은 빨간 원"."""
+        named = (self.size, self.colour, self.shape)
+        return " ".join(named if language == "english" else [KOREAN[word] for word in named])
+
+
+class Scene(NamedTuple):
+    """Two things; the caption is about the first, as it stands to the second."""
+
+    first: Thing
+    second: Thing
+
+    @property
+    def kinds(self) -> str:
+        """What the parts of the corpus are told apart by."""
+        return " and ".join(sorted((self.first.kind, self.second.kind)))
+
+    @property
+    def relation(self) -> Relation:
+        dx, dy = self.first.x - self.second.x, self.first.y - self.second.y
+        if abs(dx) > abs(dy):
+            return "left" if dx < 0 else "right"
+        return "above" if dy < 0 else "below"
+
+    @property
+    def code(self) -> str:
+        return f"{PREFIX} {', '.join(' '.join(map(str, thing)) for thing in self)}"
+
+    def caption(self, language: Language) -> str:
+        """ "a small red circle left of a large blue square", "큰 파란 사각형 왼쪽에 작은 빨간 원이 있다"."""
+        first, second, relation = self.first.words(language), self.second.words(language), RELATIONS[language]
+        if language == "english":
+            return f"a {first} {relation[self.relation]} a {second}"
+        return f"{second} {relation[self.relation]} {first}{'이' if final_of(first) else '가'} 있다"
+
+
+def scenes(random: Random) -> Iterator[Scene]:
+    """Scenes without end, of two things of different kinds."""
+    while True:
+        first, second = ([pick(random, tuple(words)) for words in (RADIUS, COLOURS, OUTLINES)] for _ in range(2))
+        if first[1:] != second[1:]:
+            yield in_order(_placed(random, first, second))
+
+
+def _placed(random: Random, first: list[str], second: list[str]) -> Scene:
+    """The things at places where they neither touch nor stand askew."""
+    while True:
+        scene = Scene(*(Thing(one[0], one[1], one[2], *_place(random, one[0])) for one in (first, second)))
+        apart = sorted((abs(scene.first.x - scene.second.x), abs(scene.first.y - scene.second.y)))
+        if apart[1] >= max(RADIUS[first[0]] + RADIUS[second[0]] + GAP, CLEAR * apart[0]):
+            return scene
+
+
+def _place(random: Random, size: str) -> tuple[int, int]:
+    places = range(RADIUS[size] + EDGE, 101 - RADIUS[size] - EDGE)
+    return pick(random, places), pick(random, places)
+
+
+def in_order(scene: Scene) -> Scene:
+    """The small thing first, since one says where it is by the large one; of equals the left or the upper one.
+
+    So that a picture has one caption.
+    """
+    if scene.first.size != scene.second.size:
+        turned = scene.first.size == "large"
+    else:
+        turned = scene.relation in ("right", "below")
+    return Scene(scene.second, scene.first) if turned else scene
+
+
+def parse(code: str, where: str) -> Scene:
+    """The scene of a line as `Scene.code` writes it; `where` names it in messages."""
+    parts = code.removeprefix(PREFIX).split(",")
+    things = [re.fullmatch(r"\s*(\w+) (\w+) (\w+) (\d+) (\d+)\s*", part) for part in parts]
+    if len(things) != 2 or not all(things):
+        hint = "for example: shapes: small red circle 20 32, large blue square 68 40"
+        raise DataError(f"not a picture of two shapes: {code[:60]!r}", where=where, hint=hint)
+    found = [Thing(match[1], match[2], match[3], int(match[4]), int(match[5])) for match in things if match]
+    for thing in found:
+        if max(thing.x, thing.y) > 100:
+            what = f"{thing.words('english')} stands at {thing.x} {thing.y}, outside"
+            raise DataError(what, where=where, hint="hundredths of the side: 0 to 100")
+        for word, known in ((thing.size, [*RADIUS]), (thing.colour, [*COLOURS]), (thing.shape, [*OUTLINES])):
+            if word not in known:
+                raise DataError(f"there is no {word!r} to draw", where=where, hint=did_you_mean(word, known))
+    return Scene(*found)
+
+
+def draw(scene: Scene, side: int) -> NDArray[np.uint8]:
+    """The picture, [side, side, 3]: flat colours a little out of tune on a light, noisy ground.
+
+    What is random hangs on the scene alone, so that it is the same picture wherever it is drawn.
+    """
+    random = np.random.Generator(np.random.PCG64(zlib.crc32(scene.code.encode())))
+    points = (np.arange(side * INK) + 0.5) / (side * INK) * 100
+    canvas = np.full((side * INK, side * INK, 3), 225 + 20 * random.random(), dtype=np.float32)
+    for thing in scene:
+        x, y = (points - thing.x) / RADIUS[thing.size], (points - thing.y) / RADIUS[thing.size]
+        columns, rows = (np.flatnonzero(abs(one) <= 1) for one in (x, y))
+        inked = OUTLINES[thing.shape](x[columns][None], y[rows][:, None])
+        box = canvas[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+        box[inked] = np.array(COLOURS[thing.colour]) + random.uniform(-12, 12, 3)
+    pixels = canvas.reshape(side, INK, side, INK, 3).mean((1, 3)) + random.normal(0, 4, (side, side, 3))
+    drawn: NDArray[np.uint8] = np.clip(np.rint(pixels), 0, 255).astype(np.uint8)
+    return drawn

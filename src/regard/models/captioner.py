@@ -1,0 +1,341 @@
+"""The image captioner: regions of an image as the source of the decoders that translate.
+
+Vinyals et al. 2015, "Show and tell", arXiv:1411.4555: an LSTM that is shown the image once.
+Xu et al. 2015, "Show, attend and tell", arXiv:1502.03044: one that looks at its regions again for every word.
+And the decoder of Vaswani et al. 2017, arXiv:1706.03762, over the same regions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, cast
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from regard.data.batch import Batch, Images, Tokens
+from regard.data.images import ImagesConfig, Reading
+from regard.layers.attention import is_recording
+from regard.layers.convolution import Convolutions, GridPositions, halved
+from regard.layers.embeddings import Embedding, Readout
+from regard.layers.positions import Positions
+from regard.layers.recurrence import Bridge, Carry, fed_step, words_read
+from regard.layers.scores import AdditiveAttention, Memory
+from regard.layers.visibility import Visibility
+from regard.models.bahdanau import BahdanauState
+from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted
+from regard.models.transformer import DecoderBlock, TransformerConfig, TransformerState
+
+
+class CaptionerConfig(ModelConfig):
+    """Image captioner (Vinyals 2015, Xu 2015)."""
+
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"channels": [16, 32, 64], "width": 64, "attention": 64},
+        "small": {"channels": [32, 64, 128], "width": 256, "attention": 256},
+        "base": {"channels": [64, 128, 256, 512], "width": 512, "attention": 512},
+    }
+    kind: Literal["captioner"] = "captioner"
+    preset: Literal["tiny", "small", "base"] = "small"
+    """Sizes under one name; any field given beside it wins."""
+    encoder: Literal["convolution", "features"] = "convolution"
+    """What the regions come from: a convolutional network that is trained along, or .npy files with what any other
+    network made of the images, named where the images would be."""
+    images: ImagesConfig = ImagesConfig()
+    """How images are read, with `encoder: convolution`."""
+    channels: list[int] = Field([32, 64, 128], min_length=1, max_length=6)
+    """Of the convolutions, each of which halves the sides of the image: three make 8 x 8 regions of 64 x 64 pixels."""
+    feature_width: int | None = Field(None, ge=1)
+    """With `encoder: features`, how many numbers a region has in the files."""
+    decoder: Literal["plain", "attention", "transformer"] = "attention"
+    """An LSTM that is shown the image once (Vinyals), one that looks at its regions for every word (Xu), or a
+    Transformer's decoder."""
+    width: int = Field(256, ge=2)
+    """Of a region, a word's vector and the decoder's states."""
+    attention: int = Field(256, ge=1)
+    """Width of the attention's hidden layer, with `decoder: attention`."""
+    gated: bool = True
+    """With `decoder: attention`, whether a gate says how much of the image each word needs (Xu, section 4.2.1)."""
+    doubly_stochastic: float = Field(1.0, ge=0)
+    """With `decoder: attention`, lambda of the penalty that asks for every region to be looked at (Xu, equation 14). It
+    spreads the looks: less of it, and they rest on what a word is about. 0 is off."""
+    layers: int = Field(2, ge=1)
+    """Blocks, with `decoder: transformer`."""
+    heads: int = Field(4, ge=1)
+    """Attention heads, with `decoder: transformer`."""
+    feed_forward: int = Field(512, ge=1)
+    """Width inside the feed-forward layers, with `decoder: transformer`."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout on regions, words and before the readout."""
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> CaptionerConfig:
+        if (self.encoder == "features") != (self.feature_width is not None):
+            raise ValueError("'encoder: features' and 'feature_width: ...' need each other")
+        if self.encoder == "convolution" and not self.reading.columns:
+            raise ValueError(f"{len(self.channels)} channels leave nothing of {self.images.size} pixels to look at")
+        if self.decoder == "transformer" and self.width % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        return self
+
+    @property
+    def reading(self) -> Reading:
+        """What is read of an image."""
+        side = halved(self.images.size, len(self.channels))
+        return Reading(self.images, side, side, self.feature_width)
+
+    @property
+    def alignment(self) -> str:
+        """The attentions over the regions, as `Generator.alignment` names them."""
+        return DECODERS[self.decoder].alignment
+
+
+@dataclass(frozen=True)
+class Caption(Output):
+    """The hidden states, and how much each region was looked at in all, where that is known."""
+
+    attended_BS: Tensor | None = None
+
+
+class ImageEncoder(nn.Module):
+    """An image as annotation vectors a_i, one a region, that also tell where the region stands.
+
+        a_i = LayerNorm(W x_i) + position_i
+
+    x_i is what the convolutions, or the network that made the features, see in region i.
+    """
+
+    def __init__(self, config: CaptionerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.convolutions = Convolutions(config.channels) if config.encoder == "convolution" else nn.Identity()
+        self.W = nn.Linear(config.feature_width or config.channels[-1], config.width)
+        self.norm = nn.LayerNorm(config.width)
+        self.positions = GridPositions()
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, source: Tokens) -> Tensor:
+        assert isinstance(source, Images)
+        x_BSD = self.convolutions(source.shown)
+        a_BSD: Tensor = self.dropout(self.positions(self.norm(self.W(x_BSD.to(self.W.weight))), source.columns_B))
+        return a_BSD
+
+
+class Captioner(Generator):
+    """What the three have in common: the encoder, the words, the readout."""
+
+    def __init__(self, config: CaptionerConfig, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.image_encoder = ImageEncoder(config)
+        self.target_embedding = Embedding(target_size, config.width)
+        self.output = Readout(config.width, target_size, None)
+        self.dropout = nn.Dropout(config.dropout)
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        return {"target": self.target_embedding}
+
+    def readout(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(hidden)
+        return logits
+
+
+# Shown once
+
+
+@dataclass(frozen=True)
+class PlainState:
+    """The recurrent state, a row each."""
+
+    carry: Carry
+
+    def select(self, rows_BW: Tensor) -> PlainState:
+        return PlainState(tuple(part.index_select(1, rows_BW.flatten()) for part in self.carry))
+
+
+class PlainCaptioner(Captioner):
+    """
+    Vinyals et al. 2015, equations 10 to 12, with the image as the first thing that is read:
+        x_{-1} = CNN(I)        CNN(I) = max_i max(0, W_I a_i)
+        x_t    = W_e S_t
+        p_{t+1} = softmax(LSTM(x_t))
+    """
+
+    alignment = ""
+
+    def __init__(self, config: CaptionerConfig, target_size: int) -> None:
+        super().__init__(config, target_size)
+        self.W_I = nn.Linear(config.width, config.width)
+        self.decoder = nn.LSTM(config.width, config.width, batch_first=True)
+
+    def encode(self, source: Tokens) -> Carry:
+        """The state after the image."""
+        regions_BSD = torch.relu(self.W_I(self.image_encoder(source)))
+        visible_BS = Visibility(source.lengths_B).keys_BK(regions_BSD.shape[1])
+        assert visible_BS is not None
+        image_BD = regions_BSD.masked_fill(~visible_BS[..., None], 0).amax(1)
+        return tuple(self.decoder(image_BD[:, None])[1])
+
+    def decode(self, tokens_BT: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        x_BTD = self.dropout(self.target_embedding(tokens_BT))
+        states_BTD, after = self.decoder(x_BTD, tuple(part.contiguous() for part in carry))
+        return self.dropout(states_BTD), after
+
+    def forward(self, batch: Batch) -> Caption:
+        return Caption(self.decode(shifted(batch.target), self.encode(batch.source))[0])
+
+    def begin(self, source: Tokens, rows: int, max_length: int) -> PlainState:
+        return PlainState(tuple(part.repeat_interleave(rows, dim=1) for part in self.encode(source)))
+
+    def step(self, tokens_R: Tensor, state: PlainState) -> tuple[Tensor, PlainState]:
+        hidden_R1D, carry = self.decode(tokens_R[:, None], state.carry)
+        return self.readout(hidden_R1D[:, 0]), PlainState(carry)
+
+
+# Looked at for every word
+
+
+class AttentiveCaptioner(Captioner):
+    """
+    Xu et al. 2015, sections 3.1.2 and 4.2, with soft attention:
+        c_0, h_0 = tanh(W_c mean_i a_i), tanh(W_h mean_i a_i)
+        alpha_ti = softmax_i(v . tanh(W h_{t-1} + U a_i))
+        z_t      = beta_t sum_i alpha_ti a_i            beta_t = sigmoid(W_beta h_{t-1})
+        h_t      = LSTM([E y_{t-1} ; z_t], h_{t-1})
+        p(y_t)   = softmax(L_o (E y_{t-1} + L_h h_t + L_z z_t))
+    """
+
+    alignment = "attention"
+
+    def __init__(self, config: CaptionerConfig, target_size: int) -> None:
+        super().__init__(config, target_size)
+        width = config.width
+        self.bridge = Bridge("lstm", width, width)
+        self.attention = AdditiveAttention(width, width, config.attention)
+        self.W_beta = nn.Linear(width, 1) if config.gated else None
+        self.cell = nn.LSTMCell(2 * width, width)
+        self.L_h, self.L_z = nn.Linear(width, width), nn.Linear(width, width)
+
+    def encode(self, source: Tokens) -> tuple[Carry, Memory]:
+        memory = self.attention.remember(self.image_encoder(source), source.lengths_B)
+        total_BD = memory.h_BSD.masked_fill(~memory.visible_BS[..., None], 0).sum(1)
+        mean_BD = total_BD / memory.lengths_B[:, None]
+        return self.bridge((mean_BD, mean_BD)), memory
+
+    def look(self, h_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """z_t, and the weights alpha_t where the penalty needs them."""
+        h_BQD = grouped(h_RD, len(memory.h_BSD))
+        if is_recording() or not torch.is_grad_enabled():
+            z_BQD, alpha_BQS = self.attention(h_BQD, memory), None
+        else:
+            e_BQS = self.attention.scores(h_BQD, memory.keys_BSA)
+            alpha_BQS = e_BQS.masked_fill(~memory.visible_BS[:, None], -torch.inf).softmax(-1)
+            z_BQD = alpha_BQS @ memory.h_BSD
+        gate = 1.0 if self.W_beta is None else torch.sigmoid(self.W_beta(h_BQD))
+        return (gate * z_BQD).flatten(0, 1), alpha_BQS
+
+    def recur(self, words_RG: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor, Tensor | None]:
+        z_RD, alpha_BQS = self.look(carry[0], memory)
+        return fed_step("lstm", self.cell, words_RG, z_RD, carry), z_RD, alpha_BQS
+
+    def deep_output(self, y: Tensor, h: Tensor, z: Tensor) -> Tensor:
+        hidden: Tensor = self.dropout(y + self.L_h(self.dropout(h)) + self.L_z(z))
+        return hidden
+
+    def forward(self, batch: Batch) -> Caption:
+        carry, memory = self.encode(batch.source)
+        y_BTD = self.dropout(self.target_embedding(shifted(batch.target)))
+        states, contexts, attended_BS = [], [], None
+        for step, words_BG in enumerate(words_read(self.cell, y_BTD).unbind(1)):
+            carry, z_BD, alpha_B1S = self.recur(words_BG, carry, memory)
+            states.append(carry[0])
+            contexts.append(z_BD)
+            if alpha_B1S is not None:
+                real_B1 = (batch.target.lengths_B - 1 > step)[:, None]
+                looked_BS = alpha_B1S[:, 0].masked_fill(~real_B1, 0)
+                attended_BS = looked_BS if attended_BS is None else attended_BS + looked_BS
+        return Caption(self.deep_output(y_BTD, torch.stack(states, 1), torch.stack(contexts, 1)), attended_BS)
+
+    def begin(self, source: Tokens, rows: int, max_length: int) -> BahdanauState:
+        carry, memory = self.encode(source)
+        return BahdanauState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
+
+    def step(self, tokens_R: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
+        y_RD = self.target_embedding(tokens_R)
+        carry, z_RD, _ = self.recur(words_read(self.cell, y_RD), state.carry, state.memory)
+        return self.readout(self.deep_output(y_RD, carry[0], z_RD)), BahdanauState(carry, state.memory)
+
+
+# Looked at by every block
+
+
+class TransformerCaptioner(Captioner):
+    """Vaswani et al. 2017, section 3.1: the decoder, with the regions for the encoder's states."""
+
+    alignment = "decoder.*.cross_attention"
+
+    def __init__(self, config: CaptionerConfig, target_size: int) -> None:
+        super().__init__(config, target_size)
+        sizes = config.model_dump(include={"width", "heads", "feed_forward", "dropout"})
+        block = TransformerConfig(**sizes, norm="pre", decoder_layers=config.layers)
+        self.positions = Positions("sinusoidal", config.width, block.max_positions)
+        self.decoder = nn.ModuleList(DecoderBlock(block) for _ in range(config.layers))
+        self.decoder_norm = nn.LayerNorm(config.width)
+
+    def embed(self, ids_BT: Tensor, first: int = 0) -> Tensor:
+        x_BTD: Tensor = self.dropout(
+            self.positions(self.target_embedding(ids_BT) * math.sqrt(self.config.width), first)
+        )
+        return x_BTD
+
+    def forward(self, batch: Batch) -> Caption:
+        memory_BSD, x_BTD = self.image_encoder(batch.source), self.embed(shifted(batch.target))
+        own, source = Visibility(batch.target.lengths_B - 1, causal=True), Visibility(batch.source.lengths_B)
+        for block in self.decoder:
+            x_BTD = block(x_BTD, memory_BSD, own, source)
+        return Caption(self.decoder_norm(x_BTD))
+
+    def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
+        memory_BSD = self.image_encoder(source)
+        looks = [torch.stack(block.cross_attention.keys_values(memory_BSD)) for block in self.decoder_blocks()]
+        source_N2BHSE = torch.stack(looks)
+        heads, head_width = self.config.heads, self.config.width // self.config.heads
+        return TransformerState(
+            own_MN2RHE=source_N2BHSE.new_zeros(max_length, len(looks), 2, len(source) * rows, heads, head_width),
+            source_N2BHSE=source_N2BHSE,
+            visible=Visibility(source.lengths_B),
+            positions_MD=None,
+            written=0,
+            written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
+        )
+
+    def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        x_R1D = self.embed(tokens_R[:, None], state.written)
+        own_N2RHKE = state.own_MN2RHE[: state.written + 1].permute(1, 2, 3, 4, 0, 5)
+        for number, block in enumerate(self.decoder_blocks()):
+            keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
+            x_R1D = block.step(x_R1D, *keys_values, state.written_1, Visibility(), state.visible)
+        after = replace(state, written=state.written + 1, written_1=state.written_1 + 1)
+        return self.readout(self.decoder_norm(x_R1D)[:, 0]), after
+
+    def decoder_blocks(self) -> list[DecoderBlock]:
+        return cast("list[DecoderBlock]", list(self.decoder))
+
+
+DECODERS: dict[str, type[Captioner]] = {
+    "plain": PlainCaptioner,
+    "attention": AttentiveCaptioner,
+    "transformer": TransformerCaptioner,
+}
+"""`model.decoder` -> captioner."""
+
+
+def build_captioner(config: CaptionerConfig, target_size: int) -> Captioner:
+    """The captioner that a config describes, with fresh weights from torch's generator."""
+    model = DECODERS[config.decoder](config, target_size)
+    if config.vectors is not None and config.vectors.freeze:
+        model.target_embedding.requires_grad_(False)
+    return model

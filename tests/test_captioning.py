@@ -1,0 +1,206 @@
+"""A captioner learns to see, through the command line, and every verb works on its run."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from command_line import contents, fail, succeed, write
+
+COLOURS = {"red": (220, 30, 30), "green": (30, 160, 60), "blue": (40, 70, 220), "yellow": (230, 200, 40)}
+PLACES = {"top left": (0, 0), "top right": (8, 0), "bottom left": (0, 8), "bottom right": (8, 8)}
+UNSEEN = {("red", "bottom right"), ("green", "top left"), ("yellow", "bottom left")}
+MODEL = {
+    "kind": "captioner", "preset": "tiny", "channels": [8, 16], "width": 16, "attention": 16, "images": {"size": 16},
+    "decoder": "attention", "doubly_stochastic": 0.01, "dropout": 0.0, "layers": 1, "heads": 2, "feed_forward": 32,
+}  # fmt: skip
+
+
+def album(folder: Path) -> None:
+    """Squares of four colours in four corners of a grey field; the caption files of training and test share no pair."""
+    random = Random(1)
+    lines: dict[bool, list[str]] = {True: [], False: []}
+    for number, (colour, place) in enumerate(list(product(COLOURS, PLACES)) * 12):
+        pixels = np.full((16, 16, 3), 128, dtype=np.uint8)
+        x, y = (edge + random.randrange(4) for edge in PLACES[place])
+        pixels[y : y + 5, x : x + 5] = COLOURS[colour]
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+        lines[(colour, place) in UNSEEN].append(f"{number}.png\ta {colour} square {place}")
+    write(folder / "train.tsv", "\n".join(lines[False]))
+    write(folder / "test.tsv", "\n".join(lines[True]))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("album")
+    album(folder)
+    columns = {"image": 0, "caption": 1}
+    tree = {
+        "task": "captioning",
+        "data": {"train": {"file": "train.tsv", **columns}, "test": {"file": "test.tsv", **columns},
+                 "validation": {"split": 0.1}},
+        "tokenizer": {"kind": "word"},
+        "model": MODEL,
+        "training": {"steps": 220, "batch_tokens": 512, "device": "cpu", "learning_rate": 0.01, "schedule": "linear",
+                     "warmup": 10, "validate_every": 110, "label_smoothing": 0.0, "samples": 1},
+        "search": {"beam": 2},
+    }  # fmt: skip
+    write(folder / "recipe.yaml", json.dumps(tree))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(home: Path) -> Path:
+    succeed("train", home / "recipe.yaml", "--out", home / "run")
+    return home / "run"
+
+
+def unseen(home: Path) -> list[tuple[Path, str]]:
+    rows = (line.split("\t") for line in (home / "test.tsv").read_text().splitlines())
+    return [(home / name, caption) for name, caption in rows]
+
+
+def test_it_names_pairs_of_colour_and_place_that_it_never_saw(run: Path) -> None:
+    found = succeed("evaluate", run, "--json").json
+    assert found["images"] == 36
+    assert found["exact_match"] >= 0.9, found
+
+
+@pytest.fixture(scope="module")
+def transformer(home: Path) -> Path:
+    changes = ["model.decoder=transformer", "model.width=32", "training.learning_rate=0.004", "training.steps=200"]
+    succeed("train", home / "recipe.yaml", *changes, "--out", home / "transformer")
+    return home / "transformer"
+
+
+def test_so_does_a_transformer(transformer: Path) -> None:
+    assert succeed("evaluate", transformer, "--json").json["exact_match"] >= 0.8
+
+
+def test_the_word_for_the_colour_looks_at_the_square(run: Path, home: Path) -> None:
+    """Regions of 4 x 4 pixels; the square takes up 5 x 5."""
+    inside = 0
+    for path, caption in unseen(home)[:12]:
+        found = succeed("explain", run, path, "--target", caption, "--json").json
+        weights = np.array(found["weights"][1]).reshape(4, found["columns"])
+        pixels = np.asarray(Image.open(path)).astype(int)
+        square = np.abs(pixels - 128).max(-1).reshape(4, 4, 4, 4).max((1, 3)) > 20
+        inside += bool(square.flat[int(weights.argmax())])
+    assert inside >= 10
+
+
+def test_predict_keeps_the_order_and_score_agrees(run: Path, home: Path) -> None:
+    paths = [path for path, _ in unseen(home)[:3]]
+    found = succeed("predict", run, *paths, "--json", "--nbest", "2").jsons
+    assert [one["input"] for one in found] == list(map(str, paths))
+    for one in found:
+        assert one["score"] == one["nbest"][0]["score"] >= one["nbest"][1]["score"]
+        scored = succeed("score", run, one["input"], json.dumps(one["tokens"]), "--tokens", "--json").json
+        assert scored["score"] == pytest.approx(one["score"], abs=1e-4)
+    write(home / "list.txt", "\n".join(map(str, paths)))
+    lines = succeed("predict", run, "--file", home / "list.txt").out.splitlines()
+    assert lines == [one["output"] for one in found]
+
+
+def test_the_record_of_a_search_names_regions(run: Path, home: Path) -> None:
+    path = unseen(home)[0][0]
+    succeed("predict", run, path, "--record", home / "record.json")
+    [search] = json.loads((home / "record.json").read_text(encoding="utf-8"))["inputs"]
+    assert search["source"][:5] == ["1,1", "1,2", "1,3", "1,4", "2,1"]
+    assert len(search["source"]) == 16
+
+
+def test_explain_draws_one_panel_a_word(run: Path, home: Path) -> None:
+    path, caption = unseen(home)[0]
+    drawn = {suffix: home / f"x{suffix}" for suffix in (".svg", ".png", ".html", ".json")}
+    for file in drawn.values():
+        printed = succeed("explain", run, path, "--target", caption, "--out", file).out
+    words = [*caption.split(), "⏎"]
+    assert [line.split()[0] for line in printed.splitlines()[2 : 2 + len(words)]] == words
+    svg = drawn[".svg"].read_text(encoding="utf-8")
+    assert svg.count('class="panel"') == 1 + len(words)
+    assert svg.count("<rect") == 1 + 16 * len(words)
+    assert all(f">{word}</text>" in svg for word in words)
+    assert svg in drawn[".html"].read_text(encoding="utf-8")
+    with Image.open(drawn[".png"]) as picture:
+        assert picture.width > 400
+    found = json.loads(drawn[".json"].read_text(encoding="utf-8"))
+    assert found["columns"] == 4
+    assert np.array(found["weights"]).shape == (len(words), 16)
+
+
+def test_a_plain_decoder_has_probabilities_to_show(home: Path) -> None:
+    folder = home / "plain"
+    succeed("train", home / "recipe.yaml", "model.decoder=plain", "training.steps=2", "--out", folder)
+    path = unseen(home)[0][0]
+    assert "has no attention to draw" in succeed("explain", folder, path, "--out", home / "y.svg").out
+    assert "likeliest" in (home / "y.svg").read_text(encoding="utf-8")
+    [message] = fail("explain", folder, path, "--view", "alignment")
+    assert "has no attention over the source" in message
+
+
+def test_numbers_of_one_look(run: Path, home: Path) -> None:
+    path, caption = unseen(home)[0]
+    worked = succeed("explain", run, path, "--target", caption, "--numbers", "--step", "2", "--json").json
+    drawn = succeed("explain", run, path, "--target", caption, "--json").json
+    assert worked["weights"] == pytest.approx(drawn["weights"][1], abs=1e-5)
+    gated = np.array(worked["after"]["z_t = beta_t c, what the gate lets through"]) / np.array(worked["context"])
+    assert gated == pytest.approx(gated[0], abs=1e-3), "the gate is one number"
+    assert 0 < gated[0] < 1
+
+
+def test_diagnose_judges_every_image(run: Path) -> None:
+    found = succeed("diagnose", run, "--no-sweep", "--limit", "12", "--json").json
+    assert found["sentences"] == 12
+    assert found["search_errors"] + found["model_errors"] == found["errors"]
+
+
+def test_compare_tests_one_run_against_another(run: Path, transformer: Path) -> None:
+    found = succeed("compare", run, transformer, "--json").json
+    assert [one["system"] for one in found["systems"]] == ["run", "transformer"]
+    assert {"bleu1", "bleu", "chrf", "exact_match"} <= set(found["metrics"])
+
+
+def test_evaluate_a_file_of_the_users(run: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = home / "other"
+    folder.mkdir()
+    Image.open(unseen(home)[0][0]).save(folder / "mine.png")
+    write(folder / "mine.tsv", f"mine.png\t{unseen(home)[0][1]}\nmine.png\tanother caption\n")
+    monkeypatch.chdir(home)
+    found = succeed("evaluate", run, "--file", "other/mine.tsv", "--json").json
+    assert (found["images"], found["sentences"], found["exact_match"]) == (1, 2, 1.0)
+
+
+def test_a_run_goes_on_exactly_where_it_was_left(home: Path) -> None:
+    """On a CPU bit for bit: the same weights as a run that was not interrupted."""
+    steps = [
+        "training.validate_every=4",
+        "training.checkpoint_every=4",
+        "model.dropout=0.2",
+        "training.schedule=constant",
+    ]
+    succeed("train", home / "recipe.yaml", *steps, "training.steps=8", "--out", home / "whole")
+    succeed("train", home / "recipe.yaml", *steps, "training.steps=4", "--out", home / "halves")
+    succeed("train", home / "recipe.yaml", *steps, "training.steps=8", "--out", home / "halves", "--resume")
+    whole, halves = (contents(home / name / "checkpoints" / "step-00000008") for name in ("whole", "halves"))
+    assert whole["model.safetensors"] == halves["model.safetensors"]
+
+
+def test_check_names_the_images(home: Path) -> None:
+    found: dict[str, Any] = succeed("check", home / "recipe.yaml", "--json").json
+    assert found["ok"]
+    assert found["data"]["samples"][0]["image"] == ["0.png"]
+    assert found["training"]["sample_batch"]["source"][1] == 16
+
+
+def test_an_image_has_no_words(home: Path) -> None:
+    write(home / "words.vec", "1 32\nred " + " ".join(["0.1"] * 32))
+    [message] = fail("train", home / "recipe.yaml", "model.vectors={source: words.vec}", "--out", home / "vectors")
+    assert message == "model: vectors of the source: this task has only target"

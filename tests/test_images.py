@@ -1,0 +1,327 @@
+"""Images as people have them: every kind of file, several captions each, features instead; and what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from command_line import fail, succeed, write
+from regard.data.images import ImagesConfig, Picture, Reading, images_of, read_image, read_picture
+from regard.errors import DataError
+
+CONFIG = ImagesConfig(size=8)
+READING = Reading(CONFIG, 2, 2)
+RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+COLOURS = {"red": RED, "green": GREEN, "blue": BLUE}
+
+
+def filled(mode: str, colour: Any, size: tuple[int, int] = (20, 10)) -> Image.Image:
+    return Image.new(mode, size, colour)
+
+
+def pixel(path: Path) -> list[int]:
+    """The colour of an image of one colour; lossy formats are off by a little."""
+    pixels = read_image(path, CONFIG, "x").astype(int)
+    assert pixels.shape == (8, 8, 3)
+    assert np.ptp(pixels, axis=(0, 1)).max() <= 6
+    return pixels.mean((0, 1)).round().astype(int).tolist()
+
+
+# What is converted
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "expected"),
+    [
+        ("a.png", filled("RGB", RED), RED),
+        ("a.jpg", filled("RGB", GREEN), GREEN),
+        ("a.bmp", filled("RGB", BLUE), BLUE),
+        ("a.webp", filled("RGB", BLUE), BLUE),
+        ("cmyk.jpg", filled("CMYK", (0, 255, 255, 0)), RED),
+        ("grey.png", filled("L", 100), (100, 100, 100)),
+        ("bits.png", filled("1", 1), (255, 255, 255)),
+        ("palette.gif", filled("RGB", GREEN).convert("P"), GREEN),
+        ("clear.png", filled("RGBA", (255, 0, 0, 0)), (255, 255, 255)),
+        ("half.png", filled("RGBA", (0, 0, 0, 51)), (204, 204, 204)),
+        ("grey-clear.png", filled("LA", (0, 0)), (255, 255, 255)),
+        ("sixteen.png", Image.fromarray(np.full((10, 20), 257 * 100, dtype=np.uint16)), (100, 100, 100)),
+        ("sixteen.tif", Image.fromarray(np.full((10, 20), 257 * 200, dtype=np.uint16)), (200, 200, 200)),
+    ],
+)
+def test_every_kind_becomes_red_green_and_blue_of_eight_bits(
+    tmp_path: Path, name: str, image: Image.Image, expected: tuple[int, int, int]
+) -> None:
+    image.save(tmp_path / name)
+    assert np.abs(np.subtract(pixel(tmp_path / name), expected)).max() <= 3
+
+
+def test_an_animation_is_its_first_frame(tmp_path: Path) -> None:
+    first, second = filled("RGB", RED), filled("RGB", BLUE)
+    first.save(tmp_path / "a.gif", save_all=True, append_images=[second])
+    assert pixel(tmp_path / "a.gif") == list(RED)
+
+
+def test_a_photograph_is_turned_upright_and_all_of_it_is_seen(tmp_path: Path) -> None:
+    """Red above blue, stored on its side with the tag of a camera that was turned."""
+    upright = Image.new("RGB", (10, 30), RED)
+    upright.paste(BLUE, (0, 15, 10, 30))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    upright.rotate(90, expand=True).save(tmp_path / "a.png", exif=exif)
+    pixels = read_image(tmp_path / "a.png", CONFIG, "x")
+    assert pixels[0, 4].tolist() == list(RED)
+    assert pixels[-1, 4].tolist() == list(BLUE)
+
+
+# What is refused
+
+
+def png_header(width: int, height: int) -> bytes:
+    """The beginning of a PNG file that claims to be so large; nothing of that size is ever stored."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(b"")), (b"IEND", b""))
+    chunks = (struct.pack(">I", len(b)) + k + b + struct.pack(">I", zlib.crc32(k + b)) for k, b in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def whole_jpeg(path: Path) -> bytes:
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(path)
+    return path.read_bytes()
+
+
+def broken(name: str) -> Callable[[Path], None]:
+    return {
+        "truncated.jpg": lambda path: write(path, whole_jpeg(path)[:900]),
+        "truncated.png": lambda path: (filled("RGB", RED, (300, 300)).save(path), write(path, path.read_bytes()[:400])),
+        "text.png": lambda path: write(path, "not an image"),
+        "empty.jpg": lambda path: write(path, b""),
+        "one.png": lambda path: filled("RGB", RED, (1, 1)).save(path),
+        "line.png": lambda path: filled("RGB", RED, (300, 1)).save(path),
+        "huge.png": lambda path: write(path, png_header(10_000, 10_000)),
+        "float.tif": lambda path: Image.fromarray(np.zeros((5, 5), dtype=np.float32)).save(path),
+        "missing.png": lambda path: None,
+        "folder.png": lambda path: path.mkdir(),
+        "features.npy": lambda path: np.save(path, np.zeros((4, 3))),
+    }[name]  # type: ignore[return-value]
+
+
+REFUSED = {
+    "truncated.jpg": "truncated.jpg cannot be read as an image",
+    "truncated.png": "truncated.png cannot be read as an image",
+    "text.png": "text.png cannot be read as an image",
+    "empty.jpg": "empty.jpg cannot be read as an image",
+    "one.png": "one.png has 1 x 1 pixels: there is nothing to see (at least 2 x 2)",
+    "line.png": "line.png has 300 x 1 pixels",
+    "huge.png": "huge.png has 10,000 x 10,000 pixels, more than the 64,000,000 that are allowed",
+    "float.tif": "float.tif has floating-point pixels",
+    "missing.png": "does not exist",
+    "folder.png": "is a folder",
+    "features.npy": "features.npy is an array of features, and the model reads images",
+}
+
+
+def recipe(folder: Path, **model: Any) -> Path:
+    tree = {
+        "task": "captioning",
+        "data": {
+            "train": {"file": "captions.tsv", "image": 0, "caption": 1}, "validation": {"split": 0.3},
+        },
+        "tokenizer": {"kind": "word"},
+        "model": {
+            "kind": "captioner", "preset": "tiny", "channels": [4, 8], "width": 8, "attention": 8,
+            "images": {"size": 8}, "dropout": 0.0, **model,
+        },
+        "training": {"steps": 4, "batch_tokens": 64, "device": "cpu", "decode": 4, "validate_every": 2, "samples": 1},
+    }  # fmt: skip
+    return write(folder / "recipe.yaml", json.dumps(tree))
+
+
+@pytest.fixture
+def album(tmp_path: Path) -> Path:
+    """Ten images in a folder of their own, two captions each, in a file beside it."""
+    (tmp_path / "images").mkdir()
+    lines = []
+    for number in range(10):
+        name = list(COLOURS)[number % 3]
+        filled("RGB", COLOURS[name], (10 + number, 12)).save(tmp_path / "images" / f"{number}.png")
+        lines += [f"images/{number}.png\ta {name} field", f"images/{number}.png\tall is {name}"]
+    write(tmp_path / "captions.tsv", "\n".join(lines) + "\n")
+    recipe(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_image_that_cannot_be_used_is_named_with_file_and_line(album: Path, name: str) -> None:
+    broken(name)(album / "images" / name)
+    with (album / "captions.tsv").open("a") as file:
+        file.write(f"images/{name}\tsomething\n")
+    [message] = fail("train", album / "recipe.yaml", "--out", album / "run")
+    assert message.startswith("captions.tsv:21: "), message
+    assert REFUSED[name] in message
+    assert not (album / "run").exists()
+
+
+def test_a_limit_that_can_be_raised(tmp_path: Path) -> None:
+    filled("L", 90, (400, 300)).save(tmp_path / "a.png")
+    with pytest.raises(DataError, match=r"400 x 300 pixels, more than the 100,000 .*raise model\.images\.max_pixels"):
+        read_image(tmp_path / "a.png", ImagesConfig(size=8, max_pixels=100_000), "x")
+    raised = ImagesConfig(size=8, max_pixels=120_000)
+    assert read_image(tmp_path / "a.png", raised, "x")[0, 0].tolist() == [90, 90, 90]
+
+
+def test_every_broken_image_is_named_at_once(album: Path) -> None:
+    for number in (1, 4):
+        write(album / "images" / f"{number}.png", "broken")
+    (album / "images" / "7.png").unlink()
+    messages = fail("train", album / "recipe.yaml", "--out", album / "run")
+    assert sorted(message.split(":")[1] for message in messages) == ["15", "3", "9"]
+
+
+def test_the_input_of_predict_is_checked_too(album: Path) -> None:
+    succeed("train", album / "recipe.yaml", "--out", album / "run")
+    write(album / "broken.png", "broken")
+    messages = fail("predict", album / "run", album / "broken.png", album / "nowhere.png")
+    assert messages[0].startswith("input 1: broken.png cannot be read as an image")
+    assert messages[1].startswith("input 2: the image ")
+    assert "does not exist" in messages[1]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "words"),
+    [
+        ({"corpus": "dates"}, "has no images: shapes and shapes-ko have"),
+        ({"file": "captions.tsv", "image": 0, "caption": 1, "prefix": "<2en> "}, "images are no texts"),
+        ({"file": "captions.tsv", "image": 0}, "name the caption"),
+    ],
+)
+def test_a_corpus_that_is_none_of_images(album: Path, corpus: dict[str, Any], words: str) -> None:
+    [message] = fail("train", album / "recipe.yaml", f"data.train={json.dumps(corpus)}", "--out", album / "run")
+    assert words in message
+
+
+# Several captions an image
+
+
+def test_all_captions_of_an_image_fall_on_one_side_and_count_together(album: Path) -> None:
+    succeed("train", album / "recipe.yaml", "--out", album / "run")
+    found = succeed("evaluate", album / "run", "--split", "validation", "--json").json
+    assert (found["images"], found["sentences"]) == (3, 6)
+    assert set(found) >= {"bleu1", "bleu2", "bleu3", "bleu", "chrf", "exact_match", "loss", "perplexity"}
+
+
+def test_metrics_take_the_best_of_several_references() -> None:
+    from regard.tasks.captioning import Captioning
+    from regard.tasks.translation import EvaluationConfig
+
+    outputs = ["a red circle", "all is blue"]
+    found = Captioning.metrics(outputs, [["the red circle", "a red circle"], ["all is blue"]], EvaluationConfig())
+    assert found["exact_match"] == 1.0
+    assert found["bleu1"] == pytest.approx(100)
+    single = Captioning.metrics(outputs, ["the red circle", "all is green"], EvaluationConfig())
+    assert single["exact_match"] == 0.0
+    assert single["bleu1"] == pytest.approx(100 * 4 / 6)
+    assert single["bleu2"] == pytest.approx(100 * (4 / 6 * 2 / 4) ** 0.5)
+
+
+def test_an_image_is_read_once_and_again_when_it_has_changed(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.recipes.recipe import load_recipe
+    from regard.tasks.captioning import Captioning
+
+    loaded, base = load_recipe(album / "recipe.yaml")
+    data = Captioning.prepare(loaded, base)
+    before = {data.train.texts["source"][row]: data.train.source(row).shown.copy() for row in range(len(data.train))}
+    assert len(data.train.pictures) == len(before) == 7
+    assert isinstance(data.train.pictures.values.base, np.memmap)
+    changed = next(iter(before))
+    filled("RGB", (9, 8, 7), (33, 44)).save(album / changed)
+    again = Captioning.prepare(loaded, base).train
+    for row in range(len(again)):
+        name = again.texts["source"][row]
+        expected = np.full((8, 8, 3), (9, 8, 7)) if name == changed else before[name]
+        assert np.array_equal(again.source(row).shown, expected)
+
+
+# Features of another network
+
+
+def test_features_by_grid_and_by_list(tmp_path: Path) -> None:
+    reading = Reading(CONFIG, 0, 0, feature_width=3)
+    grid = np.arange(18, dtype=np.float64).reshape(2, 3, 3)
+    np.save(tmp_path / "grid.npy", grid)
+    np.save(tmp_path / "list.npy", grid.reshape(6, 3)[:4].astype(np.float16))
+    first, second = (read_picture(name, tmp_path, reading, "x") for name in ("grid.npy", "list.npy"))
+    assert (first.regions, first.columns) == (6, 3)
+    assert (second.regions, second.columns) == (4, 1)
+    batch = images_of([first, second])
+    assert batch.shown.shape == (2, 6, 3)
+    assert batch.lengths_B.tolist() == [6, 4]
+    assert np.array_equal(batch.shown[0].numpy(), grid.reshape(6, 3))
+    assert not batch.shown[1, 4:].any()
+    assert first.names() == ["1,1", "1,2", "1,3", "2,1", "2,2", "2,3"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (np.zeros((4, 5)), "is 5 wide, model.feature_width says 3"),
+        (np.zeros(3), r"holds \(3,\)"),
+        (np.zeros((0, 3)), r"holds \(0, 3\)"),
+        (np.full((2, 3), np.nan), "not finite"),
+        (np.array([["a", "b", "c"]]), "allowed: numbers"),
+        (np.array([{"a": 1}], dtype=object), "cannot be read as .npy"),
+        (b"nothing of the kind", "cannot be read as .npy"),
+    ],
+)
+def test_features_that_cannot_be_used(tmp_path: Path, content: Any, words: str) -> None:
+    path = tmp_path / "a.npy"
+    if isinstance(content, bytes):
+        write(path, content)
+    else:
+        np.save(path, content)
+    with pytest.raises(DataError, match=words):
+        read_picture("a.npy", tmp_path, Reading(CONFIG, 0, 0, feature_width=3), "captions.tsv:3")
+
+
+def test_features_train_and_predict_through_the_command_line(tmp_path: Path) -> None:
+    """Features that tell the colour outright: all is learned in a moment."""
+    random = np.random.default_rng(0)
+    rows = []
+    for number in range(60):
+        colour = number % 3
+        features = random.normal(0, 0.1, (2 + number % 3, 2, 5)).astype(np.float32)
+        features[0, 1, colour] = 3.0
+        np.save(tmp_path / f"{number}.npy", features)
+        rows.append({"image": f"{number}.npy", "caption": f"it is {list(COLOURS)[colour]}"})
+    write(tmp_path / "captions.jsonl", "\n".join(map(json.dumps, rows)))
+    recipe(tmp_path, encoder="features", feature_width=5)
+    corpus = {"file": "captions.jsonl", "image": "image", "caption": "caption"}
+    succeed(
+        "train", tmp_path / "recipe.yaml", f"data.train={json.dumps(corpus)}", "training.steps=60",
+        "training.learning_rate=0.02", "training.schedule=constant", "training.batch_tokens=128",
+        "training.validate_every=60", "--out", tmp_path / "run",
+    )  # fmt: skip
+    found = succeed("evaluate", tmp_path / "run", "--split", "validation", "--json").json
+    assert found["exact_match"] == 1.0
+    [line] = succeed("predict", tmp_path / "run", tmp_path / "1.npy").out.splitlines()
+    assert line == "it is green"
+    assert "the model reads images" not in succeed("score", tmp_path / "run", tmp_path / "2.npy", "it is blue").out
+    svg = tmp_path / "x.svg"
+    succeed("explain", tmp_path / "run", tmp_path / "2.npy", "--out", svg)
+    assert svg.read_text(encoding="utf-8").count('class="panel"') == 1 + 4
+
+
+def test_samples_know_images_apart() -> None:
+    pixels = np.zeros((8, 8, 3), dtype=np.uint8)
+    other = pixels.copy()
+    other[7, 7, 2] = 1
+    ids_BL = images_of([Picture(pixels, 4, 2), Picture(other, 4, 2), Picture(pixels.copy(), 4, 2)]).ids_BL
+    assert ids_BL.shape == (3, 4)
+    assert ids_BL[0].tolist() == ids_BL[2].tolist() != ids_BL[1].tolist()

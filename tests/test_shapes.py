@@ -1,0 +1,133 @@
+"""The pictures of shapes show what their captions say, and a captioner learns to say it through the command line."""
+
+from __future__ import annotations
+
+from itertools import islice, permutations
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.corpora import Part, generate, part_of
+from regard.data.shapes import (
+    CLEAR,
+    COLOURS,
+    KOREAN,
+    OUTLINES,
+    RADIUS,
+    Scene,
+    Thing,
+    draw,
+    in_order,
+    parse,
+    scenes,
+)  # fmt: skip
+from regard.errors import DataError
+
+SCENE = Scene(Thing("small", "red", "circle", 20, 32), Thing("large", "blue", "square", 68, 40))
+CODE = "shapes: small red circle 20 32, large blue square 68 40"
+SEEDS = st.integers(0, 2**32)
+
+
+def test_captions_by_hand() -> None:
+    assert SCENE.code == CODE
+    assert parse(CODE, "") == SCENE
+    assert SCENE.caption("english") == "a small red circle left of a large blue square"
+    assert SCENE.caption("korean") == "큰 파란 사각형 왼쪽에 작은 빨간 원이 있다"
+    below = Scene(Thing("small", "black", "cross", 50, 80), Thing("large", "yellow", "star", 45, 30))
+    assert below.caption("english") == "a small black cross below a large yellow star"
+    assert below.caption("korean") == "큰 노란 별 아래에 작은 검은 십자가가 있다"
+
+
+@pytest.mark.parametrize(("shape", "particle"), [
+    ("circle", "이"), ("square", "이"), ("triangle", "이"), ("star", "이"), ("cross", "가"), ("diamond", "가"),
+])  # fmt: skip
+def test_particles_follow_the_last_sound(shape: str, particle: str) -> None:
+    scene = SCENE._replace(first=SCENE.first._replace(shape=shape))
+    assert f"{KOREAN[shape]}{particle} 있다" in scene.caption("korean")
+
+
+@given(SEEDS)
+@settings(max_examples=50, deadline=None)
+def test_a_scene_has_one_caption_that_is_true(seed: int) -> None:
+    scene = next(scenes(Random(seed)))
+    first, second = scene
+    assert in_order(Scene(second, first)) == scene, "the order in which things are drawn says nothing"
+    assert parse(scene.code, "") == scene
+    left, top, right, bottom = first.box
+    other = second.box
+    apart = {
+        "left": right < other[0], "right": left > other[2], "above": bottom < other[1], "below": top > other[3],
+    }  # fmt: skip
+    assert apart[scene.relation]
+    assert first.kind != second.kind
+    assert (first.size, second.size) != ("large", "small")
+    distances = sorted((abs(first.x - second.x), abs(first.y - second.y)))
+    assert distances[1] >= CLEAR * distances[0]
+    assert all(0 <= edge <= 1 for box in (first.box, other) for edge in box)
+
+
+@given(SEEDS)
+@settings(max_examples=20, deadline=None)
+def test_what_is_drawn_lies_in_its_box_and_has_its_colour(seed: int) -> None:
+    scene = next(scenes(Random(seed)))
+    pixels = draw(scene, 100).astype(int)
+    ground = np.median(pixels, axis=(0, 1))
+    inked = np.abs(pixels - ground).max(-1) > 60
+    inside = np.zeros_like(inked)
+    for thing in scene:
+        left, top, right, bottom = (round(100 * edge) for edge in thing.box)
+        inside[top : bottom + 1, left : right + 1] = True
+        own = inked[top:bottom, left:right]
+        assert 0.2 < own.mean() < 0.95, "a shape fills a good part of its box"
+        colour = np.median(pixels[top:bottom, left:right][own], axis=0)
+        assert np.abs(colour - COLOURS[thing.colour]).max() < 25
+    assert not (inked & ~inside).any()
+    assert np.array_equal(draw(scene, 100), draw(scene, 100))
+
+
+def test_no_two_shapes_look_alike() -> None:
+    points = np.linspace(-1, 1, 60)
+    masks = {name: inside(points[None], points[:, None]) for name, inside in OUTLINES.items()}
+    for one, other in permutations(masks, 2):
+        shared = (masks[one] & masks[other]).sum() / (masks[one] | masks[other]).sum()
+        assert shared < 0.85, (one, other)
+
+
+def test_test_pictures_show_pairs_that_training_never_showed_in_words_that_it_did() -> None:
+    def part(name: Part) -> list[tuple[str, str]]:
+        return list(generate("shapes", 4000 if name == "train" else 400, 1, name))
+
+    train, test = part("train"), part("test")
+    kinds = {name: {parse(code, "").kinds for code, _ in rows} for name, rows in (("train", train), ("test", test))}
+    assert not kinds["train"] & kinds["test"]
+    assert len(kinds["test"]) >= 20
+    assert all(part_of(one) == "test" for one in kinds["test"])
+    words = {
+        name: {word for _, caption in rows for word in caption.split()} for name, rows in (("a", train), ("b", test))
+    }
+    assert words["b"] <= words["a"]
+    assert words["a"] == {"a", "of", "left", "right", "above", "below", *RADIUS, *COLOURS, *OUTLINES}
+
+
+def test_both_languages_say_the_same_of_their_pictures() -> None:
+    for code, caption in islice(generate("shapes-ko", 200, 1, "train"), 200):
+        scene = parse(code, "")
+        assert caption == scene.caption("korean")
+        assert caption.split()[:3] == [
+            KOREAN[word] for word in (scene.second.size, scene.second.colour, scene.second.shape)
+        ]
+
+
+@pytest.mark.parametrize(("code", "words"), [
+    ("shapes: small red circle 20 32", "not a picture of two shapes"),
+    ("shapes: small red circle 20 32, blue square 68 40", "not a picture of two shapes"),
+    ("shapes: small red circel 20 32, large blue square 68 40", "did you mean 'circle'"),
+    ("shapes: tiny red circle 20 32, large blue square 68 40", "there is no 'tiny'"),
+    ("shapes: small red circle 20 320, large blue square 68 40", "outside"),
+])  # fmt: skip
+def test_a_scene_that_cannot_be_drawn(code: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        parse(code, "input 1")
