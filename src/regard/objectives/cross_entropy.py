@@ -17,23 +17,22 @@ LOGITS = {True: 2**24, False: 2**28}
 """Logits computed at once on a CPU, and on an accelerator, where many small parts would cost time."""
 
 
-class TokenCrossEntropy(nn.Module):
-    """The model under its objective: batch -> [2], the smoothed loss to descend and the plain one to report, summed.
+class VocabularyLoss(nn.Module):
+    """Hidden states and the tokens they are to predict -> [2], the smoothed loss to descend and the plain one, summed.
 
     Szegedy et al. 2016, arXiv:1512.00567, section 7, with smoothing epsilon and u uniform over the vocabulary:
         loss = -sum_t sum_k ((1 - epsilon) [k = y_t] + epsilon u_k) log p_k
     """
 
-    def __init__(self, model: Generator, smoothing: float = 0.0, teacher_forcing: float = 1.0) -> None:
-        super().__init__()
-        self.model, self.smoothing, self.teacher_forcing = model, smoothing, teacher_forcing
+    model: Any
+    """A model with a `readout`, and the module `output` that it runs."""
 
-    def forward(self, batch: Batch) -> Tensor:
-        read = batch
-        if self.training and self.teacher_forcing < 1.0:
-            read = scheduled_sample(self.model, batch, self.teacher_forcing)
-        real = Packing.of(batch.target, without=1)
-        hidden_PD, labels_P = real.pack(self.model(read).hidden_BTD)[0], real.pack(batch.target.ids_BL[:, 1:])[0]
+    def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def total(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
+        """The two sums over all positions, so many of them at a time as fit."""
         rows = rows_at_once(hidden_PD, self.model.output)
         if rows >= len(hidden_PD):
             return self.loss(hidden_PD, labels_P)
@@ -49,6 +48,23 @@ class TokenCrossEntropy(nn.Module):
         logits_PV, smoothing = self.model.readout(hidden_PD), self.smoothing if self.training else 0.0
         sums_2: Tensor = SmoothedLoss.apply(logits_PV, labels_P, smoothing)  # type: ignore[no-untyped-call]
         return sums_2
+
+
+class TokenCrossEntropy(VocabularyLoss):
+    """The model under its objective: batch -> [2], the smoothed loss to descend and the plain one to report, summed."""
+
+    model: Generator
+
+    def __init__(self, model: Generator, smoothing: float = 0.0, teacher_forcing: float = 1.0) -> None:
+        super().__init__(model, smoothing)
+        self.teacher_forcing = teacher_forcing
+
+    def forward(self, batch: Batch) -> Tensor:
+        read = batch
+        if self.training and self.teacher_forcing < 1.0:
+            read = scheduled_sample(self.model, batch, self.teacher_forcing)
+        real = Packing.of(batch.target, without=1)
+        return self.total(real.pack(self.model(read).hidden_BTD)[0], real.pack(batch.target.ids_BL[:, 1:])[0])
 
 
 class SmoothedLoss(torch.autograd.Function):

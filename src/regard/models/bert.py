@@ -1,0 +1,212 @@
+"""Devlin et al. 2019, "BERT: Pre-training of deep bidirectional Transformers", arXiv:1810.04805: only an encoder."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.data.batch import MaskedBatch
+from regard.layers.attention import MultiHeadAttention
+from regard.layers.embeddings import Embedding, Readout
+from regard.layers.packing import Packing
+from regard.layers.positions import Positions
+from regard.layers.visibility import Visibility
+from regard.models.base import ModelConfig, Output, Presets
+from regard.models.contextual import Contextual, Pooling, better_packed, refuse_longer
+
+EPSILON = 1e-12
+"""What the paper's code adds to the variance in every LayerNorm."""
+
+
+class BERTConfig(ModelConfig):
+    """Bidirectional Transformer encoder (Devlin 2019)."""
+
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"layers": 2, "width": 128, "heads": 2, "feed_forward": 512},
+        "mini": {"layers": 4, "width": 256, "heads": 4, "feed_forward": 1024},
+        "small": {"layers": 4, "width": 512, "heads": 8, "feed_forward": 2048},
+        "medium": {"layers": 8, "width": 512, "heads": 8, "feed_forward": 2048},
+        "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072},
+        "large": {"layers": 24, "width": 1024, "heads": 16, "feed_forward": 4096},
+    }
+    kind: Literal["bert"] = "bert"
+    preset: Literal["tiny", "mini", "small", "medium", "base", "large"] = "small"
+    """Sizes under one name; any field given beside it wins. `base` and `large` are the paper's, the others those of
+    Turc et al. 2019, arXiv:1908.08962."""
+    layers: int = Field(4, ge=1)
+    """Blocks."""
+    width: int = Field(512, ge=1)
+    """Width of every token's vector."""
+    heads: int = Field(8, ge=1)
+    """Attention heads; they divide the width among them."""
+    feed_forward: int = Field(2048, ge=1)
+    """Width inside the feed-forward layers."""
+    max_positions: int = Field(512, ge=1)
+    """How many positions are learned: no text may be longer."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout on the embeddings and on the output of every sub-layer."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout on the attention weights. The paper's is 0.1; a GPU is faster without, if lengths differ."""
+    next_sentence: bool = True
+    """Whether the model also learns to tell if the second segment follows the first, from a pooled vector."""
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> BERTConfig:
+        if self.width % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        return self
+
+    def check_data(self, longest_source: int) -> None:
+        """No text may be longer than the positions."""
+        refuse_longer(longest_source, self.max_positions)
+
+
+class BERTEmbedding(nn.Module):
+    """x = Dropout(LayerNorm(token + segment + position)) (section 3, figure 2)."""
+
+    def __init__(self, config: BERTConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.tokens = Embedding(vocabulary_size, config.width)
+        self.segments = Embedding(2, config.width)
+        self.positions = Positions("learned", config.width, config.max_positions)
+        self.norm = nn.LayerNorm(config.width, eps=EPSILON)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids_BL: Tensor, segments_BL: Tensor, packing: Packing | None = None) -> Tensor:
+        """Of padded texts, or of packed ones."""
+        x_BLD = self.tokens(ids_BL) + self.segments(segments_BL)
+        x_BLD = self.positions(x_BLD) if packing is None else self.positions.packed(x_BLD, packing)
+        embedded: Tensor = self.dropout(self.norm(x_BLD))
+        return embedded
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = GELU(x W_1 + b_1) W_2 + b_2 with GELU(x) = x P(X <= x), X standard normal, exactly."""
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        self.W_1 = nn.Linear(config.width, config.feed_forward)
+        self.W_2 = nn.Linear(config.feed_forward, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.W_2(F.gelu(self.W_1(x)))
+        return out
+
+
+class Block(nn.Module):
+    """Self-attention, then feed-forward, each as LayerNorm(x + Dropout(Sublayer(x)))."""
+
+    def __init__(self, config: BERTConfig) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
+        self.feed_forward = FeedForward(config)
+        self.attention_norm = nn.LayerNorm(config.width, eps=EPSILON)
+        self.feed_forward_norm = nn.LayerNorm(config.width, eps=EPSILON)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
+        attended_BLD = self.self_attention(x_BLD, *self.self_attention.keys_values(x_BLD), visible)
+        x_BLD = self.attention_norm(x_BLD + self.dropout(attended_BLD))
+        out_BLD: Tensor = self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
+        return out_BLD
+
+
+class MaskedHead(nn.Module):
+    """What stood at a masked position (section 3.1, task 1; the dense layer as in the paper's code):
+
+    logits = LayerNorm(GELU(W h + c)) E^T + b, E the embeddings
+    """
+
+    def __init__(self, width: int, vocabulary_size: int, tied: Embedding) -> None:
+        super().__init__()
+        self.W = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width, eps=EPSILON)
+        self.output = Readout(width, vocabulary_size, tied)
+
+    def expect(self, counts_V: Tensor) -> None:
+        """Begin with the words' own frequencies."""
+        self.output.expect(counts_V)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(self.norm(F.gelu(self.W(hidden))))
+        return logits
+
+
+class NextSentenceHead(nn.Module):
+    """Whether the second segment follows the first (section 3.1, task 2), from the first token, [CLS]:
+
+    C = tanh(W_p h_[CLS] + b_p)                 the pooler, which fine-tuning reads too
+    logits = W_n C + b_n                        class 0: it follows; class 1: it does not, as in the published weights
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(width, width)
+        self.output = nn.Linear(width, 2)
+
+    def pool(self, hidden_BLD: Tensor) -> Tensor:
+        """One vector a text, [B, D]."""
+        return torch.tanh(self.pooler(hidden_BLD[:, 0]))
+
+    def forward(self, hidden_BLD: Tensor) -> Tensor:
+        logits_BY: Tensor = self.output(self.pool(hidden_BLD))
+        return logits_BY
+
+
+class BERT(Contextual):
+    """Every token looks at all of its text, on both sides; what is masked is found again from what stands around it."""
+
+    pooling: ClassVar[Pooling] = "first"
+
+    def __init__(self, config: BERTConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config, self.longest = config, config.max_positions
+        self.embedding = BERTEmbedding(config, vocabulary_size)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.output = MaskedHead(config.width, vocabulary_size, self.embedding.tokens)
+        self.next_sentence = NextSentenceHead(config.width) if config.next_sentence else None
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear):
+                nn.init.zeros_(module.bias)
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        return {"text": self.embedding.tokens}
+
+    def forward(self, batch: MaskedBatch) -> Output:
+        """The last hidden states of every token, [B, L, D]."""
+        dropout = self.config.attention_dropout if self.training else 0.0
+        weight, head_width = self.embedding.tokens.weight, self.config.width // self.config.heads
+        if better_packed(batch.text, weight, head_width=head_width, dropout=dropout):
+            return self.forward_packed(batch)
+        x_BLD, visible = self.embedding(batch.text.ids_BL, batch.segments_BL), Visibility(batch.text.lengths_B)
+        for block in self.blocks:
+            x_BLD = block(x_BLD, visible)
+        return Output(x_BLD)
+
+    def forward_packed(self, batch: MaskedBatch) -> Output:
+        """The same with all texts in one row, each seeing itself only: nothing is computed for padding."""
+        packing, ids_BL = Packing.of(batch.text), batch.text.ids_BL
+        visible = Visibility(packed=(packing, packing))
+        x_1PD = self.embedding(packing.pack(ids_BL), packing.pack(batch.segments_BL), packing)
+        for block in self.blocks:
+            x_1PD = block(x_1PD, visible)
+        return Output(packing.unpack(x_1PD))
+
+    def readout(self, hidden: Tensor) -> Tensor:
+        """Logits of the token at a position, [..., D] -> [..., V]: for masked positions only, it is the dear part."""
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def layers_of(self, batch: MaskedBatch) -> list[Tensor]:
+        visible = Visibility(batch.text.lengths_B)
+        layers = [self.embedding(batch.text.ids_BL, batch.segments_BL)]
+        for block in self.blocks:
+            layers.append(block(layers[-1], visible))
+        return layers

@@ -1,0 +1,282 @@
+"""Radford et al. 2018, "Improving language understanding by generative pre-training": GPT, a decoder by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.data.batch import TextBatch, Tokens
+from regard.layers.attention import MultiHeadAttention
+from regard.layers.embeddings import Embedding, Readout
+from regard.layers.graphs import StepGraph, captures
+from regard.layers.packing import Packing
+from regard.layers.positions import Positions
+from regard.layers.visibility import Visibility
+from regard.models.base import ModelConfig, Output, Presets, sources_of
+from regard.models.contextual import LanguageModel, better_packed, last_of, refuse_longer
+
+Remember = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Keys and values of the tokens that are read -> those to look at."""
+
+
+class GPTConfig(ModelConfig):
+    """Causal Transformer language model (Radford 2018)."""
+
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"layers": 2, "width": 128, "heads": 2, "feed_forward": 512},
+        "mini": {"layers": 4, "width": 256, "heads": 4, "feed_forward": 1024},
+        "small": {"layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
+        "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072},
+    }
+    kind: Literal["gpt"] = "gpt"
+    preset: Literal["tiny", "mini", "small", "base"] = "small"
+    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    layers: int = Field(6, ge=1)
+    """Blocks."""
+    width: int = Field(512, ge=1)
+    """Width of every token's vector."""
+    heads: int = Field(8, ge=1)
+    """Attention heads; they divide the width among them."""
+    feed_forward: int = Field(2048, ge=1)
+    """Width inside the feed-forward layers."""
+    max_positions: int = Field(512, ge=1)
+    """How many positions are learned: no text may be longer."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout on the embeddings and on the output of every sub-layer."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout on the attention weights. The paper's is 0.1; a GPU is faster without, if lengths differ."""
+    norm: Literal["post", "pre"] = "post"
+    """LayerNorm after each sub-layer (the paper), or before it and once at the end (GPT-2)."""
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> GPTConfig:
+        if self.width % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        return self
+
+    def check_data(self, longest_source: int) -> None:
+        """Of a text all tokens are read but the last, which is only predicted."""
+        refuse_longer(longest_source - 1, self.max_positions)
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = GELU(x W_1 + b_1) W_2 + b_2, with the GELU that the paper's code approximates by a tanh.
+
+    Hendrycks & Gimpel 2016, arXiv:1606.08415:
+        GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+    """
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.W_1 = nn.Linear(config.width, config.feed_forward)
+        self.W_2 = nn.Linear(config.feed_forward, config.width)
+        for linear in (self.W_1, self.W_2):
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.W_2(F.gelu(self.W_1(x), approximate="tanh"))
+        return out
+
+
+class Block(nn.Module):
+    """Masked self-attention, then feed-forward.
+
+    post    x = LayerNorm(x + Dropout(Sublayer(x)))       the paper, after Vaswani et al. 2017
+    pre     x = x + Dropout(Sublayer(LayerNorm(x)))       GPT-2
+    """
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.pre = config.norm == "pre"
+        self.self_attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
+        self.feed_forward = FeedForward(config)
+        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x_BLD: Tensor, visible: Visibility, remember: Remember = lambda k, v: (k, v)) -> Tensor:
+        read_BLD = self._before(self.attention_norm, x_BLD)
+        k_BHKE, v_BHKE = remember(*self.self_attention.keys_values(read_BLD))
+        x_BLD = self._after(self.attention_norm, x_BLD, self.self_attention(read_BLD, k_BHKE, v_BHKE, visible))
+        norm = self.feed_forward_norm
+        return self._after(norm, x_BLD, self.feed_forward(self._before(norm, x_BLD)))
+
+    def _before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        read: Tensor = norm(x) if self.pre else x
+        return read
+
+    def _after(self, norm: nn.LayerNorm, x: Tensor, out: Tensor) -> Tensor:
+        total = x + self.dropout(out)
+        result: Tensor = total if self.pre else norm(total)
+        return result
+
+
+@dataclass(frozen=True)
+class GPTState:
+    """The keys and values of every block, a row each with room for more: a row's tokens stand side by side from the
+    first place on, so that beginnings of unequal length leave no gaps."""
+
+    own_N2RHME: Tensor
+    lengths_R: Tensor
+    """How many tokens each row holds."""
+    longest: int
+    """The most of them, or of those that a row has held that was left behind since, on the host."""
+    sources: int
+    last_BD: Tensor | None
+    """Before the first step: the hidden state after each beginning."""
+    graph: StepGraph | None = None
+    stepped: bool = False
+    """Whether a step was computed, so that the next one may be captured."""
+
+    def select(self, rows_BW: Tensor) -> GPTState:
+        rows_R, rows = rows_BW.flatten(), len(self.lengths_R)
+        known = self.own_N2RHME[..., : self.longest, :].index_select(2, rows_R)
+        if len(rows_BW) == self.sources and len(rows_R) == rows:
+            self.own_N2RHME[..., : self.longest, :] = known
+            return self
+        own_N2RHME = known.new_zeros(*known.shape[:4], *self.own_N2RHME.shape[4:])
+        own_N2RHME[..., : self.longest, :] = known
+        kept_B = sources_of(rows_BW, rows // self.sources)
+        last_BD = None if self.last_BD is None else self.last_BD.index_select(0, kept_B)
+        return GPTState(
+            own_N2RHME,
+            self.lengths_R.index_select(0, rows_R),
+            self.longest,
+            len(rows_BW),
+            last_BD,
+            stepped=self.stepped,
+        )
+
+
+class GPT(LanguageModel):
+    """
+    Radford et al. 2018, section 3.1, equation 2:
+        h_0 = U W_e + W_p
+        h_l = transformer_block(h_{l-1})                        for all l in [1, n]
+        P(u) = softmax(h_n W_e^T)
+    """
+
+    def __init__(self, config: GPTConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config, self.longest = config, config.max_positions
+        self.embedding = Embedding(vocabulary_size, config.width)
+        self.positions = Positions("learned", config.width, config.max_positions)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+        self.output = Readout(config.width, vocabulary_size, self.embedding, bias=False)
+        self._initialise()
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """N(0, 0.02) (section 4.1); with pre-norm, what is added to the residual stream less by sqrt(2 n) (GPT-2)."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=0.02)
+        if self.config.norm == "pre":
+            for name, parameter in self.named_parameters():
+                if name.endswith(("W_O.weight", "W_2.weight")):
+                    parameter.mul_((2 * self.config.layers) ** -0.5)
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        return {"text": self.embedding}
+
+    @property
+    def head_width(self) -> int:
+        return self.config.width // self.config.heads
+
+    def forward(self, batch: TextBatch) -> Output:  # type: ignore[override]
+        dropout = self.config.attention_dropout if self.training else 0.0
+        if better_packed(batch.text, self.embedding.weight, head_width=self.head_width, dropout=dropout):
+            return self.forward_packed(batch)
+        ids_BT = batch.text.ids_BL[:, :-1]
+        x_BTD = self.dropout(self.positions(self.embedding(ids_BT)))
+        return Output(self._through(x_BTD, Visibility(batch.text.lengths_B - 1, causal=True)))
+
+    def forward_packed(self, batch: TextBatch) -> Output:
+        """The same with all texts in one row, each seeing itself only: nothing is computed for padding."""
+        packing, ids_BT = Packing.of(batch.text, without=1), batch.text.ids_BL[:, :-1]
+        x_1PD = self.dropout(self.positions.packed(self.embedding(packing.pack(ids_BT)), packing))
+        hidden_1PD = self._through(x_1PD, Visibility(causal=True, packed=(packing, packing)))
+        return Output(packing.unpack(hidden_1PD))
+
+    def _through(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
+        for block in self.blocks:
+            x_BLD = block(x_BLD, visible)
+        hidden_BLD: Tensor = self.norm(x_BLD)
+        return hidden_BLD
+
+    def readout(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self.output(hidden)
+        return logits
+
+    def layers_of(self, batch: TextBatch) -> list[Tensor]:
+        visible = Visibility(batch.text.lengths_B, causal=True)
+        layers = [self.dropout(self.positions(self.embedding(batch.text.ids_BL)))]
+        for block in self.blocks:
+            layers.append(block(layers[-1], visible))
+        return [*layers[:-1], self.norm(layers[-1])]
+
+    def begin(self, source: Tokens, rows: int, max_length: int) -> GPTState:
+        """Read the beginnings. Their keys are held once a row, beside those of what is written: one look sees both."""
+        length, visible = source.ids_BL.shape[1], Visibility(source.lengths_B, causal=True)
+        x_BLD = self.dropout(self.positions(self.embedding(source.ids_BL)))
+        room = (len(self.blocks), 2, len(source) * rows, self.config.heads, length + max_length, self.head_width)
+        # Zeros, since room that is not written yet is looked at with a weight of 0.
+        own_N2RHME = x_BLD.new_zeros(room)
+        for number, block in enumerate(self.blocks):
+            x_BLD = block(x_BLD, visible, partial(_keep_beginning, own_N2RHME[number]))
+        last_BD = last_of(self.norm(x_BLD), source)
+        return GPTState(own_N2RHME, source.lengths_B.repeat_interleave(rows), length, len(source), last_BD)
+
+    def step(self, tokens_R: Tensor, state: GPTState) -> tuple[Tensor, GPTState]:
+        if state.last_BD is not None:
+            logits_RV = self.readout(state.last_BD).repeat_interleave(len(tokens_R) // state.sources, 0)
+            return logits_RV, replace(state, last_BD=None)
+        if state.longest >= self.config.max_positions:  # the longest row may have left since it was counted
+            self.positions.expect(int(state.lengths_R.max()) + 1)
+        graph = state.graph
+        if state.stepped and captures(tokens_R):
+            if graph is None or graph.room <= state.longest:
+                graph = StepGraph.of(tokens_R, room_for(state), lambda tokens, room: self.advance(tokens, state, room))
+            logits_RV = graph.run(tokens_R)
+        else:
+            logits_RV = self.advance(tokens_R, state, state.longest + 1)
+        return logits_RV, replace(state, longest=state.longest + 1, graph=graph, stepped=True)
+
+    def advance(self, tokens_R: Tensor, state: GPTState, room: int) -> Tensor:
+        """One step in place, looking at the first `room` places of the cache, of which a row may fill fewer."""
+        places_R, visible = state.lengths_R, Visibility(state.lengths_R + 1)
+        x_R1D = self.dropout(self.embedding(tokens_R) + self.positions.learned(places_R))[:, None]
+        own_N2RHKE = state.own_N2RHME[..., :room, :]
+        for number, block in enumerate(self.blocks):
+            x_R1D = block(x_R1D, visible, partial(_keep_next, own_N2RHKE[number], places_R))
+        state.lengths_R.add_(1)
+        return self.readout(self.norm(x_R1D)[:, 0])
+
+
+def _keep_beginning(own_2RHME: Tensor, k_BHLE: Tensor, v_BHLE: Tensor) -> tuple[Tensor, Tensor]:
+    """Keep the keys and values of each beginning in all of its rows; it looks at itself."""
+    kept_2BHLE = torch.stack([k_BHLE, v_BHLE])
+    own_2RHME[..., : k_BHLE.shape[2], :] = kept_2BHLE.repeat_interleave(own_2RHME.shape[1] // len(k_BHLE), 1)
+    return k_BHLE, v_BHLE
+
+
+def _keep_next(own_2RHKE: Tensor, places_R: Tensor, k_RH1E: Tensor, v_RH1E: Tensor) -> tuple[Tensor, Tensor]:
+    """Keep those of one more token, each row's at its own place; it looks at all that its row holds."""
+    rows_R, k_RHKE, v_RHKE = torch.arange(len(places_R), device=places_R.device), own_2RHKE[0], own_2RHKE[1]
+    k_RHKE[rows_R, :, places_R] = k_RH1E[:, :, 0]
+    v_RHKE[rows_R, :, places_R] = v_RH1E[:, :, 0]
+    return k_RHKE, v_RHKE
+
+
+def room_for(state: GPTState) -> int:
+    """A power of two that holds the next token, so that long texts are captured anew only a few times."""
+    return min(max(32, 1 << state.longest.bit_length()), state.own_N2RHME.shape[4])
