@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from regard.recipes.recipe import load_recipe as load_recipe
     from regard.runs import Run as Run
     from regard.runs.verbs import evaluate as evaluate
+    from regard.runs.verbs import features as features
     from regard.runs.verbs import predict as predict
     from regard.runs.verbs import score as score
     from regard.training.check import check as check
@@ -30,6 +31,7 @@ _WHERE = {
     "diagnose": "regard.views.diagnose",
     "evaluate": "regard.runs.verbs",
     "explain": "regard.views.explain",
+    "features": "regard.runs.verbs",
     "load_recipe": "regard.recipes.recipe",
     "predict": "regard.runs.verbs",
     "score": "regard.runs.verbs",

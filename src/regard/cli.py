@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from regard.training.check import Check
+    from regard.views.hops import Hops
 
 app = typer.Typer(
     help="Your data -> a trained, measured, explained attention model.",
@@ -37,6 +38,9 @@ PenaltyOption = Annotated[
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
 CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last, average, or a step.")]
+StoryOption = Annotated[
+    Path | None, typer.Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 
 
@@ -143,6 +147,7 @@ def predict(
     ] = None,
     *,
     file: Annotated[Path | None, typer.Option("--file", help="A file with one input a line.")] = None,
+    story: StoryOption = None,
     beam: BeamOption = None,
     nbest: Annotated[
         int | None,
@@ -162,6 +167,19 @@ def predict(
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write the whole search as JSON: every step, and why."),
     ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            "--features", metavar="FILE", help="Write a pre-trained model's vectors of the inputs as .npz instead."
+        ),
+    ] = None,
+    layer: Annotated[
+        int, typer.Option("--layer", help="Of which layer --features takes them: 0 the embeddings, -1 the last.")
+    ] = -1,
+    pooling: Annotated[
+        str | None,
+        typer.Option("--pooling", help="One vector a text for --features: mean, first or last. Default: one a token."),
+    ] = None,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -169,12 +187,20 @@ def predict(
         bool, typer.Option("--json", help="Print JSON Lines: one object a line for each input.")
     ] = False,
 ) -> None:
-    """Translate or summarise texts given as arguments, in a file, or on standard input. The order is kept."""
-    texts, places = _inputs(inputs, file)
+    """Do the run's task on texts given as arguments, in a file, or on standard input. The order is kept.
+
+    Translate or summarise them, caption the images whose files they name, go on with them (language models), fill each
+    [MASK] in them, or answer the questions among them about the story that the lines before tell.
+    """
+    texts, places = _inputs(inputs, file) if story is None else _inputs_about(run, story, inputs, file)
+    if features is not None:
+        _write_features(run, texts, places, features, layer, pooling, checkpoint, device, as_json)
+        return
     beginnings = None if prefixes is None else _prefixes(prefixes, len(texts), prefix)
     from regard.runs.verbs import opened, predict_chunks, with_search
 
     opened_run = opened(run)
+    texts, places = opened_run.task.gather(texts, places)
     recipe = with_search(opened_run.recipe, beam, nbest, length_penalty, settings or [], prefix=prefix)
     with _bar(shown=file is not None and not sys.stdout.isatty()) as bar:
         task = bar.add_task("writing", total=len(texts))
@@ -185,14 +211,38 @@ def predict(
             for prediction in chunk:
                 if as_json:
                     show(prediction.to_json())
-                elif recipe.search.nbest > 1:
-                    for one in prediction.nbest:
-                        print(f"{one.score:.4f}\t{one.output}", flush=True)
-                else:
-                    print(prediction.output, flush=True)
+                    continue
+                for line in prediction.lines(recipe.search.nbest):
+                    print(line, flush=True)
 
 
 app.command("translate", help="The same as predict.")(predict)
+
+
+def _write_features(
+    run: Path,
+    texts: list[str],
+    places: list[str],
+    file: Path,
+    layer: int,
+    pooling: str | None,
+    checkpoint: str,
+    device: str,
+    as_json: bool,
+) -> None:
+    from regard.runs.verbs import features
+
+    if pooling not in (None, "mean", "first", "last"):
+        raise DecodeError(f"there is no pooling {pooling!r}", where="--pooling", hint="allowed: mean, first, last")
+    found = features(
+        run, texts, layer=layer, pooling=pooling, out=file, checkpoint=checkpoint, device=device,  # type: ignore[arg-type]
+        places=places,
+    )  # fmt: skip
+    rows, width = found.vectors.shape
+    if as_json:
+        show({"features": str(file), "vectors": rows, "width": width, "inputs": len(texts)})
+    else:
+        print(f"written: {file}, {rows} vectors of {width} numbers")
 
 
 def _prefixes(file: Path, inputs: int, for_all: str | None) -> list[str]:
@@ -229,6 +279,22 @@ def _inputs(inputs: list[str] | None, file: Path | None) -> tuple[list[str], lis
     if not texts:
         raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
     return texts, [f"standard input:{line}" for line in range(1, len(texts) + 1)]
+
+
+def _inputs_about(run: Path, story: Path, inputs: list[str] | None, file: Path | None) -> tuple[list[str], list[str]]:
+    """The lines of a story, and what is asked about it besides the questions that stand there."""
+    _refuse_story(run)
+    told, where = _inputs(None, story)
+    texts, places = _inputs(inputs, file) if inputs or file else ([], [])
+    return [*told, *texts], [*where, *places]
+
+
+def _refuse_story(run: Path) -> None:
+    from regard.runs import Run
+
+    task = Run.open(run).recipe.task
+    if task != "story_answering":
+        raise DecodeError(f"a run of {task} reads no story", where="--story", hint="runs of story_answering do")
 
 
 def _bar(shown: bool) -> Progress:
@@ -268,7 +334,15 @@ def evaluate(
         show(found)
     else:
         for name, value in found.items():
-            print(f"{name:15} {value:.4f}" if isinstance(value, float) else f"{name:15} {value}")
+            for line in _metric_lines(name, value):
+                print(line)
+
+
+def _metric_lines(name: str, value: Any) -> list[str]:
+    """A metric; or several of one name, as of the tasks of a run, each below the other."""
+    if isinstance(value, dict):
+        return [name, *(f"  {line}" for part, one in value.items() for line in _metric_lines(part, one))]
+    return [f"{name:15} {value:.4f}" if isinstance(value, float) else f"{name:15} {value}"]
 
 
 @app.command()
@@ -311,8 +385,9 @@ def _exact(target: str) -> list[str]:
 @app.command()
 def explain(
     run: RunArgument,
-    text: Annotated[str, typer.Argument(metavar="INPUT")],
+    text: Annotated[str | None, typer.Argument(metavar="INPUT", help="Not needed with --story.")] = None,
     *,
+    story: StoryOption = None,
     target: Annotated[
         str | None, typer.Option("--target", help="Explain this output instead of the model's own.")
     ] = None,
@@ -355,10 +430,12 @@ def explain(
 ) -> None:
     """Where the model looked while it wrote, and what else it might have written.
 
-    In the terminal, as a picture, as a page with everything, or as numbers.
+    In the terminal, as a picture, as a page with everything, or as numbers. Of a question about a story: at which
+    sentences each hop looked.
     """
     from regard.views.draw import check_output, one_of, to_text, wish_of, write_explanation
     from regard.views.explain import explain as explain_run
+    from regard.views.hops import Hops
     from regard.views.numbers import work_out
 
     wish = wish_of(view, layer, head, rollout)
@@ -366,7 +443,11 @@ def explain(
         check_output(out)
     if padding is None:
         padding = 3 if view == "masks" else 0
+    text = _told(run, text, story)
     found = explain_run(run, text, target=target, beam=beam, padding=padding, checkpoint=checkpoint, device=device)
+    if isinstance(found, Hops):
+        _show_hops(found, out, as_json)
+        return
     worked = None
     if numbers:
         named = one_of(wish.layer, "--layer"), one_of(wish.head, "--head")
@@ -380,6 +461,27 @@ def explain(
         print(printed, end="")
     if out is not None:
         write_explanation(found, out, wish)
+        if not as_json:
+            print(f"drawn: {out}")
+
+
+def _told(run: Path, text: str | None, story: Path | None) -> str:
+    """What to explain: a text, or the question about a story in a file, the last one there unless another is given."""
+    if story is None and text is None:
+        raise DecodeError("there is nothing to explain", where="INPUT", hint="give a text, or --story")
+    told = [] if story is None else _inputs_about(run, story, None, None)[0]
+    return "\n".join([*told, *([] if text is None else [text])])
+
+
+def _show_hops(found: Hops, out: Path | None, as_json: bool) -> None:
+    from regard.views.hops import write_hops
+
+    if as_json:
+        show(found.to_json())
+    else:
+        print(found.to_text(), end="")
+    if out is not None:
+        write_hops(found, out)
         if not as_json:
             print(f"drawn: {out}")
 

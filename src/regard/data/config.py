@@ -9,7 +9,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from regard.config import Config
 
-BuiltIn = Literal["dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines"]
+BuiltIn = Literal[
+    "dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines", "shapes", "shapes-ko"
+]
 """The corpora that the package generates (data/corpora.py)."""
 CORPORA: tuple[str, ...] = get_args(BuiltIn)
 
@@ -37,7 +39,7 @@ class Corpus(Config):
     """Which of the dataset's splits. Default: train, validation or test, as the corpus is used."""
     corpus: BuiltIn | None = None
     """A corpus that the package generates: dates as people write them -> ISO; letters to copy, reverse or sort; English
-    sentences -> Korean or French; short reports -> headlines."""
+    sentences -> Korean or French; short reports -> headlines; pictures of two shapes -> captions, English or Korean."""
     min_words: int | None = Field(None, ge=3, le=60)
     """Of `phrases-en-ko` and `phrases-en-fr`: the fewest words of an English sentence. Default: 3."""
     max_words: int | None = Field(None, ge=3, le=60)
@@ -106,7 +108,8 @@ class Split(Config):
 C = TypeVar("C", bound=Corpus)
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
+    """One corpus is a list of one."""
     return [value] if isinstance(value, (dict, Corpus)) else value
 
 
@@ -116,28 +119,36 @@ def _held_out_kind(value: Any) -> str:
 
 
 HeldOut = Annotated[
-    Annotated[Split, Tag("[split]")] | Annotated[list[C], BeforeValidator(_as_list), Tag("[corpora]")],
+    Annotated[Split, Tag("[split]")] | Annotated[list[C], BeforeValidator(as_list), Tag("[corpora]")],
     Discriminator(_held_out_kind),
 ]
 """Corpora of its own, or a share of the training examples."""
 
 
-class Data(Config, Generic[C]):
-    """The examples of a run."""
+class Splits(Config, Generic[C]):
+    """The examples of a run, whatever they are, and which of them are kept."""
 
-    train: Annotated[list[C], BeforeValidator(_as_list), Field(min_length=1)]
+    UNIT: ClassVar[str] = "pairs"
+    """What messages call the examples."""
+
+    train: Annotated[list[C], BeforeValidator(as_list), Field(min_length=1)]
     """One corpus, or a list of them that are mixed by weight."""
     validation: HeldOut[C] = Split(split=0.02)
     """Examples to choose the best checkpoint with."""
     test: HeldOut[C] | None = None
     """Examples to measure with at the end."""
-    max_length: int = Field(200, ge=1)
-    """Longest side of a training example, in tokens; longer ones are dropped and counted."""
-    max_ratio: float | None = Field(None, gt=1)
-    """Largest ratio of the longer to the shorter side in tokens; pairs beyond it are dropped and counted."""
     deduplicate: bool = True
     """Drop training examples that stand twice."""
     max_characters: int = Field(20_000, ge=1)
     """A line longer than this is taken for a broken file."""
     bad_lines: Literal["error", "drop"] = "error"
     """What to do with empty lines and lines over max_characters: stop and name them, or drop and count them."""
+
+
+class Data(Splits[C]):
+    """The examples of a run."""
+
+    max_length: int = Field(200, ge=1)
+    """Longest side of a training example, in tokens; longer ones are dropped and counted."""
+    max_ratio: float | None = Field(None, gt=1)
+    """Largest ratio of the longer to the shorter side in tokens; pairs beyond it are dropped and counted."""

@@ -14,7 +14,7 @@ from itertools import islice
 from random import Random
 from typing import Literal
 
-from regard.data import headlines, phrases
+from regard.data import headlines, phrases, shapes
 from regard.data.draws import pick
 from regard.data.phrases import Marked
 from regard.errors import ConfigError, did_you_mean
@@ -280,6 +280,17 @@ def _headlines(random: Random, part: Part, _: range) -> Iterator[Pair]:
             yield report, headline
 
 
+# Pictures of shapes, as text that is drawn when it is looked at
+
+
+def _shapes(language: shapes.Language) -> Generator:
+    def pairs(random: Random, part: Part, _: range) -> Iterator[Pair]:
+        drawn = shapes.scenes(random)
+        return ((scene.code, scene.caption(language)) for scene in drawn if part_of(scene.kinds) == part)
+
+    return pairs
+
+
 GENERATORS: dict[str, Generator] = {
     "dates": _dates,
     "copy": _copy,
@@ -288,6 +299,8 @@ GENERATORS: dict[str, Generator] = {
     "phrases-en-ko": _phrases("ko"),
     "phrases-en-fr": _phrases("fr"),
     "headlines": _headlines,
+    "shapes": _shapes("english"),
+    "shapes-ko": _shapes("korean"),
 }
 """The built-in corpora by the name that recipes use."""
 

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.config import Data
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, Examples
 from regard.data.report import NAMED, ColumnReport, Found, Histogram, Report, SplitReport
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TokenColumn, open_array, stored, token_type
 from regard.data.texts import CHUNK, FORMAT, PreparedTexts, Progress, Texts, key_of, prepare_texts
 from regard.data.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
 
+E = TypeVar("E", bound=Examples)
+
 
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Generic[E]):
     """All that training and evaluation need of the data."""
 
-    train: Dataset
-    validation: Dataset
-    test: Dataset | None
+    train: E
+    validation: E
+    test: E | None
     tokenizers: Tokenizers
     report: Report
 
@@ -40,24 +42,28 @@ def prepare(
     seed: int,
     tokenizers: Tokenizers | None = None,
     progress: Callable[[str, int], None] | None = None,
-) -> Prepared:
+    columns: Sequence[str] | None = None,
+) -> Prepared[Dataset]:
     """Read, check, split and tokenise the data, or open what an earlier call prepared from the same content.
 
     File names are relative to `base`. `tokenizers` are used as they are; without them they are trained on the training
-    texts. `progress` hears what is being done, and of how many examples so far.
+    texts. `progress` hears what is being done, and of how many examples so far. `columns` become tokens, all if not
+    given; the others stay texts.
     """
     progress = progress or (lambda step, examples: None)
     texts = prepare_texts(data, base=base, seed=seed, progress=progress)
     if tokenizers is None:
-        tokenizers = _tokenizers(tokenizer, texts, base, progress)
+        tokenizers = _tokenizers(tokenizer, texts, base, progress, columns)
     folder = _tokens_folder(data, texts, tokenizers, progress)
     report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
     splits = {split: _open(folder, split, texts.splits[split], tokenizers) for split in texts.splits}
     return Prepared(splits["train"], splits["validation"], splits.get("test"), tokenizers, report)
 
 
-def _tokenizers(config: TokenizerConfig, texts: PreparedTexts, base: Path, progress: Progress) -> Tokenizers:
-    columns = texts.splits["train"].columns
+def _tokenizers(
+    config: TokenizerConfig, texts: PreparedTexts, base: Path, progress: Progress, names: Sequence[str] | None
+) -> Tokenizers:
+    columns = {name: column for name, column in texts.splits["train"].columns.items() if names is None or name in names}
     if config.file is not None:
         return train_tokenizers(config, columns, base)
 
@@ -65,7 +71,8 @@ def _tokenizers(config: TokenizerConfig, texts: PreparedTexts, base: Path, progr
         progress("training the tokenizer", 0)
         train_tokenizers(config, columns, base).save(folder)
 
-    folder = stored(f"tokenizers-{key_of([texts.key, config.model_dump(mode='json')])}", build)
+    key = key_of([texts.key, config.model_dump(mode="json"), *([] if names is None else [list(names)])])
+    folder = stored(f"tokenizers-{key}", build)
     return Tokenizers.load(folder, tuple(columns))
 
 
@@ -121,7 +128,7 @@ def _write(
     folder: Path, split: str, texts: Texts, tokenizers: Tokenizers, limits: _Limits | None, progress: Progress
 ) -> _Tally:
     """Tokenise a split into columns, without the examples that break the limits."""
-    columns = texts.columns
+    columns = {name: column for name, column in texts.columns.items() if name in tokenizers}
     tally = _Tally({}, dict.fromkeys(columns, 0))
     with ExitStack() as stack:
         writers = {
@@ -173,7 +180,7 @@ def _extended(report: SplitReport, tally: _Tally, folder: Path, split: str, toke
 
 def _open(folder: Path, split: str, texts: Texts, tokenizers: Tokenizers) -> Dataset:
     columns = {
-        name: TokenColumn.open(folder, f"{split}.{name}", token_type(tokenizers[name].size)) for name in texts.columns
+        name: TokenColumn.open(folder, f"{split}.{name}", token_type(tokenizers[name].size)) for name in tokenizers
     }
     texts = replace(texts, rows=open_array(folder / f"{split}.rows", np.int64))
     weights = tuple(reader.corpus.weight for reader in texts.readers)

@@ -78,6 +78,8 @@ class Report:
     splits: dict[Part, SplitReport]
     limits: dict[str, float]
     """The limits that examples were dropped by, by the reason's name."""
+    unit: str = "pairs"
+    """What the examples are."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -94,26 +96,30 @@ class Report:
         """An error for the first split of which nothing is left."""
         for name, split in self.splits.items():
             if split.kept == 0:
-                reasons = [*self._sentences_of(name, split)] or [f"{split.read:,} pairs were read"]
+                reasons = [*self._sentences_of(name, split)] or [f"{split.read:,} {self.unit} were read"]
                 if split.set_aside:
                     reasons.append(f"{split.set_aside:,} were set aside for validation and test")
-                raise DataError(f"no {SPLITS[name]} pair is left: {'; '.join(reasons)}", where=f"data.{name}")
+                raise DataError(
+                    f"no {SPLITS[name]} {self.unit.removesuffix('s')} is left: {'; '.join(reasons)}",
+                    where=f"data.{name}",
+                )
 
     def _sentences_of(self, name: Part, split: SplitReport) -> Iterator[str]:
         count = sum(found.count for found in split.dropped.values())
         if count:
             reasons = ", ".join(self._reason(reason, found) for reason, found in split.dropped.items() if found.count)
-            yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} pairs: {reasons}"
+            yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {reasons}"
         if split.leaks.count:
+            sources = {"pairs": "the sources of ", "questions": "the openings of the stories of "}.get(self.unit, "")
             yield (
-                f"the sources of {split.leaks.count:,} of {split.kept:,} {SPLITS[name]} pairs also stand in the "
+                f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also stand in the "
                 f"training data (first: {split.leaks.places[0]})"
             )
 
     def _reason(self, reason: str, found: Found) -> str:
         limit = f"{self.limits.get(reason, 0):g}"
         words = {
-            "empty": "with an empty side",
+            "empty": "with an empty side" if self.unit == "pairs" else "empty",
             "over_long_line": f"over data.max_characters={limit}",
             "duplicate": "seen before",
             "max_length": f"longer than data.max_length={limit} tokens",

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from regard.data.config import Data, Split
+from regard.data.babi import Stories, open_stories
+from regard.data.config import Corpus, Split, Splits
 from regard.data.corpora import Part
+from regard.data.documents import RawText, open_documents
 from regard.data.readers import Reader, open_corpus
 from regard.data.report import NAMED, Found, Report, SplitReport
 from regard.data.rows import Row
@@ -66,7 +68,7 @@ class PreparedTexts:
     report: dict[Part, SplitReport]
 
 
-def prepare_texts(data: Data[Any], *, base: Path, seed: int, progress: Progress) -> PreparedTexts:
+def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progress) -> PreparedTexts:
     """The texts of every split, from the cache where nothing has changed."""
     readers = _open_readers(data, base)
     key = _key_of(data, readers, seed)
@@ -80,12 +82,12 @@ def key_of(settings: Any) -> str:
     return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _held_out(data: Data[Any]) -> dict[Part, Split | list[Any]]:
+def _held_out(data: Splits[Any]) -> dict[Part, Split | list[Any]]:
     parts: dict[Part, Split | list[Any]] = {"validation": data.validation}
     return parts if data.test is None else {**parts, "test": data.test}
 
 
-def _open_readers(data: Data[Any], base: Path) -> Readers:
+def _open_readers(data: Splits[Any], base: Path) -> Readers:
     """A reader for each corpus that is named, or all that is wrong with their names."""
     named: dict[Part, list[Any]] = {"train": data.train}
     named |= {split: part for split, part in _held_out(data).items() if not isinstance(part, Split)}
@@ -94,7 +96,7 @@ def _open_readers(data: Data[Any], base: Path) -> Readers:
     for split, corpora in named.items():
         for corpus in corpora:
             try:
-                readers[split].append(open_corpus(corpus, base, split))
+                readers[split].append(_opened(corpus, base, split))
             except DataError as error:
                 problems += error.problems
     if problems:
@@ -102,7 +104,13 @@ def _open_readers(data: Data[Any], base: Path) -> Readers:
     return readers
 
 
-def _key_of(data: Data[Any], readers: Readers, seed: int) -> str:
+def _opened(corpus: Corpus, base: Path, split: Part) -> Reader:
+    if isinstance(corpus, Stories):
+        return open_stories(corpus, base, split)
+    return open_documents(corpus, base, split) if isinstance(corpus, RawText) else open_corpus(corpus, base, split)
+
+
+def _key_of(data: Splits[Any], readers: Readers, seed: int) -> str:
     """The names of the files belong to it because the report names places."""
     shares = {name: part.split for name, part in _held_out(data).items() if isinstance(part, Split)}
     files = {
@@ -121,7 +129,7 @@ def _open(folder: Path, split: Part, readers: Readers) -> Texts:
     return Texts(read, corpora, lines, readers[origin], open_array(folder / f"{split}.rows", np.int64))
 
 
-def _write(folder: Path, data: Data[Any], readers: Readers, seed: int, progress: Progress) -> None:
+def _write(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
     checks = _Checks(data.max_characters, stop=data.bad_lines == "error")
     copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
     checks.raise_problems()
@@ -130,7 +138,7 @@ def _write(folder: Path, data: Data[Any], readers: Readers, seed: int, progress:
         with closing(ArrayWriter(folder / f"{split}.rows", np.int64)) as writer:
             writer.extend(chosen)
     report = {split: _report(split, copies, rows, readers, folder) for split in rows}
-    Report(report, {"over_long_line": data.max_characters}).refuse_empty()
+    Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty()
     tree = {split: asdict(found) for split, found in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
 
@@ -254,7 +262,7 @@ def _combined(columns: Sequence[Hashes]) -> Hashes:
     return result
 
 
-def _choose(data: Data[Any], copies: Mapping[Part, _Copy], seed: int) -> dict[Part, Integers]:
+def _choose(data: Splits[Any], copies: Mapping[Part, _Copy], seed: int) -> dict[Part, Integers]:
     """The rows of each split: of its own files, or of the training files where it is a share of them."""
     train = copies["train"]
     rows = np.sort(np.unique(train.pairs, return_index=True)[1]) if data.deduplicate else np.arange(len(train.pairs))

@@ -27,6 +27,8 @@ _ALIASES = (
     ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
 )
 """What pad, unk, begin and end are called in the vocabularies of others."""
+_MASKS = ("[MASK]", "<mask>", "<|mask|>")
+"""What stands for a masked token there."""
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
 
 
@@ -37,7 +39,7 @@ class TokenizerConfig(Config):
     """What a token is. `word`: words and punctuation; `character`: code points; `byte`: UTF-8 bytes, nothing is ever
     unknown; `bpe`, `wordpiece`, `unigram`: pieces of words, learned from the training text."""
     vocabulary: int = Field(8000, ge=len(SPECIAL) + 1)
-    """Largest size, the four special tokens included. `byte` always has 260."""
+    """Largest size, the special tokens included. `byte` always has 256 and those."""
     joint: bool = True
     """One vocabulary for both sides, or one each."""
     lowercase: bool = False
@@ -78,17 +80,19 @@ class Tokenizer:
         tokenizer.encode_special_tokens = True
         special = self.token_ids(_special_names(tokenizer, json.loads(text)["model"]))
         self.pad, self.unk, self.begin, self.end = special
-        self._special = frozenset(special)
+        masks = (tokenizer.token_to_id(name) for name in _MASKS)
+        self.mask: int | None = next((number for number in masks if number is not None), None)
+        self._special = frozenset(special if self.mask is None else [*special, self.mask])
         # A foreign vocabulary may have </s> as a plain piece, too (T5's does): text that is spelt so becomes <unk>.
-        spelt = tokenizer.encode_batch(self.tokens(special), add_special_tokens=False)
+        spelt = tokenizer.encode_batch(self.tokens(sorted(self._special)), add_special_tokens=False)
         self._spelt = (self._special - {self.unk}).intersection(chain.from_iterable(row.ids for row in spelt))
 
     @classmethod
-    def train(cls, config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+    def train(cls, config: TokenizerConfig, texts: Iterable[str], special: Sequence[str] = SPECIAL) -> Tokenizer:
         """Learn a vocabulary. The texts are read twice and never held, so they must not be an iterator."""
         assert iter(texts) is not texts, "texts are read twice"
         try:
-            trained = train_vocabulary(config.kind, config.vocabulary, config.lowercase, texts)
+            trained = train_vocabulary(config.kind, config.vocabulary, config.lowercase, texts, special)
         except UnicodeEncodeError as error:
             raise DataError(f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}") from None
         return cls(trained, trained.to_str())
@@ -133,6 +137,11 @@ class Tokenizer:
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return Tokenizer.from_json, (self._json,)  # the library's own pickle forgets encode_special_tokens
 
+    @property
+    def special(self) -> frozenset[int]:
+        """The tokens that are no text."""
+        return self._special
+
     @cached_property
     def fingerprint(self) -> str:
         """What tells two tokenizers apart, whatever the layout of their files."""
@@ -171,6 +180,11 @@ class Tokenizer:
                 raise DecodeError(f"{token!r} is not a token of this vocabulary of {self.size}")
             ids.append(number)
         return ids
+
+    def id_of(self, token: str, default: int) -> int:
+        """The id of a token in the vocabulary's own spelling, or the default where it has none."""
+        number: int | None = self._tokenizer.token_to_id(token)
+        return default if number is None else number
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What to show for each token: spaces as `▁`, control characters escaped.
@@ -237,7 +251,9 @@ class Tokenizers(Mapping[str, Tokenizer]):
             raise CheckpointError(problems=error.problems) from None
 
 
-def train_tokenizers(config: TokenizerConfig, texts: Mapping[str, Lines], base: Path) -> Tokenizers:
+def train_tokenizers(
+    config: TokenizerConfig, texts: Mapping[str, Lines], base: Path, special: Sequence[str] = SPECIAL
+) -> Tokenizers:
     """The tokenizers of the columns: read from the files that the config names (relative to `base`), or trained."""
     match config.file:
         case str(file):
@@ -246,9 +262,10 @@ def train_tokenizers(config: TokenizerConfig, texts: Mapping[str, Lines], base: 
             _check_columns(files, texts)
             return Tokenizers({column: Tokenizer.load(base / files[column]) for column in texts})
     if config.joint:
-        return Tokenizers(dict.fromkeys(texts, Tokenizer.train(config, _Sample([*texts.values()], config.sample))))
+        trained = Tokenizer.train(config, _Sample([*texts.values()], config.sample), special)
+        return Tokenizers(dict.fromkeys(texts, trained))
     return Tokenizers(
-        {column: Tokenizer.train(config, _Sample([lines], config.sample)) for column, lines in texts.items()}
+        {column: Tokenizer.train(config, _Sample([lines], config.sample), special) for column, lines in texts.items()}
     )
 
 

@@ -26,13 +26,16 @@ class VectorsConfig(Config):
     both sides have one embedding, those of both."""
     target: str | None = None
     """Vectors of the target's words. With `tie: target` or `all` the readout begins with them, too."""
+    text: str | None = None
+    """Vectors of the words of a text, for models of one text."""
     freeze: bool = False
     """Keep these embeddings as they begin, tokens without a vector and a tied readout included."""
 
     @property
     def files(self) -> dict[str, str]:
         """The file of each side that has one."""
-        return {side: file for side, file in (("source", self.source), ("target", self.target)) if file is not None}
+        named = {"source": self.source, "target": self.target, "text": self.text}
+        return {side: file for side, file in named.items() if file is not None}
 
     @model_validator(mode="after")
     def _names_a_file(self) -> VectorsConfig:

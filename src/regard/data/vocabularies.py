@@ -21,6 +21,8 @@ from regard.errors import ConfigError, DataError
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """The tokens with the ids PAD, UNK, BEGIN and END of data/batch.py."""
+MASKING = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+"""The same under the names that BERT gives them, and what stands for a masked token."""
 MARK = "▁"
 CONTINUED = "‿"
 """Shown for a token that holds only the rest of a character."""
@@ -36,38 +38,47 @@ _WORDS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s\p{{L}}\p{{M}}\p{{N}}{MARK}]{{1,64}
 _WORDS_AND_SIGNS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s{MARK}]|[\s{MARK}]"
 
 
-def train_vocabulary(kind: str, size: int, lowercase: bool, texts: Iterable[str]) -> Tokenizer:
-    """Learn at most `size` tokens (always 260 for `byte`) from texts that can be read twice."""
+def train_vocabulary(
+    kind: str, size: int, lowercase: bool, texts: Iterable[str], special: Sequence[str] = SPECIAL
+) -> Tokenizer:
+    """Learn at most `size` tokens (for `byte` always 256 and the special ones) from texts that can be read twice.
+
+    The special tokens come first: what pads, what is unknown, what begins and what ends, whatever their names.
+    """
     pipeline = _byte_pipeline(lowercase) if kind == "byte" else _marked_pipeline(kind, lowercase)
     characters = _count_characters(pipeline, texts)
     if kind == "byte":
-        pipeline.model = models.BPE(_vocabulary(BYTES), [])
+        pipeline.model = models.BPE(_vocabulary(special, BYTES), [])
     elif kind == "character":
-        pipeline.model = models.BPE(_vocabulary(_ranked(characters)[: size - len(SPECIAL)]), [], unk_token="<unk>")
+        kept = _ranked(characters)[: size - len(special)]
+        pipeline.model = models.BPE(_vocabulary(special, kept), [], unk_token=special[UNK])
     elif kind == "word":
         # The mark alone, which stands for the second of two spaces, may well not be in the training text.
         words = [MARK, *(word for word in _ranked(_count_words(pipeline, texts)) if word != MARK)]
-        pipeline.model = models.WordLevel(_vocabulary(words[: size - len(SPECIAL)]), unk_token="<unk>")
+        kept = words[: size - len(special)]
+        pipeline.model = models.WordLevel(_vocabulary(special, kept), unk_token=special[UNK])
     else:
-        _learn_pieces(pipeline, kind, size, _alphabet(characters, size), texts)
-    pipeline.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
+        _learn_pieces(pipeline, kind, size, _alphabet(characters, size, len(special)), texts, special)
+    pipeline.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     return pipeline
 
 
-def _learn_pieces(pipeline: Tokenizer, kind: str, size: int, alphabet: list[str], texts: Iterable[str]) -> None:
+def _learn_pieces(
+    pipeline: Tokenizer, kind: str, size: int, alphabet: list[str], texts: Iterable[str], special: Sequence[str]
+) -> None:
     """Pieces of words. A pair of pieces that stands only once is not worth a token."""
     if kind == "unigram":
-        scores = train_unigram(_count_words(pipeline, texts), frozenset(alphabet), size - len(SPECIAL))
-        pipeline.model = models.Unigram([*((token, 0.0) for token in SPECIAL), *scores.items()], UNK)
+        scores = train_unigram(_count_words(pipeline, texts), frozenset(alphabet), size - len(special))
+        pipeline.model = models.Unigram([*((token, 0.0) for token in special), *scores.items()], UNK)
         return
-    common: dict[str, Any] = {"vocab_size": size, "special_tokens": list(SPECIAL), "min_frequency": 2}
+    common: dict[str, Any] = {"vocab_size": size, "special_tokens": list(special), "min_frequency": 2}
     common |= {"initial_alphabet": alphabet, "limit_alphabet": len(alphabet), "show_progress": False}
     if kind == "bpe":
-        pipeline.model = models.BPE(unk_token="<unk>")
+        pipeline.model = models.BPE(unk_token=special[UNK])
         pipeline.train_from_iterator(texts, trainers.BpeTrainer(**common))
     else:
         # Without "##" a piece reads the same inside a word and at its start, and nothing has to be stripped to decode.
-        pipeline.model = models.WordPiece(unk_token="<unk>", continuing_subword_prefix="")
+        pipeline.model = models.WordPiece(unk_token=special[UNK], continuing_subword_prefix="")
         pipeline.train_from_iterator(texts, trainers.WordPieceTrainer(continuing_subword_prefix="", **common))
 
 
@@ -103,8 +114,8 @@ def _change_places(replace: Any) -> list[Any]:
     return [replace(MARK, _ASIDE), replace(" ", MARK), replace(_ASIDE, " ")]
 
 
-def _vocabulary(tokens: Iterable[str]) -> dict[str, int]:
-    return {token: number for number, token in enumerate([*SPECIAL, *tokens])}
+def _vocabulary(special: Iterable[str], tokens: Iterable[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate([*special, *tokens])}
 
 
 def _count_characters(pipeline: Tokenizer, texts: Iterable[str]) -> Counter[str]:
@@ -128,7 +139,7 @@ def _ranked(counts: Counter[str]) -> list[str]:
     return sorted(counts, key=lambda token: (-counts[token], token))
 
 
-def _alphabet(characters: Counter[str], size: int) -> list[str]:
+def _alphabet(characters: Counter[str], size: int, special: int) -> list[str]:
     """All characters, or those that COVERAGE of the text needs where all would take more than half the vocabulary."""
     ranked = _ranked(characters)
     if len(ranked) > size // 2:
@@ -137,7 +148,7 @@ def _alphabet(characters: Counter[str], size: int) -> list[str]:
             covered += characters[ranked[needed]]
             needed += 1
         ranked = ranked[:needed]
-    least = len(ranked) + len(SPECIAL)
+    least = len(ranked) + special
     if least > size:
         what = f"the text has {len(ranked)} characters that are not rare, {size} tokens cannot hold them"
         raise ConfigError(

@@ -10,29 +10,37 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from regard.config import Config, apply_overrides, parse_yaml, read_yaml, validate
 from regard.config.load import Tree
-from regard.data.config import Corpus, Data, Split
+from regard.data.config import Corpus, Split, Splits
 from regard.data.tokenizers import TokenizerConfig
 from regard.errors import ConfigError, did_you_mean
-from regard.models import MODELS, AnyModelConfig
+from regard.models import MODELS
 from regard.recipes.shipped import shipped, shipped_text
 from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
-from regard.tasks import TASKS, TextToText
+from regard.tasks import TASKS, Task
 
-D = TypeVar("D", bound=Data[Any])
+D = TypeVar("D", bound=Splits[Any])
 E = TypeVar("E", bound=Config)
+M = TypeVar("M")
 
 
-class Recipe(Config, Generic[D, E]):
+class Recipe(Config, Generic[D, E, M]):
     """What was asked, with every default filled in."""
 
-    task: Literal["translation", "summarization"]
+    task: Literal[
+        "translation",
+        "summarization",
+        "captioning",
+        "language_modeling",
+        "masked_language_modeling",
+        "story_answering",
+    ]
     """What the run is for."""
     data: D
     """The examples."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes tokens."""
-    model: AnyModelConfig
+    model: M
     """The model: `kind`, `preset`, and any field that should differ from the preset."""
     training: TrainingConfig
     """How it is trained."""
@@ -43,25 +51,34 @@ class Recipe(Config, Generic[D, E]):
 
     @field_validator("model")
     @classmethod
-    def _one_embedding_for_one_vocabulary(cls, model: AnyModelConfig, others: ValidationInfo) -> AnyModelConfig:
+    def _one_embedding_for_one_vocabulary(cls, model: Any, others: ValidationInfo) -> Any:
         """Two vocabularies may happen to have the same size, so that the model itself cannot tell."""
         tokenizer = others.data.get("tokenizer")
-        if model.tie == "all" and tokenizer and not tokenizer.joint:
+        if getattr(model, "tie", None) == "all" and tokenizer and not tokenizer.joint:
             raise ValueError("tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)")
         return model
 
     @field_validator("model")
     @classmethod
-    def _one_file_for_one_embedding(cls, model: AnyModelConfig) -> AnyModelConfig:
-        if model.tie == "all" and model.vectors and len(set(model.vectors.files.values())) > 1:
+    def _one_file_for_one_embedding(cls, model: Any) -> Any:
+        if getattr(model, "tie", None) == "all" and model.vectors and len(set(model.vectors.files.values())) > 1:
             raise ValueError("tie: all has one embedding for both sides: give it one file of vectors, not two")
+        return model
+
+    @field_validator("model")
+    @classmethod
+    def _vectors_of_its_columns(cls, model: Any, others: ValidationInfo) -> Any:
+        columns = TASKS[others.data["task"]].columns if "task" in others.data else ()
+        for side in model.vectors.files if model.vectors and columns else ():
+            if side not in columns:
+                raise ValueError(f"vectors of the {side}: this task has only {' and '.join(columns)}")
         return model
 
     @field_validator("search")
     @classmethod
     def _coverage_needs_attention(cls, search: SearchConfig, others: ValidationInfo) -> SearchConfig:
         model = others.data.get("model")
-        if search.coverage_penalty and model and not MODELS[model.kind].alignment:
+        if search.coverage_penalty and model and not getattr(MODELS.get(model.kind, model), "alignment", ""):
             looking = ", ".join(kind for kind, known in MODELS.items() if known.alignment)
             raise ValueError(
                 f"coverage_penalty needs attention over the source, and {model.kind} has none: {looking} have"
@@ -69,12 +86,12 @@ class Recipe(Config, Generic[D, E]):
         return search
 
 
-AnyRecipe = Recipe[Any, Any]
+AnyRecipe = Recipe[Any, Any, Any]
 
 
-def recipe_for(task: type[TextToText]) -> type[AnyRecipe]:
+def recipe_for(task: type[Task]) -> type[AnyRecipe]:
     """What a recipe of the task may say."""
-    return Recipe[task.data, task.evaluation]  # type: ignore[name-defined]
+    return Recipe[task.data, task.evaluation, task.model]  # type: ignore[name-defined]
 
 
 def recipe_of(tree: Tree) -> AnyRecipe:
@@ -84,7 +101,18 @@ def recipe_of(tree: Tree) -> AnyRecipe:
         given = tree.get("task")
         what = "this key is required" if given is None else f"unknown task {given!r}"
         raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
-    return validate(recipe_for(task), tree)
+    return validate(recipe_for(task), _with_defaults(tree, task))
+
+
+def _with_defaults(tree: Tree, task: type[Task]) -> Tree:
+    """What suits the task better than the defaults of the sections, where the recipe does not say."""
+    own = {
+        name: {**values, **section}
+        for name, values in task.defaults.items()
+        if isinstance(section := tree.get(name, {}), dict)
+        and (name in tree or not Recipe.model_fields[name].is_required())
+    }
+    return {**tree, **own}
 
 
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:

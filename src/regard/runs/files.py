@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from regard.errors import CheckpointError
 
@@ -30,6 +31,18 @@ def write_text(path: Path, text: str) -> None:
     with writing(path):
         with aside.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        sync_folder(path.parent)
+
+
+def write_bytes(path: Path, fill: Callable[[BinaryIO], object]) -> None:
+    """The same for a file that `fill` writes into a stream of bytes."""
+    aside = path.with_name(f".{path.name}.partial")
+    with writing(path):
+        with aside.open("wb") as file:
+            fill(file)
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)

@@ -10,12 +10,12 @@ from regard.errors import CheckpointError, DecodeError
 from regard.runs.files import write_text
 
 
-def check_writable(path: Path) -> None:
-    """Find out before a long search that its record has no place to go to."""
+def check_writable(path: Path, option: str = "--record") -> None:
+    """Find out before long work that what comes of it has no place to go to."""
     if path.is_dir():
-        raise DecodeError("this is a folder, not a file", where=str(path), hint="--record names the file to write")
+        raise DecodeError("this is a folder, not a file", where=str(path), hint=f"{option} names the file to write")
     if not path.parent.is_dir():
-        raise DecodeError("its folder does not exist", where=str(path), hint="make it, or name another --record")
+        raise DecodeError("its folder does not exist", where=str(path), hint=f"make it, or name another {option}")
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:

@@ -28,12 +28,10 @@ from regard import __version__
 from regard.config import read_yaml, write_yaml
 from regard.data.tokenizers import Tokenizers
 from regard.errors import CheckpointError, ConfigError, did_you_mean
-from regard.models import Generator, build_model
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.checkpoints import load_facts, load_weights, remove_checkpoint, step_name
 from regard.runs.files import write_folder, write_text
 from regard.tasks import TASKS
-from regard.tasks.text_to_text import TextToText
 
 FORMAT = 1
 """Version of the folder's layout; older ones stay readable."""
@@ -89,7 +87,8 @@ class Run:
             raise CheckpointError(problems=list(named)) from None
 
     @property
-    def task(self) -> type[TextToText]:
+    def task(self) -> Any:
+        """The class of its task: a `Task`, with what the verbs need of it that not every task has."""
         return TASKS[self.recipe.task]
 
     @cached_property
@@ -137,11 +136,11 @@ class Run:
             raise CheckpointError("there is no such checkpoint", where=str(found), hint=did_you_mean(found.name, there))
         return found
 
-    def build(self) -> Generator:
+    def build(self) -> Any:
         """The run's model with fresh weights."""
-        return build_model(self.recipe.model, self.tokenizers["source"].size, self.tokenizers["target"].size)
+        return self.task.build(self.recipe.model, self.tokenizers)
 
-    def load_model(self, checkpoint: str = "best", device: torch.device | str = "cpu") -> Generator:
+    def load_model(self, checkpoint: str = "best", device: torch.device | str = "cpu") -> Any:
         """The run's model with trained weights, ready to use."""
         folder = self.checkpoint(checkpoint)
         self.check_tokenizer(folder)

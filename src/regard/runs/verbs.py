@@ -6,18 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.config import apply_overrides
-from regard.errors import ConfigError, DecodeError
+from regard.errors import CheckpointError, ConfigError, DecodeError
+from regard.models.contextual import Contextual, Pooling
 from regard.recipes.recipe import AnyRecipe, recipe_of
+from regard.runs.files import write_bytes
 from regard.runs.records import check_writable, write_record
 from regard.runs.run import Run
 from regard.runs.splits import SplitName, examples_of
-from regard.search.limits import Limits
-from regard.tasks.inputs import encode_inputs, encode_target
-from regard.tasks.text_to_text import Prediction
-from regard.tasks.wording import wording_of
+from regard.tasks.features import Features
+from regard.tasks.features import features as vectors_of
+from regard.tasks.inputs import encode_target
+from regard.tasks.task import Prediction
+from regard.tasks.text_to_text import TextToText
 
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
@@ -46,7 +50,11 @@ def predict(
     """
     run = opened(run)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
-    chunks = predict_chunks(run, inputs, recipe, prefixes=prefixes, record=record, checkpoint=checkpoint, device=device)
+    places = [f"input {number}" for number in range(1, len(inputs) + 1)]
+    inputs, places = run.task.gather(inputs, places)
+    chunks = predict_chunks(
+        run, inputs, recipe, prefixes=prefixes, record=record, checkpoint=checkpoint, device=device, places=places
+    )
     return [one for chunk in chunks for one in chunk]
 
 
@@ -67,9 +75,7 @@ def predict_chunks(
     if record is not None:
         check_writable(Path(record))
     model = run.load_model(checkpoint, device_named(device))
-    encoded = encode_inputs(run.tokenizers["source"], inputs, places)
-    wording = wording_of(run.tokenizers["target"], recipe.search, prefixes, len(inputs))
-    Limits.of([len(ids) + 1 for ids in encoded], recipe.search, wording)
+    run.task.check_inputs(model, run.tokenizers, inputs, recipe.search, prefixes=prefixes, places=places)
     searches: list[dict[str, Any]] = []
     for first in range(0, len(inputs), CHUNK):
         part = slice(first, first + CHUNK)
@@ -90,6 +96,34 @@ def predict_chunks(
         write_record(Path(record), {"run": str(run.folder), "search": config, "inputs": searches})
 
 
+def features(
+    run: str | Path | Run,
+    inputs: Sequence[str],
+    *,
+    layer: int = -1,
+    pooling: Pooling | None = None,
+    out: str | Path | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
+    places: Sequence[str] | None = None,
+) -> Features:
+    """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for each as a whole.
+
+    `out` names a .npz file for them: vectors, inputs, and for tokens also tokens and offsets.
+    """
+    run = opened(run)
+    if out is not None:
+        check_writable(Path(out), "--features")
+    model = run.load_model(checkpoint, device_named(device))
+    if not isinstance(model, Contextual):
+        what = f"the task {run.recipe.task} has no vectors of a single text"
+        raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
+    found = vectors_of(model, run.tokenizers["text"], inputs, layer=layer, pooling=pooling, places=places)
+    if out is not None:
+        write_bytes(Path(out), lambda file: np.savez(file, **found.arrays()))  # type: ignore[arg-type]
+    return found
+
+
 def score(
     run: str | Path | Run,
     source: str,
@@ -99,10 +133,10 @@ def score(
     device: str = "auto",
 ) -> dict[str, Any]:
     """log P(target | source), whole and token by token. A target given as a list is taken as exact tokens."""
-    run = opened(run)
+    run = opened_pairs(run, "score")
     model = run.load_model(checkpoint, device_named(device))
     vocabulary = run.tokenizers["target"]
-    [source_ids] = encode_inputs(run.tokenizers["source"], [source], ["source"])
+    [source_ids] = run.task.encode(model, run.tokenizers, [source], ["source"])
     ids = encode_target(vocabulary, target)
     [scores] = run.task.score(model, run.tokenizers, [source_ids], [ids[:-1] if ids[-1] == vocabulary.end else ids])
     scores = scores[: len(ids)]
@@ -132,7 +166,6 @@ def evaluate(
     recipe = with_search(run.recipe, beam, 1, length_penalty, overrides)
     dataset = examples_of(run, split, files)
     model = run.load_model(checkpoint, device_named(device))
-    encoded = [dataset.columns["source"][row].tolist() for row in range(len(dataset))]
     done = 0
 
     def moved(rows: int) -> None:
@@ -140,17 +173,21 @@ def evaluate(
         done += rows
         progress(done, len(dataset))
 
-    outputs = run.task.decode_texts(model, run.tokenizers, encoded, recipe.search, progress=moved)
-    return {
-        "sentences": len(dataset),
-        **run.task.metrics(outputs, list(dataset.texts["target"]), recipe.evaluation),
-        **run.task.loss(model, dataset),
-        "beam": recipe.search.beam,
-    }
+    found: dict[str, Any] = run.task.evaluate(model, recipe, dataset, run.tokenizers, moved)
+    return found
 
 
 def opened(run: str | Path | Run) -> Run:
     return run if isinstance(run, Run) else Run.open(run)
+
+
+def opened_pairs(run: str | Path | Run, verb: str) -> Run:
+    """A run whose task reads one text and writes another, as the verb needs it."""
+    run = opened(run)
+    if not issubclass(run.task, TextToText):
+        what = f"{verb} needs a run that reads one text and writes another, not one of {run.recipe.task}"
+        raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
+    return run
 
 
 def with_search(

@@ -1,13 +1,22 @@
 """What a run is for: one file a task."""
 
+from regard.tasks.captioning import Captioning
+from regard.tasks.language_modeling import LanguageModeling
+from regard.tasks.masked_language_modeling import MaskedLanguageModeling
+from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.summarization import Summarization
+from regard.tasks.task import Task
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import Translation
 
-__all__ = ["TASKS", "TextToText"]
+__all__ = ["TASKS", "Task", "TextToText"]
 
-TASKS: dict[str, type[TextToText]] = {
+TASKS: dict[str, type[Task]] = {
     "translation": Translation,
     "summarization": Summarization,
+    "captioning": Captioning,
+    "language_modeling": LanguageModeling,
+    "masked_language_modeling": MaskedLanguageModeling,
+    "story_answering": StoryAnswering,
 }
 """`task` -> its columns, objective, metrics and prediction."""

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from regard.data.batch import Tokens
-from regard.data.tokenizers import Tokenizer
+from regard.data.dataset import Encoded
+from regard.data.images import Picture, images_of
+from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import DecodeError, Problem, first_of
 
 LONGEST = 2048
@@ -65,6 +67,20 @@ def _problem_in_tokens(tokenizer: Tokenizer, text: str, ids: list[int], place: s
         shown = text.strip()[:20]
         return Problem(place, f"the tokenizer knows nothing in {shown!r}", "it was trained on other words or script")
     return _too_long(ids, place)
+
+
+def positions_of(source: Encoded) -> int:
+    """The positions that a source takes up in a model: its tokens with `</s>`, or the regions of an image."""
+    return len(source) if isinstance(source, Picture) else len(source) + 1
+
+
+def sources_of(encoded: Sequence[Encoded], tokenizers: Tokenizers) -> Tokens:
+    """Sources as one padded batch, texts with their `</s>`."""
+    pictures = [one for one in encoded if isinstance(one, Picture)]
+    if pictures:
+        return images_of(pictures)
+    source = tokenizers["source"]
+    return padded([[*ids, source.end] for ids in encoded if not isinstance(ids, Picture)], source.pad)
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:

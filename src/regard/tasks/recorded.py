@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 
+from regard.data.dataset import Encoded
+from regard.data.images import Picture
 from regard.data.tokenizers import Tokenizers
 from regard.search import SearchConfig
 from regard.search.limits import Wording
 from regard.search.record import Recorder
 from regard.search.rules import rules_for
-from regard.tasks.inputs import padded
+from regard.tasks.inputs import sources_of
 
 
 class Recorders:
@@ -21,19 +23,19 @@ class Recorders:
     def __init__(
         self,
         tokenizers: Tokenizers,
-        encoded: Sequence[Sequence[int]],
+        encoded: Sequence[Encoded],
         config: SearchConfig,
         wording: Wording,
         device: torch.device,
     ) -> None:
         self._tokenizers, self._config, self._wording, self._device = tokenizers, config, wording, device
-        self._sources = [[*ids, tokenizers["source"].end] for ids in encoded]
+        self._sources = encoded
         self._batches: list[tuple[list[int], Recorder]] = []
 
     def __call__(self, rows: list[int]) -> Recorder:
         """The one who looks on while these rows are decoded."""
         target = self._tokenizers["target"]
-        tokens = padded([self._sources[row] for row in rows], self._tokenizers["source"].pad).to(self._device)
+        tokens = sources_of([self._sources[row] for row in rows], self._tokenizers).to(self._device)
         rules = rules_for(
             tokens,
             self._config,
@@ -49,9 +51,16 @@ class Recorders:
 
     def searches(self) -> dict[int, dict[str, Any]]:
         """The search of each row, once all are decoded."""
-        source, target = self._tokenizers["source"], self._tokenizers["target"]
+        target = self._tokenizers["target"]
         return {
-            row: {"source": source.tokens(self._sources[row]), **record.to_json(target, self._config.nbest)}
+            row: {"source": self._named(self._sources[row]), **record.to_json(target, self._config.nbest)}
             for rows, recorder in self._batches
             for row, record in zip(rows, recorder.records(), strict=True)
         }
+
+    def _named(self, encoded: Encoded) -> list[str]:
+        """The tokens of a source, with `</s>`; the regions of an image as "row,column"."""
+        if isinstance(encoded, Picture):
+            return encoded.names()
+        source = self._tokenizers["source"]
+        return source.tokens([*encoded, source.end])

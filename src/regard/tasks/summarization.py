@@ -45,6 +45,8 @@ class Summarization(TextToText):
         "rougeL": True,
     }
 
+    decoded = frozenset(("rouge1", "rouge2", "rougeL"))
+
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: RougeConfig) -> dict[str, Any]:
         """The means of ROUGE-1, ROUGE-2 and ROUGE-L F1 over the documents, from 0 to 100."""

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
-from regard.config import Config
 from regard.data.batch import Batch
-from regard.data.batches import batch_of, fixed_batches
-from regard.data.config import Data
-from regard.data.dataset import Dataset
+from regard.data.batches import fixed_batches
+from regard.data.config import Corpus
+from regard.data.corpora import Part
+from regard.data.dataset import Dataset, Encoded
+from regard.data.prepare import Prepared, prepare
 from regard.data.tokenizers import Tokenizers
+from regard.models import AnyModelConfig, build_model
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
 from regard.search.limits import Limits
-from regard.tasks.inputs import by_length, encode_inputs, padded
+from regard.tasks.inputs import by_length, encode_inputs, padded, positions_of, sources_of
+from regard.tasks.pairs import corpus_of, read_pairs
 from regard.tasks.recorded import Recorders
+from regard.tasks.task import Progress, Task
 from regard.tasks.wording import wording_of
 
 DECODE_TOKENS = 16_384
@@ -46,6 +51,13 @@ class Prediction:
         best = self.nbest[0].to_json()
         return {"input": self.input, **best, "nbest": [one.to_json() for one in self.nbest]}
 
+    def lines(self, nbest: int) -> Iterator[str]:
+        """The output, or all of them with their log P where several were asked for."""
+        if nbest == 1:
+            yield self.output
+        else:
+            yield from (f"{one.score:.4f}\t{one.output}" for one in self.nbest)
+
 
 @dataclass(frozen=True)
 class Output:
@@ -59,27 +71,104 @@ class Output:
         return {"output": self.output, "score": self.score, "tokens": list(self.tokens)}
 
 
-class TextToText:
+class TextToText(Task):
     """What a run of such a task reads, trains, measures and writes; a task adds its columns and its metrics."""
 
-    name: ClassVar[str]
-    columns = ("source", "target")
+    columns: ClassVar[tuple[str, ...]] = ("source", "target")
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
-    data: ClassVar[type[Data[Any]]]
-    evaluation: ClassVar[type[Config]]
-    higher_is_better: ClassVar[Mapping[str, bool]]
+    model: ClassVar[Any] = AnyModelConfig
 
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: Any) -> dict[str, Any]:
         """How good outputs are, measured against references; `config` is of the class `evaluation`."""
         raise NotImplementedError
 
-    @staticmethod
-    def objective(model: Generator, *, label_smoothing: float, teacher_forcing: float) -> TokenCrossEntropy:
-        return TokenCrossEntropy(model, label_smoothing, teacher_forcing)
+    @classmethod
+    def prepare(
+        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    ) -> Prepared[Dataset]:
+        seed = recipe.training.seed
+        return prepare(recipe.data, recipe.tokenizer, base=base, seed=seed, tokenizers=tokenizers, progress=progress)
 
-    @staticmethod
+    @classmethod
+    def check(cls, recipe: Any, data: Prepared[Dataset]) -> None:
+        recipe.model.check_data(longest_source=int(data.train.columns["source"].lengths.max()) + 1)
+
+    @classmethod
+    def build(cls, config: Any, tokenizers: Tokenizers) -> Generator:
+        return build_model(config, tokenizers["source"].size, tokenizers["target"].size)
+
+    @classmethod
+    def objective(cls, model: Generator, recipe: Any) -> TokenCrossEntropy:
+        return TokenCrossEntropy(model, recipe.training.label_smoothing, recipe.training.teacher_forcing)
+
+    @classmethod
+    def read(cls, recipe: Any, corpora: Sequence[Corpus], part: Part, base: Path, tokenizers: Tokenizers) -> Dataset:
+        return read_pairs(recipe.data, corpora, part, base, tokenizers)
+
+    @classmethod
+    def corpus_of(cls, files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
+        return corpus_of(files, own)
+
+    @classmethod
+    def validate(cls, model: Generator, recipe: Any, data: Prepared[Dataset]) -> dict[str, Any]:
+        """Loss and perplexity on all examples; the task's metrics on the first of them, decoded greedily."""
+        found: dict[str, Any] = dict(cls.loss(model, data.validation))
+        count = min(recipe.training.decode, len(data.validation))
+        if not count or not math.isfinite(found["loss"]):
+            return found
+        texts = {name: list(column[:count]) for name, column in data.validation.texts.items()}
+        greedy = recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
+        encoded = [data.validation.source(row) for row in range(count)]
+        outputs = cls.decode_texts(model, data.tokenizers, encoded, greedy)
+        metrics = cls.metrics(outputs, texts["target"], recipe.evaluation)
+        found |= {name: value for name, value in metrics.items() if not name.endswith("_signature")}
+        shown = zip(texts["source"], outputs, texts["target"], strict=True)
+        found["samples"] = [
+            {"source": source, "output": output, "target": target}
+            for _, (source, output, target) in zip(range(recipe.training.samples), shown, strict=False)
+        ]
+        return found
+
+    @classmethod
+    def evaluate(
+        cls, model: Generator, recipe: Any, examples: Dataset, tokenizers: Tokenizers, progress: Callable[[int], None]
+    ) -> dict[str, Any]:
+        """The task's metrics on decoded texts, loss and perplexity."""
+        encoded = [examples.source(row) for row in range(len(examples))]
+        outputs = cls.decode_texts(model, tokenizers, encoded, recipe.search, progress=progress)
+        return {
+            "sentences": len(examples),
+            **cls.metrics(outputs, list(examples.texts["target"]), recipe.evaluation),
+            **cls.loss(model, examples),
+            "beam": recipe.search.beam,
+        }
+
+    @classmethod
+    def encode(
+        cls, model: Generator, tokenizers: Tokenizers, texts: Sequence[str], places: Sequence[str]
+    ) -> Sequence[Encoded]:
+        """What the model reads for each input that a user gave, or one DecodeError that names those it cannot read."""
+        return encode_inputs(tokenizers["source"], texts, places)
+
+    @classmethod
+    def check_inputs(
+        cls,
+        model: Generator,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None,
+        places: Sequence[str],
+    ) -> None:
+        encoded = cls.encode(model, tokenizers, texts, places)
+        wording = wording_of(tokenizers["target"], config, prefixes, len(texts))
+        Limits.of([positions_of(one) for one in encoded], config, wording)
+
+    @classmethod
     def predict(
+        cls,
         model: Generator,
         tokenizers: Tokenizers,
         texts: Sequence[str],
@@ -96,7 +185,7 @@ class TextToText:
         `Prediction.search`; `places` name the texts in messages.
         """
         places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
-        encoded = encode_inputs(tokenizers["source"], texts, places)
+        encoded = cls.encode(model, tokenizers, texts, places)
         wording = wording_of(tokenizers["target"], config, prefixes, len(texts))
         recorders = Recorders(tokenizers, encoded, config, wording, device_of(model)) if record else None
         found: dict[int, list[Hypothesis]] = {}
@@ -113,7 +202,7 @@ class TextToText:
     def decode_texts(
         model: Generator,
         tokenizers: Tokenizers,
-        encoded: Sequence[Sequence[int]],
+        encoded: Sequence[Encoded],
         config: SearchConfig,
         *,
         progress: Callable[[int], None] = lambda done: None,
@@ -128,7 +217,7 @@ class TextToText:
 
     @staticmethod
     def score(
-        model: Generator, tokenizers: Tokenizers, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+        model: Generator, tokenizers: Tokenizers, sources: Sequence[Encoded], targets: Sequence[Sequence[int]]
     ) -> list[list[float]]:
         """log P of each target token, the final `</s>` included, given ids of sources and targets without specials."""
         scores: dict[int, list[float]] = {}
@@ -140,7 +229,7 @@ class TextToText:
     def hypotheses(
         model: Generator,
         tokenizers: Tokenizers,
-        sources: Sequence[Sequence[int]],
+        sources: Sequence[Encoded],
         targets: Sequence[Sequence[int]],
         config: SearchConfig,
     ) -> list[Hypothesis]:
@@ -156,7 +245,7 @@ class TextToText:
         objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
         with torch.inference_mode():
             for rows in fixed_batches(dataset, SCORE_TOKENS):
-                batch = batch_of(dataset, rows)
+                batch = dataset.batch(rows)
                 total += float(objective(batch.to(device_of(model)))[1])
                 tokens += batch.tokens
         mean = total / tokens
@@ -170,7 +259,7 @@ def _nobody(rows: list[int]) -> None:
 def decode(
     model: Generator,
     tokenizers: Tokenizers,
-    encoded: Sequence[Sequence[int]],
+    encoded: Sequence[Encoded],
     config: SearchConfig,
     *,
     wording: Wording | None = None,
@@ -180,15 +269,15 @@ def decode(
 
     `wording` is that of `config`, unless it is given. Limits that leave no output are found before the first batch.
     """
-    source, target = tokenizers["source"], tokenizers["target"]
+    target = tokenizers["target"]
     wording = wording or wording_of(target, config, None, len(encoded))
-    lengths = [len(ids) + 1 for ids in encoded]
+    lengths = [positions_of(one) for one in encoded]
     Limits.of(lengths, config, wording)
     rows_each = config.nbest if config.sample else config.beam
     for rows in by_length(lengths, max(1, DECODE_TOKENS // rows_each)):
         hypotheses = search(
             model,
-            padded([[*encoded[row], source.end] for row in rows], source.pad).to(device_of(model)),
+            sources_of([encoded[row] for row in rows], tokenizers).to(device_of(model)),
             config,
             wording=wording.of(rows),
             begin_id=target.begin,
@@ -201,14 +290,14 @@ def decode(
 
 
 def _pairs(
-    model: Generator, tokenizers: Tokenizers, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    model: Generator, tokenizers: Tokenizers, sources: Sequence[Encoded], targets: Sequence[Sequence[int]]
 ) -> Iterator[tuple[list[int], Batch]]:
     """Row numbers and their pairs, on the model's device, batch by batch; the ids come without special tokens."""
-    source, target = tokenizers["source"], tokenizers["target"]
-    lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+    target = tokenizers["target"]
+    lengths = [max(positions_of(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
     for rows in by_length(lengths, SCORE_TOKENS):
         batch = Batch(
-            padded([[*sources[row], source.end] for row in rows], source.pad),
+            sources_of([sources[row] for row in rows], tokenizers),
             padded([[target.begin, *targets[row], target.end] for row in rows], target.pad),
         )
         yield rows, batch.to(device_of(model))

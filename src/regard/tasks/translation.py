@@ -43,6 +43,8 @@ class Translation(TextToText):
         "exact_match": True,
     }
 
+    decoded = frozenset(("bleu", "chrf", "exact_match"))
+
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: EvaluationConfig) -> dict[str, Any]:
         """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that are the reference exactly.

@@ -13,19 +13,19 @@ import torch
 
 from regard.config import parse_yaml, validate
 from regard.config.load import Tree
-from regard.data.batch import Batch
+from regard.data.batch import AnyBatch
 from regard.data.batches import Stream
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import Prepared
 from regard.data.texts import prepare_texts
 from regard.errors import ConfigError, Problem, RegardError
-from regard.models import Generator, build_model
+from regard.models import Generator
 from regard.models.base import count_parameters
 from regard.recipes.propose import data_files, proposal_for
 from regard.recipes.recipe import AnyRecipe, load_tree, recipe_of
 from regard.tasks import TASKS
 from regard.training.display import Display
 from regard.training.initial import initialise
-from regard.training.memory import BYTES_PER_PARAMETER, memory_named, saved_by, with_fitting_batches
+from regard.training.memory import BYTES_PER_PARAMETER, memory_named, saved_by, sums_of, with_fitting_batches
 from regard.training.optimiser import build_optimiser
 from regard.training.progress import total_steps
 from regard.training.schedule import warmup_note
@@ -118,19 +118,16 @@ def _read_data(tree: Tree, base: Path) -> None:
     prepare_texts(data, base=base, seed=1, progress=lambda what, done: None)
 
 
-def _prepared(recipe: AnyRecipe, base: Path, quiet: bool) -> Prepared:
+def _prepared(recipe: AnyRecipe, base: Path, quiet: bool) -> Prepared[Any]:
     with Display(quiet=quiet) as display:
-        return prepare(
-            recipe.data, recipe.tokenizer, base=base, seed=recipe.training.seed,
-            progress=lambda what, done: display.doing(what, done),
-        )  # fmt: skip
+        return TASKS[recipe.task].prepare(recipe, base, progress=lambda what, done: display.doing(what, done))
 
 
-def _facts(asked: AnyRecipe, base: Path, data: Prepared) -> Check:
+def _facts(asked: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
     accelerator = make_accelerator(asked.training)
     recipe = resolve(asked, base, data, accelerator.device)
     with memory_named(recipe):
-        model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+        model = TASKS[recipe.task].build(recipe.model, data.tokenizers)
         begun = list(initialise(model, asked, base, data.tokenizers))
         if asked.training.batch_tokens == "auto":
             recipe = with_fitting_batches(recipe, data.train, model, accelerator)
@@ -148,7 +145,7 @@ def _model_facts(recipe: AnyRecipe, model: Generator) -> dict[str, Any]:
     }
 
 
-def _data_facts(data: Prepared, notes: list[str]) -> dict[str, Any]:
+def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
     vocabularies = {column: tokenizer.size for column, tokenizer in data.tokenizers.items()}
     return {
         **data.report.to_json(),
@@ -158,18 +155,12 @@ def _data_facts(data: Prepared, notes: list[str]) -> dict[str, Any]:
     }
 
 
-def samples(data: Prepared, count: int = 3) -> list[dict[str, Any]]:
+def samples(data: Prepared[Any], count: int = 3) -> list[dict[str, Any]]:
     """The first examples as the model will read them: token by token."""
-    return [
-        {
-            "where": data.train.where(row),
-            **{name: data.tokenizers[name].pieces(column[row].tolist()) for name, column in data.train.columns.items()},
-        }
-        for row in range(min(count, len(data.train)))
-    ]
+    return [{"where": data.train.where(row), **data.train.pieces(row)} for row in range(min(count, len(data.train)))]
 
 
-def _estimate(recipe: AnyRecipe, data: Prepared, model: Generator, device: torch.device) -> dict[str, Any]:
+def _estimate(recipe: AnyRecipe, data: Prepared[Any], model: Generator, device: torch.device) -> dict[str, Any]:
     """Steps, memory and time, from the first batch, which is really computed here."""
     config = recipe.training
     assert isinstance(config.batch_tokens, int)
@@ -178,30 +169,27 @@ def _estimate(recipe: AnyRecipe, data: Prepared, model: Generator, device: torch
     steps = total_steps(config.steps, config.epochs, batches, config.accumulate)
     batch = next(iter(stream))[0]
     seconds, activations = _measured_step(recipe, model.to(device), batch.to(device))
-    shape = {"source": list(batch.source.ids_BL.shape), "target": list(batch.target.ids_BL.shape)}
     return {
         "device": str(device),
         "batch_tokens": config.batch_tokens,
         "batches_per_epoch": batches,
         "steps": steps,
-        "sample_batch": shape | {"target_tokens": batch.tokens},
+        "sample_batch": batch.shapes() | {"target_tokens": batch.tokens},
         "memory_bytes": count_parameters(model) * BYTES_PER_PARAMETER[config.optimizer] + activations,
         "seconds_per_step": seconds * config.accumulate,
         "seconds": seconds * config.accumulate * steps,
     }
 
 
-def _measured_step(recipe: AnyRecipe, model: Generator, batch: Batch) -> tuple[float, int]:
+def _measured_step(recipe: AnyRecipe, model: Generator, batch: AnyBatch) -> tuple[float, int]:
     """Seconds of one update (the second of two), and the bytes that its forward pass keeps for the backward pass."""
     config = recipe.training
-    objective = TASKS[recipe.task].objective(
-        model, label_smoothing=config.label_smoothing, teacher_forcing=config.teacher_forcing
-    )
+    objective = TASKS[recipe.task].objective(model, recipe)
     optimiser = build_optimiser(model, config)
     seconds, kept = 0.0, 0
     for _ in range(2):
         started = time.perf_counter()
-        loss, kept = saved_by(model, lambda: objective(batch)[0] / batch.tokens)
+        loss, kept = saved_by(model, lambda: sums_of(objective(batch))[0] / batch.tokens)
         torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad()

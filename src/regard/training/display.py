@@ -55,8 +55,8 @@ class Display:
 
     def validated(self, line: dict[str, Any], best: bool) -> None:
         """A validation: its metrics and a few translations."""
-        shown = ("loss", "perplexity", "bleu", "chrf", "exact_match", "rouge1", "rouge2", "rougeL")
-        metrics = "  ".join(f"{name} {line[name]:.3f}" for name in shown if name in line)
+        shown = {name: value for name, value in line.items() if isinstance(value, float)}
+        metrics = "  ".join(f"{name} {value:.3f}" for name, value in shown.items())
         self.say(f"validation at step {line['step']:,}: {metrics}{'  (best so far)' if best else ''}")
         for sample in line.get("samples", ()):
             self.say(f"    {sample['source']}\n     -> {sample['output']}\n      = {sample['target']}")
@@ -79,7 +79,7 @@ def check_sentences(found: dict[str, Any]) -> Iterator[str]:
             f"{name} {column['tokens']:,} tokens ({100 * column['unknown']:.2f} % unknown)"
             for name, column in facts["columns"].items()
         )
-        yield f"{split:10} {facts['kept']:,} of {facts['read']:,} pairs; {tokens}"
+        yield f"{split:10} {facts['kept']:,} of {facts['read']:,} {data['unit']}; {tokens}"
     yield f"vocabulary {', '.join(f'{name} {size:,}' for name, size in data['vocabulary'].items())}"
     yield from (f"note       {finding}" for finding in data["findings"])
     for name, column in data["splits"]["train"]["columns"].items():
@@ -90,10 +90,12 @@ def check_sentences(found: dict[str, Any]) -> Iterator[str]:
     for sample in data["samples"]:
         yield f"  {sample['where']}"
         yield from (f"    {name:7} {' '.join(pieces)}" for name, pieces in sample.items() if name != "where")
-    rows, longest = training["sample_batch"]["source"]
+    shapes = {name: shape for name, shape in training["sample_batch"].items() if isinstance(shape, list)}
+    padded = ", ".join(f"{name} padded to {longest}" for name, (_, longest) in shapes.items())
+    rows = next(iter(shapes.values()))[0]
     yield (
         f"\nbatches    {training['batches_per_epoch']:,} an epoch of at most {training['batch_tokens']:,} tokens; "
-        f"the first: {rows} pairs, source padded to {longest}, target to {training['sample_batch']['target'][1]}"
+        f"the first: {rows} examples, {padded}"
     )
     yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
     yield (

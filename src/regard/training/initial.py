@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.data.dataset import Dataset
+from regard.data.dataset import Examples
 from regard.data.files import open_text
 from regard.data.tokenizers import Tokenizers
 from regard.data.vectors import read_vectors
@@ -23,12 +23,10 @@ NAMED = 3
 """How many weights that differ a message names."""
 
 
-def expect_frequencies(model: Generator, train: Dataset) -> None:
-    """Let the readout begin with how often each target token is to be written; `</s>` ends every example."""
-    target = train.tokenizers["target"]
-    counts = train.columns["target"].counts(target.size)
-    counts[target.end] += len(train)
-    model.output.expect(torch.from_numpy(counts))
+def expect_frequencies(model: Generator, train: Examples) -> None:
+    """Let the readout begin with how often each token is to be written, where the model has one of its own."""
+    if hasattr(model, "output"):
+        model.output.expect(torch.from_numpy(train.frequencies()))
 
 
 def initialise(model: Generator, recipe: AnyRecipe, base: Path, tokenizers: Tokenizers) -> Iterator[str]:
@@ -45,6 +43,8 @@ def initialise(model: Generator, recipe: AnyRecipe, base: Path, tokenizers: Toke
 
 @torch.no_grad()
 def _take_vectors(model: Generator, side: str, file: str, base: Path, tokenizers: Tokenizers) -> str:
+    if side not in model.embeddings:
+        raise ConfigError("this model makes its words' vectors itself", where="model.vectors", hint="leave it out")
     weight_VD = model.embeddings[side].weight
     vectors = read_vectors(open_text(file, base), tokenizers[side], weight_VD.shape[1])
     weight_VD[torch.from_numpy(vectors.tokens)] = torch.from_numpy(vectors.values)

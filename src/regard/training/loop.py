@@ -16,11 +16,12 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor
 
-from regard.data.batch import Batch
+from regard.data.batch import AnyBatch, TextBatch
 from regard.data.batches import Position, Stream, ahead
 from regard.data.prepare import Prepared
-from regard.errors import CheckpointError, RegardError
+from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.models import Generator
+from regard.objectives.language_model import CarriedNextToken, first_rows, moved
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.checkpoints import (
@@ -37,7 +38,7 @@ from regard.runs.run import put_weights, stored_weights
 from regard.tasks import TASKS
 from regard.training.display import Display
 from regard.training.optimiser import build_optimiser, move_average
-from regard.training.progress import Progress, fingerprint, random_state, restore_random_state, total_steps
+from regard.training.progress import Progress, random_state, restore_random_state, total_steps
 from regard.training.schedule import Plateau, schedule_factor
 from regard.training.validation import validate
 
@@ -55,7 +56,13 @@ class Trainer:
     """One training: model, optimiser, data, and the folder it is written to."""
 
     def __init__(
-        self, run: Run, recipe: AnyRecipe, data: Prepared, model: Generator, accelerator: Accelerator, display: Display
+        self,
+        run: Run,
+        recipe: AnyRecipe,
+        data: Prepared[Any],
+        model: Generator,
+        accelerator: Accelerator,
+        display: Display,
     ) -> None:
         self.run, self.recipe, self.data, self.accelerator, self.display = run, recipe, data, accelerator, display
         self.config = recipe.training
@@ -63,15 +70,18 @@ class Trainer:
         assert isinstance(self.config.batch_tokens, int)
         self.average = copy.deepcopy(model).requires_grad_(False).to(accelerator.device) if self.config.ema else None
         self.model = model.to(accelerator.device)
-        objective = self.task.objective(
-            self.model, label_smoothing=self.config.label_smoothing, teacher_forcing=self.config.teacher_forcing
-        )
+        objective = self.task.objective(self.model, recipe)
+        self.carries = isinstance(objective, CarriedNextToken)
+        if self.carries and accelerator.num_processes > 1:
+            what = "streams are read in one process, this training has several"
+            raise ConfigError(what, where="data.blocks", hint="set it to documents, or train in one process")
+        self.carry: Any = None
         if self.config.compile:
             objective.compile(dynamic=True)
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
         self.plateau = Plateau(self.config)
         self.progress = Progress()
-        self.unsettled: list[tuple[int, int, Tensor, list[Batch]]] = []
+        self.unsettled: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
         self.group = self.config.accumulate * accelerator.num_processes
         batches = self.stream().epoch_batches(0)
         self.steps = total_steps(self.config.steps, self.config.epochs, batches, self.group)
@@ -114,7 +124,7 @@ class Trainer:
                     raise Interrupted
             self.finish(write)
 
-    def update(self, batches: list[tuple[Batch, Position]]) -> None:
+    def update(self, batches: list[tuple[AnyBatch, Position]]) -> None:
         """One step: loss = sum over its tokens * processes / tokens of all processes, whatever the accumulation."""
         progress, accelerator = self.progress, self.accelerator
         factor = schedule_factor(self.config, progress.step + 1, self.steps) * self.plateau.scale
@@ -125,10 +135,10 @@ class Trainer:
         self.objective.train()
         for number, (batch, _) in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
-                loss_2 = self.objective(batch.unnamed())
+                loss_2 = self.sums(batch)
                 accelerator.backward(loss_2[0] * (accelerator.num_processes / tokens))
             losses.append(loss_2.detach())
-        norm = accelerator.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
+        norm = self.clip()
         self.optimiser.step()
         self.optimiser.zero_grad()
         progress.step += 1
@@ -137,6 +147,25 @@ class Trainer:
             move_average(self.average, self.model, self.config.ema, progress.step)
         sums_3 = torch.stack([*torch.stack(losses).sum(0), norm])
         self.unsettled.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
+
+    def sums(self, batch: AnyBatch) -> Tensor:
+        """The objective's two sums; where the text goes on from the batch before, so does the model's state."""
+        if not self.carries:
+            sums_2: Tensor = self.objective(batch.unnamed())
+            return sums_2
+        assert isinstance(batch, TextBatch)
+        carry = first_rows(self.carry, len(batch.text)) if batch.carries else None
+        sums_2, self.carry = self.objective(batch.unnamed(), carry)
+        return sums_2
+
+    def clip(self) -> Any:
+        """Shorten the gradient where it is longer than `training.clip`; a model may do so part by part."""
+        limit = self.config.clip or math.inf
+        by_parts = getattr(self.model, "clip_gradients", None)
+        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), limit if by_parts is None else math.inf)
+        if by_parts is not None:
+            by_parts(limit)
+        return norm
 
     def over_processes(self, count: int) -> int:
         if self.accelerator.num_processes == 1:
@@ -162,7 +191,7 @@ class Trainer:
             self.progress.tokens += tokens
         self.unsettled.clear()
 
-    def not_a_number(self, what: str, step: int, batches: list[Batch]) -> RegardError:
+    def not_a_number(self, what: str, step: int, batches: list[AnyBatch]) -> RegardError:
         examples = [example for batch in batches for example in batch.examples]
         places = ", ".join([*(self.data.train.where(one) for one in examples[:3]), *(["..."] if examples[3:] else [])])
         named = f", first in a batch of {len(examples)} examples: {places}" if examples else ""
@@ -250,8 +279,9 @@ class Trainer:
                 "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
                 "random": random_state(),
                 "plateau": self.plateau.state(),
-                "data": fingerprint(self.data.train),
+                "data": self.data.train.fingerprint(),
                 "progress": asdict(progress),
+                "carry": self.carry,
             },
             facts=self.facts(progress.step),
         )
@@ -283,7 +313,8 @@ class Trainer:
         better = not best or self.cost(line[self.config.best]) < self.cost(best[0][0])
         self.display.say(f"average of the last {len(folders)} checkpoints:")
         self.display.validated(line, better)
-        save_checkpoint(self.run.checkpoints / "average", Checkpoint(weights, self.facts(self.progress.step)))
+        kept = Checkpoint(stored_weights(averaged), self.facts(self.progress.step))  # with what validation chose
+        save_checkpoint(self.run.checkpoints / "average", kept)
         if better:
             self.run.point("best", "average")
         write(line)
@@ -296,7 +327,8 @@ class Trainer:
         folder = self.run.checkpoint("last")
         self.run.check_tokenizer(folder)
         weights, training = load_training(folder)
-        if training.get("data", fingerprint(self.data.train)) != fingerprint(self.data.train):
+        data = self.data.train.fingerprint()
+        if training.get("data", data) != data:
             hint = "put it back as it was, or start anew with another --out"
             raise CheckpointError(
                 "the training data has changed since the run began", where=str(self.run.folder), hint=hint
@@ -309,6 +341,7 @@ class Trainer:
             self.accelerator.scaler.load_state_dict(training["scaler"])
         self.plateau.restore(training["plateau"])
         self.progress = Progress.of(training["progress"])
+        self.carry = moved(training.get("carry"), self.accelerator.device)
         self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)
         if self.leads:

@@ -12,15 +12,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import clear_frames
+from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from regard.data.batch import Batch
-from regard.data.batches import batch_of
-from regard.data.dataset import Dataset
+from regard.data.batch import AnyBatch
+from regard.data.dataset import Examples
 from regard.errors import ConfigError
 from regard.models import Generator
 from regard.models.base import count_parameters
@@ -88,7 +88,7 @@ def largest_measured(
 
 
 def fitting_batch_tokens(
-    recipe: AnyRecipe, train: Dataset, model: Generator, accelerator: Accelerator, available: int | None = None
+    recipe: AnyRecipe, train: Examples, model: Generator, accelerator: Accelerator, available: int | None = None
 ) -> int:
     """`training.batch_tokens` as it is, or lower if the device holds less; 0 where it does not hold one example.
 
@@ -99,23 +99,23 @@ def fitting_batch_tokens(
     assert isinstance(wish, int)
     if available is None:
         available = available_memory(accelerator.device) // (accelerator.num_processes if on_cpu else 1)
-    example = longest_example(train)
+    example = train.longest_example()
     length = int(train.lengths[example])
 
     def measure(rows: int) -> int:
-        return step_bytes(recipe, batch_of(train, np.full(rows, example)), model, accelerator)
+        return step_bytes(recipe, train.batch(np.full(rows, example)), model, accelerator)
 
     rows = 1 if on_cpu else max(1, GPU_TOKENS // length)
     longest = int(train.lengths.max())
     return largest_measured(measure, rows=rows, length=length, available=available, wish=wish, longest=longest)
 
 
-def longest_example(train: Dataset) -> int:
-    """The one with the most tokens in all its columns."""
-    return int(np.argmax(np.sum([column.lengths for column in train.columns.values()], axis=0, dtype=np.int64)))
+def longest_example(train: Examples) -> int:
+    """The one that takes up the most memory."""
+    return train.longest_example()
 
 
-def step_bytes(recipe: AnyRecipe, batch: Batch, model: Generator, accelerator: Accelerator) -> int:
+def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: Generator, accelerator: Accelerator) -> int:
     """The bytes that training with such batches takes up, from a copy of the model."""
     device = accelerator.device
     measured = _estimated_bytes if device.type == "cpu" else _measured_bytes
@@ -129,15 +129,15 @@ def step_bytes(recipe: AnyRecipe, batch: Batch, model: Generator, accelerator: A
     return size + 4 * copies * count_parameters(model)
 
 
-def _estimated_bytes(recipe: AnyRecipe, batch: Batch, trial: Generator, accelerator: Accelerator) -> int:
+def _estimated_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: Generator, accelerator: Accelerator) -> int:
     """On a CPU, which does not count: weights, gradients, optimiser, and what the backward pass will need."""
     objective = _objective(recipe, trial)
     with accelerator.autocast():
-        _, saved = saved_by(trial, lambda: objective(batch.unnamed()))
+        _, saved = saved_by(trial, lambda: sums_of(objective(batch.unnamed())))
     return count_parameters(trial) * BYTES_PER_PARAMETER[recipe.training.optimizer] + saved
 
 
-def _measured_bytes(recipe: AnyRecipe, batch: Batch, trial: Generator, accelerator: Accelerator) -> int:
+def _measured_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: Generator, accelerator: Accelerator) -> int:
     """On a GPU: the most that an update holds. The first one makes the optimiser's memory."""
     before = _most_held(accelerator.device, lambda: None)
     update = _updates(recipe, trial.to(accelerator.device), accelerator)
@@ -159,21 +159,23 @@ def _most_held(device: torch.device, work: Callable[[], None]) -> int:
 
 
 def _objective(recipe: AnyRecipe, trial: Generator) -> nn.Module:
-    config = recipe.training
-    objective = TASKS[recipe.task].objective(
-        trial, label_smoothing=config.label_smoothing, teacher_forcing=config.teacher_forcing
-    )
-    return objective.train()
+    return TASKS[recipe.task].objective(trial, recipe).train()
 
 
-def _updates(recipe: AnyRecipe, trial: Generator, accelerator: Accelerator) -> Callable[[Batch], None]:
+def sums_of(found: Any) -> Tensor:
+    """The two sums of an objective, also of one that gives a state to carry on beside them."""
+    sums_2: Tensor = found[0] if isinstance(found, tuple) else found
+    return sums_2
+
+
+def _updates(recipe: AnyRecipe, trial: Generator, accelerator: Accelerator) -> Callable[[AnyBatch], None]:
     """Updates as the loop makes them; where it accumulates, gradients stay while a batch is computed."""
     objective, optimiser = _objective(recipe, trial), build_optimiser(trial, recipe.training)
 
-    def update(batch: Batch) -> None:
+    def update(batch: AnyBatch) -> None:
         with accelerator.autocast():
-            loss = objective(batch.unnamed())[0] / batch.tokens
-        loss.backward()
+            loss = sums_of(objective(batch.unnamed()))[0] / batch.tokens
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(trial.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad(set_to_none=recipe.training.accumulate == 1)
@@ -220,7 +222,7 @@ def _or_nothing(fitting: Callable[[], int]) -> int:
         return 0
 
 
-def fitting_afterwards(recipe: AnyRecipe, train: Dataset, model: Generator, accelerator: Accelerator) -> int:
+def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: Generator, accelerator: Accelerator) -> int:
     """The batch that would have fitted, once all that training held is given back."""
     model.zero_grad(set_to_none=True)
     model.to("cpu")
@@ -228,7 +230,7 @@ def fitting_afterwards(recipe: AnyRecipe, train: Dataset, model: Generator, acce
     return fitting_batch_tokens(recipe, train, model, accelerator)
 
 
-def with_fitting_batches(recipe: AnyRecipe, train: Dataset, model: Generator, accelerator: Accelerator) -> AnyRecipe:
+def with_fitting_batches(recipe: AnyRecipe, train: Examples, model: Generator, accelerator: Accelerator) -> AnyRecipe:
     """`batch_tokens: auto`, lowered to what fits into the memory of every process's device."""
     with memory_named(recipe):
         fitting = fitting_batch_tokens(recipe, train, model, accelerator)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import START, Position
-from regard.data.dataset import Dataset
 
 
 @dataclass
@@ -50,14 +48,6 @@ def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group
     """How many updates: what comes first of `steps` and `epochs`."""
     by_epochs = math.inf if epochs is None else math.ceil(epochs * epoch_batches / group)
     return int(min(math.inf if steps is None else steps, by_epochs))
-
-
-def fingerprint(dataset: Dataset) -> int:
-    """Of the lengths of all examples: what the order of the batches hangs on."""
-    checksum = 0
-    for column in dataset.columns.values():
-        checksum = zlib.crc32(column.lengths.tobytes(), checksum)
-    return checksum
 
 
 def random_state() -> dict[str, Tensor]:

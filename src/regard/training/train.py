@@ -13,9 +13,9 @@ from accelerate.state import AcceleratorState
 
 from regard.config.load import Tree
 from regard.data.batches import auto_batch_tokens
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem, did_you_mean
-from regard.models import Generator, build_model
+from regard.models import Generator
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.training import TrainingConfig
@@ -55,10 +55,7 @@ def train(
     with Display(quiet=quiet or not accelerator.is_main_process) as display:
         with accelerator.main_process_first():
             tokenizers = existing.tokenizers if existing else None
-            data = prepare(
-                asked.data, asked.tokenizer, base=base, seed=asked.training.seed, tokenizers=tokenizers,
-                progress=lambda what, done: display.doing(what, done),
-            )  # fmt: skip
+            data = TASKS[asked.task].prepare(asked, base, tokenizers, lambda what, done: display.doing(what, done))
         resolved = resolve(asked, base, data, accelerator.device, existing)
         if existing:
             _refuse_other_recipe(existing, resolved)
@@ -78,17 +75,17 @@ def train(
     return run
 
 
-def _build(recipe: AnyRecipe, data: Prepared, accelerator: Accelerator) -> Generator:
+def _build(recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Generator:
     """The model, with the same first weights in every process, but its own dropout in each."""
     with memory_named(recipe):
         torch.manual_seed(recipe.training.seed)
-        model = build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+        model: Generator = TASKS[recipe.task].build(recipe.model, data.tokenizers)
         torch.manual_seed(recipe.training.seed + accelerator.process_index)
     return model
 
 
 def _train(
-    run: Run, recipe: AnyRecipe, data: Prepared, model: Generator, accelerator: Accelerator, display: Display
+    run: Run, recipe: AnyRecipe, data: Prepared[Any], model: Generator, accelerator: Accelerator, display: Display
 ) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     for sentence in [*data.report.sentences(), *warmup_note(recipe.training, trainer.steps)]:
@@ -133,10 +130,10 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
 
 
 def resolve(
-    recipe: AnyRecipe, base: Path, data: Prepared, device: torch.device, existing: Run | None = None
+    recipe: AnyRecipe, base: Path, data: Prepared[Any], device: torch.device, existing: Run | None = None
 ) -> AnyRecipe:
     """The recipe with what only the data or the run's beginning can tell, and with paths that hold from anywhere."""
-    recipe.model.check_data(longest_source=int(data.train.columns["source"].lengths.max()) + 1)
+    TASKS[recipe.task].check(recipe, data)
     tree = with_absolute_paths(recipe, base).model_dump()
     if recipe.training.batch_tokens == "auto":
         wished = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
@@ -150,7 +147,7 @@ def check_metric(recipe: AnyRecipe) -> None:
     name = recipe.training.best
     if name not in metrics:
         raise ConfigError(f"unknown metric {name!r}", where="training.best", hint=did_you_mean(name, metrics))
-    if recipe.training.decode == 0 and name not in ("loss", "perplexity"):
+    if recipe.training.decode == 0 and name in TASKS[recipe.task].decoded:
         raise ConfigError(f"{name} needs decoded examples", where="training.decode", hint="set it above 0")
 
 
@@ -164,7 +161,7 @@ def _existing(folder: Path, resume: bool) -> Run | None:
     return Run.open(folder)
 
 
-def _create(folder: Path, recipe: AnyRecipe, data: Prepared, accelerator: Accelerator) -> Run:
+def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
     if accelerator.is_main_process:
         _existing(folder, resume=False)  # another process may have made it since
         Run.create(folder, recipe, data.tokenizers)

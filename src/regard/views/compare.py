@@ -12,7 +12,7 @@ from typing import Any
 from regard.errors import ConfigError, DataError, RegardError, did_you_mean
 from regard.runs import Run
 from regard.runs.splits import SplitName
-from regard.runs.verbs import device_named, opened, with_search
+from regard.runs.verbs import device_named, opened_pairs, with_search
 from regard.views.compare_tables import (
     Table,
     curves_table,
@@ -132,7 +132,7 @@ def compare(
     Every run decodes once, with its own search unless another is asked for; all that is measured is measured on that.
     Outputs are measured as the first run's recipe says. The baseline of the tests is the first run, or the one named.
     """
-    opened_runs = [opened(run) for run in runs]
+    opened_runs = [opened_pairs(run, "compare") for run in runs]
     names = _names(opened_runs, hypotheses or {}, baseline)
     recipes = [with_search(run.recipe, beam, 1, length_penalty, overrides) for run in opened_runs]
     if any(recipe.search.sample for recipe in recipes):
@@ -140,7 +140,7 @@ def compare(
     same_task(opened_runs)
     texts, datasets = same_sentences(opened_runs, split, files)
     others = [read_hypotheses(name, file, texts) for name, file in (hypotheses or {}).items()]
-    shown = _shown(texts, [dataset.columns["source"].lengths for dataset in datasets])
+    shown = _shown(texts, [[len(dataset.source(row)) for row in range(len(dataset))] for dataset in datasets])
     systems = []
     for name, run, recipe, dataset in zip(names, opened_runs, recipes, datasets, strict=False):
         model = run.load_model(checkpoint, device_named(device))

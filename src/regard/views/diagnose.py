@@ -16,7 +16,7 @@ from regard.models.base import Generator, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.splits import SplitName, examples_of
-from regard.runs.verbs import device_named, opened, with_search
+from regard.runs.verbs import device_named, opened_pairs, with_search
 from regard.search import Hypothesis, SearchConfig
 from regard.tasks.text_to_text import decode
 from regard.views.advice import advice
@@ -142,7 +142,7 @@ def diagnose(
     An output that is worse than its reference is the search's fault where the reference scores higher under the
     objective that the search maximises, since a better search would have preferred it. Else it is the model's.
     """
-    run = opened(run)
+    run = opened_pairs(run, "diagnose")
     recipe = with_search(run.recipe, beam, 1, length_penalty, overrides)
     if recipe.search.sample:
         raise ConfigError("samples are not searched for", where="search.sample", hint="--set search.sample=false")

@@ -10,7 +10,9 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from regard.data.extras import needed
+from regard.data.images import Picture
 from regard.errors import DecodeError, did_you_mean
+from regard.views import regions
 from regard.views.explain_page import to_page
 from regard.views.explanation import VIEWS, Choice, Explanation, View
 from regard.views.files import write_picture
@@ -38,16 +40,26 @@ class Wish:
         view = self.view_of(explanation)
         return explanation.pictures(view, layer=self.layer, head=self.head, rollout=self.rollout)
 
+    def image_of(self, explanation: Explanation) -> Picture | None:
+        """The image to draw over, where the attention is one over its regions."""
+        return explanation.picture if self.view_of(explanation) == "alignment" else None
+
 
 def _svg(explanation: Explanation, wish: Wish, path: Path) -> bytes:
+    if picture := wish.image_of(explanation):
+        return regions.to_svg(wish.pictures(explanation.words()), picture).encode()
     return to_svg(*wish.pictures(explanation)).encode()
 
 
 def _png(explanation: Explanation, wish: Wish, path: Path) -> bytes:
+    if picture := wish.image_of(explanation):
+        return regions.to_png(wish.pictures(explanation.words()), picture, str(path))
     return to_png(*wish.pictures(explanation), where=str(path))
 
 
 def _html(explanation: Explanation, wish: Wish, path: Path) -> bytes:
+    if picture := wish.image_of(explanation):
+        return regions.to_page(explanation, wish.pictures(explanation.words()), picture).encode()
     return to_page(explanation, wish.view_of(explanation)).encode()
 
 
@@ -82,6 +94,8 @@ def to_text(explanation: Explanation, wish: Wish) -> str:
     """For the terminal: pictures in blocks, probabilities as a table."""
     if wish.view_of(explanation) == "probabilities":
         return _no_attention(explanation) + likeliest(explanation)
+    if picture := wish.image_of(explanation):
+        return regions.to_text(wish.pictures(explanation.words()), picture)
     return "\n".join(to_terminal(picture) for picture in wish.pictures(explanation))
 
 

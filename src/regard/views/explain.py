@@ -11,17 +11,21 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Batch, Tokens
+from regard.data.dataset import Encoded
+from regard.data.images import Picture, images_of
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
 from regard.layers.positions import Positions
 from regard.models.base import Generator, device_of
 from regard.runs import Run
-from regard.runs.verbs import device_named, opened, with_search
+from regard.runs.verbs import device_named, opened, opened_pairs, with_search
 from regard.search.scoring import log_probabilities
-from regard.tasks.inputs import encode_inputs, encode_target
+from regard.tasks.inputs import encode_target
+from regard.tasks.story_answering import StoryAnswering
 from regard.views.capture import Observed, observe
 from regard.views.explanation import Attention, Candidate, Explanation, Kind, Step
 from regard.views.heatmap import Numbers
+from regard.views.hops import Hops, explain_hops
 from regard.views.words import word_starts
 
 CANDIDATES = 5
@@ -39,7 +43,7 @@ def explain(
     padding: int = 0,
     checkpoint: str = "best",
     device: str = "auto",
-) -> Explanation:
+) -> Explanation | Hops:
     """Every attention for each token of the target: the one given, or the one the model writes with a beam.
 
     `padding` puts so many `<pad>` behind both texts, as a longer neighbour in a batch would.
@@ -47,21 +51,19 @@ def explain(
     if padding < 0:
         raise DecodeError(f"{padding} padding tokens cannot be", where="--padding", hint="0 or more")
     run = opened(run)
+    if run.task is StoryAnswering:
+        return explain_hops(run, text, checkpoint=checkpoint, device=device)
+    run = opened_pairs(run, "explain")
     model = run.load_model(checkpoint, device_named(device))
-    source, vocabulary = run.tokenizers["source"], run.tokenizers["target"]
-    [encoded] = encode_inputs(source, [text], ["input"])
+    vocabulary = run.tokenizers["target"]
+    [encoded] = run.task.encode(model, run.tokenizers, [text], ["input"])
     output, target_ids = _written(run, model, text, target, beam)
-    source_ids, padding_ids = [*encoded, source.end], [vocabulary.pad] * padding
-    batch = Batch(
-        _tokens(source_ids, padding, source.pad), _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)
-    ).to(device_of(model))
-    sides = {
-        "source": (source, [*source_ids, *[source.pad] * padding]),
-        "target": (vocabulary, [*target_ids, *padding_ids]),
-        "inputs": (vocabulary, [vocabulary.begin, *target_ids, *padding_ids][:-1]),
-    }
+    read, source_pieces, source_starts = _source(run, encoded, padding)
+    batch = Batch(read, _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)).to(device_of(model))
+    written_ids = [*target_ids, *[vocabulary.pad] * padding]
+    sides = {"target": written_ids, "inputs": [vocabulary.begin, *written_ids[:-1]]}
     observed = observe(model, batch)
-    pieces = {side: tuple(tokenizer.pieces(ids)) for side, (tokenizer, ids) in sides.items()}
+    pieces = {"source": source_pieces, **{side: tuple(vocabulary.pieces(ids)) for side, ids in sides.items()}}
     return Explanation(
         input=text,
         output=output,
@@ -72,10 +74,22 @@ def explain(
         steps=_steps(model, observed.hidden_TD, vocabulary, target_ids),
         positions=_positions(model),
         residual=getattr(run.recipe.model, "residual", True),
-        starts={side: word_starts(*given) for side, given in sides.items()},
+        starts={"source": source_starts, **{side: word_starts(vocabulary, ids) for side, ids in sides.items()}},
         model=model,
         batch=batch,
+        picture=encoded if isinstance(encoded, Picture) else None,
     )
+
+
+def _source(run: Run, encoded: Encoded, padding: int) -> tuple[Tokens, tuple[str, ...], tuple[int, ...]]:
+    """The source as the model reads it, its pieces, and where words begin among them; regions are words."""
+    if isinstance(encoded, Picture):
+        names = tuple(encoded.names())
+        return images_of([encoded]), names, tuple(range(len(names)))
+    tokenizer = run.tokenizers["source"]
+    ids = [*encoded, tokenizer.end]
+    shown = [*ids, *[tokenizer.pad] * padding]
+    return _tokens(ids, padding, tokenizer.pad), tuple(tokenizer.pieces(shown)), word_starts(tokenizer, shown)
 
 
 def _written(run: Run, model: Generator, text: str, target: str | None, beam: int | None) -> tuple[str, list[int]]:

@@ -213,10 +213,10 @@ def to_page(explanation: Explanation, first: View = "alignment") -> str:
     data = page_data(explanation)
     if not data["kinds"]:
         sentence = f"The model {explanation.model_kind!r} has no attention to draw."
-        return page(title, style, paragraph(sentence), _likeliest(explanation))
+        return page(title, style, paragraph(sentence), likeliest_tokens(explanation))
     wishes = {"masks": "may be looked at", "positions": "positions"}
     data["first"] = next((one for one in data["heatmaps"] if first in wishes and wishes[first] in one), first)
-    return page(title, style, _map(), _likeliest(explanation), _script(data))
+    return page(title, style, _map(), likeliest_tokens(explanation), _script(data))
 
 
 def _map() -> Html:
@@ -252,7 +252,7 @@ def _chooser(name: str, text: str) -> Html:
     return element("label", text, element("select", id=name))
 
 
-def _likeliest(explanation: Explanation) -> Section:
+def likeliest_tokens(explanation: Explanation) -> Section:
     """The five likeliest tokens at each step."""
     rows = []
     for number, step in enumerate(explanation.steps, 1):

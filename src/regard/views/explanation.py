@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.batch import Batch
+from regard.data.images import Picture
 from regard.errors import DecodeError
 from regard.models.base import Generator
 from regard.views.alignment import Alignment
@@ -103,6 +104,8 @@ class Explanation:
     model: Generator = field(repr=False)
     batch: Batch = field(repr=False)
     in_words: bool = False
+    picture: Picture | None = field(default=None, repr=False)
+    """What was looked at, where that was an image; `source` then names its regions."""
 
     @cached_property
     def alignment(self) -> Alignment | None:
@@ -256,6 +259,7 @@ class Explanation:
             ],
             "attentions": [attention.to_json() for attention in self.attentions.values()],
             "positions": None if self.positions is None else self.positions.tolist(),
+            **({} if self.picture is None else {"columns": self.picture.columns}),
         }
 
 

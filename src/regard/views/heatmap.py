@@ -25,6 +25,8 @@ class Heatmap:
     columns: tuple[str, ...]
     values: Numbers
     title: str = ""
+    label_width: int = 18
+    """Columns of a terminal that a label may take up; longer ones are cut."""
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64)
@@ -70,7 +72,11 @@ def colour(share: float, *, signed: bool = False) -> str:
 
 def png_of_cells(heatmap: Heatmap) -> bytes:
     """One pixel a cell, as a PNG file: for pictures of so many cells that a rectangle each would not load."""
-    pixels = colours(heatmap.shares, signed=heatmap.signed)
+    return png_of_pixels(colours(heatmap.shares, signed=heatmap.signed))
+
+
+def png_of_pixels(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """Red, green and blue, [height, width, 3], as a PNG file."""
     height, width, _ = pixels.shape
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)

@@ -35,8 +35,8 @@ SCORES: dict[type[nn.Module], tuple[str, str]] = {
 }
 """What of each score depends on the decoder, and the score."""
 KEY_NAMES = {AdditiveAttention: "U_a h_j", DotAttention: "h_j", GeneralAttention: "W_a h_j"}
-READERS = ("UVC_o", "W_c")
-"""The modules of Bahdanau's and Luong's models that read the context."""
+READERS = ("UVC_o", "W_c", "L_h", "L_z")
+"""The modules of Bahdanau's, Luong's and Xu's models that read the context."""
 AROUND = {"self_attention": ("around_self", "around_attention"), "cross_attention": ("around_cross",)}
 """What an attention of a Transformer stands in, by its name: in a decoder's block, or in an encoder's."""
 SOFTMAX = "alpha_j = exp(e_j) / sum_k exp(e_k)"
@@ -158,6 +158,11 @@ def _read(calls: dict[str, list[Call]], step: int, width: int) -> tuple[Line, ..
     """What the recurrent model made of the context; its states are of this width."""
     if "W_c" in calls:
         return (Line("h~_t = tanh(W_c [c ; h_t])", torch.tanh(_rows([call.output for call in calls["W_c"]])[step])),)
+    if "L_z" in calls:
+        h_D, z_D = (_rows([calls[name][0].inputs[0]])[step] for name in ("L_h", "L_z"))
+        return Line("z_t = beta_t c, what the gate lets through", z_D), Line(
+            "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})", h_D
+        )
     read_D, pairs_D = (_rows([rows])[step] for rows in (calls["UVC_o"][0].inputs[0], calls["UVC_o"][0].output))
     return (
         Line("s_i = f(s_{i-1}, y_{i-1}, c)", read_D[:width]),

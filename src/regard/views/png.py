@@ -29,6 +29,7 @@ def to_png(*heatmaps: Heatmap, where: str) -> bytes:
     down = math.ceil(len(heatmaps) / across)
     columns, rows = (max(one.values.shape[axis] for one in heatmaps) for axis in (1, 0))
     width, height = (min(LARGEST, size * INCHES + 2.5) for size in (across * columns, down * rows))
+    width += 0.08 * across * (max(one.label_width for one in heatmaps) - 18)
     with matplotlib.rc_context({"font.family": families, "axes.unicode_minus": False}):
         figure = figures.Figure(figsize=(max(width, 4), max(height, 3)), dpi=DOTS, layout="constrained")
         for place, heatmap in enumerate(heatmaps, 1):
@@ -51,7 +52,7 @@ def _draw(axes: Any, heatmap: Heatmap, where: str) -> None:
     upright = max(map(len, heatmap.columns)) <= 1 or "" in heatmap.columns
     slant = {"rotation": 0 if upright else 60, "ha": "center" if upright else "left", "rotation_mode": "anchor"}
     for axis, labels, turned in ((axes.xaxis, heatmap.columns, slant), (axes.yaxis, heatmap.rows, {})):
-        shown = {place: shorten(text, 18) for place, text in enumerate(labels) if text}
+        shown = {place: shorten(text, heatmap.label_width) for place, text in enumerate(labels) if text}
         axis.set_ticks(list(shown), list(shown.values()), fontsize=9, parse_math=False, **turned)
     axes.tick_params(length=0)
     low = -heatmap.peak if heatmap.signed else 0.0

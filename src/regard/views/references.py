@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, Encoded
 from regard.data.tokenizers import Tokenizers
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import SearchConfig
 from regard.search.hypotheses import Live
 from regard.search.rules import Rules, rules_for
-from regard.tasks.inputs import by_length, padded
+from regard.tasks.inputs import by_length, padded, sources_of
 from regard.tasks.wording import wording_of
 from regard.views.verdicts import Wanted
 
@@ -25,7 +25,8 @@ UNKNOWN = "unknown token"
 
 def wanted_of(run: Run, model: Generator, dataset: Dataset, rows: Sequence[int], config: SearchConfig) -> list[Wanted]:
     """The examples of these rows, with the scores of their references."""
-    sources, targets = ([dataset.columns[name][row].tolist() for row in rows] for name in ("source", "target"))
+    sources = [dataset.source(row) for row in rows]
+    targets = [dataset.columns["target"][row].tolist() for row in rows]
     hypotheses = run.task.hypotheses(model, run.tokenizers, sources, targets, config)
     forbidden = why_forbidden(run.tokenizers, sources, [one.tokens for one in hypotheses], config)
     return [
@@ -33,7 +34,7 @@ def wanted_of(run: Run, model: Generator, dataset: Dataset, rows: Sequence[int],
             dataset.where(row),
             dataset.texts["source"][row],
             dataset.texts["target"][row],
-            tuple(source),
+            source,
             found.tokens,
             found.score,
             found.objective,
@@ -44,15 +45,15 @@ def wanted_of(run: Run, model: Generator, dataset: Dataset, rows: Sequence[int],
 
 
 def why_forbidden(
-    tokenizers: Tokenizers, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], config: SearchConfig
+    tokenizers: Tokenizers, sources: Sequence[Encoded], targets: Sequence[Sequence[int]], config: SearchConfig
 ) -> list[str | None]:
     """The first rule of the search that keeps it from writing each target, which ends in `</s>`; None if none does."""
     wording = wording_of(tokenizers["target"], config, None, len(sources))
-    source, target = tokenizers["source"], tokenizers["target"]
+    target = tokenizers["target"]
     found: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
         rules = rules_for(
-            padded([[*sources[row], source.end] for row in rows], source.pad),
+            sources_of([sources[row] for row in rows], tokenizers),
             config,
             wording.of(rows),
             begin_id=target.begin,

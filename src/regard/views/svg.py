@@ -77,10 +77,10 @@ def _lay_out(heatmap: Heatmap) -> _Layout:
     crowded = 2 * sum(map(bool, (*heatmap.columns, *heatmap.rows))) > columns + rows
     cell = max(15 if crowded else 7, min(30, 900 // max(columns, rows)))
     font = max(11.0, min(15.0, 0.6 * cell))
-    tops = [_text_width(_shown(column), font) for column in heatmap.columns]
+    tops = [_text_width(shorten(column, heatmap.label_width), font) for column in heatmap.columns]
     slant = 0 if max(tops) <= cell * _space_between(heatmap.columns) else 60
     rise, run = math.sin(math.radians(slant)), math.cos(math.radians(slant))
-    left = EDGE + max(_text_width(_shown(row), font) for row in heatmap.rows) + GAP
+    left = EDGE + max(_text_width(shorten(row, heatmap.label_width), font) for row in heatmap.rows) + GAP
     top = EDGE + (TITLE_FONT + 12 if heatmap.title else 0) + rise * max(tops) + font + GAP
     ends = [left + (c + 0.5) * cell + run * width + font / 2 for c, width in enumerate(tops)] if slant else []
     right = max(left + columns * cell, left + LEGEND_WIDTH + 60, *ends) + EDGE
@@ -106,12 +106,8 @@ def _em(character: str) -> float:
     return 0.72 if character.isupper() else 0.6
 
 
-def _shown(text: str) -> str:
-    return shorten(text, 18)
-
-
-def _svg_text(text: str) -> str:
-    return escape(_shown(text)).replace("▁", '<tspan fill="#9ca3af">_</tspan>')
+def _svg_text(text: str, width: int) -> str:
+    return escape(shorten(text, width)).replace("▁", '<tspan fill="#9ca3af">_</tspan>')
 
 
 def _picture(heatmap: Heatmap, layout: _Layout) -> Iterator[str]:
@@ -175,14 +171,14 @@ def _labels(heatmap: Heatmap, layout: _Layout) -> Iterator[str]:
     yield '<g class="rows" text-anchor="end">'
     for r, row in enumerate(heatmap.rows):
         place = f'x="{layout.left - GAP:g}" y="{layout.row(r) + layout.cell / 2:g}" dy="0.35em"'
-        yield f"<text {place}>{_svg_text(row)}</text>"
+        yield f"<text {place}>{_svg_text(row, heatmap.label_width)}</text>"
     yield "</g>"
     yield f'<g class="columns" text-anchor="{"start" if layout.slant else "middle"}">'
     for c, column in enumerate(heatmap.columns):
         x, y = layout.column(c) + layout.cell / 2, layout.top - GAP
         turned = f'dy="0.35em" transform="translate({x:g} {y:g}) rotate({-layout.slant:g})"'
         place = turned if layout.slant else f'x="{x:g}" y="{y:g}"'
-        yield f"<text {place}>{_svg_text(column)}</text>"
+        yield f"<text {place}>{_svg_text(column, heatmap.label_width)}</text>"
     yield "</g>"
 
 

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 
 from regard.data.batch import Batch
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, Encoded
 from regard.data.files import TextFile, open_text
+from regard.data.images import Picture
 from regard.errors import DataError
 from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
@@ -27,7 +28,7 @@ from regard.runs import Run
 from regard.runs.log import read_metrics
 from regard.runs.splits import SplitName, examples_of
 from regard.search import Hypothesis, SearchConfig
-from regard.tasks.inputs import padded
+from regard.tasks.inputs import padded, sources_of
 from regard.tasks.text_to_text import decode
 from regard.views.alignment import Alignment
 from regard.views.references import wanted_of
@@ -138,7 +139,7 @@ def decoded(
     progress: Callable[[int], None],
 ) -> System:
     """The run's outputs for the sentences, the time they took, whose fault the errors are, and some alignments."""
-    encoded = [dataset.columns["source"][row].tolist() for row in range(len(dataset))]
+    encoded = [dataset.source(row) for row in range(len(dataset))]
     written, seconds = _timed(run, recipe.search, model, encoded, progress)
     outputs = [run.tokenizers["target"].decode(one.tokens) for one in written]
     wanted = wanted_of(run, model, dataset, range(len(dataset)), recipe.search)
@@ -159,7 +160,7 @@ def decoded(
 
 
 def _timed(
-    run: Run, search: SearchConfig, model: Generator, encoded: Sequence[list[int]], progress: Callable[[int], None]
+    run: Run, search: SearchConfig, model: Generator, encoded: Sequence[Encoded], progress: Callable[[int], None]
 ) -> tuple[list[Hypothesis], float]:
     """The best hypothesis for each source, and the seconds that the search took."""
     # A device sets itself up with the first sentence; the run that happens to be first is not to pay for it.
@@ -172,16 +173,23 @@ def _timed(
     return [found[row] for row in range(len(encoded))], time.perf_counter() - started
 
 
-def alignment_of(run: Run, model: Generator, source_ids: Sequence[int], target_ids: Sequence[int]) -> Alignment:
+def alignment_of(run: Run, model: Generator, source: Encoded, target_ids: Sequence[int]) -> Alignment:
     """Where the model looked while it wrote: the mean of its attentions over the source."""
-    source, target = run.tokenizers["source"], run.tokenizers["target"]
-    read = [*source_ids, source.end]
-    batch = Batch(padded([read], source.pad), padded([[target.begin, *target_ids]], target.pad))
+    target = run.tokenizers["target"]
+    batch = Batch(sources_of([source], run.tokenizers), padded([[target.begin, *target_ids]], target.pad))
     with torch.inference_mode(), recording() as recorded:
         model(batch.to(device_of(model)))
     looks = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
     weights_TS = torch.cat(looks, dim=1)[0].mean(0).float().cpu().numpy()
-    return Alignment(tuple(source.pieces(read)), tuple(target.pieces(target_ids)), weights_TS)
+    return Alignment(_pieces(run, source), tuple(target.pieces(target_ids)), weights_TS)
+
+
+def _pieces(run: Run, source: Encoded) -> tuple[str, ...]:
+    """A source's pieces with `</s>`, or the names of an image's regions."""
+    if isinstance(source, Picture):
+        return tuple(source.names())
+    tokenizer = run.tokenizers["source"]
+    return tuple(tokenizer.pieces([*source, tokenizer.end]))
 
 
 # ----------------------------------------------------------------------------------------------------------- recipes

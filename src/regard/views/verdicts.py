@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from regard.data.dataset import Encoded
 from regard.search import Hypothesis
 
 Verdict = Literal["search", "model"]
@@ -26,7 +27,7 @@ class Wanted:
     where: str
     source: str
     reference: str
-    source_ids: tuple[int, ...]
+    source_ids: Encoded
     tokens: tuple[int, ...]
     """Of the reference, its `</s>` included."""
     log_p: float

@@ -1,0 +1,157 @@
+"""Raw text -> documents: files and folders, plain, compressed or tables, streamed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from regard.data import tales
+from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
+from regard.data.corpora import Part
+from regard.data.files import TextFile, problem_with
+from regard.data.formats import FORMATS, format_of
+from regard.data.readers import Reader, open_corpus
+from regard.data.rows import Row
+from regard.errors import DataError
+
+PIECE = 1 << 16
+"""Characters after which a document is taken for the next one, so that an endless file need not be held."""
+FILES = 1 << 40
+"""Times the number of a file, and its line on top: where a row of several files stands, in one number."""
+
+
+class RawText(Corpus):
+    """Documents: text files, tables with a column of text, or tales that the package writes."""
+
+    text: str | int | None = None
+    """A text file, or a folder: all files below it by their names. Beside `file` or `dataset` the column that holds a
+    document in each row; default there, and in .jsonl, .parquet, .tsv and .csv files of a folder: text."""
+    documents: Literal["blank_lines", "lines"] = "blank_lines"
+    """What ends a document in a text file: a blank line, or every line."""
+    corpus: tales.Tales | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """Tales that the package writes, in English or Korean."""
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        return {"text": self.text}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _column_of_a_table(cls, tree: Any) -> Any:
+        if isinstance(tree, dict) and (tree.get("file") or tree.get("dataset")) and tree.get("text") is None:
+            return {**tree, "text": "text"}
+        return tree
+
+
+class RawData(Splits[RawText]):
+    """The raw text of a run."""
+
+    UNIT: ClassVar[str] = "documents"
+
+    train: Annotated[list[RawText], BeforeValidator(as_list), Field(min_length=1)]
+    """One corpus, or a list of them that are mixed by weight."""
+    validation: HeldOut[RawText] = Split(split=0.02)
+    """Documents to choose the best checkpoint with."""
+    test: HeldOut[RawText] | None = None
+    """Documents to measure with at the end."""
+    max_characters: int = Field(1 << 20, ge=1)
+    """A line longer than this is taken for a broken file."""
+    max_length: int = Field(128, ge=8)
+    """Most tokens of an example, special ones included; longer documents are cut into several."""
+
+
+def open_documents(corpus: RawText, base: Path, part: Part = "train") -> Reader:
+    """A reader of the documents; names of files are relative to `base`."""
+    if corpus.dataset is not None:
+        return open_corpus(corpus, base, part)
+    reader = DocumentReader(corpus, base, part)
+    if corpus.corpus is None:
+        if problem := _missing(reader.root):
+            raise DataError(problems=[problem])
+        if not reader.files:
+            raise DataError("there is no file in the folder", where=reader.root.name, hint="put .txt files into it")
+    return reader
+
+
+def _missing(root: TextFile) -> Any:
+    return None if root.path.is_dir() else problem_with(root)
+
+
+class DocumentReader(Reader):
+    """The documents of a corpus as rows of one column; the lines of a document stay apart by line breaks."""
+
+    corpus: RawText
+
+    @property
+    def root(self) -> TextFile:
+        """The file or folder that the corpus names."""
+        name = str(self.corpus.text if self.corpus.file is None else self.corpus.file)
+        return TextFile(name, self.base / name)
+
+    @cached_property
+    def files(self) -> tuple[TextFile, ...]:
+        if self.corpus.corpus is not None:
+            return ()
+        root = self.root
+        if not root.path.is_dir():
+            return (root,)
+        below = (path for path in sorted(root.path.rglob("*")) if path.is_file() and path.stat().st_size)
+        shown = (path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts))
+        return tuple(TextFile(str(Path(root.name) / path.relative_to(root.path)), path) for path in shown)
+
+    def _rows(self) -> Iterator[Row]:
+        corpus = self.corpus
+        if corpus.corpus is not None:
+            drawn = tales.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
+            yield from (Row(line, (tale,)) for line, tale in enumerate(drawn, 1))
+        for number, file in enumerate(self.files):
+            rows = self._table(file) if self._is_table(file) else _documents(file, corpus.documents)
+            yield from (Row(number * FILES + row.line, row.values) for row in rows)
+
+    def _is_table(self, file: TextFile) -> bool:
+        return self.corpus.file is not None or file.suffixes[0] in FORMATS
+
+    def _table(self, file: TextFile) -> Iterator[Row]:
+        column = self.corpus.text if self.corpus.file is not None else "text"
+        return format_of(file)(file, self.corpus.model_copy(update={"text": column}))
+
+    def where(self, line: int, column: str | None = None) -> str:
+        if self.corpus.corpus is not None:
+            return f"corpus {self.corpus.corpus}:{line}"
+        if line < 1:
+            return self.root.name
+        return self.files[line // FILES].where(line % FILES)
+
+    def fingerprint(self) -> str:
+        corpus = self.corpus
+        settings: list[Any] = ["documents", corpus.size, corpus.prefix, corpus.documents, corpus.text, corpus.header]
+        if corpus.corpus is not None:
+            settings += [corpus.corpus, corpus.seed, self.part, tales.VERSION]
+        settings += [[file.suffixes, self._is_table(file), file.digest()] for file in self.files]
+        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
+
+
+def _documents(file: TextFile, separated: str) -> Iterator[Row]:
+    """The documents of a text file, each with its first line."""
+    lines: list[str] = []
+    first = size = 0
+    for number, line in enumerate(file.lines(), 1):
+        if "\0" in line:
+            hint = "it may be a binary file, or UTF-16: convert it, or take it out of the folder"
+            raise DataError("the line holds a zero byte, which no text does", where=file.where(number), hint=hint)
+        text = line.strip()
+        if lines and (not text or separated == "lines" or size > PIECE):
+            yield Row(first, ("\n".join(lines),))
+            lines, size = [], 0
+        if text:
+            first = number if not lines else first
+            lines.append(text)
+            size += len(text)
+    if lines:
+        yield Row(first, ("\n".join(lines),))

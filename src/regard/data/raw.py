@@ -1,0 +1,214 @@
+"""Documents -> tokens: one long row of them on disk, and where sentences and documents begin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.documents import RawData
+from regard.data.report import ColumnReport, Histogram, Report, SplitReport
+from regard.data.sentences import split_sentences
+from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored, token_type
+from regard.data.texts import FORMAT, PreparedTexts, Progress, Texts, key_of, prepare_texts
+from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
+from regard.data.vocabularies import SPECIAL
+from regard.errors import DataError
+
+CHARACTERS = 1 << 22
+"""Characters of documents that are tokenised at once, about."""
+
+
+@dataclass(frozen=True, eq=False)
+class RawTokens:
+    """The documents of a split, one after the other: the tokens of each, then `</s>`. Everything is mapped."""
+
+    values: Array
+    sentences: Integers
+    """Where each sentence begins in `values`, and where the last one ends; `</s>` belongs to the sentence before it.
+    Where sentences were not looked for, a document is one."""
+    documents: Integers
+    """The number of each document's first sentence, and the number of sentences."""
+    texts: Sequence[str]
+    tokenizer: Tokenizer
+    corpora: Integers
+    """The number of the corpus that each document came from."""
+    weights: tuple[float, ...]
+    place: Callable[[int], str]
+
+    @classmethod
+    def of(
+        cls, texts: Sequence[str], tokenizer: Tokenizer, place: Callable[[int], str], *, by_sentence: bool
+    ) -> RawTokens:
+        """Documents that were not prepared, encoded in memory; `place` names where one stands."""
+        rows: list[list[int]] = []
+        counts = [0]
+        for document in encoded(texts, tokenizer, by_sentence):
+            rows += document
+            counts.append(len(rows))
+        values = np.fromiter((token for row in rows for token in row), dtype=np.int32)
+        sentences = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        corpora = np.zeros(len(counts) - 1, dtype=np.int16)
+        return cls(values, sentences, np.asarray(counts), TextColumn.of(texts), tokenizer, corpora, (1.0,), place)
+
+    def __len__(self) -> int:
+        return len(self.documents) - 1
+
+    @cached_property
+    def bounds(self) -> Integers:
+        """Where each document begins in `values`, and where the last one ends."""
+        bounds: Integers = self.sentences[self.documents]
+        return bounds
+
+    def frequencies(self) -> NDArray[np.int64]:
+        """How often each token stands in the text, `</s>` once a document; read a piece at a time."""
+        total = np.zeros(self.tokenizer.size, dtype=np.int64)
+        for start in range(0, len(self.values), 2**20):
+            total += np.bincount(self.values[start : start + 2**20], minlength=self.tokenizer.size)
+        return total
+
+    def document_at(self, places: Integers) -> Integers:
+        """The document that each place in `values` belongs to."""
+        return np.searchsorted(self.bounds, places, side="right") - 1
+
+
+def encoded(texts: Sequence[str], tokenizer: Tokenizer, by_sentence: bool) -> Iterator[list[list[int]]]:
+    """For each document the tokens of its sentences, the last one with `</s>`; or of the document as a whole."""
+    plain = [text.replace("\n", " ") for text in texts]
+    sentences = [split_sentences(text) for text in plain] if by_sentence else [[text] for text in plain]
+    rows = iter(tokenizer.encode_batch([sentence for document in sentences for sentence in document]))
+    for document in sentences:
+        ids = [next(rows) for _ in document]
+        ids[-1].append(tokenizer.end)
+        yield ids
+
+
+@dataclass(frozen=True)
+class PreparedRaw:
+    """The raw text of all splits as tokens, and what was found on the way."""
+
+    splits: dict[str, RawTokens]
+    tokenizers: Tokenizers
+    report: Report
+
+
+def prepare_raw(
+    data: RawData,
+    config: TokenizerConfig,
+    *,
+    base: Path,
+    seed: int,
+    tokenizers: Tokenizers | None = None,
+    progress: Progress | None = None,
+    by_sentence: bool = False,
+    special: Sequence[str] = SPECIAL,
+) -> PreparedRaw:
+    """Read, check, split and tokenise the text, or open what an earlier call prepared from the same content."""
+    progress = progress or (lambda step, documents: None)
+    texts = prepare_texts(data, base=base, seed=seed, progress=progress)
+    tokenizers = tokenizers or _tokenizers(config, texts, base, special, progress)
+    tokenizer = tokenizers["text"]
+    if "[MASK]" in special and tokenizer.mask is None:
+        hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
+        raise DataError("the vocabulary has no [MASK] token", where=f"{config.file or 'tokenizer'}", hint=hint)
+    folder = _tokens_folder(data, texts, tokenizer, by_sentence, progress)
+    report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
+    splits = {str(name): _open(folder, name, split, tokenizer) for name, split in texts.splits.items()}
+    return PreparedRaw(splits, tokenizers, report)
+
+
+class _Lines:
+    """Documents to train a tokenizer on, each as one line."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, index: int) -> str:
+        return self._texts[index].replace("\n", " ")
+
+
+def _tokenizers(
+    config: TokenizerConfig, texts: PreparedTexts, base: Path, special: Sequence[str], progress: Progress
+) -> Tokenizers:
+    lines = {"text": _Lines(texts.splits["train"].columns["text"])}
+    if config.file is not None:
+        return train_tokenizers(config, lines, base)
+
+    def build(folder: Path) -> None:
+        progress("training the tokenizer", 0)
+        train_tokenizers(config, lines, base, special).save(folder)
+
+    key = key_of(["raw", texts.key, config.model_dump(mode="json"), list(special)])
+    return Tokenizers.load(stored(f"tokenizers-{key}", build), ("text",))
+
+
+def _tokens_folder(
+    data: RawData, texts: PreparedTexts, tokenizer: Tokenizer, by_sentence: bool, progress: Progress
+) -> Path:
+    def build(folder: Path) -> None:
+        splits: dict[str, SplitReport] = {}
+        for split, split_texts in texts.splits.items():
+            column = _write(folder, split, split_texts, tokenizer, by_sentence, progress)
+            splits[split] = replace(texts.report[split], columns={"text": column})
+        report = Report(splits, {"over_long_line": data.max_characters}, data.UNIT)  # type: ignore[arg-type]
+        report.refuse_empty()
+        (folder / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
+
+    return stored(f"raw-{key_of([FORMAT, texts.key, tokenizer.fingerprint, by_sentence])}", build)
+
+
+def _write(
+    folder: Path, split: str, texts: Texts, tokenizer: Tokenizer, by_sentence: bool, progress: Progress
+) -> ColumnReport:
+    """Tokenise a split; no more than a few documents are held."""
+    lengths, unknown, sentences = [], 0, 0
+    with (
+        closing(ColumnWriter(folder, f"{split}.text", token_type(tokenizer.size))) as column,
+        closing(ArrayWriter(folder / f"{split}.documents", np.int64)) as documents,
+    ):
+        documents.extend([0])
+        for some in _chunks(texts.columns["text"]):
+            for rows in encoded(some, tokenizer, by_sentence):
+                column.extend_tokens(rows)
+                sentences += len(rows)
+                documents.extend([sentences])
+                lengths.append(sum(map(len, rows)) - 1)
+                unknown += sum(row.count(tokenizer.unk) for row in rows)
+            progress(f"tokenising {split}", len(lengths))
+    tokens = sum(lengths)
+    return ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(np.asarray(lengths, dtype=np.int32)))
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    size = 0
+    for text in texts:
+        chunk.append(text)
+        size += len(text)
+        if size >= CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _open(folder: Path, split: str, texts: Texts, tokenizer: Tokenizer) -> RawTokens:
+    return RawTokens(
+        open_array(folder / f"{split}.text.values", token_type(tokenizer.size)),
+        open_array(folder / f"{split}.text.offsets", np.int64),
+        open_array(folder / f"{split}.documents", np.int64),
+        texts.columns["text"],
+        tokenizer,
+        texts.corpora[texts.rows],
+        tuple(reader.corpus.weight for reader in texts.readers),
+        texts.where,
+    )

@@ -1,0 +1,225 @@
+"""Raw tokens -> what BERT reads: [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with the question whether B follows A.
+
+Devlin et al. 2019, arXiv:1810.04805, section 3.1, task 2: in half of the examples B truly comes after A, in the other
+half it is taken from another document.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.data.batch import MaskedBatch, Tokens
+from regard.data.blocks import cut_evenly
+from regard.data.dataset import Examples
+from regard.data.masking import Draws, Masking
+from regard.data.plans import Rows, fixed_batches, plan
+from regard.data.raw import RawTokens
+from regard.data.store import Integers
+from regard.errors import DataError
+
+PAIRS, MASKS = 1, 2
+"""What numbers are drawn for, so that the one leaves the other as it is."""
+NEAR, TRIES = 32, 64
+"""How far a negative may stand in the order of lengths, and how many there are tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """The segments that an epoch shows, from their first token up to, but without, their last."""
+
+    a_starts: Integers
+    a_stops: Integers
+    b_starts: Integers
+    b_stops: Integers
+    follows: NDArray[np.bool_]
+    corpora: Integers
+    weights: tuple[float, ...]
+    special: int
+    slants: None = None
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        both = self.a_stops - self.a_starts + self.b_stops - self.b_starts
+        return (both + self.special).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.a_starts)
+
+
+class Segments(Examples):
+    """Stretches of a text with some tokens hidden, drawn anew in each epoch; the rest is the subclasses' business."""
+
+    def __init__(self, text: RawTokens, masking: Masking, corpora: Integers) -> None:
+        self.text, self.masking = text, masking
+        self.corpora, self.weights = corpora, text.weights
+        self._shown: dict[tuple[int, int], Shown] = {}
+
+    def draw(self, seed: int, epoch: int) -> Shown:
+        """The segments of an epoch; the same for the same seed and epoch on every machine."""
+        raise NotImplementedError
+
+    def shown(self, seed: int, epoch: int) -> Shown:
+        """The same, kept for the two latest epochs."""
+        if (seed, epoch) not in self._shown:
+            self._shown = {(seed, epoch): self.draw(seed, epoch), **dict([*self._shown.items()][:1])}
+        return self._shown[seed, epoch]
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        return self.shown(0, 0).lengths
+
+    def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
+        return plan(self.shown(seed, epoch), batch_tokens, seed, epoch)
+
+    def measured(self, batch_tokens: int) -> list[Rows]:
+        """Batches that hold everything once, to measure a model with; always the same."""
+        return fixed_batches(self, batch_tokens)
+
+    def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> MaskedBatch:
+        rows, lengths = self._rows(examples, seed, epoch)
+        ids_BL = np.full((len(rows), int(lengths.max())), self.text.tokenizer.pad, dtype=np.int64)
+        segments_BL = np.zeros_like(ids_BL)
+        for number, (first, second) in enumerate(rows):
+            ids_BL[number, : len(first) + len(second)] = [*first, *second]
+            segments_BL[number, len(first) : len(first) + len(second)] = 1
+        masked = self.masking(ids_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
+        ids, segments, places, labels = map(
+            torch.from_numpy, (masked.ids_BL, segments_BL, masked.places_P, masked.labels_P)
+        )
+        text = Tokens.of(ids, torch.from_numpy(lengths))
+        return MaskedBatch(
+            text, segments, places, labels, self._labels(examples, seed, epoch), tuple(examples.tolist()), len(places)
+        )
+
+    def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[list[tuple[list[int], list[int]]], Integers]:
+        """[CLS] A [SEP], and B [SEP] where there is a second segment; and the lengths of both together."""
+        shown, special = self.shown(seed, epoch), self.text.tokenizer
+        rows = []
+        for one in examples.tolist():
+            first = self.text.values[shown.a_starts[one] : shown.a_stops[one]].tolist()
+            second = self.text.values[shown.b_starts[one] : shown.b_stops[one]].tolist()
+            rows.append(([special.begin, *first, special.end], [*second, special.end] if second else []))
+        return rows, np.array([len(first) + len(second) for first, second in rows])
+
+    def _labels(self, examples: Integers, seed: int, epoch: int) -> torch.Tensor | None:
+        return None
+
+    def where(self, example: int) -> str:
+        return self.text.place(int(self.text.document_at(self.shown(0, 0).a_starts[example])))
+
+    def frequencies(self) -> NDArray[np.int64]:
+        counts = self.text.frequencies()
+        counts[self.text.tokenizer.end] = 0  # which is read, but never predicted
+        return counts
+
+    def pieces(self, example: int) -> dict[str, list[str]]:
+        [(first, second)], _ = self._rows(np.array([example]), 0, 0)
+        return {"text": self.text.tokenizer.pieces([*first, *second])}
+
+
+class SingleSegments(Segments):
+    """Documents, cut where they are longer than the model reads at once."""
+
+    def __init__(self, text: RawTokens, masking: Masking, max_length: int) -> None:
+        begins, ends = text.bounds[:-1], text.bounds[1:] - 1
+        self._starts, counts = cut_evenly(begins, ends, max_length - 2)
+        self._stops = np.minimum(self._starts + max_length - 2, np.repeat(ends, counts))
+        super().__init__(text, masking, np.repeat(text.corpora, counts))
+
+    def draw(self, seed: int, epoch: int) -> Shown:
+        nothing, truly = np.zeros_like(self._starts), np.ones(len(self._starts), dtype=bool)
+        return Shown(self._starts, self._stops, nothing, nothing, truly, self.corpora, self.weights, special=2)
+
+
+class SentencePairs(Segments):
+    """Pairs of segments, each of whole sentences.
+
+    Documents are cut once into stretches of sentences that fit. Each epoch then cuts every stretch in two after another
+    sentence, and half of them get the second part of a stretch of another document instead, one of about the same
+    length. So what follows and what does not are the same parts: neither lengths nor breaks give the answer away.
+    """
+
+    def __init__(self, text: RawTokens, masking: Masking, max_length: int, where: str = "data") -> None:
+        """`where` names the text in a message."""
+        self._room = max_length - 3
+        self._firsts, self._lasts, self._owners = stretches(text, self._room)
+        if len(np.unique(self._owners)) < 2:
+            raise DataError(
+                "next-sentence prediction needs two documents of two sentences or more: a negative comes from another",
+                where=where,
+                hint="end documents with blank lines, or say documents: lines; or set model.next_sentence=false",
+            )
+        super().__init__(text, masking, text.corpora[self._owners])
+
+    def draw(self, seed: int, epoch: int) -> Shown:
+        draws, count, limits = Draws(seed, epoch, PAIRS), len(self._firsts), self.text.sentences
+        cuts = self._firsts + 1 + (draws(count) * (self._lasts - self._firsts - 1)).astype(np.int64)
+        middles = limits[cuts]
+        a_starts = np.maximum(limits[self._firsts], middles - (self._room - self._room // 4))
+        ends = limits[self._lasts] - (self._lasts == self.text.documents[self._owners + 1])  # without </s>
+        rooms = self._room - (middles - a_starts)
+        follows = draws(count) < 0.5
+        true_stops = np.minimum(ends, middles + rooms)
+        others = self._strangers(true_stops - middles, rooms, draws)
+        b_starts, b_stops = middles[others], np.minimum(true_stops[others], middles[others] + rooms)
+        follows |= self._reads_the_same(middles, true_stops, b_starts, b_stops)
+        b_starts, b_stops = np.where(follows, middles, b_starts), np.where(follows, true_stops, b_stops)
+        return Shown(a_starts, middles, b_starts, b_stops, follows, self.corpora, self.weights, special=3)
+
+    def _strangers(self, sizes: Integers, rooms: Integers, draws: Draws) -> Integers:
+        """For each stretch another document's, near it in the order of the second parts' lengths, that has room."""
+        count, owners = len(sizes), self._owners
+        order = np.argsort(sizes + draws(count), kind="stable")
+        ranks = np.empty(count, dtype=np.int64)
+        ranks[order] = np.arange(count)
+        fitting = np.searchsorted(sizes[order], rooms, side="right")
+        near = ranks + np.round((2 * draws(count) - 1) * NEAR).astype(np.int64)
+        near = np.clip(near, 0, fitting - 1)
+        for _ in range(TRIES):
+            own = owners[order[near]] == owners
+            if not own.any():
+                return order[near]
+            near = np.where(own, (near - 1) % fitting, near)
+        # Few documents: any of another one, cut off where it does not fit
+        first, size = np.searchsorted(owners, owners, side="left"), np.bincount(owners)[owners]
+        any_other = (draws(count) * (count - size)).astype(np.int64)
+        any_other += np.where(any_other >= first, size, 0)
+        return np.where(owners[order[near]] == owners, any_other, order[near])
+
+    def _reads_the_same(
+        self, starts: Integers, stops: Integers, other_starts: Integers, other_stops: Integers
+    ) -> NDArray[np.bool_]:
+        """Whether another document happens to go on with the very same words: then they truly follow."""
+        values = self.text.values
+        same: NDArray[np.bool_] = stops - starts == other_stops - other_starts
+        for one in np.flatnonzero(same):
+            true, other = values[starts[one] : stops[one]], values[other_starts[one] : other_stops[one]]
+            same[one] = np.array_equal(true, other)
+        return same
+
+    def _labels(self, examples: Integers, seed: int, epoch: int) -> torch.Tensor:
+        return torch.from_numpy(self.shown(seed, epoch).follows[examples].astype(np.int64))
+
+
+def stretches(text: RawTokens, room: int) -> tuple[Integers, Integers, Integers]:
+    """Stretches of two sentences or more, of `room` tokens if they can: first sentence, the one after, and document.
+
+    A sentence that would be left alone at the end of its document gets company from the stretch before it, or joins it.
+    """
+    limits, documents = text.sentences, text.documents
+    found = array("q")  # three numbers a stretch, as they lie in memory
+    for document, (first, last) in enumerate(zip(documents[:-1].tolist(), documents[1:].tolist(), strict=True)):
+        while last - first >= 2:
+            fits = int(np.searchsorted(limits, limits[first] + room, side="right")) - 1
+            stop = min(max(fits, first + 2), last)
+            if last - stop == 1:
+                stop = stop - 1 if stop - first > 2 else last
+            found.extend((first, stop, document))
+            first = stop
+    firsts, lasts, owners = np.frombuffer(found, dtype=np.int64).reshape(-1, 3).T if found else np.empty((3, 0), int)
+    return firsts, lasts, owners

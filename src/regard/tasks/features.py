@@ -1,0 +1,98 @@
+"""Texts -> the vectors that a pre-trained model has for their tokens, or for each text as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from regard.data.batch import MaskedBatch, TextBatch, Tokens
+from regard.data.tokenizers import Tokenizer
+from regard.errors import DecodeError
+from regard.models.base import device_of
+from regard.models.bert import BERT
+from regard.models.contextual import Contextual, Pooling
+from regard.tasks.continuing import refuse_longer
+from regard.tasks.inputs import by_length, encode_inputs, padded
+
+READ_TOKENS = 8_192
+"""Padded tokens that are read at once."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """The vectors of some texts: of their tokens, those of text i in the rows offsets[i] to offsets[i + 1], or of each
+    text as a whole."""
+
+    inputs: tuple[str, ...]
+    vectors: NDArray[np.float32]
+    """[tokens, D], or [texts, D] where there is one vector a text."""
+    tokens: tuple[str, ...] = ()
+    offsets: tuple[int, ...] = ()
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a .npz file of them holds."""
+        found: dict[str, NDArray[Any]] = {"vectors": self.vectors, "inputs": np.array(self.inputs)}
+        if self.offsets:
+            found |= {"tokens": np.array(self.tokens), "offsets": np.array(self.offsets, dtype=np.int64)}
+        return found
+
+
+def features(
+    model: Contextual,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    layer: int = -1,
+    pooling: Pooling | None = None,
+    places: Sequence[str] | None = None,
+) -> Features:
+    """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers.
+
+    Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here.
+    """
+    places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+    encoded = encode_inputs(tokenizer, texts, places)
+    rows = [[_first(model, tokenizer), *ids, tokenizer.end] for ids in encoded]
+    longest = getattr(model, "longest", None)
+    if longest is not None:
+        refuse_longer(rows, longest, places)
+    found = dict(_read(model, tokenizer, rows, layer, pooling))
+    vectors = [found[number] for number in range(len(rows))]
+    if pooling is not None:
+        return Features(tuple(texts), np.stack(vectors))
+    tokens = tuple(token for ids in encoded for token in tokenizer.tokens(ids))
+    offsets = np.cumsum([0, *map(len, encoded)]).tolist()
+    return Features(tuple(texts), np.concatenate(vectors), tokens, tuple(offsets))
+
+
+def _first(model: Contextual, tokenizer: Tokenizer) -> int:
+    """What a text begins with: [CLS], or for a language model the `</s>` of the text before."""
+    return tokenizer.begin if isinstance(model, BERT) else tokenizer.end
+
+
+@torch.inference_mode()
+def _read(
+    model: Contextual, tokenizer: Tokenizer, rows: Sequence[Sequence[int]], layer: int, pooling: Pooling | None
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    for numbers in by_length([len(row) for row in rows], READ_TOKENS):
+        text = padded([rows[number] for number in numbers], tokenizer.pad).to(device_of(model))
+        batch = _batch(model, text)
+        try:
+            vectors = model.features(batch, layer) if pooling is None else model.sentence(batch, layer, pooling)
+        except IndexError:
+            last = len(model.layers_of(batch)) - 1
+            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {last}, or -1") from None
+        for number, vector in zip(numbers, vectors.float().cpu().numpy(), strict=True):
+            yield number, vector if pooling is not None else vector[1 : len(rows[number]) - 1]
+
+
+def _batch(model: Contextual, text: Tokens) -> TextBatch | MaskedBatch:
+    if not isinstance(model, BERT):
+        return TextBatch(text)
+    nothing = text.ids_BL.new_empty(0)
+    return MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)

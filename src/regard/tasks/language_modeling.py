@@ -1,0 +1,255 @@
+"""Language modeling: raw text in, a model that knows what comes next; it goes on with what it is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from regard.config import Config
+from regard.data.blocks import Pieces, Streams, document_pieces
+from regard.data.corpora import Part
+from regard.data.documents import RawData, RawText
+from regard.data.prepare import Prepared
+from regard.data.raw import RawTokens, prepare_raw
+from regard.data.tokenizers import Tokenizers
+from regard.errors import ConfigError, DecodeError
+from regard.layers.characters import spelled
+from regard.models.base import device_of
+from regard.models.contextual import LanguageModel
+from regard.models.elmo import ELMo, ELMoConfig
+from regard.models.gpt import GPTConfig
+from regard.models.language_models import build
+from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
+from regard.objectives.cross_entropy import VocabularyLoss
+from regard.objectives.language_model import (
+    BothDirections,
+    CarriedNextToken,
+    NextToken,
+    SequenceAutoencoder,
+    first_rows,
+)
+from regard.search import SearchConfig
+from regard.tasks.continuing import continuations, encode_prompts
+from regard.tasks.raw import corpus_of_files, read_documents
+from regard.tasks.task import Progress, Task
+from regard.tasks.text_to_text import Prediction
+
+SCORE_TOKENS = 8_192
+"""Padded tokens that are measured at once."""
+PROMPT, CONTINUATION = 5, 20
+"""Words that a sample begins with, and the most tokens that are then written."""
+
+
+class LanguageData(RawData):
+    """The raw text of a language model."""
+
+    blocks: Literal["documents", "stream"] = "documents"
+    """What a row of a batch is. `documents`: a document, or a piece of one, which sees nothing of its neighbours.
+    `stream`: all documents one after the other, cut into as many streams as a batch has rows, in which each batch goes
+    on where the one before ended; only for lstm_lm, which carries its state over (truncated back-propagation)."""
+
+
+class NoEvaluation(Config):
+    """There is nothing to choose: perplexity needs no settings."""
+
+
+class LanguageModeling(Task):
+    """Raw text, measured by perplexity and bits per character."""
+
+    name = "language_modeling"
+    columns = ("text",)
+    data = LanguageData
+    evaluation = NoEvaluation
+    model = Annotated[LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")]
+    higher_is_better: ClassVar[Mapping[str, bool]] = {
+        "loss": False,
+        "perplexity": False,
+        "word_perplexity": False,
+        "bits_per_character": False,
+    }
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
+
+    @classmethod
+    def prepare(
+        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    ) -> Prepared[Pieces]:
+        found = prepare_raw(
+            recipe.data,
+            recipe.tokenizer,
+            base=base,
+            seed=recipe.training.seed,
+            tokenizers=tokenizers,
+            progress=progress,
+        )
+        splits = {name: cls._examples(text, recipe.data) for name, text in found.splits.items()}
+        return Prepared(splits["train"], splits["validation"], splits.get("test"), found.tokenizers, found.report)
+
+    @classmethod
+    def _examples(cls, text: RawTokens, data: LanguageData) -> Pieces:
+        return Streams(text, data.max_length) if data.blocks == "stream" else document_pieces(text, data.max_length)
+
+    @classmethod
+    def check(cls, recipe: Any, data: Prepared[Pieces]) -> None:
+        model, config = recipe.model, recipe.data
+        limit = getattr(model, "max_positions", None)
+        if limit is not None and config.max_length > limit:
+            what = f"texts of {config.max_length} tokens are longer than the model's {limit} positions"
+            raise ConfigError(what, where="data.max_length", hint=f"at most {limit}, or raise model.max_positions")
+        if config.blocks == "stream":
+            if model.kind != "lstm_lm" or model.objective != "next_token":
+                what = "only an lstm_lm that learns the next token carries its state from batch to batch"
+                raise ConfigError(what, where="data.blocks", hint="set it to documents")
+            if any(corpus.weight != 1 for corpus in config.train):
+                raise ConfigError("a stream shows every corpus once", where="data.train", hint="leave weight out")
+        if recipe.training.teacher_forcing < 1:
+            what = "a language model reads the text itself"
+            raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
+
+    @classmethod
+    def build(cls, config: Any, tokenizers: Tokenizers) -> Any:
+        tokenizer, characters_VC = tokenizers["text"], None
+        if isinstance(config, ELMoConfig) and config.words == "characters":
+            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.longest_word)
+        return build(config, tokenizer.size, characters_VC)
+
+    @classmethod
+    def objective(cls, model: Any, recipe: Any) -> VocabularyLoss:
+        smoothing = recipe.training.label_smoothing
+        if isinstance(model, ELMo):
+            return BothDirections(model, smoothing)
+        if isinstance(model, LSTMLanguageModel):
+            if model.config.objective == "autoencoder":
+                return SequenceAutoencoder(model, smoothing)
+            if recipe.data.blocks == "stream":
+                return CarriedNextToken(model, smoothing)
+        return NextToken(model, smoothing)
+
+    @classmethod
+    def validate(cls, model: Any, recipe: Any, data: Prepared[Pieces]) -> dict[str, Any]:
+        found: dict[str, Any] = cls.loss(model, data.validation, recipe)
+        writes = isinstance(model, LanguageModel) and cls._writes(model)
+        if writes and recipe.training.decode and math.isfinite(found["loss"]):
+            found["samples"] = list(cls._samples(model, recipe, data))
+        return found
+
+    @classmethod
+    def _writes(cls, model: Any) -> bool:
+        return not (isinstance(model, LSTMLanguageModel) and model.config.objective == "autoencoder")
+
+    @classmethod
+    def _samples(cls, model: Any, recipe: Any, data: Prepared[Pieces]) -> Iterator[dict[str, str]]:
+        """How the model goes on with the first words of a few documents."""
+        text = data.validation.text
+        split = [text.texts[number].split() for number in range(min(recipe.training.samples, len(text)))]
+        prompts = [" ".join(words[:PROMPT]) for words in split]
+        greedy = SearchConfig(beam=1, max_length=CONTINUATION)
+        found = continuations(model, text.tokenizer, prompts, greedy)
+        for words, prompt, outputs in zip(split, prompts, found, strict=True):
+            rest = " ".join(words[PROMPT : PROMPT + CONTINUATION])
+            yield {"source": prompt, "output": outputs[0].output, "target": f"{prompt} {rest}"}
+
+    @classmethod
+    def loss(cls, model: Any, examples: Pieces, recipe: Any) -> dict[str, Any]:
+        """Cross-entropy a token, and what it means a token, a word and a character; of both directions where two are.
+
+        A word is what stands between spaces, and the end of a document counts as one. So models with other vocabularies
+        can be compared.
+        """
+        totals, tokens = measured(cls.objective(model, recipe).eval(), examples)
+        by_direction = [total / tokens for total in totals]
+        loss, texts = sum(by_direction) / len(by_direction), examples.text.texts
+        words = sum(len(text.split()) for text in texts) + len(texts)
+        found = {
+            "loss": loss,
+            "perplexity": _exponential(loss),
+            "word_perplexity": _exponential(loss * tokens / words),
+            "bits_per_character": loss * tokens / math.log(2) / max(1, sum(map(len, texts))),
+        }
+        if len(by_direction) == 2:
+            found |= {"forward_perplexity": _exponential(by_direction[0])}
+            found |= {"backward_perplexity": _exponential(by_direction[1])}
+        return found
+
+    @classmethod
+    def read(cls, recipe: Any, corpora: Sequence[RawText], part: Part, base: Path, tokenizers: Tokenizers) -> Pieces:
+        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], by_sentence=False)
+        return cls._examples(text, recipe.data)
+
+    @classmethod
+    def corpus_of(cls, files: Sequence[str], own: Sequence[RawText]) -> RawText:
+        return corpus_of_files(files, own)
+
+    @classmethod
+    def evaluate(
+        cls, model: Any, recipe: Any, examples: Pieces, tokenizers: Tokenizers, progress: Callable[[int], None]
+    ) -> dict[str, Any]:
+        found = {"documents": len(examples.text), "tokens": len(examples.text.values)}
+        found |= cls.loss(model, examples, recipe)
+        progress(len(examples))
+        return found
+
+    @classmethod
+    def check_inputs(
+        cls,
+        model: Any,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None,
+        places: Sequence[str],
+    ) -> None:
+        if not isinstance(model, LanguageModel) or not cls._writes(model):
+            what = "this model does not go on with a text: it reads in both directions, or writes what it has read"
+            raise DecodeError(what, where="predict", hint="--features gives its vectors")
+        encode_prompts(model, tokenizers["text"], texts, places)
+
+    @classmethod
+    def predict(
+        cls,
+        model: Any,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None = None,
+        record: bool = False,
+        places: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Prediction]:
+        """The texts as the model goes on with them; the score is log P of what it adds."""
+        if record:
+            raise DecodeError("only a search with a source can be recorded", where="--record")
+        found = continuations(
+            model, tokenizers["text"], texts, config, prefixes=prefixes, places=places, progress=progress
+        )
+        return [Prediction(text, tuple(outputs)) for text, outputs in zip(texts, found, strict=True)]
+
+
+@torch.inference_mode()
+def measured(objective: VocabularyLoss, examples: Pieces) -> tuple[list[float], int]:
+    """The summed cross-entropy of all tokens in each direction that the model reads in, and how many they are."""
+    sums: list[Tensor] = []
+    tokens, carry = 0, None
+    for rows in examples.measured(SCORE_TOKENS):
+        batch = examples.batch(rows).to(device_of(objective))
+        if isinstance(objective, CarriedNextToken):
+            before = first_rows(carry, len(rows)) if batch.carries and carry is not None else None
+            sums_2, carry = objective(batch.unnamed(), before)
+            sums.append(sums_2[1:])
+        elif isinstance(objective, BothDirections):
+            sums.append(objective.directions(batch.unnamed())[:, 1])
+        else:
+            sums.append(objective(batch.unnamed())[1:])
+        tokens += batch.tokens
+    return torch.stack(sums).cpu().double().sum(0).tolist(), tokens
+
+
+def _exponential(loss: float) -> float:
+    return math.exp(min(loss, 700.0))

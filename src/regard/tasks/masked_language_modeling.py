@@ -1,0 +1,174 @@
+"""Masked language modeling: raw text in, a model that finds hidden words again, and tells what follows what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+
+from regard.data.corpora import Part
+from regard.data.documents import RawData, RawText
+from regard.data.masking import Masking, Whole
+from regard.data.prepare import Prepared
+from regard.data.raw import RawTokens, prepare_raw
+from regard.data.segments import Segments, SentencePairs, SingleSegments
+from regard.data.tokenizers import Tokenizers
+from regard.data.vocabularies import MASKING
+from regard.errors import ConfigError
+from regard.models.base import device_of
+from regard.models.bert import BERT, BERTConfig
+from regard.models.language_models import build
+from regard.objectives.masked_lm import MaskedTallies, MaskedTokens, masked_tallies
+from regard.search import SearchConfig
+from regard.tasks.filling import Filled, encode_gaps, filled
+from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
+from regard.tasks.raw import corpus_of_files, read_documents
+from regard.tasks.task import Progress, Task
+
+
+class MaskedData(RawData):
+    """The raw text of a masked language model, and what is hidden in it."""
+
+    mask_rate: float = Field(0.15, gt=0, lt=1)
+    """Share of the tokens that are to be predicted. Of these 80 % become [MASK], 10 % another token, 10 % stay."""
+    whole_words: Whole = "off"
+    """What is hidden together: single tokens (`off`), all pieces of a word (`words`), or all that stands between two
+    spaces (`eojeol`, for Korean)."""
+
+
+class MaskedLanguageModeling(Task):
+    """Raw text, measured by how many hidden tokens are found again, and how many pairs of sentences are told."""
+
+    name = "masked_language_modeling"
+    columns = ("text",)
+    data = MaskedData
+    evaluation = NoEvaluation
+    model = BERTConfig
+    higher_is_better: ClassVar[Mapping[str, bool]] = {
+        "loss": False,
+        "perplexity": False,
+        "masked_accuracy": True,
+        "next_sentence_loss": False,
+        "next_sentence_accuracy": True,
+    }
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "training": {"label_smoothing": 0.0},
+        "tokenizer": {"kind": "wordpiece"},
+    }
+
+    @classmethod
+    def prepare(
+        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    ) -> Prepared[Segments]:
+        found = prepare_raw(
+            recipe.data,
+            recipe.tokenizer,
+            base=base,
+            seed=recipe.training.seed,
+            tokenizers=tokenizers,
+            progress=progress,
+            by_sentence=recipe.model.next_sentence,
+            special=MASKING,
+        )
+        splits = {name: cls._examples(text, recipe, f"data.{name}") for name, text in found.splits.items()}
+        return Prepared(splits["train"], splits["validation"], splits.get("test"), found.tokenizers, found.report)
+
+    @classmethod
+    def _examples(cls, text: RawTokens, recipe: Any, where: str) -> Segments:
+        masking = Masking(text.tokenizer, recipe.data.mask_rate, recipe.data.whole_words)
+        if recipe.model.next_sentence:
+            return SentencePairs(text, masking, recipe.data.max_length, where)
+        return SingleSegments(text, masking, recipe.data.max_length)
+
+    @classmethod
+    def check(cls, recipe: Any, data: Prepared[Segments]) -> None:
+        limit, asked = recipe.model.max_positions, recipe.data.max_length
+        if asked > limit:
+            what = f"texts of {asked} tokens are longer than the model's {limit} positions"
+            raise ConfigError(what, where="data.max_length", hint=f"at most {limit}, or raise model.max_positions")
+        if recipe.training.best.startswith("next_sentence") and not recipe.model.next_sentence:
+            raise ConfigError("model.next_sentence is off", where="training.best", hint="choose another metric")
+
+    @classmethod
+    def build(cls, config: Any, tokenizers: Tokenizers) -> Any:
+        return build(config, tokenizers["text"].size)
+
+    @classmethod
+    def objective(cls, model: BERT, recipe: Any) -> MaskedTokens:
+        return MaskedTokens(model, recipe.training.label_smoothing)
+
+    @classmethod
+    def loss(cls, model: BERT, examples: Segments, progress: Callable[[int], None]) -> dict[str, Any]:
+        """Means over all examples; the same tokens are hidden whenever they are measured."""
+        tallies: list[MaskedTallies] = []
+        with torch.inference_mode():
+            for rows in examples.measured(SCORE_TOKENS):
+                tallies.append(masked_tallies(model, examples.batch(rows).to(device_of(model))))
+                progress(len(rows))
+        masked, pairs = sum(one.masked for one in tallies), sum(one.pairs for one in tallies)
+        loss = sum(one.loss for one in tallies) / masked
+        found = {
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 700.0)),
+            "masked_accuracy": sum(one.found for one in tallies) / masked,
+        }
+        if pairs:
+            found |= {"next_sentence_loss": sum(one.next_loss for one in tallies) / pairs}
+            found |= {"next_sentence_accuracy": sum(one.told for one in tallies) / pairs}
+        return found
+
+    @classmethod
+    def validate(cls, model: BERT, recipe: Any, data: Prepared[Segments]) -> dict[str, Any]:
+        return cls.loss(model, data.validation, lambda done: None)
+
+    @classmethod
+    def read(cls, recipe: Any, corpora: Sequence[RawText], part: Part, base: Path, tokenizers: Tokenizers) -> Segments:
+        sentences = recipe.model.next_sentence
+        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], by_sentence=sentences)
+        return cls._examples(text, recipe, f"data.{part}")
+
+    @classmethod
+    def corpus_of(cls, files: Sequence[str], own: Sequence[RawText]) -> RawText:
+        return corpus_of_files(files, own)
+
+    @classmethod
+    def evaluate(
+        cls, model: BERT, recipe: Any, examples: Segments, tokenizers: Tokenizers, progress: Callable[[int], None]
+    ) -> dict[str, Any]:
+        return {"documents": len(examples.text), "examples": len(examples), **cls.loss(model, examples, progress)}
+
+    @classmethod
+    def check_inputs(
+        cls,
+        model: BERT,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None,
+        places: Sequence[str],
+    ) -> None:
+        encode_gaps(model, tokenizers["text"], texts, places)
+
+    @classmethod
+    def predict(
+        cls,
+        model: BERT,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None = None,
+        record: bool = False,
+        places: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> list[Filled]:
+        """Each text with every [MASK] filled, and the `config.nbest` most probable tokens for each of them."""
+        places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+        found = filled(model, tokenizers["text"], texts, places, config.nbest)
+        progress(len(texts))
+        return found

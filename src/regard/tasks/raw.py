@@ -1,0 +1,40 @@
+"""Raw text to measure a run on: corpora as they are, and what `--file` names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.data.corpora import Part
+from regard.data.documents import RawData, RawText, open_documents
+from regard.data.raw import RawTokens
+from regard.data.tokenizers import Tokenizer
+from regard.errors import DataError
+
+
+def read_documents(
+    data: RawData, corpora: Sequence[RawText], part: Part, base: Path, tokenizer: Tokenizer, *, by_sentence: bool
+) -> RawTokens:
+    """All documents of the corpora, less empty ones."""
+    texts: list[str] = []
+    places: list[str] = []
+    for corpus in corpora:
+        reader = open_documents(corpus, base, part)
+        for row in reader:
+            if row.values[0].strip():
+                texts.append(row.values[0])
+                places.append(reader.where(row.line))
+    if not texts:
+        raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
+    return RawTokens.of(texts, tokenizer, lambda row: places[row], by_sentence=by_sentence)
+
+
+def corpus_of_files(files: Sequence[str], own: Sequence[RawText]) -> RawText:
+    """What `--file` names: a text file, a folder or a table, read as the recipe's own corpora are."""
+    if len(files) != 1:
+        raise DataError(f"{len(files)} files are too many", where="--file", hint="give one, or a folder of them")
+    columns = {Path(corpus.file).suffix: corpus.text for corpus in own if corpus.file is not None}
+    if Path(files[0]).suffix in columns:
+        return RawText(file=files[0], text=columns[Path(files[0]).suffix])
+    like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=files[0]))
+    return RawText(text=files[0], documents=like.documents)

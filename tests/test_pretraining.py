@@ -1,0 +1,458 @@
+"""Language models and BERT through the verbs: what they measure, write, fill and hand out; exact resume; bad input."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard as api
+from command_line import fail, succeed, write
+from regard.config import write_yaml
+from regard.data.blocks import Streams
+from regard.data.tales import generate
+from regard.objectives.language_model import CarriedNextToken, first_rows
+from regard.runs import Run
+from regard.runs.checkpoints import load_training, load_weights
+from regard.runs.verbs import features
+from regard.tasks.language_modeling import LanguageModeling
+from regard.training.train import train
+
+Tree = dict[str, Any]
+BASE: Tree = {
+    "task": "language_modeling",
+    "data": {
+        "train": {"corpus": "tales-en", "size": 150}, "validation": {"corpus": "tales-en", "size": 12},
+        "max_length": 24,
+    },
+    "tokenizer": {"kind": "bpe", "vocabulary": 200},
+    "training": {
+        "steps": 16, "batch_tokens": 512, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
+        "log_every": 4, "validate_every": 8, "samples": 1,
+    },
+}  # fmt: skip
+GPT: Tree = {"kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 64}
+LSTM: Tree = {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 2, "weight_dropout": 0.1}
+ELMO: Tree = {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1}
+BERT: Tree = {"kind": "bert", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 64}
+
+
+def recipe(model: Tree, data: Tree | None = None, **training: Any) -> Tree:
+    tree = copy.deepcopy(BASE) | {"model": model}
+    tree["data"] |= data or {}
+    tree["training"] |= training
+    if model["kind"] == "bert":
+        tree["task"], tree["tokenizer"]["kind"] = "masked_language_modeling", "wordpiece"
+    return tree
+
+
+RECIPES: dict[str, Tree] = {
+    "gpt": recipe(GPT),
+    "lstm": recipe(LSTM, {"blocks": "stream"}),
+    "autoencoder": recipe(LSTM | {"objective": "autoencoder"}),
+    "elmo": recipe(ELMO),
+    "bert": recipe(BERT),
+    "bert-single": recipe(BERT | {"next_sentence": False}, {"whole_words": "words"}),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    """One run of each, trained once and only read."""
+    folder = tmp_path_factory.mktemp("pretraining")
+    for name, tree in RECIPES.items():
+        train(copy.deepcopy(tree), out=folder / name, quiet=True)
+    return {name: folder / name for name in RECIPES}
+
+
+def lines_of(run: Path, event: str) -> list[Tree]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if line["event"] == event]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_training_lowers_the_loss(runs: dict[str, Path], name: str) -> None:
+    validations = lines_of(runs[name], "validation")
+    assert validations[-1]["loss"] < validations[0]["loss"] < 1.05 * math.log(200)
+    assert Run.open(runs[name]).recipe.training.label_smoothing == 0
+
+
+CYCLE = "\n".join(" ".join("abcdefghijkl"[(start + step) % 12] for step in range(20)) for start in range(12))
+
+
+@pytest.mark.parametrize(
+    ("model", "metric", "least", "most"),
+    [
+        (GPT | {"dropout": 0.0, "norm": "pre"}, "perplexity", 1.0, 1.35),  # the first letter is anyone's guess
+        (LSTM | {"weight_dropout": 0.0, "embedding": 32}, "perplexity", 1.0, 1.35),
+        (ELMO | {"dropout": 0.0, "words": "tokens"}, "backward_perplexity", 1.0, 1.35),
+        (BERT | {"dropout": 0.0, "next_sentence": False}, "masked_accuracy", 0.95, 1.0),
+    ],
+)
+def test_a_simple_order_is_learned(model: Tree, metric: str, least: float, most: float, tmp_path: Path) -> None:
+    """Letters in a circle, from all beginnings: what comes next or before is certain. For BERT one letter a line."""
+    same = "\n".join(" ".join([letter] * 18) for letter in "abcdefghijkl")
+    write(tmp_path / "text.txt", same if model["kind"] == "bert" else CYCLE)
+    corpus = {"text": str(tmp_path / "text.txt"), "documents": "lines"}
+    tree = recipe(
+        model, {"train": corpus, "validation": corpus}, steps=150, batch_tokens=256, decode=0, validate_every=150
+    )
+    tree["tokenizer"] = {"kind": "word"}
+    train(tree, out=tmp_path / "run", quiet=True)
+    assert least <= api.evaluate(tmp_path / "run", split="validation")[metric] <= most
+
+
+# Measured
+
+
+def documents_of(folder: Path, split: str) -> list[str]:
+    recipe = Run.open(folder).recipe
+    return list(generate("tales-en", recipe.data.validation[0].size, 1, split))  # type: ignore[arg-type]
+
+
+def test_perplexity_by_hand(runs: dict[str, Path]) -> None:
+    """A model without limits on the length: each document at once, and the log P of every token added up."""
+    run = Run.open(runs["gpt"])
+    tokenizer, model, texts = run.tokenizers["text"], run.load_model(), documents_of(runs["gpt"], "validation")
+    total, tokens = 0.0, 0
+    for text in texts:
+        ids = [tokenizer.end, *tokenizer.encode(text), tokenizer.end]
+        for start in range(0, len(ids) - 1, 23):
+            piece = torch.tensor([ids[start : start + 24]])
+            total += float(-log_p(model, piece).gather(2, piece[:, 1:, None]).sum())
+            tokens += piece.shape[1] - 1
+    found = succeed("evaluate", runs["gpt"], "--split", "validation", "--json").json
+    assert found["tokens"] == tokens
+    assert found["loss"] == pytest.approx(total / tokens, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(math.exp(total / tokens), rel=1e-4)
+    assert found["bits_per_character"] == pytest.approx(total / math.log(2) / sum(map(len, texts)), rel=1e-5)
+    words = sum(len(text.split()) + 1 for text in texts)
+    assert found["word_perplexity"] == pytest.approx(math.exp(total / words), rel=1e-4)
+
+
+def log_p(model: Any, ids_BL: torch.Tensor) -> torch.Tensor:
+    from regard.data.batch import TextBatch, Tokens
+
+    lengths = torch.full((len(ids_BL),), ids_BL.shape[1])
+    with torch.inference_mode():
+        hidden = model(TextBatch(Tokens.of(ids_BL, lengths))).hidden_BTD
+        return model.readout(hidden).log_softmax(-1)
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_a_carried_state_equals_one_long_pass(runs: dict[str, Path], streams: int) -> None:
+    """Through the batches of the data path: each stream as one row of its own, never cut."""
+    run = Run.open(runs["lstm"])
+    model = run.load_model().double()
+    text = LanguageModeling.prepare(run.recipe, run.folder, run.tokenizers).validation.text
+    examples, objective = Streams(text, 24), CarriedNextToken(model).eval()
+    plan = examples.plan(streams * 23, 1, 0)
+    total, carry = 0.0, None
+    with torch.inference_mode():
+        for rows in plan:
+            batch = examples.batch(rows)
+            before = first_rows(carry, len(rows)) if batch.carries and carry is not None else None
+            sums_2, carry = objective(batch, before)
+            total += float(sums_2[1])
+    starts = [*examples.starts[plan[0]].tolist(), len(text.values)]
+    expected = 0.0
+    for start, stop in pairwise(starts):
+        ids = torch.tensor([[int(text.values[start - 1]), *text.values[start:stop].tolist()]])
+        expected -= float(log_p(model, ids).gather(2, ids[:, 1:, None]).sum())
+    assert total == pytest.approx(expected, rel=1e-12)
+    with torch.inference_mode():
+        fresh = sum(float(objective(examples.batch(rows))[0][1]) for rows in plan)
+    assert abs(fresh - expected) > 1e-4, "without the carried state it would be another number"
+
+
+def test_both_directions_are_measured(runs: dict[str, Path]) -> None:
+    found = succeed("evaluate", runs["elmo"], "--split", "validation", "--json").json
+    both = math.log(found["forward_perplexity"]) + math.log(found["backward_perplexity"])
+    assert found["loss"] == pytest.approx(both / 2)
+    assert found["forward_perplexity"] != pytest.approx(found["backward_perplexity"], rel=1e-6)
+
+
+def test_bert_is_measured_on_the_same_masks_every_time(runs: dict[str, Path]) -> None:
+    first, again = (succeed("evaluate", runs["bert"], "--split", "validation", "--json").json for _ in range(2))
+    assert first == again
+    assert 0 <= first["masked_accuracy"] <= 1
+    assert 0 <= first["next_sentence_accuracy"] <= 1
+    assert first["loss"] == pytest.approx(lines_of(runs["bert"], "validation")[-1]["loss"])
+    single = succeed("evaluate", runs["bert-single"], "--split", "train", "--json").json
+    assert "next_sentence_accuracy" not in single
+
+
+def test_a_file_can_be_measured(runs: dict[str, Path], tmp_path: Path) -> None:
+    text = "\n\n".join(documents_of(runs["gpt"], "validation"))
+    file = write(tmp_path / "text.txt", text)
+    for name in ("gpt", "bert", "lstm"):
+        own = succeed("evaluate", runs[name], "--split", "validation", "--json").json
+        assert succeed("evaluate", runs[name], "--file", file, "--json").json == own
+
+
+# Predicted
+
+
+@pytest.mark.parametrize("name", ["gpt", "lstm"])
+def test_the_score_is_log_p_of_what_is_new(runs: dict[str, Path], name: str) -> None:
+    run = Run.open(runs[name])
+    tokenizer, model = run.tokenizers["text"], run.load_model()
+    prompts = ["The child was", "", "Anna went to the park. She"]
+    together = api.predict(run, prompts, nbest=2, overrides=["search.max_length=9"])
+    for prompt, found in zip(prompts, together, strict=True):
+        [alone] = api.predict(run, [prompt], nbest=2, overrides=["search.max_length=9"])
+        assert [one.tokens for one in alone.nbest] == [one.tokens for one in found.nbest]  # type: ignore[attr-defined]
+        for one in found.nbest:  # type: ignore[attr-defined]
+            given = [tokenizer.end, *(tokenizer.encode(prompt) if prompt else [])]
+            new = tokenizer.token_ids(one.tokens)
+            ids = torch.tensor([[*given, *new]])
+            scores = log_p(model, ids)[0, len(given) - 1 :].gather(1, torch.tensor(new)[:, None])
+            assert one.score == pytest.approx(float(scores.sum()), rel=1e-4)
+            assert one.output.startswith(prompt)
+            assert one.output == tokenizer.decode([*given, *new])
+
+
+def test_samples_hang_on_the_seed(runs: dict[str, Path]) -> None:
+    options = ["--set", "search.sample=true", "--set", "search.max_length=12"]
+    outputs = [
+        succeed("predict", runs["gpt"], "The", *options, "--set", f"search.seed={seed}").out for seed in (1, 1, 2)
+    ]
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+def test_positions_limit_what_is_written(runs: dict[str, Path]) -> None:
+    run = Run.open(runs["gpt"])
+    room = 64 - len(run.tokenizers["text"].encode("The child was")) - 1
+    for least in (room - 1, room):
+        [found] = api.predict(run, ["The child was"], beam=1, overrides=[f"search.min_length={least}"])
+        assert least <= len(found.nbest[0].tokens) <= room  # type: ignore[attr-defined]
+    [message] = fail("predict", runs["gpt"], "The child was", "--set", f"search.min_length={room + 1}")
+    assert message.endswith(f"leaves room for {room} of the model's 64 positions (at most {room})")
+
+
+def test_gaps_are_filled_by_probability(runs: dict[str, Path]) -> None:
+    run = Run.open(runs["bert"])
+    tokenizer, model = run.tokenizers["text"], run.load_model()
+    text = "The [MASK] went to the [MASK]."
+    other, found = succeed("predict", runs["bert"], "[MASK] [MASK] was big", text, "--nbest", "4", "--json").jsons
+    assert len(other["masks"]) == 2
+    ids = [*tokenizer.encode("The"), 4, *tokenizer.encode("went to the"), 4, *tokenizer.token_ids(["."])]
+    ids_BL = torch.tensor([[tokenizer.begin, *ids, tokenizer.end]])
+    places = [place for place, token in enumerate(ids_BL[0].tolist()) if token == 4]
+    p = masked_probabilities(model, ids_BL, places)
+    assert [len(mask["tokens"]) for mask in found["masks"]] == [4, 4]
+    for place, mask in zip(places, found["masks"], strict=True):
+        expected = {tokenizer.pieces([token])[0]: float(value) for token, value in enumerate(p[places.index(place)])}
+        best = sorted((value, token) for token, value in expected.items() if not token.startswith("["))[::-1][:4]
+        assert mask["tokens"] == [token for _, token in best]
+        assert mask["probabilities"] == pytest.approx([value for value, _ in best], rel=1e-4)
+    best_ids = tokenizer.token_ids([mask["tokens"][0] for mask in found["masks"]])
+    for place, token in zip(places, best_ids, strict=True):
+        ids_BL[0, place] = token
+    assert found["output"] == tokenizer.decode(ids_BL[0].tolist())
+    printed = succeed("predict", runs["bert"], text, "--nbest", "2").out.splitlines()
+    assert [line.split("\t")[0] for line in printed] == ["1", "1", "2", "2"]
+    assert succeed("predict", runs["bert"], text).out.strip() == found["output"]
+
+
+def masked_probabilities(model: Any, ids_BL: torch.Tensor, places: list[int]) -> torch.Tensor:
+    from regard.data.batch import MaskedBatch, Tokens
+
+    nothing = torch.empty(0, dtype=torch.long)
+    text = Tokens.of(ids_BL, torch.tensor([ids_BL.shape[1]]))
+    with torch.inference_mode():
+        hidden = model(MaskedBatch(text, torch.zeros_like(ids_BL), nothing, nothing)).hidden_BTD
+        return model.readout(hidden[0, places]).double().softmax(-1)
+
+
+@pytest.mark.parametrize("name", ["gpt", "lstm", "elmo", "bert"])
+def test_features_are_the_models_own_layers(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+    run = Run.open(runs[name])
+    tokenizer, texts = run.tokenizers["text"], ["The child was big.", "Anna.", "The dog went to the park."]
+    file = tmp_path / "vectors.npz"
+    succeed("predict", runs[name], *texts, "--features", file, "--layer", "1")
+    stored = np.load(file)
+    alone = [features(run, [text], layer=1).vectors for text in texts]
+    assert stored["inputs"].tolist() == texts
+    assert stored["tokens"].tolist() == [token for text in texts for token in tokenizer.tokens(tokenizer.encode(text))]
+    for number, vectors in enumerate(alone):
+        a, b = stored["offsets"][number : number + 2]
+        np.testing.assert_allclose(stored["vectors"][a:b], vectors, atol=1e-5)
+    bottom = features(run, texts, layer=0).vectors
+    assert bottom.shape == stored["vectors"].shape
+    assert np.abs(bottom - stored["vectors"]).max() > 1e-3
+    pooled = features(run, texts, layer=1, pooling="mean").vectors
+    assert pooled.shape == (3, stored["vectors"].shape[1])
+
+
+def test_features_of_a_context_differ(runs: dict[str, Path]) -> None:
+    """The same word after other words: a forward model and BERT see the difference; what follows only the latter."""
+    for name, sees in (("gpt", False), ("bert", True)):
+        run = Run.open(runs[name])
+        one, other = (features(run, [text]).vectors[0] for text in ("The child was big", "The dog went home"))
+        assert (np.abs(one - other).max() > 1e-6) == sees
+        one, other = (features(run, [text]).vectors[-1] for text in ("The child was", "The dog was"))
+        assert np.abs(one - other).max() > 1e-6
+
+
+# Resumed
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_resume_is_exact(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+    """Stopped after a step within an epoch and taken up again: bit by bit the run that was never stopped."""
+    folder = tmp_path / "stopped"
+    tree = copy.deepcopy(RECIPES[name])
+    tree["training"] |= {"steps": 5}
+    train(tree, out=folder, quiet=True)
+    tree["training"] |= {"steps": 16}
+    train(tree, out=folder, resume=True, quiet=True)
+    whole, resumed = (load_weights(Run.open(one).checkpoint("last")) for one in (runs[name], folder))
+    assert whole.keys() == resumed.keys()
+    assert all(torch.equal(whole[key], resumed[key]) for key in whole)
+    carry = load_training(Run.open(folder).checkpoint("last"))[1]["carry"]
+    assert (carry is not None) == (name == "lstm")
+
+
+def test_another_seed_is_another_training(runs: dict[str, Path], tmp_path: Path) -> None:
+    tree = copy.deepcopy(RECIPES["bert"])
+    tree["training"]["seed"] = 2
+    train(tree, out=tmp_path / "run", quiet=True)
+    one, other = (lines_of(folder, "train")[-1]["loss"] for folder in (runs["bert"], tmp_path / "run"))
+    assert one != other
+
+
+# Refused
+
+TEXT = "\n\n".join(generate("tales-en", 40, 3, "train"))
+
+
+class Project:
+    """A folder with raw text and a recipe, in which one thing is then made wrong."""
+
+    def __init__(self, folder: Path, model: Tree) -> None:
+        self.folder = folder
+        write(folder / "text.txt", TEXT)
+        tree = recipe(model, {"train": {"text": "text.txt"}, "validation": {"split": 0.2}}, steps=2)
+        self.recipe = write(folder / "recipe.yaml", write_yaml(tree))
+
+    def refused(self, *overrides: str) -> str:
+        [message] = fail("train", self.recipe, *overrides, "--out", self.folder / "run")
+        assert fail("check", self.recipe, *overrides) == [message]
+        assert not (self.folder / "run").exists()
+        return message
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Project:
+    return Project(tmp_path, BERT)
+
+
+@pytest.fixture
+def gpt(tmp_path: Path) -> Project:
+    return Project(tmp_path, GPT)
+
+
+def test_an_empty_folder(gpt: Project) -> None:
+    (gpt.folder / "empty").mkdir()
+    assert gpt.refused("data.train={text: empty}") == "empty: there is no file in the folder (put .txt files into it)"
+
+
+def test_a_binary_file_among_the_texts(gpt: Project) -> None:
+    folder = gpt.folder / "texts"
+    folder.mkdir()
+    write(folder / "a.txt", TEXT)
+    write(folder / "b.bin", b"ab\xfe\x00")
+    message = gpt.refused("data.train={text: texts}")
+    assert message.startswith(f"{Path('texts', 'b.bin')}:1: byte 0xfe at position 3 of the line is not UTF-8")
+
+
+def test_a_single_document_with_next_sentences(bert: Project) -> None:
+    write(bert.folder / "one.txt", TEXT.replace("\n\n", "\n"))
+    message = bert.refused("data.train={text: one.txt}", "data.validation={text: text.txt}")
+    assert message.startswith("data.train: next-sentence prediction needs two documents of two sentences")
+    succeed(
+        "check", bert.recipe, "data.train={text: one.txt}", "data.validation={text: text.txt}",
+        "model.next_sentence=false", "--json",
+    )  # fmt: skip
+
+
+def test_a_vocabulary_without_a_mask(bert: Project, runs: dict[str, Path]) -> None:
+    shutil.copy(runs["gpt"] / "tokenizer.json", bert.folder / "foreign.json")
+    message = bert.refused("tokenizer.file=foreign.json")
+    assert message.startswith("foreign.json: the vocabulary has no [MASK] token")
+
+
+def test_a_vocabulary_with_a_mask_is_taken(bert: Project, runs: dict[str, Path]) -> None:
+    shutil.copy(runs["bert"] / "tokenizer.json", bert.folder / "own.json")
+    succeed("train", bert.recipe, "tokenizer.file=own.json", "--out", bert.folder / "run")
+    assert Run.open(bert.folder / "run").tokenizers["text"].mask == 4
+
+
+@pytest.mark.parametrize("rate", [0, 1])
+def test_a_mask_rate_that_hides_nothing_or_all(bert: Project, rate: int) -> None:
+    assert bert.refused(f"data.mask_rate={rate}").startswith("data.mask_rate: should be ")
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert"])
+def test_a_text_longer_than_the_positions(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+    message = Project(tmp_path, {"gpt": GPT, "bert": BERT}[name]).refused("data.max_length=65")
+    assert message == (
+        "data.max_length: texts of 65 tokens are longer than the model's 64 positions "
+        "(at most 64, or raise model.max_positions)"
+    )
+    [message] = fail("predict", runs[name], "[MASK] " + "the child " * 40)
+    assert message.startswith("input 1: the text has ")
+    [message] = fail("predict", runs[name], "the child " * 40, "--features", tmp_path / "out.npz")
+    assert message.startswith("input 1: the text has ")
+
+
+def test_resuming_with_another_tokenizer(runs: dict[str, Path], tmp_path: Path) -> None:
+    for name in ("gpt", "bert"):
+        folder = tmp_path / name
+        shutil.copytree(runs[name], folder)
+        tree = recipe(RECIPES[name]["model"], steps=20)
+        tree["tokenizer"]["vocabulary"] = 150
+        file = write(tmp_path / f"{name}.yaml", write_yaml(tree))
+        messages = fail("train", file, "--out", folder, "--resume")
+        assert messages[0].startswith("tokenizer.vocabulary: the run was started with 200, this recipe says 150")
+        tree["tokenizer"]["vocabulary"] = 200
+        write(file, write_yaml(tree))
+        other = {"gpt": "bert", "bert": "gpt"}[name]
+        shutil.copy(runs[other] / "tokenizer.json", folder / "tokenizer.json")
+        [message] = fail("train", file, "--out", folder, "--resume")
+        assert "tokenizer" in message
+
+
+def test_what_a_model_or_task_cannot_do(runs: dict[str, Path], gpt: Project) -> None:
+    assert gpt.refused("data.blocks=stream").startswith("data.blocks: only an lstm_lm that learns the next token")
+    assert gpt.refused("model={kind: bahdanau}").startswith("model: unknown kind 'bahdanau'")
+    assert gpt.refused("model.vectors={source: a.vec}").startswith(
+        "model: vectors of the source: this task has only text"
+    )
+    assert gpt.refused("training.best=bleu").startswith("training.best: unknown metric 'bleu'")
+    assert gpt.refused("training.teacher_forcing=0.5").startswith("training.teacher_forcing: ")
+    [message] = fail("predict", runs["elmo"], "The child")
+    assert message.startswith("predict: this model does not go on with a text")
+    [message] = fail("predict", runs["bert"], "The child")
+    assert message == "input 1: there is no [MASK] in the text (write [MASK] where a word is to be found)"
+    [message] = fail("predict", runs["gpt"], "The", "--features", "a.npz", "--layer", "7")
+    assert message == "--layer: there is no layer 7 (0 to 1, or -1)"
+    [message] = fail("predict", runs["gpt"], "The", "--features", "a.npz", "--pooling", "max")
+    assert message == "--pooling: there is no pooling 'max' (allowed: mean, first, last)"
+    for verb in (["explain", runs["gpt"], "a"], ["diagnose", runs["gpt"]], ["score", runs["bert"], "a", "b"]):
+        [message] = fail(*verb)
+        assert "needs a run that reads one text and writes another" in message
+
+
+def test_features_need_a_model_of_one_text(tiny_run: Path, tmp_path: Path) -> None:
+    [message] = fail("predict", tiny_run, "a b", "--features", tmp_path / "a.npz")
+    assert "has no vectors of a single text" in message

@@ -1,0 +1,227 @@
+"""From raw text to what language models read: documents, sentences, tokens, pieces and streams."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data import tales
+from regard.data.blocks import Streams, document_pieces
+from regard.data.corpora import part_of
+from regard.data.documents import PIECE, RawData, RawText, open_documents
+from regard.data.raw import RawTokens, prepare_raw
+from regard.data.sentences import split_sentences
+from regard.data.tokenizers import Tokenizer, TokenizerConfig
+from regard.errors import DataError
+
+
+def documents_in(folder: Path, **fields: Any) -> list[tuple[str, str]]:
+    reader = open_documents(RawText.model_validate(fields), folder)
+    return [(reader.where(row.line), row.values[0]) for row in reader]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "texts" / "below").mkdir(parents=True)
+    (tmp_path / "texts" / "a.txt").write_text("one\n two \n\n\n  \nthree\n", encoding="utf-8")
+    (tmp_path / "texts" / "empty.txt").write_text("")
+    (tmp_path / "texts" / ".hidden").write_bytes(b"\xff")
+    with gzip.open(tmp_path / "texts" / "below" / "b.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("넷\n\n다섯")
+    rows = [{"text": "six\nseven"}, {"text": "eight"}]
+    (tmp_path / "texts" / "c.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return tmp_path
+
+
+def test_documents_of_a_folder_stand_in_the_order_of_its_files(folder: Path) -> None:
+    name = str(Path("texts", "a.txt"))
+    assert documents_in(folder, text="texts") == [
+        (f"{name}:1", "one\ntwo"),
+        (f"{name}:6", "three"),
+        (f"{Path('texts', 'below', 'b.txt.gz')}:1", "넷"),
+        (f"{Path('texts', 'below', 'b.txt.gz')}:3", "다섯"),
+        (f"{Path('texts', 'c.jsonl')}:1", "six\nseven"),
+        (f"{Path('texts', 'c.jsonl')}:2", "eight"),
+    ]
+
+
+def test_every_line_may_be_a_document(folder: Path) -> None:
+    found = documents_in(folder, text="texts/a.txt", documents="lines")
+    assert [text for _, text in found] == ["one", "two", "three"]
+    assert [where for where, _ in found] == ["texts/a.txt:1", "texts/a.txt:2", "texts/a.txt:6"]
+
+
+def test_a_table_names_its_column(folder: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"body": ["x", "y"]}), folder / "t.parquet")
+    assert [text for _, text in documents_in(folder, file="t.parquet", text="body")] == ["x", "y"]
+    assert [text for _, text in documents_in(folder, file="texts/c.jsonl")] == ["six\nseven", "eight"]
+
+
+def test_a_document_without_an_end_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("\n".join(["x" * 100] * (3 * PIECE // 100)))
+    found = documents_in(tmp_path, text="long.txt")
+    assert max(len(text) for _, text in found) <= 1.1 * PIECE
+    assert sum(text.count("x") for _, text in found) == 100 * (3 * PIECE // 100)
+
+
+def test_bad_raw_text(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="there is no file in the folder"):
+        documents_in(tmp_path, text="none")
+    with pytest.raises(DataError, match="there is no such file"):
+        documents_in(tmp_path, text="nowhere.txt")
+    (tmp_path / "none" / "a.txt").write_text("good\n")
+    (tmp_path / "none" / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    with pytest.raises(DataError, match=r"b\.png:1: byte 0x89 .* is not UTF-8"):
+        documents_in(tmp_path, text="none")
+    (tmp_path / "none" / "b.png").write_bytes(b"good\n\0\0")
+    with pytest.raises(DataError, match=r"b\.png:2: the line holds a zero byte"):
+        documents_in(tmp_path, text="none")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("He came. She left! Why? Nobody knows.", ["He came.", "She left!", "Why?", "Nobody knows."]),
+        ("Dr. Kim met J. Smith at 3.14 p.m. in Seoul. Good.", ["Dr. Kim met J. Smith at 3.14 p.m. in Seoul.", "Good."]),
+        ('"Go!" she said. "Now?" He went...', ['"Go!" she said.', '"Now?"', "He went..."]),
+        ("Wait... and see. (Really.) Yes", ["Wait... and see.", "(Really.)", "Yes"]),
+        ("1. First point. 2. Second.", ["1. First point.", "2. Second."]),
+        ("She and I. Then we left.", ["She and I.", "Then we left."]),
+        ("좋았다.그런데 별로였어요. 정말? 네!", ["좋았다.", "그런데 별로였어요.", "정말?", "네!"]),
+        ("값은 3.5점이다. 서울.부산은 멀다.", ["값은 3.5점이다.", "서울.부산은 멀다."]),
+        ("よかった。とても！", ["よかった。", "とても！"]),
+        ("  ", []),
+    ],
+)  # fmt: skip
+def test_sentences_by_hand(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+@given(st.text(alphabet="aB. !?가다\n\"'1"))
+def test_sentences_lose_nothing_but_white_space(text: str) -> None:
+    found = split_sentences(text)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(sentence == sentence.strip() and sentence for sentence in found)
+
+
+@pytest.mark.parametrize("name", ["tales-en", "tales-ko"])
+def test_tales(name: tales.Tales) -> None:
+    train, test = (list(tales.generate(name, 150, 1, part)) for part in ("train", "test"))  # type: ignore[arg-type]
+    assert not set(train) & set(test)
+    assert {part_of(tale) for tale in train} == {"train"}
+    assert list(tales.generate(name, 20, 1, "train")) == train[:20] != list(tales.generate(name, 20, 2, "train"))
+    assert all(4 <= len(split_sentences(tale)) <= 9 for tale in train)
+    assert name == "tales-en" or all("가" <= tale[0] <= "힣" for tale in train)
+
+
+def test_a_tale_is_about_its_own_people_and_things() -> None:
+    """Words in common between two sentences of a tale, against two of different tales: what can be learned."""
+    split = [split_sentences(tale) for tale in tales.generate("tales-en", 300, 1, "train")]
+    stop = {"the", "a", "was", "to", "in", "at", "not", "did", "he", "she", "it"}
+
+    def words(sentence: str) -> set[str]:
+        return set(sentence.lower().strip(".").split()) - stop
+
+    within = [bool(words(tale[0]) & words(tale[2])) for tale in split]
+    between = [bool(words(one[0]) & words(other[2])) for one, other in pairwise(split)]
+    assert np.mean(within) > 0.5
+    assert np.mean(between) < 0.25
+
+
+# Tokens
+
+
+TEXTS = ["a b c d e.", "f g.", "h i j k l m n o p q r s t.", "u."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(TokenizerConfig(kind="word"), [" ".join(TEXTS)])
+
+
+@pytest.fixture(scope="module")
+def text(tokenizer: Tokenizer) -> RawTokens:
+    return RawTokens.of(TEXTS, tokenizer, lambda number: f"text:{number}", by_sentence=False)
+
+
+def test_raw_tokens_are_documents_and_their_ends(text: RawTokens, tokenizer: Tokenizer) -> None:
+    expected = [[*tokenizer.encode(document), tokenizer.end] for document in TEXTS]
+    assert text.values.tolist() == [token for document in expected for token in document]
+    assert np.diff(text.bounds).tolist() == [len(document) for document in expected]
+    assert text.frequencies()[tokenizer.end] == len(TEXTS)
+    assert text.document_at(np.array([0, 6, 7, len(text.values) - 1])).tolist() == [0, 0, 1, 3]
+
+
+@pytest.mark.parametrize("max_length", [8, 9, 40])
+def test_pieces_predict_every_token_once_from_the_one_before(text: RawTokens, max_length: int) -> None:
+    pieces, end = document_pieces(text, max_length), text.tokenizer.end
+    batch = pieces.batch(np.arange(len(pieces)))
+    rows = [row[:length] for row, length in zip(batch.text.ids_BL.tolist(), batch.text.lengths_B.tolist(), strict=True)]
+    assert [token for row in rows for token in row[1:]] == text.values.tolist()
+    assert batch.tokens == len(text.values)
+    assert max(map(len, rows)) <= max_length
+    assert [row[0] for row in rows] == [end, *(row[-1] for row in rows[:-1])]
+    assert batch.text.ids_BL[:, 1:].eq(text.tokenizer.pad).sum() == batch.text.ids_BL[:, 1:].numel() - batch.tokens
+    assert [pieces.where(number) for number in (0, len(pieces) - 1)] == ["text:0", "text:3"]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 8, 14, 21, 1000])
+def test_streams_go_on_where_the_batch_before_ended(text: RawTokens, batch_tokens: int) -> None:
+    streams = Streams(text, 8)
+    batches = [streams.batch(rows) for rows in streams.plan(batch_tokens, seed=1, epoch=0)]
+    assert [batch.carries for batch in batches] == [False, *[True] * (len(batches) - 1)]
+    rows: dict[int, list[int]] = {}
+    for number, batch in enumerate(batches):
+        for row, (ids, length) in enumerate(zip(batch.text.ids_BL, batch.text.lengths_B, strict=True)):
+            if number:
+                assert ids[0] == rows[row][-1]
+            rows.setdefault(row, []).extend(ids[1 : int(length)].tolist())
+    assert [token for row in sorted(rows) for token in rows[row]] == text.values.tolist()
+    assert sum(batch.tokens for batch in batches) == len(text.values)
+    assert len(rows) <= max(1, batch_tokens // 7)
+
+
+def test_prepared_raw_text_is_cached_and_mapped(folder: Path) -> None:
+    data = RawData.model_validate(
+        {"train": {"text": "texts", "documents": "lines"}, "validation": {"text": "texts/a.txt"}}
+    )
+    options: dict[str, Any] = {"base": folder, "seed": 1}
+    heard: list[str] = []
+    first = prepare_raw(data, TokenizerConfig(kind="character"), **options, progress=lambda what, _: heard.append(what))
+    again = prepare_raw(data, TokenizerConfig(kind="character"), **options, progress=lambda what, _: heard.append("no"))
+    assert "tokenising train" in heard
+    assert "no" not in heard
+    train, tokenizer = first.splits["train"], first.tokenizers["text"]
+    assert isinstance(train.values.base, np.memmap)
+    assert np.array_equal(again.splits["train"].values, train.values)
+    documents = ["one", "two", "three", "넷", "다섯", "six seven", "eight"]
+    written = [tokenizer.decode(train.values[a:b].tolist()) for a, b in pairwise(train.bounds)]
+    assert written == documents
+    assert first.report.splits["train"].columns["text"].tokens == sum(map(len, documents))
+
+
+def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:
+    data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"text": "texts/a.txt"}})
+    found = prepare_raw(data, TokenizerConfig(kind="character"), base=folder, seed=1)
+    name = Path("texts", "a.txt")
+    assert found.report.sentences() == [
+        f"2 of 2 validation documents also stand in the training data (first: {name}:1)"
+    ]
+
+
+def test_sentences_are_kept_apart_where_they_are_asked_for(tokenizer: Tokenizer) -> None:
+    text = RawTokens.of(["A b. C d! E", "F g."], tokenizer, str, by_sentence=True)
+    assert text.documents.tolist() == [0, 3, 4]
+    sizes = [len(tokenizer.encode(sentence)) for sentence in ("A b.", "C d!", "E", "F g.")]
+    assert np.diff(text.sentences).tolist() == [sizes[0], sizes[1], sizes[2] + 1, sizes[3] + 1]
