@@ -64,12 +64,11 @@ class Masking:
 
         Where that chooses nothing in the whole batch, one is taken, so that there is something to learn from.
         """
-        open_BL = ~self.is_special_V[ids_BL]
         ranks_BL = draws(*ids_BL.shape)
         if self.whole != "off":
             ranks_BL = np.take_along_axis(ranks_BL, self._first_of_word(ids_BL), axis=1)
-        ranks_BL = np.where(open_BL, ranks_BL, 1.0)
-        chosen_BL = (ranks_BL < max(self.rate, np.nextafter(ranks_BL.min(), 1.0))) & open_BL
+        ranks_BL = np.where(self.is_special_V[ids_BL], 1.0, ranks_BL)  # which is never below a rate
+        chosen_BL = ranks_BL < max(self.rate, np.nextafter(ranks_BL.min(), 1.0))
         places_P = np.flatnonzero(chosen_BL)
         labels_P = ids_BL.ravel()[places_P]
         masked_BL = ids_BL.copy()

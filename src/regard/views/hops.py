@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from rich.cells import cell_len
 
 from regard.models.base import device_of
 from regard.runs import Run
@@ -95,7 +96,9 @@ class Hops:
 
     def heatmap(self) -> Heatmap:
         columns = tuple(f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1))
-        return Heatmap(tuple(self.rows()), columns, self.weights_NS.T, self.title, label_width=LABEL)
+        rows = tuple(self.rows())
+        widest = min(LABEL, max(map(cell_len, rows)))
+        return Heatmap(rows, columns, self.weights_NS.T, self.title, label_width=widest)
 
     def to_text(self) -> str:
         """For the terminal: a line a sentence, a column a hop."""

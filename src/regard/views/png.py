@@ -29,7 +29,7 @@ def to_png(*heatmaps: Heatmap, where: str) -> bytes:
     down = math.ceil(len(heatmaps) / across)
     columns, rows = (max(one.values.shape[axis] for one in heatmaps) for axis in (1, 0))
     width, height = (min(LARGEST, size * INCHES + 2.5) for size in (across * columns, down * rows))
-    width += 0.08 * across * (max(one.label_width for one in heatmaps) - 18)
+    width += 0.11 * across * (max(one.label_width for one in heatmaps) - 18)
     with matplotlib.rc_context({"font.family": families, "axes.unicode_minus": False}):
         figure = figures.Figure(figsize=(max(width, 4), max(height, 3)), dpi=DOTS, layout="constrained")
         for place, heatmap in enumerate(heatmaps, 1):
@@ -47,7 +47,8 @@ def _part(name: str, where: str) -> Any:
 def _draw(axes: Any, heatmap: Heatmap, where: str) -> None:
     """One picture, in the colours of the SVG."""
     axes.imshow(colours(heatmap.shares, signed=heatmap.signed), interpolation="nearest", aspect="equal")
-    axes.set_title(shorten(clean(heatmap.title), 90), fontsize=11, loc="left", pad=10, parse_math=False)
+    side = "left" if heatmap.label_width <= 18 else "right"  # above wide labels there is room for the title
+    axes.set_title(shorten(clean(heatmap.title), 90), fontsize=11, loc=side, pad=10, parse_math=False)
     axes.xaxis.tick_top()
     upright = max(map(len, heatmap.columns)) <= 1 or "" in heatmap.columns
     slant = {"rotation": 0 if upright else 60, "ha": "center" if upright else "left", "rotation_mode": "anchor"}
