@@ -17,13 +17,13 @@ import torch
 import regard as api
 from command_line import fail, succeed, write
 from regard.config import write_yaml
-from regard.data.blocks import Streams
+from regard.data.blocks import EVALUATED_STREAMS, Streams
 from regard.data.tales import generate
 from regard.objectives.language_model import CarriedNextToken, first_rows
 from regard.runs import Run
 from regard.runs.checkpoints import load_training, load_weights
 from regard.runs.verbs import features
-from regard.tasks.language_modeling import LanguageModeling
+from regard.tasks.language_modeling import LanguageModeling, measured
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -147,7 +147,7 @@ def log_p(model: Any, ids_BL: torch.Tensor) -> torch.Tensor:
         return model.readout(hidden).log_softmax(-1)
 
 
-@pytest.mark.parametrize("streams", [1, 3])
+@pytest.mark.parametrize("streams", [1, 3, EVALUATED_STREAMS])
 def test_a_carried_state_equals_one_long_pass(runs: dict[str, Path], streams: int) -> None:
     """Through the batches of the data path: each stream as one row of its own, never cut."""
     run = Run.open(runs["lstm"])
@@ -168,6 +168,8 @@ def test_a_carried_state_equals_one_long_pass(runs: dict[str, Path], streams: in
         ids = torch.tensor([[int(text.values[start - 1]), *text.values[start:stop].tolist()]])
         expected -= float(log_p(model, ids).gather(2, ids[:, 1:, None]).sum())
     assert total == pytest.approx(expected, rel=1e-12)
+    if streams == EVALUATED_STREAMS:
+        assert measured(objective, examples) == ([pytest.approx(expected, rel=1e-12)], len(text.values))
     with torch.inference_mode():
         fresh = sum(float(objective(examples.batch(rows))[0][1]) for rows in plan)
     assert abs(fresh - expected) > 1e-4, "without the carried state it would be another number"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice, permutations
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command_line import fail, succeed
 from regard.data.corpora import Part, generate, part_of
 from regard.data.shapes import (
     CLEAR,
@@ -131,3 +133,17 @@ def test_both_languages_say_the_same_of_their_pictures() -> None:
 def test_a_scene_that_cannot_be_drawn(code: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
         parse(code, "input 1")
+
+
+def test_the_recipe_trains_and_a_scene_can_be_typed(tmp_path: Path) -> None:
+    """In Korean, a few steps: the wording is learned before the pictures are."""
+    small = ["data.train={corpus: shapes-ko, size: 300}", "data.validation={corpus: shapes-ko, size: 20}",
+             "data.test={corpus: shapes-ko, size: 20}", "model.images.size=16", "model.channels=[4]", "model.width=16",
+             "training.epochs=null", "training.steps=60", "training.learning_rate=0.01", "training.warmup=0",
+             "training.batch_tokens=1024"]  # fmt: skip
+    succeed("train", "shapes", *small, "--out", tmp_path / "run")
+    [written] = succeed("predict", tmp_path / "run", CODE).out.splitlines()
+    assert written.endswith("있다")
+    assert set(written.split()[:3]) <= set(KOREAN.values())
+    [message] = fail("predict", tmp_path / "run", "shapes: small red circel 20 32, large blue square 68 40")
+    assert message == "input 1: there is no 'circel' to draw (did you mean 'circle'?)"

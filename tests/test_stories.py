@@ -19,6 +19,7 @@ from regard.data.memories import Memory, prepare_stories
 from regard.data.stories import ABOUT, ENGLISH, KOREAN, Asked, generate
 from regard.data.tokenizers import TokenizerConfig
 from regard.errors import DataError
+from regard.runs.checkpoints import load_weights
 from regard.tasks.typed import Typed, questions_in
 
 BABI = """\
@@ -309,6 +310,8 @@ def test_typed_stories_and_questions() -> None:
             one.facts,
         )
     assert typed("3 apples fell.", "What fell?")[0].story == ("3 apples fell.",)
+    [known] = typed("Mary slept. John left. Who left?\tJohn\t2")
+    assert (known.story, known.answer, known.facts) == (("Mary slept.", "John left."), "John", (1,))
 
 
 # The verbs
@@ -400,10 +403,23 @@ def test_errors_are_told_task_by_task(run: Path, tmp_path: Path) -> None:
     question = "1 Mary went to the {}.\n2 Where is Mary?\tkitchen\t1\n"
     write(tmp_path / "qa1_right_test.txt", question.format("kitchen"))
     write(tmp_path / "qa2_wrong_test.txt", question.format("garden"))
+    write(tmp_path / "qa10_unheard_test.txt", question.format("kitchen").replace("\tkitchen", "\tcastle"))
     found = succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt", "--json").json
-    assert found["tasks"] == {"qa1_right": 0.0, "qa2_wrong": 1.0}
-    assert found["error"] == 0.5
+    assert found["tasks"] == {"qa1_right": 0.0, "qa2_wrong": 1.0, "qa10_unheard": 1.0}
+    assert found["error"] == pytest.approx(2 / 3)
     assert "  qa2_wrong       1.0000" in succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt").out
+
+
+def test_averaged_weights_are_those_of_the_restart_that_validates_best(tmp_path: Path) -> None:
+    short = {"epochs": 3, "average": 3, "device": "cpu", "samples": 0, "best": "error"}
+    recipe = recipe_file(tmp_path, training=short, data={"train": {"corpus": "stories-en", "size": 200}})
+    succeed("train", recipe, "--out", tmp_path / "run", "model.restarts=4", "--json")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    [averaged] = [line for line in lines if line["event"] == "average"]
+    assert int(load_weights(tmp_path / "run" / "checkpoints" / "average")["winner"]) == averaged["restart"] - 1
+    assert averaged["error"] == min(averaged["errors"])
+    measured = succeed("evaluate", tmp_path / "run", "--split", "validation", "--checkpoint", "average", "--json").json
+    assert measured["error"] == pytest.approx(averaged["error"])
 
 
 def test_resume_is_exact(tmp_path: Path) -> None:

@@ -125,11 +125,10 @@ class StoryReader(Reader):
             return ()
         if not has_magic(name):
             return (TextFile(name, self.base / name),)
-        root = (Path(name).anchor and Path(Path(name).anchor)) or self.base
-        found = root.glob(str(PurePath(name).relative_to(Path(name).anchor)))
-        folder = PurePath(name).parent
-        named = {path: path.name if has_magic(str(folder)) else str(folder / path.name) for path in found}
-        return tuple(TextFile(named[path], path) for path in sorted(named, key=_by_number))
+        anchor = PurePath(name).anchor
+        found = (Path(anchor) if anchor else self.base).glob(str(PurePath(name).relative_to(anchor)))
+        named = (str(path if anchor else path.relative_to(self.base)) for path in sorted(found, key=_by_number))
+        return tuple(TextFile(one, self.base / one) for one in named)
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -181,10 +180,13 @@ def facts_in(text: str) -> tuple[int, ...] | None:
     return None if text == UNKNOWN else tuple(map(int, text.split()))
 
 
-def _cut(story: list[str], facts: tuple[int, ...] | None) -> tuple[tuple[str, ...], tuple[int, ...] | None]:
-    """The last sentences, and the facts that are among them."""
+def _asked(
+    line: int, opening: str, story: list[str], question: str, answer: str, facts: tuple[int, ...] | None
+) -> Asked:
+    """With the last sentences of the story, and the facts that are among them."""
     gone = max(0, len(story) - KEPT)
-    return tuple(story[gone:]), None if facts is None else tuple(fact - gone for fact in facts if fact >= gone)
+    kept = None if facts is None else tuple(fact - gone for fact in facts if fact >= gone)
+    return Asked(line, opening, tuple(story[gone:]), question, answer, kept)
 
 
 def _one_word(answer: str, where: str) -> str:
@@ -218,17 +220,9 @@ def babi_questions(file: TextFile, corpus: Stories) -> Iterator[Asked]:
             raise DataError(
                 "there is no sentence before the question", where=file.where(line), hint="tell the story first"
             )
-        question, answer, facts = _question(said, numbers, file.where(line))
         asked, opening = True, opening or "\n".join(story[:OPENING])
-        yield Asked(line, opening, *_asked_of(story, question, answer, facts))
+        yield _asked(line, opening, story, *_question(said, numbers, file.where(line)))
     _refuse_unasked(asked, file.where(begun))
-
-
-def _asked_of(
-    story: list[str], question: str, answer: str, facts: tuple[int, ...] | None
-) -> tuple[tuple[str, ...], str, str, tuple[int, ...] | None]:
-    kept, found = _cut(story, facts)
-    return kept, question, answer, found
 
 
 def _numbered(text: str, before: int, where: str) -> tuple[int, str]:
@@ -282,7 +276,7 @@ def jsonl_questions(file: TextFile, corpus: Stories) -> Iterator[Asked]:
             )
         answer = _one_word(text_of(value_in(example, corpus.answer, where), corpus.answer, where).strip(), where)
         facts = _numbers(example.get(corpus.facts), len(story), where)
-        yield Asked(line, "\n".join(story[:OPENING]), *_asked_of(story, question, answer, facts))
+        yield _asked(line, "\n".join(story[:OPENING]), story, question, answer, facts)
 
 
 def _sentences(value: Any, key: str, where: str) -> list[str]:

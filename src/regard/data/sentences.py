@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 _ABBREVIATIONS = """
-    dr mr mrs ms prof rev hon gen col capt lt sgt sen rep gov st mt ft jr sr vs viz cf ca approx dept univ inc ltd co
-    corp no nos vol fig figs eq eqs sec ch pp p ed eds e.g i.e a.m p.m jan feb mar apr jun jul aug sep sept oct nov dec
-    mon tue wed thu fri sat sun
+    dr mr mrs ms prof rev hon gen capt lt sgt sen gov st mt ft jr sr vs viz cf ca approx dept univ inc ltd corp nos vol
+    fig figs eq eqs ch pp p eds e.g i.e a.m p.m jan feb apr jun jul aug sep sept oct nov dec mon tue wed thu fri
 """
 ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
-"""Words whose full stop ends no sentence, in small letters and without that stop."""
+"""Words whose full stop ends no sentence, in small letters and without that stop; none that is a word of its own."""
 
 _OPENING = r"\"'“‘(\[{<「『《〈"
 _CLOSING = r"\"'”’)\]}>」』》〉"

@@ -89,12 +89,13 @@ class MemoryNetwork(nn.Module):
         super().__init__()
         self.config = config
         size_ID = (config.restarts, config.width)
-        names = {self._name(letter, hop) for hop in range(1, config.hops + 1) for letter in "ABCW"}
-        timed = {self._name(letter, hop) for hop in range(1, config.hops + 1) for letter in "AC"}
+        hops = range(1, config.hops + 1)
+        # The tables of all A and C: one that two hops share is there, and is looked up, once
+        self.remembering = sorted({self._name(letter, hop) for hop in hops for letter in "AC"})
+        names = {self._name(letter, config.hops) for letter in "BW"}.union(self.remembering)
         self.tables = nn.ParameterDict({name: _drawn(vocabulary_size, *size_ID) for name in sorted(names)})
-        self.times = nn.ParameterDict(
-            {name: _drawn(config.sentences, *size_ID) for name in sorted(timed) if config.temporal}
-        )
+        timed = self.remembering if config.temporal else []
+        self.times = nn.ParameterDict({name: _drawn(config.sentences, *size_ID) for name in timed})
         self.H_DID = _drawn(config.width, *size_ID) if config.tie == "layer_wise" else None
         self.register_buffer("winner", torch.tensor(0))
 
@@ -107,13 +108,10 @@ class MemoryNetwork(nn.Module):
 
     def forward(self, batch: StoryBatch) -> Answered:
         visible_B1S = (batch.times_BS > 0)[:, None]
-        u_BID = self._sentence(batch.question_BL, "B", 1)
+        u_BID = self._sentence(batch.question_BL, self._name("B", 1))
         weights = []
-        memories: dict[str, Tensor] = {}
+        memories = {name: self._memory(batch, name) for name in self.remembering}
         for hop in range(1, self.config.hops + 1):
-            for letter in "AC":  # a table that two hops share is looked up once
-                name = self._name(letter, hop)
-                memories[name] = memories[name] if name in memories else self._memory(batch, letter, hop)
             m_BSID, c_BSID = memories[self._name("A", hop)], memories[self._name("C", hop)]
             scores_BIS = torch.einsum("bid,bsid->bis", u_BID, m_BSID)
             if batch.linear:
@@ -135,22 +133,22 @@ class MemoryNetwork(nn.Module):
         for gradient in gradients:
             gradient.mul_(scale_I[:, None])
 
-    def _memory(self, batch: StoryBatch, letter: str, hop: int) -> Tensor:
+    def _memory(self, batch: StoryBatch, name: str) -> Tensor:
         """m or c: what each sentence says, and when."""
-        said_BSID = self._sentence(batch.story_BSL, letter, hop)
+        said_BSID = self._sentence(batch.story_BSL, name)
         if not self.config.temporal:
             return said_BSID
-        T_SID = self.times[self._name(letter, hop)]
+        T_SID = self.times[name]
         place_BS = batch.times_BS.clamp(1, self.config.sentences) - 1
         return said_BSID + F.embedding(place_BS, T_SID.flatten(1)).view_as(said_BSID)
 
-    def _sentence(self, ids: Tensor, letter: str, hop: int) -> Tensor:
+    def _sentence(self, ids: Tensor, name: str) -> Tensor:
         """The words of sentences [..., L] as one vector each, [..., I, D]; padding is the null word, which is zero."""
-        table_VID = self.tables[self._name(letter, hop)]
+        table_VID = self.tables[name]
         words = F.embedding(ids, table_VID.flatten(1)).view(*ids.shape, *table_VID.shape[1:])
-        weights = (
-            position_weights(ids, self.config.width) if self.config.words == "position" else (ids != PAD)[..., None]
-        )
+        weights = (ids != PAD)[..., None]
+        if self.config.words == "position":
+            weights = position_weights(ids, self.config.width)
         return (words * weights[..., None, :].to(words.dtype)).sum(-3)
 
 
