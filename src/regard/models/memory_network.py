@@ -156,7 +156,7 @@ def position_weights(ids: Tensor, width: int) -> Tensor:
     """l_kj of each word j of sentences [..., L], for each of the d = `width` coordinates k: [..., L, D]; 0 on padding.
 
     J counts the words of the sentence itself. Sukhbaatar et al. 2015, section 4.1, twice: so the weights are 1 in the
-    mean, as in a bag of words, and as the authors' program has them. Half of it hardly learns from the order of words.
+    mean, as in a bag of words. As printed, half of it, they hardly learn from the order of words (benchmarks/babi.py).
     """
     real = ids != PAD
     j_L = torch.arange(1, ids.shape[-1] + 1, device=ids.device)
