@@ -369,6 +369,14 @@ def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
     assert "too many" in fail("evaluate", run, "--file", "a.txt", "--file", "b.txt")[0]
 
 
+def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
+    story = ("Mary went to the garden.", "Where is Mary?")
+    for option in (("--prefix", "the"), ("--record", tmp_path / "search.json")):
+        [message] = fail("predict", run, *story, *option)
+        assert message == f"{option[0]}: a run of the task story_answering searches for nothing (leave it out)"
+    assert not (tmp_path / "search.json").exists()
+
+
 def test_other_tasks_read_no_story(tiny_run: Path, tmp_path: Path) -> None:
     told = write(tmp_path / "story.txt", "a b c\n")
     for verb in ("predict", "explain"):

@@ -72,6 +72,10 @@ def predict_chunks(
 ) -> Iterator[list[Prediction]]:
     """The same a chunk at a time. All inputs are checked before the first is decoded; a record comes last."""
     places = places or [f"input {number}" for number in range(1, len(inputs) + 1)]
+    asked = {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record}
+    for option in (option for option, value in asked.items() if value and not run.task.searches):
+        what = f"a run of the task {run.task.name} searches for nothing"
+        raise DecodeError(what, where=option, hint="leave it out")
     if record is not None:
         check_writable(Path(record))
     model = run.load_model(checkpoint, device_named(device))

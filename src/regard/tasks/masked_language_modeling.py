@@ -44,6 +44,7 @@ class MaskedLanguageModeling(Task):
     """Raw text, measured by how many hidden tokens are found again, and how many pairs of sentences are told."""
 
     name = "masked_language_modeling"
+    searches = False
     columns = ("text",)
     data = MaskedData
     evaluation = NoEvaluation

@@ -42,6 +42,7 @@ class StoryAnswering(Task):
     """Stories with questions, measured by the share of wrong answers: task by task, and their mean."""
 
     name = "story_answering"
+    searches = False
     columns = ("text",)
     data = StoryData
     evaluation = NoStoryEvaluation

@@ -49,6 +49,8 @@ class Task:
     """Those that need decoded examples."""
     model: ClassVar[Any]
     """The configs of the models that it trains: a union told apart by `kind`."""
+    searches: ClassVar[bool] = True
+    """Whether its predictions come from a search, which can be given a beginning and be recorded."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of a recipe's sections that suit the task better than those of the sections themselves."""
 
