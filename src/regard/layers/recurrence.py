@@ -143,7 +143,7 @@ class FedCells(nn.Module):
 def through_gates(cell: Cell, read_RG: Tensor, kept_RG: Tensor, carry: Carry) -> Carry:
     """A cell's new state from what its gates get from the input, W x, and from the state, U h, in torch's order.
 
-    On a GPU torch has one kernel for each.
+    On a GPU torch has one kernel for all of an LSTM's.
 
     rnn     h' = tanh(Wx + Uh)
     gru     h' = z h + (1 - z) n        n = tanh(Wx_n + r Uh_n)      r, z = sigmoid(Wx + Uh)
@@ -151,15 +151,13 @@ def through_gates(cell: Cell, read_RG: Tensor, kept_RG: Tensor, carry: Carry) ->
     """
     if cell == "rnn":
         return (torch.tanh(read_RG + kept_RG),)
-    if read_RG.device.type == "cuda":
-        if cell == "gru":
-            return (torch.ops.aten._thnn_fused_gru_cell(read_RG, kept_RG, carry[0])[0],)
-        return tuple(torch.ops.aten._thnn_fused_lstm_cell(read_RG, kept_RG, carry[1])[:2])
     if cell == "gru":
         (r_x, z_x, n_x), (r_h, z_h, n_h) = read_RG.chunk(3, -1), kept_RG.chunk(3, -1)
         z = torch.sigmoid(z_x + z_h)
         n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
         return (n + z * (carry[0] - n),)
+    if read_RG.device.type == "cuda":
+        return tuple(torch.ops.aten._thnn_fused_lstm_cell(read_RG, kept_RG, carry[1])[:2])
     i, f, g, o = (read_RG + kept_RG).chunk(4, -1)
     c = torch.sigmoid(f) * carry[1] + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
