@@ -31,6 +31,8 @@ RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml f
 OverridesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SplitOption = Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")]
+PairsOption = Annotated[list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")]
 BeamOption = Annotated[int | None, typer.Option("--beam", help="Hypotheses followed side by side; 1 is greedy.")]
 PenaltyOption = Annotated[
     float | None,
@@ -309,10 +311,8 @@ def _bar(shown: bool) -> Progress:
 def evaluate(
     run: RunArgument,
     *,
-    split: Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")] = None,
-    file: Annotated[
-        list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")
-    ] = None,
+    split: SplitOption = None,
+    file: PairsOption = None,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
     settings: SetOption = None,
@@ -490,10 +490,8 @@ def _show_hops(found: Hops, out: Path | None, as_json: bool) -> None:
 def diagnose(
     run: RunArgument,
     *,
-    split: Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")] = None,
-    file: Annotated[
-        list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")
-    ] = None,
+    split: SplitOption = None,
+    file: PairsOption = None,
     out: Annotated[Path | None, typer.Option("--out", help="A .html file to write the report to.")] = None,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
@@ -535,10 +533,8 @@ def diagnose(
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; the first is the baseline.")],
     *,
-    split: Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")] = None,
-    file: Annotated[
-        list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")
-    ] = None,
+    split: SplitOption = None,
+    file: PairsOption = None,
     hypotheses: Annotated[
         list[str] | None,
         typer.Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one a line."),

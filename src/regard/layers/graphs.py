@@ -48,6 +48,11 @@ class StepGraph:
         return self.logits_RV.clone()
 
 
+def room_for(written: int, most: int) -> int:
+    """A power of two that holds the next token, so that long texts are captured anew only a few times."""
+    return min(max(32, 1 << written.bit_length()), most)
+
+
 def captures(tokens_R: Tensor) -> bool:
     """Whether steps are captured here: on a GPU, while nothing needs a gradient or wants to see the attention."""
     return tokens_R.device.type == "cuda" and torch.is_inference_mode_enabled() and not is_recording()

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.data.batch import Tokens
+from regard.layers.packing import put_back
 from regard.layers.recurrence import packed_by_time
 
 LayerCarry = tuple[Tensor, Tensor]
@@ -75,8 +76,7 @@ class LSTMLayer(nn.Module):
         h_PD, h_1BD, c_1BD = torch.lstm(
             packed.data, packed.batch_sizes, first, self._weights(), True, 1, 0.0, self.training, False
         )
-        h_BLD = h_PD.new_zeros(x_BLD.shape[0] * x_BLD.shape[1], self.width).index_copy(0, rows_P, h_PD)
-        return h_BLD.view(*x_BLD.shape[:2], -1), (h_1BD[0][rank_B], c_1BD[0][rank_B])
+        return put_back(h_PD, rows_P, *x_BLD.shape[:2]), (h_1BD[0][rank_B], c_1BD[0][rank_B])
 
     def _weights(self) -> list[Tensor]:
         W_hh = F.dropout(self.W_hh, self.weight_dropout, self.training) if self.weight_dropout else self.W_hh

@@ -50,12 +50,17 @@ class Packing:
 
     def unpack(self, x_1PD: Tensor) -> Tensor:
         """[1, P, ...] -> [B, L, ...], zero on padding."""
-        padded = x_1PD.new_zeros(len(self.lengths_B) * self.width, *x_1PD.shape[2:])
-        return padded.index_copy(0, self.rows_P, x_1PD[0]).view(-1, self.width, *x_1PD.shape[2:])
+        return put_back(x_1PD[0], self.rows_P, len(self.lengths_B), self.width)
 
     def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
         """[1, H, P, E] -> [B, H, L, E]."""
         return self.unpack(x_1HPE.transpose(1, 2)).transpose(1, 2)
+
+
+def put_back(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
+    """[P, ...] -> [B, L, ...]: each token at its place among the padded ones, read row by row; zero elsewhere."""
+    padded = x_P.new_zeros(sentences * width, *x_P.shape[1:])
+    return padded.index_copy(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
 
 
 def pays(tokens: Tokens) -> bool:

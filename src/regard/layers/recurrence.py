@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.batch import Tokens
-from regard.layers.packing import Packing
+from regard.layers.packing import Packing, put_back
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
@@ -60,8 +60,7 @@ class RecurrentEncoder(nn.Module):
         kind, states_PD = x_BSD.device.type, outputs.data
         if torch.is_autocast_enabled(kind):
             states_PD = states_PD.to(torch.get_autocast_dtype(kind))
-        h_BSD = states_PD.new_zeros(x_BSD.shape[0] * x_BSD.shape[1], states_PD.shape[-1])
-        h_BSD = h_BSD.index_copy(0, rows_P, states_PD).view(*x_BSD.shape[:2], -1)
+        h_BSD = put_back(states_PD, rows_P, *x_BSD.shape[:2])
         return h_BSD, tuple(self._side_by_side(state) for state in as_carry(last))
 
     def _side_by_side(self, state: Tensor) -> Tensor:

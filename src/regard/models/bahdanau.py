@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
+from regard.layers.packing import put_back
 from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, words_read
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.layers.stretches import stretches
@@ -130,8 +131,7 @@ class Bahdanau(Generator):
         places_P = torch.cat(places)
         y_PD = y_BTD.flatten(0, 1).index_select(0, places_P)
         t_PD = self.deep_output(torch.cat(written), y_PD, torch.cat(contexts))
-        hidden = t_PD.new_zeros(y_BTD.shape[0] * y_BTD.shape[1], t_PD.shape[-1]).index_copy(0, places_P, t_PD)
-        return Output(self.dropout(hidden.view(*y_BTD.shape[:2], -1)))
+        return Output(self.dropout(put_back(t_PD, places_P, *y_BTD.shape[:2])))
 
     def loop(self, words_RTG: Tensor, carry: Carry, memory: Memory) -> tuple[Tensor, Tensor, Carry]:
         """The states and contexts of some steps, and the carry after them."""

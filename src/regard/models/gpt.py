@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from regard.data.batch import TextBatch, Tokens
 from regard.layers.attention import MultiHeadAttention
 from regard.layers.embeddings import Embedding, Readout
-from regard.layers.graphs import StepGraph, captures
+from regard.layers.graphs import StepGraph, captures, room_for
 from regard.layers.packing import Packing
 from regard.layers.positions import Positions
 from regard.layers.visibility import Visibility
@@ -245,7 +245,8 @@ class GPT(LanguageModel):
         graph = state.graph
         if state.stepped and captures(tokens_R):
             if graph is None or graph.room <= state.longest:
-                graph = StepGraph.of(tokens_R, room_for(state), lambda tokens, room: self.advance(tokens, state, room))
+                room = room_for(state.longest, state.own_N2RHME.shape[4])
+                graph = StepGraph.of(tokens_R, room, lambda tokens, room: self.advance(tokens, state, room))
             logits_RV = graph.run(tokens_R)
         else:
             logits_RV = self.advance(tokens_R, state, state.longest + 1)
@@ -275,8 +276,3 @@ def _keep_next(own_2RHKE: Tensor, places_R: Tensor, k_RH1E: Tensor, v_RH1E: Tens
     k_RHKE[rows_R, :, places_R] = k_RH1E[:, :, 0]
     v_RHKE[rows_R, :, places_R] = v_RH1E[:, :, 0]
     return k_RHKE, v_RHKE
-
-
-def room_for(state: GPTState) -> int:
-    """A power of two that holds the next token, so that long texts are captured anew only a few times."""
-    return min(max(32, 1 << state.longest.bit_length()), state.own_N2RHME.shape[4])

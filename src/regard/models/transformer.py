@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.data.batch import Batch, Tokens
 from regard.layers.attention import MultiHeadAttention, is_recording, packs
 from regard.layers.embeddings import Embedding, Readout, Tie, tied_embeddings
-from regard.layers.graphs import StepGraph, captures
+from regard.layers.graphs import StepGraph, captures, room_for
 from regard.layers.packing import Packing, pays
 from regard.layers.positions import PositionKind, Positions
 from regard.layers.visibility import Visibility
@@ -326,7 +326,8 @@ class Transformer(Generator):
         graph = state.graph
         if state.written and captures(tokens_R):
             if graph is None or graph.room <= state.written:
-                graph = StepGraph.of(tokens_R, room_for(state), lambda tokens, room: self.advance(tokens, state, room))
+                room = room_for(state.written, len(state.own_MN2RHE))
+                graph = StepGraph.of(tokens_R, room, lambda tokens, room: self.advance(tokens, state, room))
             logits_RV = graph.run(tokens_R)
         else:
             logits_RV = self.advance(tokens_R, state, state.written + 1)
@@ -348,8 +349,3 @@ class Transformer(Generator):
 
     def decoder_blocks(self) -> list[DecoderBlock]:
         return cast("list[DecoderBlock]", list(self.decoder))
-
-
-def room_for(state: TransformerState) -> int:
-    """A power of two that holds the next word, so that long outputs are captured anew only a few times."""
-    return min(max(32, 1 << state.written.bit_length()), len(state.own_MN2RHE))

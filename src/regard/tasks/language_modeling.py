@@ -36,7 +36,7 @@ from regard.objectives.language_model import (
 )
 from regard.search import SearchConfig
 from regard.tasks.continuing import continuations, encode_prompts
-from regard.tasks.raw import corpus_of_files, read_documents
+from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
 from regard.tasks.task import Progress, Task
 from regard.tasks.text_to_text import Prediction
 
@@ -97,10 +97,7 @@ class LanguageModeling(Task):
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Pieces]) -> None:
         model, config = recipe.model, recipe.data
-        limit = getattr(model, "max_positions", None)
-        if limit is not None and config.max_length > limit:
-            what = f"texts of {config.max_length} tokens are longer than the model's {limit} positions"
-            raise ConfigError(what, where="data.max_length", hint=f"at most {limit}, or raise model.max_positions")
+        refuse_longer(config.max_length, getattr(model, "max_positions", None))
         if config.blocks == "stream":
             if model.kind != "lstm_lm" or model.objective != "next_token":
                 what = "only an lstm_lm that learns the next token carries its state from batch to batch"

@@ -26,7 +26,7 @@ from regard.objectives.masked_lm import MaskedTallies, MaskedTokens, masked_tall
 from regard.search import SearchConfig
 from regard.tasks.filling import Filled, encode_gaps, filled
 from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
-from regard.tasks.raw import corpus_of_files, read_documents
+from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
 from regard.tasks.task import Progress, Task
 
 
@@ -87,10 +87,7 @@ class MaskedLanguageModeling(Task):
 
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Segments]) -> None:
-        limit, asked = recipe.model.max_positions, recipe.data.max_length
-        if asked > limit:
-            what = f"texts of {asked} tokens are longer than the model's {limit} positions"
-            raise ConfigError(what, where="data.max_length", hint=f"at most {limit}, or raise model.max_positions")
+        refuse_longer(recipe.data.max_length, recipe.model.max_positions)
         if recipe.training.best.startswith("next_sentence") and not recipe.model.next_sentence:
             raise ConfigError("model.next_sentence is off", where="training.best", hint="choose another metric")
 

@@ -1,4 +1,4 @@
-"""Raw text to measure a run on: corpora as they are, and what `--file` names."""
+"""What the tasks on raw text share: corpora to measure a run on, what `--file` names, and how long a text may be."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText, open_documents
 from regard.data.raw import RawTokens
 from regard.data.tokenizers import Tokenizer
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 
 
 def read_documents(
@@ -38,3 +38,10 @@ def corpus_of_files(files: Sequence[str], own: Sequence[RawText]) -> RawText:
         return RawText(file=files[0], text=columns[Path(files[0]).suffix])
     like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=files[0]))
     return RawText(text=files[0], documents=like.documents)
+
+
+def refuse_longer(length: int, positions: int | None) -> None:
+    """Texts may not be longer than the positions that a model learns, where it learns any."""
+    if positions is not None and length > positions:
+        what = f"texts of {length} tokens are longer than the model's {positions} positions"
+        raise ConfigError(what, where="data.max_length", hint=f"at most {positions}, or raise model.max_positions")
