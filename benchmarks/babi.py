@@ -45,7 +45,9 @@ def measured(run: Path, recipe: str, settings: list[str], cache: Path) -> tuple[
     regard("train", recipe, "--out", str(run), "--json", *settings, cache=cache)
     seconds = time.perf_counter() - started
     found = json.loads(regard("evaluate", str(run), "--json", "--split", "test", cache=cache))
-    return found.get("tasks") or {run.name: 1 - found["exact_match"]}, seconds
+    errors = found.get("tasks") or {run.name: 1 - found["exact_match"]}
+    print(f"{run.name}: {100 * statistics.mean(errors.values()):.1f} in {seconds:.0f} s", file=sys.stderr)
+    return errors, seconds
 
 
 def files_of(folder: Path, task: int | str) -> list[str]:
