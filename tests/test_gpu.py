@@ -39,7 +39,7 @@ TRANSFORMER = {"kind": "transformer", "preset": "tiny", "width": 32, "heads": 2,
 @pytest.mark.parametrize("case", CAUSAL_CASES)
 def test_a_search_finds_the_same_as_on_a_cpu(case: str, beam: int) -> None:
     """Sentences end at all lengths, before and after the captured step must be captured anew."""
-    draw, model = random.Random(0), build(CASES[case])
+    draw, model = random.Random(0), build(CASES[case]).double()
     source = tokens_of([[*(draw.randrange(4, 11) for _ in range(draw.randrange(1, 9))), END] for _ in range(24)])
     config = SearchConfig(beam=beam, nbest=beam, max_length=45, min_length=2)
     expected = search(model, source, config)

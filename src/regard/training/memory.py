@@ -276,8 +276,10 @@ def unchanged_generators(device: torch.device) -> Iterator[None]:
 def available_memory(device: torch.device) -> int:
     """The bytes that a training may still take up on the device."""
     if device.type == "cuda":
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + unused
+        free, total = torch.cuda.mem_get_info(device)
+        reserved, allocated = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
+        allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+        return min(free + reserved, allowed) - allocated
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
     return available_main_memory()
