@@ -278,7 +278,8 @@ def available_memory(device: torch.device) -> int:
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         reserved, allocated = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
-        allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+        index = torch.cuda.current_device() if device.index is None else device.index
+        allowed = int(torch.cuda.get_per_process_memory_fraction(index) * total)
         return min(free + reserved, allowed) - allocated
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
