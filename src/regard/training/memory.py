@@ -209,8 +209,10 @@ def memory_named(recipe: AnyRecipe, fitting: Callable[[], int] = lambda: 0) -> I
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Torch has a class of its own for a GPU's memory only."""
-    return "memory" in f"{type(error).__name__} {error}".lower()
+    """Torch has a class of its own for a GPU's memory only; an illegal access to memory is another matter."""
+    said = str(error).lower()
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or "out of memory" in said or "not enough memory" in said or "can't allocate memory" in said
 
 
 def _or_nothing(fitting: Callable[[], int]) -> int:
