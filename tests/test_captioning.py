@@ -158,12 +158,16 @@ def test_numbers_of_one_look(run: Path, home: Path) -> None:
 
 def test_diagnose_judges_every_image(run: Path) -> None:
     found = succeed("diagnose", run, "--no-sweep", "--limit", "12", "--json").json
+    # A caption has five words, and the length of a file's name says nothing.
+    assert (found["lengths_of"], found["unit"]) == ("reference", "words")
+    assert [(bucket["from"], bucket["to"]) for bucket in found["by_length"]] == [(5, 5)]
     assert found["sentences"] == 12
     assert found["search_errors"] + found["model_errors"] == found["errors"]
 
 
 def test_compare_tests_one_run_against_another(run: Path, transformer: Path) -> None:
     found = succeed("compare", run, transformer, "--json").json
+    assert {(row["from"], row["to"]) for row in found["lengths"]} == {(5, 5)}
     assert [one["system"] for one in found["systems"]] == ["run", "transformer"]
     assert {"bleu1", "bleu", "chrf", "exact_match"} <= set(found["metrics"])
 

@@ -177,6 +177,46 @@ def test_a_limit_that_can_be_raised(tmp_path: Path) -> None:
     assert read_image(tmp_path / "a.png", raised, "x")[0, 0].tolist() == [90, 90, 90]
 
 
+def test_the_limit_can_be_raised_for_a_finished_run(album: Path) -> None:
+    succeed("train", album / "recipe.yaml", "--out", album / "run", "model.images.max_pixels=1000")
+    filled("RGB", COLOURS["red"], (40, 30)).save(album / "large.png")
+    write(album / "large.tsv", "large.png\ta red field\n")
+    [message] = fail("predict", album / "run", album / "large.png")
+    assert "40 x 30 pixels, more than the 1,000 that are allowed" in message
+    raised = ["--set", "model.images.max_pixels=1200", "--json"]
+    assert succeed("predict", album / "run", album / "large.png", *raised).json["input"].endswith("large.png")
+    about = [album / "run", "--file", album / "large.tsv"]
+    for verb in ("evaluate", "diagnose"):
+        assert "large.tsv:1: large.png has 40 x 30 pixels" in fail(verb, *about)[0]
+    for verb in ("evaluate", "diagnose"):
+        assert succeed(verb, *about, *raised).json["sentences"] == 1
+    [message] = fail("predict", album / "run", album / "large.png", "--set", "model.images.size=16")
+    assert message.endswith("(allowed: search, evaluation, model.images.max_pixels)")
+
+
+def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: Path) -> None:
+    from regard.recipes.recipe import load_recipe
+    from regard.tasks.captioning import Captioning
+
+    loaded, base = load_recipe(album / "recipe.yaml", ["data.bad_lines=drop"])
+    whole = Captioning.prepare(loaded, base).train
+    lost = sorted({whole.texts["source"][row] for row in range(len(whole))})[:2]
+    write(album / lost[0], "broken")
+    (album / lost[1]).unlink()
+    told = succeed("train", album / "recipe.yaml", "data.bad_lines=drop", "--out", album / "run").err
+    assert "dropped 4 of 20 training pairs: 4 with an image that cannot be read (first: captions.tsv:" in told
+    again = Captioning.prepare(loaded, base).train
+    kept = [row for row in range(len(whole)) if whole.texts["source"][row] not in lost]
+    assert len(again) == len(kept) == 10
+    for row, before in enumerate(kept):
+        assert again.where(row) == whole.where(before)
+        assert again.pieces(row) == whole.pieces(before)
+        assert np.array_equal(again.source(row).shown, whole.source(before).shown)
+    for path in (album / "images").glob("*.png"):
+        write(path, "broken")
+    assert len(fail("train", album / "recipe.yaml", "data.bad_lines=drop", "--out", album / "none")) > 1
+
+
 def test_every_broken_image_is_named_at_once(album: Path) -> None:
     for number in (1, 4):
         write(album / "images" / f"{number}.png", "broken")

@@ -82,7 +82,8 @@ def plain_answer(model: MemoryNetwork, batch: StoryBatch, b: int, i: int) -> tup
     u, looks = vector(B, batch.question_BL[b].tolist()), []
     for hop in range(K):
         scores = [sum(x * y for x, y in zip(u, memory(A[hop], *one), strict=True)) for one in told]
-        p = scores if batch.linear else [1 / sum(math.exp(other - score) for other in scores) for score in scores]
+        empty = [0.0] * (config.sentences - len(told))
+        p = scores if batch.linear else [1 / sum(math.exp(o - score) for o in scores + empty) for score in scores]
         read = [memory(C[hop], *one) for one in told]
         o = [sum(p[n] * read[n][k] for n in range(len(told))) for k in range(d)]
         if config.tie == "layer_wise":
@@ -135,10 +136,23 @@ def test_padding_changes_nothing(tie: str) -> None:
     torch.testing.assert_close(model(batch).logits_BIV[1], model(alone).logits_BIV[0])
 
 
-def test_weights_sum_to_one_and_are_zero_on_padding() -> None:
-    p_NBIS = model_of(restarts=2)(batch_of()).p_NBIS
-    torch.testing.assert_close(p_NBIS.sum(-1), torch.ones(p_NBIS.shape[:-1]))
+def test_weights_of_a_full_memory_sum_to_one_and_are_zero_on_padding() -> None:
+    model, batch = model_of(restarts=2), batch_of()
+    p_NBIS = model(batch).p_NBIS
     assert p_NBIS[:, 1, :, 1:].abs().max() == 0
+    assert p_NBIS.sum(-1).min() < 0.9  # the rest is on what the stories leave empty
+    assert p_NBIS.sum(-1).max() < 1 + 1e-6
+    full = MemoryNetwork(model.config.model_copy(update={"sentences": 3}), V)
+    full_NBIS = full(StoryBatch(batch.story_BSL[:1], batch.times_BS[:1], batch.question_BL[:1], batch.answers_B[:1]))
+    torch.testing.assert_close(full_NBIS.p_NBIS.sum(-1), torch.ones(3, 1, 2))
+
+
+def test_an_empty_memory_takes_its_share_by_hand() -> None:
+    """Scores 0 and log 4 among six memories: one told with each, four empty: 1, 4 and 4 parts of nine."""
+    model = model_of(hops=1)
+    scores = torch.tensor([[[0.0, math.log(4), 7.0]]])
+    found = model._looks(scores, torch.tensor([[[True, True, False]]]))
+    torch.testing.assert_close(found, torch.tensor([[[1 / 9, 4 / 9, 0.0]]]))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from regard.data.tokenizers import TokenizerConfig
 from regard.errors import DataError
 from regard.runs.checkpoints import load_weights
 from regard.tasks.typed import Typed, questions_in
+from regard.views.hops import Hops
 
 BABI = """\
 1 Mary moved to the bathroom.
@@ -172,32 +173,45 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
 # The stories of the package
 
 
+GOING = {"갔다", "걸어갔다", "이동했다", "뛰어갔다", "향했다", "돌아갔다"}
+TAKING = {"took", "picked up", "got", "grabbed", "집었다", "들었다", "챙겼다", "주웠다"}
+
+
 def answered(asked: Asked, korean: bool) -> tuple[str, tuple[int, ...]]:
     """Question, story and answer understood anew, from the text alone."""
     language = KOREAN if korean else ENGLISH
     stem = r"(\S+?)(?:이|가|은|는|을|를|으로|로|에)?"
-    place, holder, handled = {}, {}, {}
+    place, holder, handled, lies = {}, {}, {}, {}
     for number, sentence in enumerate(asked.story):
         if korean:
             found = re.fullmatch(rf"{stem} {stem} (\S+)\.", sentence)
             assert found
             person, other, verb = found.groups()
-            what = {"갔다": "go", "걸어갔다": "go", "집었다": "take", "들었다": "take"}.get(verb, "drop")
+            what = "go" if verb in GOING else "take" if verb in TAKING else "drop"
         else:
             found = re.fullmatch(r"(\w+) (.+) the (\w+)\.", sentence)
             assert found
             person, verb, other = found.groups()
-            what = {"went to": "go", "walked to": "go", "took": "take", "picked up": "take"}.get(verb, "drop")
+            what = "go" if verb.endswith("to") else "take" if verb in TAKING else "drop"
         if what == "go":
             place[person] = other, number
         else:
+            assert holder.get(other, (language.nobody,))[0] == (language.nobody if what == "take" else person)
+            if what == "take" and person in place and other in lies:
+                assert lies[other][0] == place[person][0], "nobody reaches into another room"
             holder[other] = person if what == "take" else language.nobody, number
+            lies.pop(other, None)
+            if what == "drop" and person in place:
+                lies[other] = place[person]
             handled.setdefault(person, []).append(number)
     named = [
         word
         for word in (*language.people, *language.places, *language.things)
         if re.search(rf"\b{word}", asked.question)
     ]
+    if ("어디" in asked.question or "Where" in asked.question) and named[0] in language.things:
+        where, fact = lies[named[0]] if named[0] in lies else place[holder[named[0]][0]]
+        return where, tuple(sorted((holder[named[0]][1], fact)))
     if "어디" in asked.question or "Where" in asked.question:
         return place[named[0]][0], (place[named[0]][1],)
     if "누가" in asked.question or "Who" in asked.question:
@@ -214,7 +228,7 @@ def test_answers_and_facts_follow_from_the_story(name: Any, about: Any) -> None:
     drawn = list(generate(name, about, 400, 3, "train"))
     for asked in drawn:
         assert answered(asked, name == "stories-ko") == (asked.answer, asked.facts)
-    if about in ("where", "who", "count"):  # every answer is worth guessing
+    if about in ("where", "things", "who", "count"):  # every answer is worth guessing
         shares = np.unique([asked.answer for asked in drawn], return_counts=True)[1] / len(drawn)
         assert shares.max() < 0.6
     if about == "yes_no":
@@ -392,7 +406,7 @@ def test_explain_shows_every_hop_and_judges_it_by_the_facts(run: Path, tmp_path:
     )
     found = succeed("explain", run, "--story", told, "--json").json
     assert np.array(found["hops"]).shape == (2, 2)
-    np.testing.assert_allclose(np.sum(found["hops"], axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.sum(found["hops"], axis=1) + found["nothing"], 1, rtol=1e-5)
     assert (found["output"], found["facts"], found["facts_found"]) == ("kitchen", [1], 1.0)
     assert 1 in found["looked"]
     text = succeed("explain", run, "--story", told).out
@@ -428,6 +442,17 @@ def test_averaged_weights_are_those_of_the_restart_that_validates_best(tmp_path:
     assert averaged["error"] == min(averaged["errors"])
     measured = succeed("evaluate", tmp_path / "run", "--split", "validation", "--checkpoint", "average", "--json").json
     assert measured["error"] == pytest.approx(averaged["error"])
+
+
+def test_a_hop_that_looked_at_nothing_says_so() -> None:
+    weights = np.array([[0.2, 0.1], [0.1, 0.8]], dtype=np.float32)
+    hops = Hops("", "Who sat?", ("Mary sat.", "John left."), 0, weights, {"mary": 1.0}, None, (1,))
+    assert hops.verdict() == (
+        "hop 1 looked most at nothing (0.700), then at sentence 1; hop 2 looked most at sentence 2: "
+        "it agrees with the supporting facts (2)."
+    )
+    np.testing.assert_allclose(hops.columns().sum(0), 1, rtol=1e-6)
+    assert hops.rows() == ["  1  Mary sat.", "  2• John left.", "     (nothing)"]
 
 
 def test_resume_is_exact(tmp_path: Path) -> None:

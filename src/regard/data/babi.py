@@ -59,8 +59,8 @@ class Stories(Corpus):
     corpus: StoryCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """Stories that the package writes, in English or Korean: who is where, who has what."""
     about: About | None = None
-    """What the questions of these are about: where someone is, who has a thing, how many things someone has, or whether
-    someone is somewhere. Default: all four."""
+    """What the questions of these are about: where someone is, where a thing is, who has it, how many things someone
+    has, or whether someone is somewhere. Default: all five."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:

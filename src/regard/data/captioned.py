@@ -15,6 +15,7 @@ from regard.data.batch import Batch
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
 from regard.data.images import Picture, Pictures, Reading, images_of, prepare_pictures
+from regard.data.report import NAMED, Found
 from regard.data.store import Integers
 
 
@@ -25,6 +26,8 @@ class CaptionedImages(Dataset):
     pictures: Pictures
     numbers: Integers
     """The picture of each example."""
+    dropped: Found
+    """The examples that are left out since their images cannot be read."""
 
     def source(self, example: int) -> Picture:
         return self.pictures[int(self.numbers[example])]
@@ -68,17 +71,28 @@ def captioned(
     base: Path,
     reading: Reading,
     progress: Callable[[int], None] = lambda done: None,
+    *,
+    drop: bool = False,
 ) -> CaptionedImages:
-    """Captions with the images that their sources name; each image is read once, in the order of its first caption."""
+    """Captions with the images that their sources name; each image is read once, in the order of its first caption.
+
+    With `drop`, captions of images that cannot be read are left out.
+    """
     folders = [folder_of(corpus, base) for corpus in corpora]
     named: dict[tuple[Path, str], tuple[int, str]] = {}
     numbers = np.empty(len(dataset), dtype=np.int64)
     for example, name in enumerate(dataset.texts["source"]):
         key = folders[int(dataset.corpora[example])], name
         numbers[example] = named.setdefault(key, (len(named), dataset.where(example)))[0]
-    pictures = prepare_pictures({key: where for key, (_, where) in named.items()}, reading, progress)
-    own = {name: getattr(dataset, name) for name in Dataset.__dataclass_fields__}
-    return CaptionedImages(**own, pictures=pictures, numbers=numbers)
+    pictures = prepare_pictures({key: where for key, (_, where) in named.items()}, reading, progress, drop=drop)
+    seen = np.isin(numbers, pictures.kept)
+    rows, lost = np.flatnonzero(seen), np.flatnonzero(~seen)
+    found = Found(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))
+    chosen = dataset.select(rows) if len(lost) else dataset
+    own = {name: getattr(chosen, name) for name in Dataset.__dataclass_fields__}
+    return CaptionedImages(
+        **own, pictures=pictures, numbers=np.searchsorted(pictures.kept, numbers[rows]), dropped=found
+    )
 
 
 def folder_of(corpus: Corpus, base: Path) -> Path:

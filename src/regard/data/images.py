@@ -28,8 +28,12 @@ from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, open_a
 from regard.data.texts import key_of
 from regard.errors import DataError, Problem, first_of
 
-FORMAT = 1
+FORMAT = 2
 """Counts up when stored images change their form, so that no old cache is read as a new one."""
+
+
+LIMIT = "model.images.max_pixels"
+"""Where the largest number of pixels is set."""
 
 
 class ImagesConfig(Config):
@@ -180,7 +184,7 @@ def _refuse_size(path: Path, size: tuple[int, int], max_pixels: int, where: str)
     width, height = size
     if width * height > max_pixels:
         what = f"{path.name} has {width:,} x {height:,} pixels, more than the {max_pixels:,} that are allowed"
-        raise DataError(what, where=where, hint="scale it down, or raise model.images.max_pixels in the recipe")
+        raise DataError(what, where=where, hint=f"scale it down, or raise {LIMIT} in the recipe, for a run by --set")
     if min(size) < 2:
         what = f"{path.name} has {width} x {height} pixels: there is nothing to see"
         raise DataError(what, where=where, hint="at least 2 x 2")
@@ -220,6 +224,8 @@ class Pictures:
     offsets: Integers
     columns: Integers
     reading: Reading
+    kept: Integers
+    """Which of the pictures that were asked for these are: all, or those that could be read."""
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -241,11 +247,16 @@ class Pictures:
 
 
 def prepare_pictures(
-    named: Mapping[tuple[Path, str], str], reading: Reading, progress: Callable[[int], None] = lambda done: None
+    named: Mapping[tuple[Path, str], str],
+    reading: Reading,
+    progress: Callable[[int], None] = lambda done: None,
+    *,
+    drop: bool = False,
 ) -> Pictures:
     """The pictures of (folder, name) in their order, from the cache where no file has changed since.
 
     `named` says where each is asked for, which messages name. Whether a file has changed is told by its size and time.
+    Those that cannot be read are refused, or left out with `drop` as long as others are left.
     """
 
     def build(folder: Path) -> None:
@@ -253,8 +264,9 @@ def prepare_pictures(
         with (
             closing(ColumnWriter(folder, "shown", reading.dtype)) as shown,
             closing(ArrayWriter(folder / "columns", np.int32)) as columns,
+            closing(ArrayWriter(folder / "kept", np.int64)) as kept,
         ):
-            for number, ((parent, name), where) in enumerate(named.items(), 1):
+            for number, ((parent, name), where) in enumerate(named.items()):
                 try:
                     picture = read_picture(name, parent, reading, where)
                 except DataError as error:
@@ -262,14 +274,16 @@ def prepare_pictures(
                     continue
                 shown.extend(picture.shown.reshape(-1), [picture.shown.size])
                 columns.extend([picture.columns])
-                progress(number)
-        if problems:
+                kept.extend([number])
+                progress(number + 1)
+        if problems and not (drop and len(problems) < len(named)):
             raise DataError(problems=first_of(problems))
 
-    settings = [FORMAT, reading.images.size, reading.feature_width]
+    settings = [FORMAT, reading.images.size, reading.feature_width, reading.images.max_pixels if drop else None]
     folder = stored(f"images-{key_of([settings, [_stamp(*one) for one in named]])}", build)
     values, offsets = open_array(folder / "shown.values", reading.dtype), open_array(folder / "shown.offsets", np.int64)
-    return Pictures(values, offsets, open_array(folder / "columns", np.int32), reading)
+    columns, kept = open_array(folder / "columns", np.int32), open_array(folder / "kept", np.int64)
+    return Pictures(values, offsets, columns, reading, kept)
 
 
 def _stamp(folder: Path, name: str) -> list[str | int]:

@@ -44,7 +44,8 @@ class MemoryNetworkConfig(ModelConfig):
     temporal: bool = True
     """Whether a memory tells how long ago its sentence was (T_A and T_C)."""
     sentences: int = Field(50, ge=1, le=1000)
-    """How many sentences the memory holds: the last ones of a story. What came before them is forgotten."""
+    """How many sentences the memory holds: the last ones of a story. What came before them is forgotten, and memories
+    that a short story leaves empty may be looked at too."""
     time_noise: float = Field(0.1, ge=0, le=1)
     """Empty memories that training puts between the sentences, as a share of these: so that T_A and T_C learn times
     that stories of the training data do not have."""
@@ -61,7 +62,7 @@ class Answered:
     logits_BIV: Tensor
     """One score for each word that might be the answer."""
     p_NBIS: Tensor
-    """How much each hop looked at each sentence."""
+    """How much each hop looked at each sentence; what is missing to 1, it looked at empty memories."""
 
 
 class MemoryNetwork(nn.Module):
@@ -80,6 +81,10 @@ class MemoryNetwork(nn.Module):
 
     T counts from the newest sentence. Adjacent tying: A^{k+1} = C^k, B = A^1, W^T = C^K. The middle axis I of
     every parameter counts restarts, which are computed side by side and never meet.
+
+    The softmax runs over the whole memory, as in the authors' program: where a story does not fill it, m_i and c_i are
+    zero, so that a hop may look at nothing. Without this choice questions of yes or no are hardly learned
+    (benchmarks/README.md).
     """
 
     winner: Tensor
@@ -107,22 +112,27 @@ class MemoryNetwork(nn.Module):
         return f"C{last}" if last else "A1"
 
     def forward(self, batch: StoryBatch) -> Answered:
-        visible_B1S = (batch.times_BS > 0)[:, None]
-        u_BID = self._sentence(batch.question_BL, self._name("B", 1))
+        told_B1S = (batch.times_BS > 0)[:, None]
+        words_UL, story_BS, question_B = _distinct(batch)
+        u_BID = self._said(words_UL, self._name("B", 1))[question_B]
         weights = []
-        memories = {name: self._memory(batch, name) for name in self.remembering}
+        memories = {name: self._memory(words_UL, story_BS, batch.times_BS, name) for name in self.remembering}
         for hop in range(1, self.config.hops + 1):
             m_BSID, c_BSID = memories[self._name("A", hop)], memories[self._name("C", hop)]
             scores_BIS = torch.einsum("bid,bsid->bis", u_BID, m_BSID)
-            if batch.linear:
-                p_BIS = scores_BIS.masked_fill(~visible_B1S, 0.0)
-            else:
-                p_BIS = scores_BIS.masked_fill(~visible_B1S, -torch.inf).softmax(-1)
+            p_BIS = scores_BIS.masked_fill(~told_B1S, 0.0) if batch.linear else self._looks(scores_BIS, told_B1S)
             o_BID = torch.einsum("bis,bsid->bid", p_BIS, c_BSID)
             u_BID = o_BID + (u_BID if self.H_DID is None else torch.einsum("eid,bid->bie", self.H_DID, u_BID))
             weights.append(p_BIS)
         W_VID = self.tables[self._name("W", self.config.hops)]
         return Answered(torch.einsum("bid,vid->biv", u_BID, W_VID), torch.stack(weights))
+
+    def _looks(self, scores_BIS: Tensor, told_B1S: Tensor) -> Tensor:
+        """Softmax over the sentences and the memories that are left empty, whose scores are zero."""
+        empty_B11 = (self.config.sentences - told_B1S.sum(-1, keepdim=True)).clamp(min=0)
+        nothing_BI1 = empty_B11.to(scores_BIS.dtype).log().expand(*scores_BIS.shape[:2], 1)
+        scores_BIS = scores_BIS.masked_fill(~told_B1S, -torch.inf)
+        return torch.cat([scores_BIS, nothing_BI1], -1).softmax(-1)[..., :-1]
 
     @torch.no_grad()
     def clip_gradients(self, limit: float) -> None:
@@ -133,23 +143,33 @@ class MemoryNetwork(nn.Module):
         for gradient in gradients:
             gradient.mul_(scale_I[:, None])
 
-    def _memory(self, batch: StoryBatch, name: str) -> Tensor:
+    def _memory(self, words_UL: Tensor, story_BS: Tensor, times_BS: Tensor, name: str) -> Tensor:
         """m or c: what each sentence says, and when."""
-        said_BSID = self._sentence(batch.story_BSL, name)
+        said_UID = self._said(words_UL, name)
+        said_BSID = F.embedding(story_BS, said_UID.flatten(1)).view(*story_BS.shape, *said_UID.shape[1:])
         if not self.config.temporal:
             return said_BSID
         T_SID = self.times[name]
-        place_BS = batch.times_BS.clamp(1, self.config.sentences) - 1
+        place_BS = times_BS.clamp(1, self.config.sentences) - 1
         return said_BSID + F.embedding(place_BS, T_SID.flatten(1)).view_as(said_BSID)
 
-    def _sentence(self, ids: Tensor, name: str) -> Tensor:
-        """The words of sentences [..., L] as one vector each, [..., I, D]; padding is the null word, which is zero."""
+    def _said(self, words_UL: Tensor, name: str) -> Tensor:
+        """The words of sentences as one vector each; padding is the null word, which is zero."""
         table_VID = self.tables[name]
-        words = F.embedding(ids, table_VID.flatten(1)).view(*ids.shape, *table_VID.shape[1:])
-        weights = (ids != PAD)[..., None]
+        words_ULID = F.embedding(words_UL, table_VID.flatten(1)).view(*words_UL.shape, *table_VID.shape[1:])
+        weights_ULD = (words_UL != PAD)[..., None]
         if self.config.words == "position":
-            weights = position_weights(ids, self.config.width)
-        return (words * weights[..., None, :].to(words.dtype)).sum(-3)
+            weights_ULD = position_weights(words_UL, self.config.width)
+        return (words_ULID * weights_ULD[:, :, None].to(words_ULID.dtype)).sum(1)
+
+
+def _distinct(batch: StoryBatch) -> tuple[Tensor, Tensor, Tensor]:
+    """The sentences and questions of a batch, each once, and which of them stands where: most stand in many stories."""
+    longest = max(batch.story_BSL.shape[2], batch.question_BL.shape[1])
+    story_BSL, question_BL = (F.pad(ids, (0, longest - ids.shape[-1])) for ids in (batch.story_BSL, batch.question_BL))
+    rows = torch.cat([story_BSL.flatten(0, 1), question_BL])
+    words_UL, numbers = torch.unique(rows, dim=0, return_inverse=True)
+    return words_UL, numbers[: -len(question_BL)].view(batch.times_BS.shape), numbers[-len(question_BL) :]
 
 
 def position_weights(ids: Tensor, width: int) -> Tensor:

@@ -18,6 +18,7 @@ from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.images import Picture, read_picture
 from regard.data.prepare import Prepared, prepare
+from regard.data.report import Report
 from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models.base import Generator
@@ -60,6 +61,7 @@ class Captioning(TextToText):
     data = Data[Captioned]
     evaluation = EvaluationConfig
     model = CaptionerConfig
+    lengths_of = "reference"
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -112,23 +114,22 @@ class Captioning(TextToText):
             named = getattr(data, part)
             corpora = data.train if isinstance(named, Split) else named
             return captioned(
-                dataset, corpora, base, recipe.model.reading, lambda done: heard(f"reading images of {part}", done)
-            )
+                dataset, corpora, base, recipe.model.reading, lambda done: heard(f"reading images of {part}", done),
+                drop=data.bad_lines == "drop",
+            )  # fmt: skip
 
-        return replace(
-            texts,
-            train=with_images("train", texts.train),
-            validation=with_images("validation", texts.validation),
-            test=None if texts.test is None else with_images("test", texts.test),
-        )
+        train, validation = with_images("train", texts.train), with_images("validation", texts.validation)
+        test = None if texts.test is None else with_images("test", texts.test)
+        report = _with_dropped(texts.report, {"train": train, "validation": validation, "test": test})
+        return replace(texts, train=train, validation=validation, test=test, report=report)
 
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Any]) -> None:
         """Any captioner can do with any images."""
 
     @classmethod
-    def build(cls, config: CaptionerConfig, tokenizers: Tokenizers) -> Captioner:
-        return build_captioner(config, tokenizers["target"].size)
+    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Captioner:
+        return build_captioner(recipe.model, tokenizers["target"].size)
 
     @classmethod
     def objective(cls, model: Generator, recipe: Any) -> DoublyStochastic:
@@ -143,7 +144,7 @@ class Captioning(TextToText):
         cls, recipe: Any, corpora: Sequence[Corpus], part: Part, base: Path, tokenizers: Tokenizers
     ) -> CaptionedImages:
         texts = read_pairs(recipe.data, corpora, part, base, tokenizers)
-        return captioned(texts, corpora, base, recipe.model.reading)
+        return captioned(texts, corpora, base, recipe.model.reading, drop=recipe.data.bad_lines == "drop")
 
     @classmethod
     def validate(cls, model: Generator, recipe: Any, data: Prepared[Any]) -> dict[str, Any]:
@@ -218,6 +219,16 @@ def images_in(examples: CaptionedImages) -> list[list[int]]:
     for row, number in enumerate(examples.numbers.tolist()):
         rows.setdefault(number, []).append(row)
     return list(rows.values())
+
+
+def _with_dropped(report: Report, splits: Mapping[Part, CaptionedImages | None]) -> Report:
+    """With the examples that were left out for their images."""
+    found = dict(report.splits)
+    for name, split in splits.items():
+        if split is not None and split.dropped.count:
+            dropped = found[name].dropped | {"image": split.dropped}
+            found[name] = replace(found[name], kept=len(split), dropped=dropped)
+    return replace(report, splits=found)
 
 
 def _nfc(text: str) -> str:

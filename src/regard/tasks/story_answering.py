@@ -30,6 +30,7 @@ from regard.tasks.answering import (
     typed_examples,
     unknown_words,
 )
+from regard.tasks.inputs import numbered
 from regard.tasks.task import Progress, Task
 from regard.tasks.typed import questions_in, typed_in
 
@@ -42,6 +43,7 @@ class StoryAnswering(Task):
     """Stories with questions, measured by the share of wrong answers: task by task, and their mean."""
 
     name = "story_answering"
+    unit = "questions"
     searches = False
     columns = ("text",)
     data = StoryData
@@ -76,8 +78,8 @@ class StoryAnswering(Task):
         )
 
     @classmethod
-    def build(cls, config: MemoryNetworkConfig, tokenizers: Tokenizers) -> MemoryNetwork:
-        return MemoryNetwork(config, tokenizers["text"].size)
+    def build(cls, recipe: Any, tokenizers: Tokenizers) -> MemoryNetwork:
+        return MemoryNetwork(recipe.model, tokenizers["text"].size)
 
     @classmethod
     def objective(cls, model: MemoryNetwork, recipe: Any) -> AnswerCrossEntropy:
@@ -180,7 +182,7 @@ class StoryAnswering(Task):
         places: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Answer]:
-        places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+        places = places or numbered(texts)
         typed = [typed_in(text, place) for text, place in zip(texts, places, strict=True)]
         cls.check_inputs(model, tokenizers, texts, config, prefixes=prefixes, places=places)
         examples = typed_examples(typed, tokenizers["text"], model.config)
