@@ -49,7 +49,7 @@ def test_neither_padding_nor_neighbours_change_a_vector(case: str) -> None:
     model = build(CASES[case])
     texts = PAIRS if case.startswith("bert") else TEXTS[:3]
     together, padded = (model.layers_of(batch_for(case, extra=extra, filler=9)) for extra in (0, 3))
-    assert len(together) == CASES[case].layers + 1  # type: ignore[attr-defined]
+    assert len(together) == model.depth + 1
     for layer, (plain_BLD, padded_BLD) in enumerate(zip(together, padded, strict=True)):
         for row, (expected, actual) in enumerate(zip(each(plain_BLD, texts), each(padded_BLD, texts), strict=True)):
             close(actual, expected)

@@ -450,7 +450,7 @@ def test_what_a_model_or_task_cannot_do(runs: dict[str, Path], gpt: Project) -> 
     assert message == "--layer: there is no layer 7 (0 to 1, or -1)"
     [message] = fail("predict", runs["gpt"], "The", "--features", "a.npz", "--pooling", "max")
     assert message == "--pooling: there is no pooling 'max' (allowed: mean, first, last)"
-    for verb in (["explain", runs["gpt"], "a"], ["diagnose", runs["gpt"]], ["score", runs["bert"], "a", "b"]):
+    for verb in (["diagnose", runs["gpt"]], ["score", runs["bert"], "a", "b"]):
         [message] = fail(*verb)
         assert "needs a run that reads one text and writes another" in message
 
@@ -458,3 +458,21 @@ def test_what_a_model_or_task_cannot_do(runs: dict[str, Path], gpt: Project) -> 
 def test_features_need_a_model_of_one_text(tiny_run: Path, tmp_path: Path) -> None:
     [message] = fail("predict", tiny_run, "a b", "--features", tmp_path / "a.npz")
     assert "has no vectors of a single text" in message
+
+
+@pytest.mark.parametrize(("model", "blocks"), [(GPT, "contiguous"), (LSTM, "stream")])
+def test_a_tokenised_corpus_is_measured_as_published(tmp_path: Path, model: Tree, blocks: str) -> None:
+    """A token is a word or the end of a line, empty lines too: so the perplexity of a token is that of a word."""
+    lines = ["", " = <unk> = ", "", *(f" {tale.replace('.', ' .')} " for tale in generate("tales-en", 20, 1, "train"))]
+    write(tmp_path / "wiki.tokens", "\n".join(lines) + "\n")
+    corpus = {"text": str(tmp_path / "wiki.tokens"), "documents": "all_lines"}
+    data = {"train": corpus, "validation": corpus, "blocks": blocks, "deduplicate": False}
+    tree = recipe(model, data, steps=4, validate_every=4)
+    tree["tokenizer"] = {"kind": "word", "split": "spaces", "vocabulary": 1000}
+    train(tree, out=tmp_path / "run", quiet=True)
+    found = succeed("evaluate", tmp_path / "run", "--json").json
+    assert found["documents"] == len(lines)
+    assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
+    assert found["word_perplexity"] == pytest.approx(found["perplexity"])
+    again = succeed("evaluate", tmp_path / "run", "--file", tmp_path / "wiki.tokens", "--json").json
+    assert again == pytest.approx(found)

@@ -14,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import tales
-from regard.data.blocks import Streams, document_pieces
+from regard.data.blocks import Streams, contiguous_pieces, document_pieces
 from regard.data.corpora import part_of
 from regard.data.documents import PIECE, RawData, RawText, open_documents
 from regard.data.raw import RawTokens, prepare_raw
 from regard.data.sentences import split_sentences
 from regard.data.tokenizers import Tokenizer, TokenizerConfig
 from regard.errors import DataError
+from regard.tasks.raw import read_documents
 
 
 def documents_in(folder: Path, **fields: Any) -> list[tuple[str, str]]:
@@ -57,6 +58,43 @@ def test_every_line_may_be_a_document(folder: Path) -> None:
     found = documents_in(folder, text="texts/a.txt", documents="lines")
     assert [text for _, text in found] == ["one", "two", "three"]
     assert [where for where, _ in found] == ["texts/a.txt:1", "texts/a.txt:2", "texts/a.txt:6"]
+
+
+def test_empty_lines_may_be_documents_too(folder: Path) -> None:
+    found = documents_in(folder, text="texts/a.txt", documents="all_lines")
+    assert [text for _, text in found] == ["one", "two", "", "", "", "three"]
+    assert [where.partition(":")[2] for where, _ in found] == ["1", "2", "3", "4", "5", "6"]
+
+
+PUBLISHED = " \n = Robert <unk> = \n \n He had a guest @-@ star , \n"
+"""As in wiki.test.tokens, the counts of which everyone reports: words, and one end for each line, empty or not."""
+
+
+def test_tokens_are_counted_as_published(tmp_path: Path) -> None:
+    (tmp_path / "wiki.txt").write_text(PUBLISHED, encoding="utf-8")
+    corpus = {"text": "wiki.txt", "documents": "all_lines"}
+    data = RawData.model_validate({"train": corpus, "validation": corpus, "deduplicate": False})
+    config = TokenizerConfig(kind="word", split="spaces", vocabulary=100)
+    text = prepare_raw(data, config, base=tmp_path, seed=1).splits["validation"]
+    assert len(text.values) == (0 + 1) + (4 + 1) + (0 + 1) + (7 + 1)
+    assert int((text.values == text.tokenizer.unk).sum()) == 1
+    assert [*text.texts] == ["", "= Robert <unk> =", "", "He had a guest @-@ star ,"]
+    in_memory = read_documents(
+        data, [RawText.model_validate(corpus)], "test", tmp_path, text.tokenizer, by_sentence=True
+    )
+    assert in_memory.values.tolist() == text.values.tolist()
+
+
+def test_contiguous_pieces_hold_the_whole_text_once(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="word"), ["a b c d e f g h"])
+    text = RawTokens.of(["a b c", "", "d e f g h"], tokenizer, lambda row: "", by_sentence=False)
+    pieces = contiguous_pieces(text, 5)
+    a, b, c, d, e, f, g, h = tokenizer.encode("a b c d e f g h")
+    end = tokenizer.end
+    rows = [[end, a, b, c, end], [end, end, d, e, f], [f, g, h, end, tokenizer.pad]]
+    batch = pieces.batch(np.arange(3))
+    assert batch.text.ids_BL.tolist() == rows
+    assert batch.tokens == len(text.values) == 11
 
 
 def test_a_table_names_its_column(folder: Path) -> None:

@@ -79,3 +79,15 @@ def test_a_recipe_that_ships_fits_the_data_it_is_for(name: str, train: str, monk
     assert found["data"]["splits"]["validation"]["kept"] >= 16
     assert found["data"]["splits"]["test"]["kept"] >= 16
     assert found["training"]["steps"] > 0
+
+
+@pytest.mark.parametrize(("name", "tokens"), [("wikitext2-lstm", 245_569), ("wikitext2-gpt", None)])
+def test_wikitext_is_counted_as_published(name: str, tokens: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small parts stand in for training, so that it is quick; counts of the test part do not depend on that."""
+    monkeypatch.chdir(DATA)
+    small = "{text: wikitext2/wiki.valid.tokens.xz, documents: all_lines}"
+    quick = [f"data.train={small}", "model.preset=tiny", "training.batch_tokens=1024", "training.device=cpu"]
+    splits = succeed("check", name, *quick, "--json").json["data"]["splits"]
+    assert [splits[split]["kept"] for split in ("train", "validation", "test")] == [3_760, 3_760, 4_358]
+    if tokens is not None:
+        assert splits["test"]["columns"]["text"]["tokens"] + splits["test"]["kept"] == tokens

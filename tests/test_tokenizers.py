@@ -67,6 +67,38 @@ def test_decode_inverts_encode_of_known_words(data: st.DataObject) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == unicodedata.normalize("NFC", text)
 
 
+TOKENISED = ["a@-@b <unk> , don 't", " = <unk> = ", "x<unk>y </s> <unk>"]
+
+
+def spaced(texts: list[str], **fields: object) -> Tokenizer:
+    config = TokenizerConfig.model_validate({"kind": "word", "split": "spaces", "vocabulary": 400, **fields})
+    return Tokenizer.train(config, texts)
+
+
+def test_words_between_spaces_by_hand() -> None:
+    """Seven words, the mark for a second space, four special tokens; `<unk>` is the one that is there already."""
+    tokenizer = spaced(TOKENISED)
+    words = ["=", "'t", ",", "</s>", "a@-@b", "don", "x<unk>y"]
+    assert tokenizer.tokens(range(tokenizer.size)) == [*SPECIAL, "▁", *(f"▁{word}" for word in words)]
+    assert tokenizer.encode("a@-@b <unk> , new") == [9, tokenizer.unk, 7, tokenizer.unk]
+    assert tokenizer.encode("</s>") == [8] != [tokenizer.end]
+    assert tokenizer.decode([9, tokenizer.unk, 7, tokenizer.end]) == "a@-@b <unk> ,"
+
+
+@settings(max_examples=100, deadline=None)
+@given(words=st.lists(st.sampled_from(["a@-@b", "<unk>", ",", "", "</s>", "x<unk>y", "가", "▁"])))
+def test_tokenised_text_comes_back_with_its_unknown_words(words: list[str]) -> None:
+    text = " ".join(words)
+    tokenizer = spaced([*TOKENISED, "가 ▁"])
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert Tokenizer.from_json(tokenizer.to_json()).decode(tokenizer.encode(text)) == text
+
+
+def test_only_words_are_split_at_spaces() -> None:
+    with pytest.raises(ValueError, match="split: spaces is for kind: word, bpe has its own way"):
+        TokenizerConfig(kind="bpe", split="spaces")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_lower_case_composes_again(kind: str) -> None:
     """J with caron has no composed capital, but a composed small letter."""

@@ -65,6 +65,18 @@ def document_pieces(text: RawTokens, max_length: int) -> Pieces:
     return Pieces(text, starts, stops, np.repeat(text.corpora, counts))
 
 
+def contiguous_pieces(text: RawTokens, max_length: int) -> Pieces:
+    """The whole text, document after document, cut at every `max_length` tokens, whoever they belong to."""
+    starts, stops = cut_throughout(text, max_length)
+    return Pieces(text, starts, stops, text.corpora[text.document_at(starts)])
+
+
+def cut_throughout(text: RawTokens, max_length: int) -> tuple[Integers, Integers]:
+    """Where the pieces of the whole text begin and end, each of `max_length` tokens with the one before it."""
+    starts = np.arange(0, len(text.values), max_length - 1)
+    return starts, np.minimum(starts + max_length - 1, len(text.values))
+
+
 def cut_evenly(begins: Integers, ends: Integers, room: int) -> tuple[Integers, Integers]:
     """Where pieces of at most `room` tokens begin, and how many of them each stretch has."""
     counts = -(-(ends - begins) // room)
@@ -82,8 +94,7 @@ class Streams(Pieces):
     """
 
     def __init__(self, text: RawTokens, max_length: int) -> None:
-        starts = np.arange(0, len(text.values), max_length - 1)
-        stops = np.minimum(starts + max_length - 1, len(text.values))
+        starts, stops = cut_throughout(text, max_length)
         super().__init__(text, starts, stops, np.zeros(len(starts), dtype=np.int16))
         self.weights = (1.0,)
         self.room = max_length - 1

@@ -32,8 +32,10 @@ class RawText(Corpus):
     text: str | int | None = None
     """A text file, or a folder: all files below it by their names. Beside `file` or `dataset` the column that holds a
     document in each row; default there, and in .jsonl, .parquet, .tsv and .csv files of a folder: text."""
-    documents: Literal["blank_lines", "lines"] = "blank_lines"
-    """What ends a document in a text file: a blank line, or every line."""
+    documents: Literal["blank_lines", "lines", "all_lines"] = "blank_lines"
+    """What ends a document in a text file. `blank_lines`: a blank line; `lines`: every line, empty ones do not count;
+    `all_lines`: every line, and an empty one is a document of nothing but its end, as published counts of tokens and
+    perplexities of tokenised corpora have it (set `deduplicate: false`, too)."""
     corpus: tales.Tales | None = None  # type: ignore[assignment]  # other corpora than those of pairs
     """Tales that the package writes, in English or Korean."""
 
@@ -54,8 +56,8 @@ class RawData(Splits[RawText]):
 
     UNIT: ClassVar[str] = "documents"
 
-    train: Annotated[list[RawText], BeforeValidator(as_list), Field(min_length=1)]
-    """One corpus, or a list of them that are mixed by weight."""
+    train: Annotated[list[RawText], BeforeValidator(as_list)]
+    """One corpus, or a list of them that are mixed by weight. An imported run has none."""
     validation: HeldOut[RawText] = Split(split=0.02)
     """Documents to choose the best checkpoint with."""
     test: HeldOut[RawText] | None = None
@@ -87,6 +89,10 @@ class DocumentReader(Reader):
     """The documents of a corpus as rows of one column; the lines of a document stay apart by line breaks."""
 
     corpus: RawText
+
+    @property
+    def may_be_empty(self) -> bool:
+        return self.corpus.documents == "all_lines"
 
     @property
     def root(self) -> TextFile:
@@ -146,10 +152,10 @@ def _documents(file: TextFile, separated: str) -> Iterator[Row]:
             hint = "it may be a binary file, or UTF-16: convert it, or take it out of the folder"
             raise DataError("the line holds a zero byte, which no text does", where=file.where(number), hint=hint)
         text = line.strip()
-        if lines and (not text or separated == "lines" or size > PIECE):
+        if lines and (not text or separated != "blank_lines" or size > PIECE):
             yield Row(first, ("\n".join(lines),))
             lines, size = [], 0
-        if text:
+        if text or separated == "all_lines":
             first = number if not lines else first
             lines.append(text)
             size += len(text)

@@ -81,7 +81,7 @@ class RawTokens:
 def encoded(texts: Sequence[str], tokenizer: Tokenizer, by_sentence: bool) -> Iterator[list[list[int]]]:
     """For each document the tokens of its sentences, the last one with `</s>`; or of the document as a whole."""
     plain = [text.replace("\n", " ") for text in texts]
-    sentences = [split_sentences(text) for text in plain] if by_sentence else [[text] for text in plain]
+    sentences = [split_sentences(text) or [""] for text in plain] if by_sentence else [[text] for text in plain]
     rows = iter(tokenizer.encode_batch([sentence for document in sentences for sentence in document]))
     for document in sentences:
         ids = [next(rows) for _ in document]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regard.data.batch import MaskedBatch, Tokens
 from regard.data.blocks import cut_evenly
 from regard.data.dataset import Examples
-from regard.data.masking import Draws, Masking
+from regard.data.masking import Draws, Ids, Masking
 from regard.data.plans import Rows, fixed_batches, plan
 from regard.data.raw import RawTokens
 from regard.data.store import Integers
@@ -81,12 +81,7 @@ class Segments(Examples):
         return fixed_batches(self, batch_tokens)
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> MaskedBatch:
-        rows, lengths = self._rows(examples, seed, epoch)
-        ids_BL = np.full((len(rows), int(lengths.max())), self.text.tokenizer.pad, dtype=np.int64)
-        segments_BL = np.zeros_like(ids_BL)
-        for number, (first, second) in enumerate(rows):
-            ids_BL[number, : len(first) + len(second)] = [*first, *second]
-            segments_BL[number, len(first) : len(first) + len(second)] = 1
+        ids_BL, segments_BL, lengths = self._rows(examples, seed, epoch)
         masked = self.masking(ids_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
         ids, segments, places, labels = map(
             torch.from_numpy, (masked.ids_BL, segments_BL, masked.places_P, masked.labels_P)
@@ -96,15 +91,21 @@ class Segments(Examples):
             text, segments, places, labels, self._labels(examples, seed, epoch), tuple(examples.tolist()), len(places)
         )
 
-    def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[list[tuple[list[int], list[int]]], Integers]:
-        """[CLS] A [SEP], and B [SEP] where there is a second segment; and the lengths of both together."""
+    def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[Ids, Ids, Integers]:
+        """[CLS] A [SEP], and B [SEP] where there is a second segment, padded; which segment; the lengths of both."""
         shown, special = self.shown(seed, epoch), self.text.tokenizer
-        rows = []
-        for one in examples.tolist():
-            first = self.text.values[shown.a_starts[one] : shown.a_stops[one]].tolist()
-            second = self.text.values[shown.b_starts[one] : shown.b_stops[one]].tolist()
-            rows.append(([special.begin, *first, special.end], [*second, special.end] if second else []))
-        return rows, np.array([len(first) + len(second) for first, second in rows])
+        a_starts, b_starts = shown.a_starts[examples], shown.b_starts[examples]
+        a_sizes, b_sizes = shown.a_stops[examples] - a_starts, shown.b_stops[examples] - b_starts
+        a_ends = 1 + a_sizes[:, None]
+        lengths = 2 + a_sizes + np.where(b_sizes > 0, b_sizes + 1, 0)
+        place_L, last = np.arange(int(lengths.max())), lengths[:, None] - 1
+        places_BL = place_L + np.where(place_L <= a_ends, a_starts[:, None] - 1, b_starts[:, None] - a_ends - 1)
+        is_text_BL = (place_L > 0) & (place_L != a_ends) & (place_L < last)
+        ids_BL = self.text.values[np.where(is_text_BL, places_BL, 0)].astype(np.int64)
+        ids_BL[:, 0] = special.begin
+        ids_BL[(place_L == a_ends) | (place_L == last)] = special.end
+        ids_BL[place_L > last] = special.pad
+        return ids_BL, ((place_L > a_ends) & (place_L <= last)).astype(np.int64), lengths
 
     def _labels(self, examples: Integers, seed: int, epoch: int) -> torch.Tensor | None:
         return None
@@ -118,8 +119,8 @@ class Segments(Examples):
         return counts
 
     def pieces(self, example: int) -> dict[str, list[str]]:
-        [(first, second)], _ = self._rows(np.array([example]), 0, 0)
-        return {"text": self.text.tokenizer.pieces([*first, *second])}
+        ids_1L, _, _ = self._rows(np.array([example]), 0, 0)
+        return {"text": self.text.tokenizer.pieces(ids_1L[0].tolist())}
 
 
 class SingleSegments(Segments):

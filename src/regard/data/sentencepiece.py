@@ -8,7 +8,7 @@ best score first.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -21,22 +21,32 @@ UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
 """Kinds of pieces besides the usual ones (ModelProto.SentencePiece.Type)."""
 UNIGRAM, BPE, CHARACTERS = 1, 2, 4
 """Kinds of models that can be converted (TrainerSpec.ModelType); 3 is one of whole words."""
+NEVER = -1e5
+"""The score of a piece that is another model's: below that of any way to write it with pieces of one's own."""
+NOBODYS = "\uf8ff"
+"""A character for private use, which stands for those that a model does not know."""
 
 
-def converted(data: bytes, where: str) -> Tokenizer:
-    """The tokenizer in a SentencePiece model file; `where` names it in messages."""
+def converted(data: bytes, where: str, ids: Mapping[str, int] | None = None) -> Tokenizer:
+    """The tokenizer in a SentencePiece model file; `where` names it in messages.
+
+    `ids` are those of a vocabulary that the model shares with another one, as a Marian model's two sides do: it then
+    holds all of their pieces, but cuts text into its own.
+    """
     proto = _parsed(data, where)
     if proto.trainer_spec.model_type not in (UNIGRAM, BPE, CHARACTERS) or proto.trainer_spec.treat_whitespace_as_suffix:
         what = "a SentencePiece model of whole words, or with the space after a word, cannot be converted"
         raise DataError(what, where=where, hint="train one with --model_type=unigram, bpe or char")
     user_defined = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
-    tokenizer = Tokenizer(_model(proto, user_defined))
-    tokenizer.normalizer = _normalizer(proto.normalizer_spec)
+    tokenizer = Tokenizer(_model(proto, user_defined, ids))
+    steps = _normalizing(proto.normalizer_spec)
+    tokenizer.normalizer = normalizers.Sequence(steps if ids is None else [*steps, _strange(proto)])
     if user_defined:  # they are never cut, the longest first
         pattern = "|".join(re.escape(piece) for piece in sorted(user_defined, key=len, reverse=True))
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
     tokenizer.decoder = _decoder(proto.normalizer_spec)
     special = [piece.piece for piece in proto.pieces if piece.type in (CONTROL, UNKNOWN)]
+    special = [piece for piece in special if ids is None or piece in ids]
     tokenizer.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in special])
     return tokenizer
 
@@ -54,9 +64,13 @@ def _parsed(data: bytes, where: str) -> Any:
     return proto
 
 
-def _model(proto: Any, user_defined: Sequence[str]) -> models.Model:
+def _model(proto: Any, user_defined: Sequence[str], ids: Mapping[str, int] | None) -> models.Model:
     pieces = [(piece.piece, piece.score) for piece in proto.pieces]
-    unknown = next(number for number, piece in enumerate(proto.pieces) if piece.type == UNKNOWN)
+    if ids is not None:
+        scores = dict(pieces)
+        pieces = [(piece, scores.get(piece, NEVER)) for piece in sorted(ids, key=ids.__getitem__)]
+    named = next(piece.piece for piece in proto.pieces if piece.type == UNKNOWN)
+    unknown = [piece for piece, _ in pieces].index(named)
     fallback = proto.trainer_spec.byte_fallback
     if proto.trainer_spec.model_type == UNIGRAM:
         return models.Unigram(pieces, unk_id=unknown, byte_fallback=fallback)
@@ -83,7 +97,14 @@ def _merges(proto: Any) -> list[tuple[str, str]]:
     return [pair for *_, pair in sorted(found)]
 
 
-def _normalizer(spec: Any) -> normalizers.Normalizer:
+def _strange(proto: Any) -> normalizers.Normalizer:
+    """Characters that no piece of the model's own has are one that nobody has, lest the other's pieces take them."""
+    known = sorted({character for piece in proto.pieces for character in piece.piece} | {MARK})
+    signs = "".join(f"\\x{{{ord(character):x}}}" for character in known)
+    return normalizers.Replace(Regex(f"[^{signs}]"), NOBODYS)
+
+
+def _normalizing(spec: Any) -> list[normalizers.Normalizer]:
     """The model's table of characters, then what it does about spaces."""
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
@@ -93,7 +114,7 @@ def _normalizer(spec: Any) -> normalizers.Normalizer:
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex("^ | $"), "")]
     if spec.add_dummy_prefix:
         steps.append(normalizers.Prepend(" "))
-    return normalizers.Sequence([*steps, normalizers.Replace(" ", MARK)])
+    return [*steps, normalizers.Replace(" ", MARK)]
 
 
 def _decoder(spec: Any) -> decoders.Decoder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -36,8 +36,11 @@ class TokenizerConfig(Config):
     """How text is cut into tokens."""
 
     kind: Literal["word", "character", "byte", "bpe", "wordpiece", "unigram"] = "bpe"
-    """What a token is. `word`: words and punctuation; `character`: code points; `byte`: UTF-8 bytes, nothing is ever
-    unknown; `bpe`, `wordpiece`, `unigram`: pieces of words, learned from the training text."""
+    """What a token is. `word`: words and punctuation (see `split`); `character`: code points; `byte`: UTF-8 bytes,
+    nothing is ever unknown; `bpe`, `wordpiece`, `unigram`: pieces of words, learned from the training text."""
+    split: Literal["punctuation", "spaces"] = "punctuation"
+    """Where `word` cuts. `punctuation`: letters, digits and every sign are words of their own. `spaces`: only there,
+    for text that is tokenised already; `<unk>` in the text is then the unknown token."""
     vocabulary: int = Field(8000, ge=len(SPECIAL) + 1)
     """Largest size, the special tokens included. `byte` always has 256 and those."""
     joint: bool = True
@@ -49,6 +52,12 @@ class TokenizerConfig(Config):
     file: str | dict[str, str] | None = None
     """An existing tokenizer.json, or .model of SentencePiece, to use instead of training one; or one each, as
     {source: ..., target: ...}. `kind`, `vocabulary` and `lowercase` are then the file's."""
+
+    @model_validator(mode="after")
+    def _only_words_split(self) -> TokenizerConfig:
+        if self.split == "spaces" and self.kind != "word":
+            raise ValueError(f"split: spaces is for kind: word, {self.kind} has its own way to cut")
+        return self
 
     @model_validator(mode="after")
     def _files_match(self) -> TokenizerConfig:
@@ -70,7 +79,8 @@ class Tokenizer:
     """A vocabulary, the way into it and the way back.
 
     `decode(encode(text))` is the text in NFC (and lower case when that was asked for), less what is unknown. No text is
-    read as a special token, whatever is typed. Each unknown character is one `<unk>`, but WordPiece has one for a whole
+    read as a special token, whatever is typed; only a text of words between spaces may itself say `<unk>`, and there an
+    unknown word is written so. Elsewhere each unknown character is one `<unk>`, but WordPiece has one for a whole
     word and unigram one for a row of characters.
     """
 
@@ -78,7 +88,7 @@ class Tokenizer:
         self._tokenizer, self._json = tokenizer, text
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # a foreign vocabulary may have holes
         tokenizer.encode_special_tokens = True
-        special = self.token_ids(_special_names(tokenizer, json.loads(text)["model"]))
+        special = self.token_ids(_special_names(tokenizer, json.loads(text)))
         self.pad, self.unk, self.begin, self.end = special
         masks = (tokenizer.token_to_id(name) for name in _MASKS)
         self.mask: int | None = next((number for number in masks if number is not None), None)
@@ -86,13 +96,17 @@ class Tokenizer:
         # A foreign vocabulary may have </s> as a plain piece, too (T5's does): text that is spelt so becomes <unk>.
         spelt = tokenizer.encode_batch(self.tokens(sorted(self._special)), add_special_tokens=False)
         self._spelt = (self._special - {self.unk}).intersection(chain.from_iterable(row.ids for row in spelt))
+        spelt_unknown = tokenizer.encode(self.tokens([self.unk])[0], add_special_tokens=False).ids
+        self._writes_unknown = spelt_unknown == [self.unk]  # so only words between spaces read it
 
     @classmethod
     def train(cls, config: TokenizerConfig, texts: Iterable[str], special: Sequence[str] = SPECIAL) -> Tokenizer:
         """Learn a vocabulary. The texts are read twice and never held, so they must not be an iterator."""
         assert iter(texts) is not texts, "texts are read twice"
         try:
-            trained = train_vocabulary(config.kind, config.vocabulary, config.lowercase, texts, special)
+            trained = train_vocabulary(
+                config.kind, config.vocabulary, config.lowercase, texts, special, at_spaces=config.split == "spaces"
+            )
         except UnicodeEncodeError as error:
             raise DataError(f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}") from None
         return cls(trained, trained.to_str())
@@ -102,7 +116,7 @@ class Tokenizer:
         """Read a tokenizer.json of any make; special tokens that it lacks are added. `where` names it in messages."""
         try:
             tokenizer = tokenizers.Tokenizer.from_str(text)
-            if _complete(tokenizer, json.loads(text)["model"]):
+            if _complete(tokenizer, json.loads(text)):
                 text = tokenizer.to_str()
             return cls(tokenizer, text)
         except Exception as error:  # the library raises bare Exception for all that can be wrong with a file
@@ -154,17 +168,34 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, on all cores."""
+        return [self._ids(row) for row in self._encodings(texts, self._tokenizer.encode_batch_fast)]
+
+    def encode_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each text, and the characters of the text as typed that each stands for, as the library says it.
+
+        A composed character is only said to begin where it does: data/offsets.py makes spans of these.
+        """
+        rows = self._encodings(texts, self._tokenizer.encode_batch)
+        return [(self._ids(row), row.offsets) for row in rows]
+
+    def _encodings(self, texts: Sequence[str], encode: Callable[..., list[Any]]) -> list[Any]:
         try:
-            rows = [row.ids for row in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+            return encode(texts, add_special_tokens=False)
         except TypeError:  # what the library makes of half a surrogate pair
             raise DecodeError("an input is not valid Unicode: it holds half a surrogate pair") from None
-        if self._spelt:
-            rows = [[self.unk if token in self._spelt else token for token in row] for row in rows]
-        return rows
+
+    def _ids(self, row: Any) -> list[int]:
+        ids: list[int] = row.ids
+        return [self.unk if token in self._spelt else token for token in ids] if self._spelt else ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids; special tokens are left out, broken UTF-8 of a byte vocabulary becomes U+FFFD."""
-        text: str = self._tokenizer.decode([token for token in ids if token not in self._special])
+        """The text of the ids; special tokens are left out (but see above for `<unk>`).
+
+        Broken UTF-8 of a byte vocabulary becomes U+FFFD.
+        """
+        left_out = self._special - {self.unk} if self._writes_unknown else self._special
+        written = [token for token in ids if token not in left_out]
+        text: str = self._tokenizer.decode(written, skip_special_tokens=not self._writes_unknown)
         return text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
@@ -293,24 +324,35 @@ def _file_name(column: str | None) -> str:
     return f"tokenizer.{column}.json" if column else "tokenizer.json"
 
 
-def _special_names(tokenizer: tokenizers.Tokenizer, model: Mapping[str, Any]) -> list[str]:
-    """What pad, unk, begin and end are called in this vocabulary; our own names for those that it lacks."""
+def _special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> list[str]:
+    """What pad, unk, begin and end are called in this vocabulary; our own names for those that it lacks.
+
+    A vocabulary may say in its template that one token stands for another: GPT-2's end is its begin, too.
+    """
     names = [next((n for n in aliases if tokenizer.token_to_id(n) is not None), aliases[0]) for aliases in _ALIASES]
+    model = tree["model"]
     unknown = model.get("unk_token")
     if isinstance(model.get("unk_id"), int):
         unknown = model["vocab"][model["unk_id"]][0]
     if unknown and unknown not in names:
         names[1] = unknown
-    return names
+    stand_ins = _stand_ins(tree.get("post_processor") or {})
+    return [stand_ins.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
 
 
-def _complete(tokenizer: tokenizers.Tokenizer, model: Mapping[str, Any]) -> bool:
+def _stand_ins(processor: Mapping[str, Any]) -> dict[str, str]:
+    """Names that a template uses -> the tokens that it puts there."""
+    entries = [one.get("special_tokens") or {} for one in processor.get("processors", [processor])]
+    return {name: token["tokens"][0] for one in entries for name, token in one.items() if token["tokens"]}
+
+
+def _complete(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> bool:
     """Add the special tokens that are missing, and forget cutting and padding; whether anything had to be changed."""
     changed = tokenizer.truncation is not None or tokenizer.padding is not None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
-    missing = [name for name in _special_names(tokenizer, model) if name not in special]
+    missing = [name for name in dict.fromkeys(_special_names(tokenizer, tree)) if name not in special]
     tokenizer.add_special_tokens([tokenizers.AddedToken(name, special=True, normalized=False) for name in missing])
     return changed or bool(missing)
 

@@ -9,6 +9,7 @@ vocabulary none at all.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -36,16 +37,27 @@ _ASIDE = "\u2000"
 _LETTERS_AND_DIGITS = rf"{MARK}?[\p{{L}}\p{{M}}]{{1,64}}|{MARK}?\p{{N}}{{1,64}}"
 _WORDS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s\p{{L}}\p{{M}}\p{{N}}{MARK}]{{1,64}}|[\s{MARK}]"
 _WORDS_AND_SIGNS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s{MARK}]|[\s{MARK}]"
+_BETWEEN_SPACES = rf"{MARK}?[^\s{MARK}]+|[\s{MARK}]"
 
 
 def train_vocabulary(
-    kind: str, size: int, lowercase: bool, texts: Iterable[str], special: Sequence[str] = SPECIAL
+    kind: str,
+    size: int,
+    lowercase: bool,
+    texts: Iterable[str],
+    special: Sequence[str] = SPECIAL,
+    *,
+    at_spaces: bool = False,
 ) -> Tokenizer:
     """Learn at most `size` tokens (for `byte` always 256 and the special ones) from texts that can be read twice.
 
-    The special tokens come first: what pads, what is unknown, what begins and what ends, whatever their names.
+    The special tokens come first: what pads, what is unknown, what begins and what ends, whatever their names. With
+    `at_spaces` a word is all that stands between two spaces, and one that is spelt `<unk>` is the unknown token.
     """
-    pipeline = _byte_pipeline(lowercase) if kind == "byte" else _marked_pipeline(kind, lowercase)
+    if at_spaces:
+        pipeline = _spaced_pipeline(lowercase, special[UNK])
+    else:
+        pipeline = _byte_pipeline(lowercase) if kind == "byte" else _marked_pipeline(kind, lowercase)
     characters = _count_characters(pipeline, texts)
     if kind == "byte":
         pipeline.model = models.BPE(_vocabulary(special, BYTES), [])
@@ -54,7 +66,8 @@ def train_vocabulary(
         pipeline.model = models.BPE(_vocabulary(special, kept), [], unk_token=special[UNK])
     elif kind == "word":
         # The mark alone, which stands for the second of two spaces, may well not be in the training text.
-        words = [MARK, *(word for word in _ranked(_count_words(pipeline, texts)) if word != MARK)]
+        apart = {MARK, MARK + special[UNK]}
+        words = [MARK, *(word for word in _ranked(_count_words(pipeline, texts)) if word not in apart)]
         kept = words[: size - len(special)]
         pipeline.model = models.WordLevel(_vocabulary(special, kept), unk_token=special[UNK])
     else:
@@ -93,6 +106,15 @@ def _marked_pipeline(kind: str, lowercase: bool) -> Tokenizer:
         pipeline.pre_tokenizer = pre_tokenizers.Split(Regex(words), "isolated")
     pipeline.normalizer = normalizers.Sequence([*_case(lowercase), *_change_places(normalizers.Replace), *prepend])
     pipeline.decoder = decoders.Sequence([decoders.Fuse(), *strip, *_change_places(decoders.Replace)])
+    return pipeline
+
+
+def _spaced_pipeline(lowercase: bool, unknown: str) -> Tokenizer:
+    """The same for words between spaces, where an unknown word is written as the text itself would write it."""
+    pipeline = _marked_pipeline("word", lowercase)
+    pipeline.pre_tokenizer = pre_tokenizers.Split(Regex(_BETWEEN_SPACES), "isolated")
+    named = decoders.Replace(Regex(f"^{re.escape(unknown)}$"), MARK + unknown)
+    pipeline.decoder = decoders.Sequence([named, pipeline.decoder])
     return pipeline
 
 

@@ -12,8 +12,11 @@ from regard.models.elmo import ELMo
 from regard.models.lstm_lm import Carry, LSTMLanguageModel
 from regard.objectives.cross_entropy import VocabularyLoss
 
+Predicted = tuple[Tensor, Tensor]
+"""The hidden states [P, D] at all positions that predict, text by text, and the tokens [P] that they are to predict."""
 
-def next_tokens(hidden_BTD: Tensor, batch: TextBatch) -> tuple[Tensor, Tensor]:
+
+def next_tokens(hidden_BTD: Tensor, batch: TextBatch) -> Predicted:
     """The hidden states at all positions that predict, and the tokens that they are to predict."""
     real = Packing.of(batch.text, without=1)
     return real.pack(hidden_BTD)[0], real.pack(batch.text.ids_BL[:, 1:])[0]
@@ -28,7 +31,10 @@ class NextToken(VocabularyLoss):
     model: LanguageModel
 
     def forward(self, batch: TextBatch) -> Tensor:
-        return self.total(*next_tokens(self.model(batch).hidden_BTD, batch))
+        return self.total(*self.predicted(batch))
+
+    def predicted(self, batch: TextBatch) -> Predicted:
+        return next_tokens(self.model(batch).hidden_BTD, batch)
 
 
 class CarriedNextToken(VocabularyLoss):
@@ -41,9 +47,13 @@ class CarriedNextToken(VocabularyLoss):
     model: LSTMLanguageModel
 
     def forward(self, batch: TextBatch, carry: Carry | None = None) -> tuple[Tensor, Carry]:
+        predicted, remembered = self.predicted(batch, carry)
+        return self.total(*predicted), remembered
+
+    def predicted(self, batch: TextBatch, carry: Carry | None) -> tuple[Predicted, Carry]:
         output = self.model(batch, carry if batch.carries else None)
         remembered = tuple((h_BD.detach(), c_BD.detach()) for h_BD, c_BD in output.carry)
-        return self.total(*next_tokens(output.hidden_BTD, batch)), remembered
+        return next_tokens(output.hidden_BTD, batch), remembered
 
 
 class SequenceAutoencoder(VocabularyLoss):
@@ -55,7 +65,10 @@ class SequenceAutoencoder(VocabularyLoss):
     model: LSTMLanguageModel
 
     def forward(self, batch: TextBatch) -> Tensor:
-        return self.total(*next_tokens(self.model.rewrite(batch).hidden_BTD, batch))
+        return self.total(*self.predicted(batch))
+
+    def predicted(self, batch: TextBatch) -> Predicted:
+        return next_tokens(self.model.rewrite(batch).hidden_BTD, batch)
 
 
 class BothDirections(VocabularyLoss):
@@ -74,11 +87,13 @@ class BothDirections(VocabularyLoss):
 
     def directions(self, batch: TextBatch) -> Tensor:
         """[2, 2]: the forward direction's smoothed and plain loss, then the backward direction's."""
+        return torch.stack([self.total(*one) for one in self.predicted(batch)])
+
+    def predicted(self, batch: TextBatch) -> tuple[Predicted, Predicted]:
         output, real = self.model(batch), Packing.of(batch.text, without=1)
         before_PD = real.pack(output.backward_BLD[:, 1:])[0]
         before_P = real.pack(batch.text.ids_BL[:, :-1])[0]
-        forward_2 = self.total(*next_tokens(output.hidden_BTD[:, :-1], batch))
-        return torch.stack([forward_2, self.total(before_PD, before_P)])
+        return next_tokens(output.hidden_BTD[:, :-1], batch), (before_PD, before_P)
 
 
 def first_rows(carry: Carry, rows: int) -> Carry:
