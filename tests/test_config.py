@@ -241,7 +241,7 @@ def test_every_problem_is_found_at_once() -> None:
         ("model.kind=bahdanu", "model", "unknown kind 'bahdanu' (did you mean 'bahdanau'?)"),
         ("model.preset=huge", "model.preset", "'huge' is not allowed (allowed: base, big, small, tiny)"),
         ("data=null", "data", "should be a mapping of keys to values, not None"),
-        ("data.train=[]", "data.train", "should have at least 1 item, not 0"),
+        ("data.train=[]", "data.train", "there is nothing to train on (name at least one corpus)"),
         ("data.train={corpus: dates, source: a}", "data.train", "a built-in corpus takes no file and no columns"),
         ("data.train={source: 0, target: 1}", "data.train", "a column number needs 'file: ...' beside it"),
         ("data.validation={split: 1}", "data.validation.split", "should be less than 1, not 1"),

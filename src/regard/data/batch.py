@@ -188,4 +188,39 @@ class StoryBatch:
         return self._with(lambda tensor: tensor.pin_memory())
 
 
-AnyBatch = Batch | TextBatch | MaskedBatch | StoryBatch
+@dataclass(frozen=True)
+class LabelledBatch:
+    """Texts with what a head is to find in them. An example is one row, or several: windows, choices, both orders."""
+
+    text: Tokens
+    segments_BL: Tensor
+    """0 in the first segment, 1 in the second."""
+    owners_B: Tensor
+    """The number of the example that each row belongs to, from 0; the rows of an example stand side by side."""
+    labels: Tensor
+    """What is to be found: the class or the number of each example [X], the class of each token [B, L], ..."""
+    examples: tuple[int, ...] = ()
+    """The numbers of the examples in their dataset, to name a batch by."""
+    tokens: int = 0
+    """How many things are to be found."""
+
+    def _with(self, text: Tokens, send: Callable[[Tensor], Tensor]) -> LabelledBatch:
+        segments_BL, owners_B, labels = (send(one) for one in (self.segments_BL, self.owners_B, self.labels))
+        return LabelledBatch(text, segments_BL, owners_B, labels, self.examples, self.tokens)
+
+    def to(self, device: torch.device | str) -> LabelledBatch:
+        return self._with(self.text.to(device), lambda tensor: tensor.to(device, non_blocking=True))
+
+    def shapes(self) -> dict[str, list[int]]:
+        """How large the padded texts are."""
+        return {"text": list(self.text.ids_BL.shape)}
+
+    def unnamed(self) -> LabelledBatch:
+        """The tensors alone: what a compiled model may depend on."""
+        return replace(self, examples=(), tokens=0)
+
+    def pin(self) -> LabelledBatch:
+        return self._with(self.text.pin(), lambda tensor: tensor.pin_memory())
+
+
+AnyBatch = Batch | TextBatch | MaskedBatch | StoryBatch | LabelledBatch

@@ -24,6 +24,8 @@ class Corpus(Config):
 
     READ_AS: ClassVar[Mapping[str, str]] = {}
     """What the model calls a column, where the task has a better word for it."""
+    NUMBERS: ClassVar[frozenset[str]] = frozenset()
+    """The columns that may hold numbers where a file tells them from text, as .jsonl and .parquet do."""
 
     file: str | None = None
     """One file that holds all columns: .tsv, .csv or .jsonl, plain or as .gz, .xz or .zst, or .parquet. In .jsonl and
@@ -60,6 +62,11 @@ class Corpus(Config):
     def columns(self) -> dict[str, str | int | None]:
         """The task's columns: name -> a file (parallel files), or a column's name or number."""
         return {name: getattr(self, name) for name in type(self).model_fields if name not in Corpus.model_fields}
+
+    @property
+    def inputs(self) -> int:
+        """How many columns, from the first on, a model reads; the others it is to find."""
+        return 1
 
     @property
     def words(self) -> range:
@@ -131,8 +138,8 @@ class Splits(Config, Generic[C]):
     UNIT: ClassVar[str] = "pairs"
     """What messages call the examples."""
 
-    train: Annotated[list[C], BeforeValidator(as_list), Field(min_length=1)]
-    """One corpus, or a list of them that are mixed by weight."""
+    train: Annotated[list[C], BeforeValidator(as_list)]
+    """One corpus, or a list of them that are mixed by weight. An imported run has none."""
     validation: HeldOut[C] = Split(split=0.02)
     """Examples to choose the best checkpoint with."""
     test: HeldOut[C] | None = None
@@ -142,7 +149,8 @@ class Splits(Config, Generic[C]):
     max_characters: int = Field(20_000, ge=1)
     """A line longer than this is taken for a broken file."""
     bad_lines: Literal["error", "drop"] = "error"
-    """What to do with empty lines and lines over max_characters: stop and name them, or drop and count them."""
+    """What to do with empty lines, lines over max_characters and images that cannot be read: stop and name them, or
+    drop and count them."""
 
 
 class Data(Splits[C]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -92,6 +92,16 @@ class Dataset(Examples):
         in_memory = {name: TextColumn.of(rows) for name, rows in texts.items()}
         size = len(next(iter(columns.values())))
         return cls(columns, in_memory, tokenizers, np.zeros(size, dtype=np.int16), (1.0,), place)
+
+    def select(self, rows: Integers) -> Dataset:
+        """These examples alone, in this order."""
+        columns = {
+            name: TokenColumn.of([column[int(row)].tolist() for row in rows]) for name, column in self.columns.items()
+        }
+        texts = {name: column.select(rows) for name, column in self.texts.items()}
+        return replace(
+            self, columns=columns, texts=texts, corpora=self.corpora[rows], place=lambda row: self.place(int(rows[row]))
+        )
 
     def where(self, example: int) -> str:
         return self.place(example)

@@ -11,7 +11,7 @@ from typing import Any
 from regard.data.config import Corpus
 from regard.data.files import COMPRESSIONS, TextFile
 from regard.data.parquet import parquet_rows
-from regard.data.rows import Key, Row, keys_of, text_of, value_in
+from regard.data.rows import Key, Row, keys_of, numeric_keys, text_of, value_in
 from regard.errors import DataError
 
 
@@ -82,12 +82,13 @@ def _too_few(columns: dict[str, Key], indexes: list[int], fields: list[str], whe
 
 def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """One object a line; a column is a key."""
-    columns = keys_of(corpus)
+    columns, numeric = keys_of(corpus), numeric_keys(corpus)
     for line, example in objects_in(file):
         if example is None:
             yield Row(line, ("",) * len(columns))  # an empty line: data.bad_lines decides about it
         else:
-            yield Row(line, tuple([_text(example, key, file.where(line)) for key in columns.values()]))
+            values = [_text(example, key, file.where(line), number=key in numeric) for key in columns.values()]
+            yield Row(line, tuple(values))
 
 
 def objects_in(file: TextFile) -> Iterator[tuple[int, dict[str, Any] | None]]:
@@ -96,8 +97,8 @@ def objects_in(file: TextFile) -> Iterator[tuple[int, dict[str, Any] | None]]:
         yield line, _object(text, file.where(line)) if text.strip() else None
 
 
-def _text(example: dict[str, Any], key: Key, where: str) -> str:
-    return text_of(value_in(example, key, where), key, where)
+def _text(example: dict[str, Any], key: Key, where: str, *, number: bool) -> str:
+    return text_of(value_in(example, key, where), key, where, number=number)
 
 
 def _object(text: str, where: str) -> dict[str, Any]:

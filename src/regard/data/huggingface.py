@@ -49,14 +49,17 @@ class HubDataset:
     def where(self, row: int) -> str:
         return f"{self.name}:{row}"
 
-    def rows(self, keys: list[Key]) -> Iterator[Row]:
-        """The texts of the columns; `translation.en` is the field `en` of `translation`, a null is an empty text."""
+    def rows(self, keys: list[Key], numeric: frozenset[Key] = frozenset()) -> Iterator[Row]:
+        """The texts of the columns; `translation.en` is the field `en` of `translation`, a null is an empty text.
+
+        Those of the `numeric` ones may be numbers.
+        """
         examples = self._examples()
         first = next(examples, None)
         if first is None:
             raise DataError("the split has no rows", where=self.name)
         for row, example in enumerate(chain([first], examples), 1):
-            yield Row(row, tuple([_text(example, key, self.where(row)) for key in keys]))
+            yield Row(row, tuple([_text(example, key, self.where(row), key in numeric) for key in keys]))
 
     def digest(self) -> str:
         """A hash of the bytes that the rows are read from."""
@@ -111,6 +114,6 @@ class HubDataset:
         return DataError(f"cannot be loaded as a dataset: {reason}", where=self.name, hint=hint)
 
 
-def _text(example: Mapping[str, Any], key: Key, where: str) -> str:
+def _text(example: Mapping[str, Any], key: Key, where: str, number: bool) -> str:
     value = value_in(example, key, where)
-    return "" if value is None else text_of(value, key, where)
+    return "" if value is None else text_of(value, key, where, number=number)

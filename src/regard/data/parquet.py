@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from regard.data.config import Corpus
 from regard.data.extras import needed
 from regard.data.files import TextFile
-from regard.data.rows import Key, Row, keys_of, no_column
+from regard.data.rows import Key, Row, keys_of, no_column, numeric_keys
 from regard.errors import DataError
 
 BATCH = 4096
@@ -20,18 +21,18 @@ BUFFER = 1 << 20
 
 def parquet_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """The texts of the columns that a corpus asks for."""
-    return read_parquet(file, list(keys_of(corpus).values()))
+    return read_parquet(file, list(keys_of(corpus).values()), numeric_keys(corpus))
 
 
-def read_parquet(file: TextFile, keys: Sequence[Key]) -> Iterator[Row]:
-    """The texts of some columns.
+def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = frozenset()) -> Iterator[Row]:
+    """The texts of some columns; those of the `numeric` ones may be numbers.
 
     `translation.en` is the field `en` of the column `translation`; a null is an empty text.
     """
     arrow = needed("pyarrow", extra="formats", where=file.name)
     read = 0
     with _opened(file) as table:
-        paths = [_path(key, table.schema_arrow, arrow, file.name) for key in keys]
+        paths = [_path(key, table.schema_arrow, arrow, file.name, key in numeric) for key in keys]
         for batch in table.iter_batches(BATCH, columns=[".".join(path) for path in paths]):
             columns = [_texts(batch, path, arrow) for path in paths]
             yield from (Row(row, values) for row, values in enumerate(zip(*columns, strict=True), read + 1))
@@ -67,14 +68,14 @@ def _opened(file: TextFile) -> Iterator[Any]:
         raise DataError(f"cannot be read as a Parquet file: {reason}", where=file.name, hint=hint) from None
 
 
-def _path(key: Key, schema: Any, arrow: Any, where: str) -> list[str]:
-    """The names that lead to a column of text."""
+def _path(key: Key, schema: Any, arrow: Any, where: str, number: bool = False) -> list[str]:
+    """The names that lead to a column of text, or of numbers where those are allowed."""
     if isinstance(key, int) and 0 <= key < len(schema.names):
         key = schema.names[key]
     kinds = dict(_leaves(schema, arrow))
     if key not in kinds:
         raise no_column(key, kinds, where)
-    if not _is_text(kinds[key], arrow):
+    if not (_is_text(kinds[key], arrow) or (number and _is_number(kinds[key], arrow))):
         raise DataError(f"the column {key!r} holds {kinds[key]}, not text", where=where)
     return [key] if key in schema.names else key.split(".")
 
@@ -94,8 +95,14 @@ def _is_text(kind: Any, arrow: Any) -> bool:
     return bool(arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind))
 
 
+def _is_number(kind: Any, arrow: Any) -> bool:
+    types = arrow.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
 def _texts(batch: Any, path: list[str], arrow: Any) -> list[str]:
     column = batch.column(path[0])
     for name in path[1:]:
         column = arrow.compute.struct_field(column, name)
-    return [text or "" for text in column.to_pylist()]
+    values = column.to_pylist()
+    return ["" if one is None else one if isinstance(one, str) else json.dumps(one) for one in values]

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.config import Data
+from regard.data.config import Data, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Examples
 from regard.data.report import NAMED, ColumnReport, Found, Histogram, Report, SplitReport
@@ -35,7 +35,7 @@ class Prepared(Generic[E]):
 
 
 def prepare(
-    data: Data[Any],
+    data: Splits[Any],
     tokenizer: TokenizerConfig,
     *,
     base: Path,
@@ -48,13 +48,14 @@ def prepare(
 
     File names are relative to `base`. `tokenizers` are used as they are; without them they are trained on the training
     texts. `progress` hears what is being done, and of how many examples so far. `columns` become tokens, all if not
-    given; the others stay texts.
+    given; the others stay texts. Only pairs (`Data`) have limits that training examples are dropped by.
     """
     progress = progress or (lambda step, examples: None)
     texts = prepare_texts(data, base=base, seed=seed, progress=progress)
     if tokenizers is None:
         tokenizers = _tokenizers(tokenizer, texts, base, progress, columns)
-    folder = _tokens_folder(data, texts, tokenizers, progress)
+    limits = _Limits(data.max_length, data.max_ratio) if isinstance(data, Data) else None
+    folder = _tokens_folder(data, limits, texts, tokenizers, progress)
     report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
     splits = {split: _open(folder, split, texts.splits[split], tokenizers) for split in texts.splits}
     return Prepared(splits["train"], splits["validation"], splits.get("test"), tokenizers, report)
@@ -76,21 +77,21 @@ def _tokenizers(
     return Tokenizers.load(folder, tuple(columns))
 
 
-def _tokens_folder(data: Data[Any], texts: PreparedTexts, tokenizers: Tokenizers, progress: Progress) -> Path:
+def _tokens_folder(
+    data: Splits[Any], limits: _Limits | None, texts: PreparedTexts, tokenizers: Tokenizers, progress: Progress
+) -> Path:
     def build(folder: Path) -> None:
         splits: dict[Part, SplitReport] = {}
         for split, split_texts in texts.splits.items():
-            limits = _Limits(data.max_length, data.max_ratio) if split == "train" else None
-            found = _write(folder, split, split_texts, tokenizers, limits, progress)
+            found = _write(folder, split, split_texts, tokenizers, limits if split == "train" else None, progress)
             splits[split] = _extended(texts.report[split], found, folder, split, tokenizers)
-        limit = {"over_long_line": data.max_characters, "max_length": data.max_length, "max_ratio": data.max_ratio}
-        report = Report(splits, {reason: value for reason, value in limit.items() if value is not None})
+        limit = {"over_long_line": data.max_characters, "max_length": max_length, "max_ratio": max_ratio}
+        report = Report(splits, {reason: value for reason, value in limit.items() if value is not None}, data.UNIT)
         report.refuse_empty()
         (folder / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
 
-    return stored(
-        f"tokens-{key_of([FORMAT, texts.key, tokenizers.fingerprint, data.max_length, data.max_ratio])}", build
-    )
+    max_length, max_ratio = (None, None) if limits is None else (limits.max_length, limits.max_ratio)
+    return stored(f"tokens-{key_of([FORMAT, texts.key, tokenizers.fingerprint, max_length, max_ratio])}", build)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from regard.data.corpora import VERSION, Part, generate
 from regard.data.files import TextFile, problem_with
 from regard.data.formats import format_of
 from regard.data.huggingface import HubDataset
-from regard.data.rows import Row, keys_of
+from regard.data.rows import Row, keys_of, numeric_keys
 from regard.errors import DataError
 
 
@@ -54,6 +54,11 @@ class Reader:
         return tuple(self.corpus.READ_AS.get(name, name) for name in self.corpus.columns)
 
     @property
+    def may_be_empty(self) -> bool:
+        """Whether a row without text is meant so, and no mistake."""
+        return False
+
+    @property
     def files(self) -> tuple[TextFile, ...]:
         """The one file, or a file for each column, or none."""
         if self.corpus.corpus is not None or self.corpus.dataset is not None:
@@ -79,7 +84,7 @@ class Reader:
             pairs = generate(corpus.corpus, corpus.size, corpus.seed, self.part, corpus.words)
             return (Row(line, pair) for line, pair in enumerate(pairs, 1))
         if self.dataset is not None:
-            return self.dataset.rows(list(keys_of(corpus).values()))
+            return self.dataset.rows(list(keys_of(corpus).values()), numeric_keys(corpus))
         if corpus.file is None:
             return _parallel_rows(self.files)
         file = self.files[0]

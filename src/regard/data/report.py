@@ -65,7 +65,7 @@ class SplitReport:
     set_aside: int = 0
     """How many of those read were set aside for validation and test."""
     dropped: dict[str, Found] = field(default_factory=dict)
-    """By reason: empty, over_long_line, duplicate, max_length, max_ratio."""
+    """By reason: empty, over_long_line, duplicate, max_length, max_ratio, image."""
     leaks: Found = Found()
     """Held-out examples whose source also stands in the training data."""
     columns: dict[str, ColumnReport] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Report:
             reasons = ", ".join(self._reason(reason, found) for reason, found in split.dropped.items() if found.count)
             yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {reasons}"
         if split.leaks.count:
-            sources = {"pairs": "the sources of ", "questions": "the openings of the stories of "}.get(self.unit, "")
+            sources = {"pairs": "the sources of ", "questions": "the texts of "}.get(self.unit, "")
             yield (
                 f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also stand in the "
                 f"training data (first: {split.leaks.places[0]})"
@@ -124,5 +124,6 @@ class Report:
             "duplicate": "seen before",
             "max_length": f"longer than data.max_length={limit} tokens",
             "max_ratio": f"more unequal than data.max_ratio={limit}",
+            "image": "with an image that cannot be read",
         }[reason]
         return f"{found.count:,} {words} (first: {found.places[0]})"

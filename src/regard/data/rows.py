@@ -25,18 +25,31 @@ def keys_of(corpus: Corpus) -> dict[str, Key]:
     return {name: key for name, key in corpus.columns.items() if key is not None}
 
 
+def numeric_keys(corpus: Corpus) -> frozenset[Key]:
+    """Those of the columns that may hold numbers."""
+    return frozenset(key for name, key in keys_of(corpus).items() if name in corpus.NUMBERS)
+
+
 def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:
-    """The value under a key; `translation.en` is `en` in `translation`, unless a column has that very name."""
+    """The value under a key; `translation.en` is `en` in `translation`, unless a column has that very name.
+
+    In a list `choices.0` is the first.
+    """
     value: Any = example
     for part in [key] if key in example else str(key).split("."):
-        if not isinstance(value, Mapping) or part not in value:
+        if isinstance(value, list) and str(part).isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, Mapping) and part in value:
+            value = value[part]
+        else:
             raise no_column(key, dict(leaves_in(example)), where)
-        value = value[part]
     return value
 
 
-def text_of(value: Any, key: Key, where: str) -> str:
-    """A value that is a text, or the error that it is none."""
+def text_of(value: Any, key: Key, where: str, *, number: bool = False) -> str:
+    """A value that is a text, or if so allowed a number as JSON spells it; or the error that it is none."""
+    if number and isinstance(value, int | float):
+        return json.dumps(value)
     if not isinstance(value, str):
         said = json.dumps(value, default=str)[:80]
         raise DataError(f"the column {key!r} holds {said}, not a string", where=where)

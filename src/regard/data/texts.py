@@ -18,11 +18,14 @@ from pydantic import TypeAdapter
 
 from regard.data.babi import Stories, open_stories
 from regard.data.config import Corpus, Split, Splits
+from regard.data.conll import TaggedText, open_tagged
 from regard.data.corpora import Part
 from regard.data.documents import RawText, open_documents
-from regard.data.readers import Reader, open_corpus
+from regard.data.labelled import open_labelled
+from regard.data.readers import Reader
 from regard.data.report import NAMED, Found, Report, SplitReport
 from regard.data.rows import Row
+from regard.data.squad import QuestionedText, open_questions
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored
 from regard.errors import DataError, Problem
 
@@ -107,7 +110,13 @@ def _open_readers(data: Splits[Any], base: Path) -> Readers:
 def _opened(corpus: Corpus, base: Path, split: Part) -> Reader:
     if isinstance(corpus, Stories):
         return open_stories(corpus, base, split)
-    return open_documents(corpus, base, split) if isinstance(corpus, RawText) else open_corpus(corpus, base, split)
+    if isinstance(corpus, TaggedText):
+        return open_tagged(corpus, base, split)
+    if isinstance(corpus, QuestionedText):
+        return open_questions(corpus, base, split)
+    if isinstance(corpus, RawText):
+        return open_documents(corpus, base, split)
+    return open_labelled(corpus, base, split)
 
 
 def _key_of(data: Splits[Any], readers: Readers, seed: int) -> str:
@@ -154,7 +163,7 @@ class _Checks:
 
     def reason(self, reader: Reader, row: Row) -> str | None:
         """Why the row cannot be kept, if so."""
-        reasons = [self._reason(text) for text in row.values]
+        reasons = [self._reason(text, reader.may_be_empty) for text in row.values]
         if not any(reasons):
             return None
         if self.stop:
@@ -163,8 +172,8 @@ class _Checks:
                     self._note(reason, text, reader.where(row.line, column))
         return "empty" if "empty" in reasons else "over_long_line"
 
-    def _reason(self, text: str) -> str | None:
-        if not text or text.isspace():
+    def _reason(self, text: str, may_be_empty: bool) -> str | None:
+        if not (may_be_empty or text.strip()):
             return "empty"
         return "over_long_line" if len(text) > self.max_characters else None
 
@@ -194,6 +203,8 @@ class _Copy:
     dropped: dict[str, Found]
     sources: Hashes
     """A hash of the first column, which a split goes by."""
+    inputs: Hashes
+    """A hash of all columns that a model reads, which leaks are found by."""
     pairs: Hashes
     """A hash of all columns."""
 
@@ -201,7 +212,7 @@ class _Copy:
 def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks, progress: Progress) -> _Copy:
     """Stream the files of a split into columns."""
     read, dropped = 0, {"empty": Found(), "over_long_line": Found()}
-    sources, pairs = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    sources, inputs, pairs = ([np.empty(0, np.uint64)] for _ in range(3))
     with ExitStack() as stack:
         columns = [
             stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8)))
@@ -219,10 +230,11 @@ def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks,
                 lines.extend([row.line for row in kept])
                 hashes = [_hashes(encoded) for encoded in texts]
                 sources.append(hashes[0])
+                inputs.append(_combined(hashes[: reader.corpus.inputs]))
                 pairs.append(_combined(hashes))
                 read += len(rows)
                 progress(f"reading {split}", read)
-    return _Copy(read, dropped, np.concatenate(sources), np.concatenate(pairs))
+    return _Copy(read, dropped, np.concatenate(sources), np.concatenate(inputs), np.concatenate(pairs))
 
 
 def _chunks(reader: Reader) -> Iterator[list[Row]]:
@@ -295,7 +307,8 @@ def _report(
         dropped = copy.dropped | {"duplicate": _found(folder, split, readers, duplicates)}
         set_aside = len(copy.pairs) - len(duplicates) - kept
         return SplitReport(copy.read, kept, set_aside, dropped)
-    leaks = np.flatnonzero(np.isin(copy.sources, copies["train"].sources[rows["train"]]))
+    seen = np.isin(copy.inputs, copies["train"].inputs[rows["train"]]) & (copy.sources != _hashes([b""])[0])
+    leaks = np.flatnonzero(seen)
     return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=_found(folder, split, readers, leaks))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
@@ -9,7 +11,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import MaskedBatch
+from regard.data.batch import LabelledBatch, MaskedBatch
+from regard.errors import DecodeError
 from regard.layers.attention import MultiHeadAttention
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.packing import Packing
@@ -18,8 +21,15 @@ from regard.layers.visibility import Visibility
 from regard.models.base import ModelConfig, Output, Presets
 from regard.models.contextual import Contextual, Pooling, better_packed, refuse_longer
 
-EPSILON = 1e-12
-"""What the paper's code adds to the variance in every LayerNorm."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
+"""`model.activation` -> the function. GELU(x) = x P(X <= x), X standard normal; a tanh approximates it."""
+
+Segmented = MaskedBatch | LabelledBatch
+"""Texts of one or two segments."""
 
 
 class BERTConfig(ModelConfig):
@@ -53,6 +63,12 @@ class BERTConfig(ModelConfig):
     """Dropout on the attention weights. The paper's is 0.1; a GPU is faster without, if lengths differ."""
     next_sentence: bool = True
     """Whether the model also learns to tell if the second segment follows the first, from a pooled vector."""
+    masked_head: bool = True
+    """Whether the model has the head that finds hidden tokens again; an imported model may have come without."""
+    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
+    """What stands inside the feed-forward layers: the paper's GELU exactly, its approximation by a tanh, or ReLU."""
+    epsilon: float = Field(1e-12, gt=0)
+    """What is added to the variance in every LayerNorm; the default is that of the paper's code."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> BERTConfig:
@@ -73,7 +89,7 @@ class BERTEmbedding(nn.Module):
         self.tokens = Embedding(vocabulary_size, config.width)
         self.segments = Embedding(2, config.width)
         self.positions = Positions("learned", config.width, config.max_positions)
-        self.norm = nn.LayerNorm(config.width, eps=EPSILON)
+        self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids_BL: Tensor, segments_BL: Tensor, packing: Packing | None = None) -> Tensor:
@@ -85,15 +101,16 @@ class BERTEmbedding(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = GELU(x W_1 + b_1) W_2 + b_2 with GELU(x) = x P(X <= x), X standard normal, exactly."""
+    """FFN(x) = GELU(x W_1 + b_1) W_2 + b_2."""
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
         self.W_1 = nn.Linear(config.width, config.feed_forward)
         self.W_2 = nn.Linear(config.feed_forward, config.width)
+        self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.W_2(F.gelu(self.W_1(x)))
+        out: Tensor = self.W_2(self.activation(self.W_1(x)))
         return out
 
 
@@ -104,8 +121,8 @@ class Block(nn.Module):
         super().__init__()
         self.self_attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
         self.feed_forward = FeedForward(config)
-        self.attention_norm = nn.LayerNorm(config.width, eps=EPSILON)
-        self.feed_forward_norm = nn.LayerNorm(config.width, eps=EPSILON)
+        self.attention_norm = nn.LayerNorm(config.width, eps=config.epsilon)
+        self.feed_forward_norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
@@ -121,18 +138,19 @@ class MaskedHead(nn.Module):
     logits = LayerNorm(GELU(W h + c)) E^T + b, E the embeddings
     """
 
-    def __init__(self, width: int, vocabulary_size: int, tied: Embedding) -> None:
+    def __init__(self, config: BERTConfig, vocabulary_size: int, tied: Embedding) -> None:
         super().__init__()
-        self.W = nn.Linear(width, width)
-        self.norm = nn.LayerNorm(width, eps=EPSILON)
-        self.output = Readout(width, vocabulary_size, tied)
+        self.W = nn.Linear(config.width, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
+        self.output = Readout(config.width, vocabulary_size, tied)
+        self.activation = ACTIVATIONS[config.activation]
 
     def expect(self, counts_V: Tensor) -> None:
         """Begin with the words' own frequencies."""
         self.output.expect(counts_V)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.norm(F.gelu(self.W(hidden))))
+        logits: Tensor = self.output(self.norm(self.activation(self.W(hidden))))
         return logits
 
 
@@ -165,9 +183,10 @@ class BERT(Contextual):
     def __init__(self, config: BERTConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.config, self.longest = config, config.max_positions
+        self.width, self.depth = config.width, config.layers
         self.embedding = BERTEmbedding(config, vocabulary_size)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.output = MaskedHead(config.width, vocabulary_size, self.embedding.tokens)
+        self.output = MaskedHead(config, vocabulary_size, self.embedding.tokens) if config.masked_head else None
         self.next_sentence = NextSentenceHead(config.width) if config.next_sentence else None
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -179,7 +198,14 @@ class BERT(Contextual):
     def embeddings(self) -> dict[str, Embedding]:
         return {"text": self.embedding.tokens}
 
-    def forward(self, batch: MaskedBatch) -> Output:
+    def forget_pretraining(self, *, keep_readout: bool = False) -> None:
+        super().forget_pretraining(keep_readout=keep_readout)
+        self.next_sentence = None
+
+    def states(self, batch: Segmented) -> Tensor:
+        return self.forward(batch).hidden_BTD
+
+    def forward(self, batch: Segmented) -> Output:
         """The last hidden states of every token, [B, L, D]."""
         dropout = self.config.attention_dropout if self.training else 0.0
         weight, head_width = self.embedding.tokens.weight, self.config.width // self.config.heads
@@ -190,7 +216,7 @@ class BERT(Contextual):
             x_BLD = block(x_BLD, visible)
         return Output(x_BLD)
 
-    def forward_packed(self, batch: MaskedBatch) -> Output:
+    def forward_packed(self, batch: Segmented) -> Output:
         """The same with all texts in one row, each seeing itself only: nothing is computed for padding."""
         packing, ids_BL = Packing.of(batch.text), batch.text.ids_BL
         visible = Visibility(packed=(packing, packing))
@@ -201,10 +227,13 @@ class BERT(Contextual):
 
     def readout(self, hidden: Tensor) -> Tensor:
         """Logits of the token at a position, [..., D] -> [..., V]: for masked positions only, it is the dear part."""
+        if self.output is None:
+            what = "the model was imported without the head that finds hidden tokens again"
+            raise DecodeError(what, where="model.masked_head", hint="its vectors are there: predict --features")
         logits: Tensor = self.output(hidden)
         return logits
 
-    def layers_of(self, batch: MaskedBatch) -> list[Tensor]:
+    def layers_of(self, batch: Segmented) -> list[Tensor]:
         visible = Visibility(batch.text.lengths_B)
         layers = [self.embedding(batch.text.ids_BL, batch.segments_BL)]
         for block in self.blocks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -25,8 +26,30 @@ class Contextual(nn.Module):
     pooling: ClassVar[Pooling] = "mean"
     """How the vectors of tokens become one of the text, unless it is said."""
 
+    numbered: ClassVar[str] = r"(?:blocks|layers|forward_layers|backward_layers)\.(\d+)\."
+    """How the names of the weights of a layer begin, with its number: a pattern."""
+
+    width: int
+    """Of the last layer's vectors."""
+    depth: int
+    """How many layers stand above the embeddings."""
     output: Any
     """The module that `readout` runs."""
+
+    def depth_of(self, name: str) -> int:
+        """The layer that a weight belongs to: 0 the embeddings, 1 the first layer; the last, if it comes after all."""
+        if found := re.match(self.numbered, name):
+            return int(found[1]) + 1
+        return 0 if name.startswith(("embedding", "positions")) else self.depth
+
+    def forget_pretraining(self, *, keep_readout: bool = False) -> None:
+        """Let go of what only pre-training needs."""
+        if not keep_readout:
+            self.output = None
+
+    def states(self, batch: Any) -> Tensor:
+        """The last layer's vectors of all tokens, [B, L, D]. What stands on padding means nothing."""
+        return self.layers_of(batch)[-1]
 
     @property
     def embeddings(self) -> dict[str, Embedding]:

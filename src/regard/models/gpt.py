@@ -165,6 +165,7 @@ class GPT(LanguageModel):
     def __init__(self, config: GPTConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.config, self.longest = config, config.max_positions
+        self.width, self.depth = config.width, config.layers
         self.embedding = Embedding(vocabulary_size, config.width)
         self.positions = Positions("learned", config.width, config.max_positions)
         self.dropout = nn.Dropout(config.dropout)
@@ -193,16 +194,24 @@ class GPT(LanguageModel):
         return self.config.width // self.config.heads
 
     def forward(self, batch: TextBatch) -> Output:  # type: ignore[override]
+        return self._read(batch, without=1)
+
+    def states(self, batch: TextBatch) -> Tensor:
+        return self._read(batch, without=0).hidden_BTD
+
+    def _read(self, batch: TextBatch, without: int) -> Output:
+        """The texts `without` their last tokens."""
         dropout = self.config.attention_dropout if self.training else 0.0
         if better_packed(batch.text, self.embedding.weight, head_width=self.head_width, dropout=dropout):
-            return self.forward_packed(batch)
-        ids_BT = batch.text.ids_BL[:, :-1]
+            return self.forward_packed(batch, without)
+        ids_BT = batch.text.ids_BL[:, : batch.text.ids_BL.shape[1] - without]
         x_BTD = self.dropout(self.positions(self.embedding(ids_BT)))
-        return Output(self._through(x_BTD, Visibility(batch.text.lengths_B - 1, causal=True)))
+        return Output(self._through(x_BTD, Visibility(batch.text.lengths_B - without, causal=True)))
 
-    def forward_packed(self, batch: TextBatch) -> Output:
+    def forward_packed(self, batch: TextBatch, without: int = 1) -> Output:
         """The same with all texts in one row, each seeing itself only: nothing is computed for padding."""
-        packing, ids_BT = Packing.of(batch.text, without=1), batch.text.ids_BL[:, :-1]
+        packing = Packing.of(batch.text, without=without)
+        ids_BT = batch.text.ids_BL[:, : batch.text.ids_BL.shape[1] - without]
         x_1PD = self.dropout(self.positions.packed(self.embedding(packing.pack(ids_BT)), packing))
         hidden_1PD = self._through(x_1PD, Visibility(causal=True, packed=(packing, packing)))
         return Output(packing.unpack(hidden_1PD))

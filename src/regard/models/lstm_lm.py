@@ -108,6 +108,7 @@ class LSTMLanguageModel(LanguageModel):
         self.config = config
         self.embedding = Embedding(vocabulary_size, config.embedding)
         width = config.embedding if config.tie else config.hidden
+        self.width, self.depth = width, config.layers
         outputs = [*[config.hidden] * (config.layers - 1), width]
         inputs = [config.embedding, *outputs[:-1]]
         self.layers = nn.ModuleList(

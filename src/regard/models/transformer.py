@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, cast
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.data.batch import Batch, Tokens
 from regard.layers.attention import MultiHeadAttention, is_recording, packs
@@ -70,6 +72,8 @@ class TransformerConfig(ModelConfig):
     """Add each sub-layer's input to its output; off is an ablation."""
     tie: Tie = "none"
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary, the paper's way)."""
+    activation: Literal["relu", "swish", "gelu"] = "relu"
+    """What stands inside the feed-forward layers: the paper's ReLU, or what OPUS-MT's models have, x sigmoid(x)."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> TransformerConfig:
@@ -79,6 +83,10 @@ class TransformerConfig(ModelConfig):
                 f"{self.heads} heads do not divide the width {self.width} (heads that do: {', '.join(fitting)})"
             )
         return self
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "swish": F.silu, "gelu": F.gelu}
+"""`model.activation` -> the function."""
 
 
 class Sublayer(nn.Module):
@@ -108,19 +116,20 @@ class Sublayer(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2)."""
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2), or with another activation in the place of max."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.W_1 = nn.Linear(config.width, config.feed_forward)
         self.W_2 = nn.Linear(config.feed_forward, config.width)
+        self.activation = ACTIVATIONS[config.activation]
         self.dropout = nn.Dropout(config.activation_dropout)
         for linear in (self.W_1, self.W_2):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.W_2(self.dropout(torch.relu(self.W_1(x))))
+        out: Tensor = self.W_2(self.dropout(self.activation(self.W_1(x))))
         return out
 
 

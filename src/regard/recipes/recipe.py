@@ -14,14 +14,17 @@ from regard.data.config import Corpus, Split, Splits
 from regard.data.tokenizers import TokenizerConfig
 from regard.errors import ConfigError, did_you_mean
 from regard.models import MODELS
+from regard.models.headed import HeadConfig
 from regard.recipes.shipped import shipped, shipped_text
 from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
 from regard.tasks import TASKS, Task
+from regard.tasks.headed import HeadedTask
 
 D = TypeVar("D", bound=Splits[Any])
 E = TypeVar("E", bound=Config)
 M = TypeVar("M")
+H = TypeVar("H", bound=HeadConfig)
 
 
 class Recipe(Config, Generic[D, E, M]):
@@ -34,6 +37,11 @@ class Recipe(Config, Generic[D, E, M]):
         "language_modeling",
         "masked_language_modeling",
         "story_answering",
+        "classification",
+        "regression",
+        "multiple_choice",
+        "tagging",
+        "question_answering",
     ]
     """What the run is for."""
     data: D
@@ -52,9 +60,12 @@ class Recipe(Config, Generic[D, E, M]):
     @field_validator("model")
     @classmethod
     def _one_embedding_for_one_vocabulary(cls, model: Any, others: ValidationInfo) -> Any:
-        """Two vocabularies may happen to have the same size, so that the model itself cannot tell."""
+        """Two vocabularies may happen to have the same size, so that the model itself cannot tell.
+
+        Two files may be two ways to cut text into the pieces of one vocabulary, as Marian's are.
+        """
         tokenizer = others.data.get("tokenizer")
-        if getattr(model, "tie", None) == "all" and tokenizer and not tokenizer.joint:
+        if getattr(model, "tie", None) == "all" and tokenizer and not tokenizer.joint and tokenizer.file is None:
             raise ValueError("tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)")
         return model
 
@@ -89,8 +100,17 @@ class Recipe(Config, Generic[D, E, M]):
 AnyRecipe = Recipe[Any, Any, Any]
 
 
+class HeadedRecipe(Recipe[D, E, M], Generic[D, E, M, H]):
+    """The same for a model under a head."""
+
+    head: H = Field(default={}, validate_default=True)  # the defaults of the task's own config
+    """What stands above the model, and how much of the model itself learns."""
+
+
 def recipe_for(task: type[Task]) -> type[AnyRecipe]:
     """What a recipe of the task may say."""
+    if issubclass(task, HeadedTask):
+        return HeadedRecipe[task.data, task.evaluation, task.model, task.head]  # type: ignore[name-defined]
     return Recipe[task.data, task.evaluation, task.model]  # type: ignore[name-defined]
 
 
@@ -101,7 +121,7 @@ def recipe_of(tree: Tree) -> AnyRecipe:
         given = tree.get("task")
         what = "this key is required" if given is None else f"unknown task {given!r}"
         raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
-    return validate(recipe_for(task), _with_defaults(tree, task))
+    return validate(recipe_for(task), task.filled(_with_defaults(tree, task)))
 
 
 def _with_defaults(tree: Tree, task: type[Task]) -> Tree:
@@ -118,7 +138,10 @@ def _with_defaults(tree: Tree, task: type[Task]) -> Tree:
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
     """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are relative to."""
     tree, base = load_tree(recipe, overrides)
-    return recipe_of(tree), base
+    found = recipe_of(tree)
+    if not found.data.train:
+        raise ConfigError("there is nothing to train on", where="data.train", hint="name at least one corpus")
+    return found, base
 
 
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
@@ -134,7 +157,46 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
         tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
-    return apply_overrides(tree, overrides), base
+    return _with_init(apply_overrides(tree, overrides), base), base
+
+
+def _with_init(tree: Tree, base: Path) -> Tree:
+    """The sections `model` and `tokenizer` of a recipe, taken from the run that `training.init` names: for a task with
+    a head, and wherever the model is left out.
+
+    What the recipe says beside that wins, and must fit the weights. A preset asks for sizes of its own.
+    """
+    task, training = TASKS.get(str(tree.get("task"))), tree.get("training")
+    init = training.get("init") if isinstance(training, dict) else None
+    if task is None or not isinstance(init, str) or ("model" in tree and not issubclass(task, HeadedTask)):
+        return tree
+    file = base / init / "recipe.yaml"
+    if not file.exists():
+        if "model" in tree:  # what is wrong with the run is said when it is opened
+            return tree
+        hint = "a run folder is what 'regard train' or 'regard import' makes"
+        raise ConfigError(f"{init} is not a run folder", where="training.init", hint=hint)
+    theirs, model, tokenizer = read_yaml(file), tree.get("model", {}), tree.get("tokenizer", {})
+    if isinstance(model, dict) and "preset" not in model:
+        model = _same_kind(theirs["model"], model, init)
+    if isinstance(tokenizer, dict):
+        tokenizer = {**theirs.get("tokenizer", {}), **_tokenizer_files(base, init), **tokenizer}
+    return {**tree, "model": model, "tokenizer": tokenizer}
+
+
+def _tokenizer_files(base: Path, init: str) -> Tree:
+    """The tokenizer of a run, or one for each side."""
+    sides = [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]
+    if sides:
+        return {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
+    return {"file": f"{init}/tokenizer.json"}
+
+
+def _same_kind(theirs: Tree, given: Tree, init: str) -> Tree:
+    if given.get("kind", theirs["kind"]) != theirs["kind"]:
+        what = f"{init} is a {theirs['kind']}, this recipe asks for {given['kind']}"
+        raise ConfigError(what, where="model.kind", hint="leave the section model out: it is then that run's")
+    return {**theirs, "vectors": None, **given}
 
 
 def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:

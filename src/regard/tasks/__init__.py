@@ -1,10 +1,15 @@
 """What a run is for: one file a task."""
 
 from regard.tasks.captioning import Captioning
+from regard.tasks.classification import Classification
 from regard.tasks.language_modeling import LanguageModeling
 from regard.tasks.masked_language_modeling import MaskedLanguageModeling
+from regard.tasks.multiple_choice import MultipleChoice
+from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.regression import Regression
 from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.summarization import Summarization
+from regard.tasks.tagging import Tagging
 from regard.tasks.task import Task
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import Translation
@@ -18,5 +23,10 @@ TASKS: dict[str, type[Task]] = {
     "language_modeling": LanguageModeling,
     "masked_language_modeling": MaskedLanguageModeling,
     "story_answering": StoryAnswering,
+    "classification": Classification,
+    "regression": Regression,
+    "multiple_choice": MultipleChoice,
+    "tagging": Tagging,
+    "question_answering": QuestionAnswering,
 }
 """`task` -> its columns, objective, metrics and prediction."""

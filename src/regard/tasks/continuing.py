@@ -10,7 +10,7 @@ from regard.errors import DecodeError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
 from regard.search import Hypothesis, SearchConfig, search
-from regard.tasks.inputs import by_length, encode_inputs, padded
+from regard.tasks.inputs import by_length, encode_inputs, numbered, padded
 from regard.tasks.text_to_text import DECODE_TOKENS, Output
 from regard.tasks.wording import wording_of
 
@@ -52,7 +52,7 @@ def continuations(
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[list[Output]]:
     """For each text the best ways to go on with it, each as the whole text; scores and tokens are of what is new."""
-    places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+    places = places or numbered(texts)
     prompts = encode_prompts(model, tokenizer, texts, places)
     wording = wording_of(tokenizer, config, prefixes, len(texts))
     found: dict[int, list[Output]] = {}

@@ -17,7 +17,7 @@ from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.models.contextual import Contextual, Pooling
 from regard.tasks.continuing import refuse_longer
-from regard.tasks.inputs import by_length, encode_inputs, padded
+from regard.tasks.inputs import by_length, encode_inputs, numbered, padded
 
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""
@@ -55,7 +55,7 @@ def features(
 
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here.
     """
-    places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+    places = places or numbered(texts)
     encoded = encode_inputs(tokenizer, texts, places)
     rows = [[_first(model, tokenizer), *ids, tokenizer.end] for ids in encoded]
     longest = getattr(model, "longest", None)

@@ -66,12 +66,12 @@ def encode_gaps(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places:
     ]
     if problems:
         raise DecodeError(problems=first_of(problems))
-    rows = [[tokenizer.begin, *_with_gaps(tokenizer, text), tokenizer.end] for text in texts]
+    rows = [[tokenizer.begin, *with_gaps(tokenizer, text), tokenizer.end] for text in texts]
     refuse_longer(rows, model.longest, places)
     return rows
 
 
-def _with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
+def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
     """The tokens of a text around its gaps."""
     assert tokenizer.mask is not None
     before, *others = text.split(GAP)

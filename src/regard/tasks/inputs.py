@@ -16,19 +16,26 @@ LONGEST = 2048
 """Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
 
 
-def encode_inputs(tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]) -> list[list[int]]:
+def numbered(texts: Sequence[str]) -> list[str]:
+    """What to call texts in messages where no file tells their places."""
+    return [f"input {number}" for number in range(1, len(texts) + 1)]
+
+
+def encode_inputs(
+    tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str], longest: int | None = LONGEST
+) -> list[list[int]]:
     """Token ids of each text, or one DecodeError that names the texts that cannot be read."""
-    unreadable = [_problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
+    unreadable = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
     encoded = tokenizer.encode_batch(["" if problem else text for text, problem in zip(texts, unreadable, strict=True)])
-    unknown = [_problem_in_tokens(tokenizer, *one) for one in zip(texts, encoded, places, strict=True)]
-    _refuse([first or second for first, second in zip(unreadable, unknown, strict=True)])
+    unknown = [_problem_in_tokens(tokenizer, *one, longest) for one in zip(texts, encoded, places, strict=True)]
+    refuse([first or second for first, second in zip(unreadable, unknown, strict=True)])
     return encoded
 
 
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
     """Token ids of a text with its `</s>`, or of exact tokens as they are."""
     if isinstance(target, str):
-        _refuse([_problem_in_text(target, "target")])
+        refuse([problem_in_text(target, "target")])
         ids = [*tokenizer.encode(target), tokenizer.end]
     else:
         try:
@@ -38,17 +45,19 @@ def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int
             raise DecodeError(error.problems[0].what, where="target", hint=hint) from None
     if not ids:
         raise DecodeError("there are no tokens", where="target", hint='give at least one, "</s>" for one')
-    _refuse([_too_long(ids, "target")])
+    refuse([_too_long(ids, "target")])
     return ids
 
 
-def _refuse(found: Sequence[Problem | None]) -> None:
+def refuse(found: Sequence[Problem | None]) -> None:
+    """One error for all problems that were found."""
     problems = [problem for problem in found if problem]
     if problems:
         raise DecodeError(problems=first_of(problems))
 
 
-def _problem_in_text(text: str, place: str) -> Problem | None:
+def problem_in_text(text: str, place: str) -> Problem | None:
+    """Why a text cannot be read, whatever the vocabulary."""
     if not text.strip():
         return Problem(place, "the text is empty", "give at least one word")
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
@@ -62,11 +71,13 @@ def _too_long(ids: Sequence[int], place: str) -> Problem | None:
     return Problem(place, f"the text has {len(ids):,} tokens", f"at most {LONGEST:,}: split it into sentences")
 
 
-def _problem_in_tokens(tokenizer: Tokenizer, text: str, ids: list[int], place: str) -> Problem | None:
+def _problem_in_tokens(
+    tokenizer: Tokenizer, text: str, ids: list[int], place: str, longest: int | None
+) -> Problem | None:
     if tokenizer.is_foreign(ids):
         shown = text.strip()[:20]
         return Problem(place, f"the tokenizer knows nothing in {shown!r}", "it was trained on other words or script")
-    return _too_long(ids, place)
+    return None if longest is None else _too_long(ids, place)
 
 
 def positions_of(source: Encoded) -> int:

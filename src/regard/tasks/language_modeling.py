@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.config import Config
-from regard.data.blocks import Pieces, Streams, document_pieces
+from regard.data.blocks import Pieces, Streams, contiguous_pieces, document_pieces
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
@@ -26,6 +27,7 @@ from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gpt import GPTConfig
 from regard.models.language_models import build
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
+from regard.models.memory_lm import MemoryLanguageModelConfig
 from regard.objectives.cross_entropy import VocabularyLoss
 from regard.objectives.language_model import (
     BothDirections,
@@ -46,11 +48,17 @@ PROMPT, CONTINUATION = 5, 20
 """Words that a sample begins with, and the most tokens that are then written."""
 
 
+BLOCKS = {"documents": document_pieces, "contiguous": contiguous_pieces, "stream": Streams}
+"""What cuts a text into rows."""
+
+
 class LanguageData(RawData):
     """The raw text of a language model."""
 
-    blocks: Literal["documents", "stream"] = "documents"
+    blocks: Literal["documents", "contiguous", "stream"] = "documents"
     """What a row of a batch is. `documents`: a document, or a piece of one, which sees nothing of its neighbours.
+    `contiguous`: a piece of `max_length` tokens of all documents one after the other, so that short ones are read with
+    what stands before them.
     `stream`: all documents one after the other, cut into as many streams as a batch has rows, in which each batch goes
     on where the one before ended; only for lstm_lm, which carries its state over (truncated back-propagation)."""
 
@@ -66,7 +74,9 @@ class LanguageModeling(Task):
     columns = ("text",)
     data = LanguageData
     evaluation = NoEvaluation
-    model = Annotated[LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")]
+    model = Annotated[
+        MemoryLanguageModelConfig | LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")
+    ]
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -92,7 +102,7 @@ class LanguageModeling(Task):
 
     @classmethod
     def _examples(cls, text: RawTokens, data: LanguageData) -> Pieces:
-        return Streams(text, data.max_length) if data.blocks == "stream" else document_pieces(text, data.max_length)
+        return BLOCKS[data.blocks](text, data.max_length)
 
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Pieces]) -> None:
@@ -101,7 +111,7 @@ class LanguageModeling(Task):
         if config.blocks == "stream":
             if model.kind != "lstm_lm" or model.objective != "next_token":
                 what = "only an lstm_lm that learns the next token carries its state from batch to batch"
-                raise ConfigError(what, where="data.blocks", hint="set it to documents")
+                raise ConfigError(what, where="data.blocks", hint="set it to documents or contiguous")
             if any(corpus.weight != 1 for corpus in config.train):
                 raise ConfigError("a stream shows every corpus once", where="data.train", hint="leave weight out")
         if recipe.training.teacher_forcing < 1:
@@ -109,8 +119,8 @@ class LanguageModeling(Task):
             raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
 
     @classmethod
-    def build(cls, config: Any, tokenizers: Tokenizers) -> Any:
-        tokenizer, characters_VC = tokenizers["text"], None
+    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
+        config, tokenizer, characters_VC = recipe.model, tokenizers["text"], None
         if isinstance(config, ELMoConfig) and config.words == "characters":
             characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.longest_word)
         return build(config, tokenizer.size, characters_VC)
@@ -143,7 +153,7 @@ class LanguageModeling(Task):
     def _samples(cls, model: Any, recipe: Any, data: Prepared[Pieces]) -> Iterator[dict[str, str]]:
         """How the model goes on with the first words of a few documents."""
         text = data.validation.text
-        split = [text.texts[number].split() for number in range(min(recipe.training.samples, len(text)))]
+        split = [*islice(filter(None, (one.split() for one in text.texts)), recipe.training.samples)]
         prompts = [" ".join(words[:PROMPT]) for words in split]
         greedy = SearchConfig(beam=1, max_length=CONTINUATION)
         found = continuations(model, text.tokenizer, prompts, greedy)

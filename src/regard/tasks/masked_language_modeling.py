@@ -25,6 +25,7 @@ from regard.models.language_models import build
 from regard.objectives.masked_lm import MaskedTallies, MaskedTokens, masked_tallies
 from regard.search import SearchConfig
 from regard.tasks.filling import Filled, encode_gaps, filled
+from regard.tasks.inputs import numbered
 from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
 from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
 from regard.tasks.task import Progress, Task
@@ -88,12 +89,15 @@ class MaskedLanguageModeling(Task):
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Segments]) -> None:
         refuse_longer(recipe.data.max_length, recipe.model.max_positions)
+        if not recipe.model.masked_head:
+            what = "a model without the head that finds hidden tokens again cannot learn to"
+            raise ConfigError(what, where="model.masked_head", hint="leave it at true")
         if recipe.training.best.startswith("next_sentence") and not recipe.model.next_sentence:
             raise ConfigError("model.next_sentence is off", where="training.best", hint="choose another metric")
 
     @classmethod
-    def build(cls, config: Any, tokenizers: Tokenizers) -> Any:
-        return build(config, tokenizers["text"].size)
+    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
+        return build(recipe.model, tokenizers["text"].size)
 
     @classmethod
     def objective(cls, model: BERT, recipe: Any) -> MaskedTokens:
@@ -166,7 +170,7 @@ class MaskedLanguageModeling(Task):
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Filled]:
         """Each text with every [MASK] filled, and the `config.nbest` most probable tokens for each of them."""
-        places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+        places = places or numbered(texts)
         found = filled(model, tokenizers["text"], texts, places, config.nbest)
         progress(len(texts))
         return found

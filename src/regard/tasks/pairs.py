@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.config import Corpus, Data
+from regard.data.config import Corpus, Data, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.files import TextFile
@@ -32,26 +32,40 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
     if len(files) != 1:
         hint = f"one with all columns, or {len(columns)}: {', '.join(columns)}"
         raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
-    suffix = _suffix(files[0])
+    suffix = suffix_of(files[0])
     for corpus in own:
-        if corpus.file is not None and _suffix(corpus.file) == suffix:
+        if corpus.file is not None and suffix_of(corpus.file) == suffix:
             return kind(file=files[0], header=corpus.header, **corpus.columns)  # type: ignore[arg-type]
     keys: dict[str, Any] = {name: name if suffix == ".jsonl" else number for number, name in enumerate(columns)}
     return kind(file=files[0], **keys)
 
 
-def _suffix(file: str) -> str:
+def suffix_of(file: str) -> str:
+    """What a file is, however it is compressed."""
     return TextFile(file, Path(file)).suffixes[0]
 
 
 def read_pairs(data: Data[Any], corpora: Sequence[Corpus], part: Part, base: Path, tokenizers: Tokenizers) -> Dataset:
     """Corpora as they are, less the bad lines where the recipe drops those."""
+    dataset = read_texts(data, [open_corpus(corpus, base, part) for corpus in corpora], tokenizers)
+    too_long = [
+        Problem(
+            dataset.where(row), f"the pair has {dataset.lengths[row] - 1:,} tokens", f"at most {LONGEST:,}: split it"
+        )
+        for row in np.flatnonzero(dataset.lengths > LONGEST + 1).tolist()
+    ]
+    if too_long:
+        raise DataError(problems=first_of(too_long))
+    return dataset
+
+
+def read_texts(data: Splits[Any], readers: Sequence[Reader], tokenizers: Tokenizers) -> Dataset:
+    """The rows of some readers, those columns as tokens that have a tokenizer; however long they are."""
     texts: dict[str, list[str]] = {}
     places: list[str] = []
     numbers: list[int] = []
     problems: list[Problem] = []
-    for number, corpus in enumerate(corpora):
-        reader = open_corpus(corpus, base, part)
+    for number, reader in enumerate(readers):
         columns = [texts.setdefault(name, []) for name in reader.columns]
         for row in reader:
             if bad := _problems_in(reader, row, data.max_characters):
@@ -64,14 +78,7 @@ def read_pairs(data: Data[Any], corpora: Sequence[Corpus], part: Part, base: Pat
     if problems and (data.bad_lines == "error" or not places):
         raise DataError(problems=first_of(problems))
     dataset = Dataset.of(texts, tokenizers, lambda row: places[row])
-    dataset = replace(dataset, corpora=np.array(numbers, dtype=np.int16), weights=(1.0,) * len(corpora))
-    too_long = [
-        Problem(places[row], f"the pair has {dataset.lengths[row] - 1:,} tokens", f"at most {LONGEST:,}: split it")
-        for row in np.flatnonzero(dataset.lengths > LONGEST + 1)
-    ]
-    if too_long:
-        raise DataError(problems=first_of(too_long))
-    return dataset
+    return replace(dataset, corpora=np.array(numbers, dtype=np.int16), weights=(1.0,) * len(readers))
 
 
 def _problems_in(reader: Reader, row: Row, max_characters: int) -> list[Problem]:

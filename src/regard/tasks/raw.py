@@ -15,13 +15,13 @@ from regard.errors import ConfigError, DataError
 def read_documents(
     data: RawData, corpora: Sequence[RawText], part: Part, base: Path, tokenizer: Tokenizer, *, by_sentence: bool
 ) -> RawTokens:
-    """All documents of the corpora, less empty ones."""
+    """All documents of the corpora, less empty ones that are not meant so."""
     texts: list[str] = []
     places: list[str] = []
     for corpus in corpora:
         reader = open_documents(corpus, base, part)
         for row in reader:
-            if row.values[0].strip():
+            if reader.may_be_empty or row.values[0].strip():
                 texts.append(row.values[0])
                 places.append(reader.where(row.line))
     if not texts:

@@ -49,10 +49,22 @@ class Task:
     """Those that need decoded examples."""
     model: ClassVar[Any]
     """The configs of the models that it trains: a union told apart by `kind`."""
+    unit: ClassVar[str] = "tokens"
+    """What the loss is a mean over."""
     searches: ClassVar[bool] = True
     """Whether its predictions come from a search, which can be given a beginning and be recorded."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of a recipe's sections that suit the task better than those of the sections themselves."""
+
+    @classmethod
+    def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        """A recipe's tree with values that hang on others in it, where it does not give them."""
+        return tree
+
+    @classmethod
+    def settled(cls, tree: dict[str, Any], data: Prepared[Any]) -> dict[str, Any]:
+        """The tree of a checked recipe with what only the data can tell: it is what the run keeps."""
+        return tree
 
     @classmethod
     def prepare(
@@ -69,8 +81,8 @@ class Task:
         """Refuse a recipe whose model cannot do with the data what the task asks of it."""
 
     @classmethod
-    def build(cls, config: Any, tokenizers: Tokenizers) -> Any:
-        """The model that a config describes, with fresh weights from torch's generator."""
+    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
+        """The model that a recipe describes, with fresh weights from torch's generator."""
         raise NotImplementedError
 
     @classmethod
@@ -107,6 +119,10 @@ class Task:
     def gather(cls, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
         """What was typed, line by line -> the inputs to predict for, and where each stands: here, every line is one."""
         return list(texts), list(places)
+
+    @classmethod
+    def adjust(cls, model: Any, recipe: Any) -> None:
+        """Let a model that was loaded know of the settings, other than the search's, that are asked for now."""
 
     @classmethod
     def check_inputs(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -22,7 +22,7 @@ from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
 from regard.search.limits import Limits
-from regard.tasks.inputs import by_length, encode_inputs, padded, positions_of, sources_of
+from regard.tasks.inputs import by_length, encode_inputs, numbered, padded, positions_of, sources_of
 from regard.tasks.pairs import corpus_of, read_pairs
 from regard.tasks.recorded import Recorders
 from regard.tasks.task import Progress, Task
@@ -32,6 +32,8 @@ DECODE_TOKENS = 16_384
 """Padded source tokens times beam that are decoded at once."""
 SCORE_TOKENS = 8_192
 """Padded tokens that are scored at once."""
+LengthsOf = Literal["source", "reference"]
+"""Which of the two texts of an example has the length that counts."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class TextToText(Task):
     columns: ClassVar[tuple[str, ...]] = ("source", "target")
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
     model: ClassVar[Any] = AnyModelConfig
+    lengths_of: ClassVar[LengthsOf] = "source"
+    """What makes an example a long one, where quality is shown by length."""
 
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: Any) -> dict[str, Any]:
@@ -95,8 +99,8 @@ class TextToText(Task):
         recipe.model.check_data(longest_source=int(data.train.columns["source"].lengths.max()) + 1)
 
     @classmethod
-    def build(cls, config: Any, tokenizers: Tokenizers) -> Generator:
-        return build_model(config, tokenizers["source"].size, tokenizers["target"].size)
+    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Generator:
+        return build_model(recipe.model, tokenizers["source"].size, tokenizers["target"].size)
 
     @classmethod
     def objective(cls, model: Generator, recipe: Any) -> TokenCrossEntropy:
@@ -184,7 +188,7 @@ class TextToText(Task):
         `prefixes` says what each output begins with, instead of `config.prefix`; `record` keeps the whole search in
         `Prediction.search`; `places` name the texts in messages.
         """
-        places = places or [f"input {number}" for number in range(1, len(texts) + 1)]
+        places = places or numbered(texts)
         encoded = cls.encode(model, tokenizers, texts, places)
         wording = wording_of(tokenizers["target"], config, prefixes, len(texts))
         recorders = Recorders(tokenizers, encoded, config, wording, device_of(model)) if record else None

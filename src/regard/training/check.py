@@ -127,7 +127,7 @@ def _facts(asked: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
     accelerator = make_accelerator(asked.training)
     recipe = resolve(asked, base, data, accelerator.device)
     with memory_named(recipe):
-        model = TASKS[recipe.task].build(recipe.model, data.tokenizers)
+        model = TASKS[recipe.task].build(recipe, data.tokenizers)
         begun = list(initialise(model, asked, base, data.tokenizers))
         if asked.training.batch_tokens == "auto":
             recipe = with_fitting_batches(recipe, data.train, model, accelerator)

@@ -45,9 +45,9 @@ class Display:
         """Move the bar."""
         self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
 
-    def logged(self, line: dict[str, Any], steps: int) -> None:
-        """A line of the training log."""
-        facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} tokens/s"
+    def logged(self, line: dict[str, Any], steps: int, unit: str = "tokens") -> None:
+        """A line of the training log; `unit` is what the losses are counted by."""
+        facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} {unit}/s"
         self.doing("training", line["step"], steps, facts)
         if not self.console.is_terminal:
             left = (steps - line["step"]) * line["seconds_per_step"]

@@ -129,7 +129,7 @@ class Trainer:
         progress, accelerator = self.progress, self.accelerator
         factor = schedule_factor(self.config, progress.step + 1, self.steps) * self.plateau.scale
         for group in self.optimiser.param_groups:
-            group["lr"] = self.config.learning_rate * factor
+            group["lr"] = self.config.learning_rate * factor * group.get("rate", 1.0)
         tokens = self.over_processes(sum(batch.tokens for batch, _ in batches))
         losses = []
         self.objective.train()
@@ -222,14 +222,14 @@ class Trainer:
             "epoch": progress.position.epoch,
             "loss": progress.loss_sum / progress.tokens,
             "perplexity": math.exp(min(progress.plain_sum / progress.tokens, 700.0)),
-            "learning_rate": self.optimiser.param_groups[0]["lr"],
+            "learning_rate": max(group["lr"] for group in self.optimiser.param_groups),
             "tokens": progress.tokens,
             "tokens_per_second": progress.tokens / seconds,
             "seconds_per_step": seconds / (progress.step - progress.logged_step),
         }
         progress.logged_step, progress.seconds = progress.step, 0.0
         progress.loss_sum, progress.plain_sum, progress.tokens = 0.0, 0.0, 0
-        self.display.logged(line, self.steps)
+        self.display.logged(line, self.steps, self.task.unit)
         return line
 
     def validation_line(self) -> dict[str, Any]:

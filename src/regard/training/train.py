@@ -79,7 +79,7 @@ def _build(recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> 
     """The model, with the same first weights in every process, but its own dropout in each."""
     with memory_named(recipe):
         torch.manual_seed(recipe.training.seed)
-        model: Generator = TASKS[recipe.task].build(recipe.model, data.tokenizers)
+        model: Generator = TASKS[recipe.task].build(recipe, data.tokenizers)
         torch.manual_seed(recipe.training.seed + accelerator.process_index)
     return model
 
@@ -134,7 +134,7 @@ def resolve(
 ) -> AnyRecipe:
     """The recipe with what only the data or the run's beginning can tell, and with paths that hold from anywhere."""
     TASKS[recipe.task].check(recipe, data)
-    tree = with_absolute_paths(recipe, base).model_dump()
+    tree = TASKS[recipe.task].settled(with_absolute_paths(recipe, base).model_dump(), data)
     if recipe.training.batch_tokens == "auto":
         wished = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else wished

@@ -1,0 +1,272 @@
+"""Sentences whose words are tagged -> rows of text: CoNLL's columns, JSON Lines, or sentences of the package's own.
+
+CoNLL's columns (Tjong Kim Sang & De Meulder 2003, arXiv:cs/0306050): a word a line with its tags, between tabs or
+spaces, an empty line after each sentence, `-DOCSTART-` lines between documents.
+
+    EU NNP I-NP I-ORG
+    rejects VBZ I-VP O
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from regard.data import names
+from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
+from regard.data.corpora import Part
+from regard.data.files import TextFile, problem_with
+from regard.data.formats import objects_in
+from regard.data.names import NameCorpus
+from regard.data.offsets import Words
+from regard.data.readers import Reader
+from regard.data.rows import Key, Row, text_of, value_in
+from regard.data.schemes import PREFIXES, Scheme, first_fault, is_chunk_tag
+from regard.errors import DataError
+
+DOCUMENT = "-DOCSTART-"
+COMMENT = "#"
+
+
+class TaggedText(Corpus):
+    """Sentences, and a tag for each of their words."""
+
+    file: str | None = None
+    """A file of CoNLL's columns, whatever its suffix, or .jsonl with a list of words and a list of tags a line; plain
+    or as .gz, .xz or .zst."""
+    tokens: str | int | None = None
+    """The column of the words: its number from 0 (default: 0), or its key in .jsonl (default: tokens)."""
+    tags: str | int | None = None
+    """The column of the tags: its number, -1 the last one (default), or its key in .jsonl (default: tags)."""
+    scheme: Literal["auto", "iob1", "iob2", "bioes", "plain"] = "auto"
+    """How entities are written. `auto` reads IOB1, IOB2 and BIOES alike, and faults as conlleval does; a named one is
+    held to its rules. `plain`: a tag a word and no entities, as for parts of speech."""
+    corpus: NameCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """Sentences with names of people, places and firms that the package writes: English words, or Korean syllables."""
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        return {}
+
+    @model_validator(mode="after")
+    def _file_or_corpus(self) -> TaggedText:
+        for name in ("header", "dataset", "prefix"):
+            if getattr(self, name):
+                raise ValueError(f"tagged sentences have no {name!r}: give 'file' or 'corpus'")
+        if self.file is None and self.corpus is None:
+            raise ValueError("name the sentences: 'file', of CoNLL's columns or a .jsonl, or 'corpus'")
+        return self
+
+
+class TaggingData(Splits[TaggedText]):
+    """The sentences of a run."""
+
+    UNIT: ClassVar[str] = "sentences"
+
+    train: Annotated[list[TaggedText], BeforeValidator(as_list)]
+    """One corpus, or a list of them that are mixed by weight."""
+    validation: HeldOut[TaggedText] = Split(split=0.1)
+    """Sentences to choose the best checkpoint with."""
+    test: HeldOut[TaggedText] | None = None
+    """Sentences to measure with at the end."""
+    max_characters: int = Field(100_000, ge=1)
+    """A sentence longer than this, with its tags, is taken for a broken file."""
+    deduplicate: bool = False
+    """Drop training sentences that stand twice; scores, names and datelines do, and their number says something."""
+    learned: Literal["iob2", "bioes"] = "iob2"
+    """The scheme that the model learns; entities are the same in both."""
+    words: Words = "punctuation"
+    """How a text that is typed is split into words: `punctuation`, at white space and around signs, as in CoNLL;
+    `whitespace` alone; `characters`, where the data tags syllables."""
+    max_length: int = Field(128, ge=8)
+    """Most tokens that are read at once, special ones included; a longer sentence is read in windows."""
+    stride: int | None = Field(None, ge=1)
+    """Tokens from the beginning of one window to that of the next. Default: half a window."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether tags mark no entities."""
+        return any(corpus.scheme == "plain" for corpus in self.train)
+
+    @model_validator(mode="after")
+    def _plain_or_not(self) -> TaggingData:
+        parts = [part for part in (self.train, self.validation, self.test) if isinstance(part, list)]
+        if len({corpus.scheme == "plain" for part in parts for corpus in part}) > 1:
+            raise ValueError("scheme: plain is for all corpora or for none")
+        return self
+
+
+class Sentence(NamedTuple):
+    """Words with their tags, and the lines where they stand."""
+
+    lines: tuple[int, ...]
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def open_tagged(corpus: TaggedText, base: Path, part: Part = "train") -> TaggedReader:
+    """A reader of the sentences; names of files are relative to `base`."""
+    reader = TaggedReader(corpus, base, part)
+    problems = [problem for file in reader.files if (problem := problem_with(file))]
+    if problems:
+        raise DataError(problems=problems)
+    return reader
+
+
+class TaggedReader(Reader):
+    """The sentences of a corpus as rows: their words and their tags, each a JSON list."""
+
+    corpus: TaggedText
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("tokens", "tags")
+
+    @cached_property
+    def files(self) -> tuple[TextFile, ...]:
+        name = self.corpus.file
+        return () if name is None else (TextFile(name, self.base / name),)
+
+    def sentences(self) -> Iterator[Sentence]:
+        """Sentences with at least a word; what is white space only is no word."""
+        for sentence in self._read():
+            if self.files:
+                self._check(sentence)
+            seen = [row for row in zip(*sentence, strict=True) if row[1].strip()]
+            if seen:
+                yield Sentence(*zip(*seen, strict=True))
+
+    def _read(self) -> Iterator[Sentence]:
+        corpus = self.corpus
+        if corpus.corpus is not None:
+            drawn = names.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
+            return (Sentence((line,) * len(one.tokens), *one) for line, one in enumerate(drawn, 1))
+        file = self.files[0]
+        return _listed(file, corpus) if file.suffixes[0] == ".jsonl" else _in_columns(file, corpus)
+
+    def _check(self, sentence: Sentence) -> None:
+        """Every tag is of a scheme, and sound where that is named."""
+        scheme = self.corpus.scheme
+        if scheme == "plain":
+            return
+        for line, tag in zip(sentence.lines, sentence.tags, strict=True):
+            if not is_chunk_tag(tag):
+                hint = "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that mark no entities"
+                raise DataError(f"the tag {tag!r} is of no scheme", where=self.where(line), hint=hint)
+        if scheme != "auto" and (word := _fault(sentence.tags, scheme)) is not None:
+            before = f"after {sentence.tags[word - 1]!r}" if word else "at the beginning of a sentence"
+            what = f"{sentence.tags[word]!r} cannot stand {before} in the scheme {scheme}"
+            raise DataError(
+                what, where=self.where(sentence.lines[word]), hint="scheme: auto reads it as conlleval does"
+            )
+
+    def _rows(self) -> Iterator[Row]:
+        for sentence in self.sentences():
+            yield Row(sentence.lines[0], (_json(sentence.tokens), _json(sentence.tags)))
+
+    def where(self, line: int, column: str | None = None) -> str:
+        return self.files[0].where(line) if self.files else f"corpus {self.corpus.corpus}:{line}"
+
+    def where_word(self, line: int, word: int) -> str:
+        """The place of a word of the sentence that begins at a line."""
+        sentence = next(one for one in self.sentences() if one.lines[0] == line)
+        return self.where(sentence.lines[word])
+
+    def fingerprint(self) -> str:
+        corpus = self.corpus
+        settings: list[Any] = ["tagged", corpus.size, corpus.tokens, corpus.tags, corpus.scheme]
+        if corpus.corpus is not None:
+            settings += [corpus.corpus, corpus.seed, self.part, names.VERSION]
+        settings += [[file.suffixes, file.digest()] for file in self.files]
+        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
+
+
+def _json(values: tuple[str, ...]) -> str:
+    return json.dumps(values, ensure_ascii=False)
+
+
+def _fault(tags: tuple[str, ...], scheme: Scheme) -> int | None:
+    """The first tag that the scheme does not know, or not there."""
+    foreign = (word for word, tag in enumerate(tags) if tag[1:] and tag[0] not in PREFIXES[scheme])
+    return next(foreign, first_fault(tags, scheme))
+
+
+# CoNLL's columns
+
+
+def _in_columns(file: TextFile, corpus: TaggedText) -> Iterator[Sentence]:
+    """A word a line. What begins with #, but has other columns than the rest or a space in its first, is a comment."""
+    width, words = 0, list[tuple[int, str, str]]()
+    for line, text in enumerate(file.lines(), 1):
+        fields = [one.strip() or one for one in text.split("\t")] if "\t" in text else text.split()
+        if not text.strip() or fields[0] == DOCUMENT:
+            if words:
+                yield Sentence(*zip(*words, strict=True))
+            words = []
+            continue
+        if text.startswith(COMMENT) and (len(fields) != (width or 1) or " " in fields[0]):
+            continue
+        width = width or _checked(corpus, len(fields), file.where(line))
+        if len(fields) != width:
+            hint = "a word a line, its columns between tabs or spaces, an empty line after each sentence"
+            raise DataError(
+                f"{_columns(len(fields))}, where the lines before have {width}", where=file.where(line), hint=hint
+            )
+        token, tag = fields[_number(corpus.tokens, 0)], fields[_number(corpus.tags, -1)]
+        words.append((line, token, tag))
+    if words:
+        yield Sentence(*zip(*words, strict=True))
+
+
+def _columns(count: int) -> str:
+    return "there is one column" if count == 1 else f"there are {count} columns"
+
+
+def _number(key: Key | None, default: int) -> int:
+    return default if key is None else int(key)
+
+
+def _checked(corpus: TaggedText, width: int, where: str) -> int:
+    """The number of columns, if those that are asked for are among them."""
+    for name, key in (("tokens", corpus.tokens), ("tags", corpus.tags)):
+        if isinstance(key, str):
+            hint = f"a number from 0 to {width - 1}, or -1 for the last"
+            raise DataError(f"columns have no names here, so there is no {key!r} ({name})", where=where, hint=hint)
+        if key is not None and not -width <= key < width:
+            hint = f"they are numbered from 0 to {width - 1}, or from -1 back"
+            raise DataError(f"there is no column {key} ({name})", where=where, hint=hint)
+    if _number(corpus.tokens, 0) % width == _number(corpus.tags, -1) % width:
+        hint = "a word and its tag are expected, between tabs or spaces"
+        raise DataError(f"{_columns(width)}: words and tags cannot be the same one", where=where, hint=hint)
+    return width
+
+
+# JSON Lines
+
+
+def _listed(file: TextFile, corpus: TaggedText) -> Iterator[Sentence]:
+    """An object a line with a list of words and a list of tags."""
+    keys = ("tokens" if corpus.tokens is None else corpus.tokens, "tags" if corpus.tags is None else corpus.tags)
+    for line, example in objects_in(file):
+        if example is None:
+            continue
+        where = file.where(line)
+        tokens, tags = (_texts(value_in(example, key, where), key, where) for key in keys)
+        if len(tokens) != len(tags):
+            raise DataError(
+                f"there are {len(tokens)} words and {len(tags)} tags", where=where, hint="a tag for each word"
+            )
+        yield Sentence((line,) * len(tokens), tokens, tags)
+
+
+def _texts(value: Any, key: Key, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        said = json.dumps(value)[:80]
+        raise DataError(f"the column {key!r} holds {said}, not a list", where=where, hint='for example ["B-PER", "O"]')
+    return tuple(text_of(one, key, where) for one in value)

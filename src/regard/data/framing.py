@@ -1,0 +1,106 @@
+"""One or two texts -> the row of tokens that a model reads: special tokens around them, what is too long cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+
+from regard.data.batch import Tokens
+from regard.data.tokenizers import Tokenizer
+
+Long = Literal["head", "tail", "head_tail", "windows"]
+"""What is read of a text that is too long."""
+Ids = Sequence[int]
+
+
+class Framed(NamedTuple):
+    """A row of tokens, and the segment (0 or 1) that each belongs to."""
+
+    ids: list[int]
+    segments: list[int]
+
+
+@dataclass(frozen=True)
+class Framing:
+    """How texts become rows.
+
+    With segments, as BERT reads them:      [CLS] first [SEP]           [CLS] first [SEP] second [SEP]
+    Without, as language models do:         </s> first </s>             </s> first <s> second </s>
+
+    The second is GPT's way (Radford et al. 2018, figure 1) with the tokens that a vocabulary of ours has: `</s>` is
+    what every text began and ended with in pre-training, and stands for the paper's start and extract tokens; `<s>` was
+    never read in pre-training, and stands for the delimiter, which is new in the paper, too.
+    """
+
+    tokenizer: Tokenizer
+    segments: bool
+    longest: int
+    """Most tokens of a row, special ones included."""
+    long: Long = "head"
+    stride: int | None = None
+    """From the beginning of one window to that of the next; None is half a window."""
+
+    def frame(self, first: Ids, second: Ids | None = None) -> Framed:
+        """The row of these tokens, as many as they are."""
+        begin, end = self.tokenizer.begin, self.tokenizer.end
+        if self.segments:
+            before, after = [begin, *first, end], [] if second is None else [*second, end]
+        else:
+            before, after = [end, *first], [end] if second is None else [begin, *second, end]
+        return Framed([*before, *after], [0] * len(before) + [int(self.segments)] * len(after))
+
+    def rows(self, first: Ids, second: Ids | None = None) -> list[Framed]:
+        """One row; or several, where the texts are too long and read through windows.
+
+        Of two texts the second has the windows, and the first is read whole in each, up to half of the room.
+        """
+        room = self.longest - (2 if second is None else 3)
+        if len(first) + len(second or ()) <= room:
+            return [self.frame(first, second)]
+        if second is None:
+            return [self.frame(part) for part in self._parts(first, room)]
+        if self.long == "windows":
+            first = first[: max(room // 2, room - len(second))]
+            return [self.frame(first, part) for part in self._parts(second, room - len(first))]
+        half = room // 2
+        of_first = max(half, room - len(second)) if len(first) > half else len(first)
+        first = self._parts(first, of_first)[0]
+        return [self.frame(first, self._parts(second, room - len(first))[0])]
+
+    def _parts(self, ids: Ids, room: int) -> list[Ids]:
+        """Head and tail are a quarter and three quarters, as in Sun et al. 2019, arXiv:1905.05583, section 5.3.1."""
+        if len(ids) <= room:
+            return [ids]
+        match self.long:
+            case "head":
+                return [ids[:room]]
+            case "tail":
+                return [ids[len(ids) - room :]]
+            case "head_tail":
+                return [[*ids[: room // 4], *ids[len(ids) - (room - room // 4) :]]]
+            case "windows":
+                return [ids[start:stop] for start, stop in windows(len(ids), room, self.stride)]
+
+    def lengths(self, first: int, second: int | None = None) -> list[int]:
+        """How long the rows of texts of so many tokens are."""
+        rows = self.rows(range(first), None if second is None else range(second))
+        return [len(row.ids) for row in rows]
+
+
+def windows(length: int, room: int, stride: int | None = None) -> list[tuple[int, int]]:
+    """Where windows of `room` tokens begin and end, the last one at the end: each token is in one, most are in two."""
+    step = min(stride or max(1, room // 2), room)
+    starts = range(0, max(1, length - room + step), step)
+    return [(start, min(start + room, length)) for start in starts]
+
+
+def padded_rows(rows: Sequence[Framed], pad: int) -> tuple[Tokens, torch.Tensor]:
+    """Rows as one padded batch: their tokens, and segments_BL."""
+    lengths_B = torch.tensor([len(row.ids) for row in rows])
+    longest = int(lengths_B.max())
+    ids = [row.ids + [pad] * (longest - len(row.ids)) for row in rows]
+    segments = [row.segments + [0] * (longest - len(row.ids)) for row in rows]
+    return Tokens.of(torch.tensor(ids), lengths_B), torch.tensor(segments)

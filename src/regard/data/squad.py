@@ -1,0 +1,276 @@
+"""Questions about texts, answered by a stretch of the text -> rows of text: SQuAD's JSON, JSON Lines, or our own texts.
+
+Rajpurkar et al. 2016, arXiv:1606.05250 (SQuAD 1.1); Rajpurkar et al. 2018, arXiv:1806.03822 (2.0: some questions have
+no answer); Lim et al. 2019, arXiv:1909.07005 (KorQuAD, the same format):
+
+    {"data": [{"paragraphs": [{"context": "...", "qas": [
+        {"id": "1", "question": "...", "answers": [{"text": "...", "answer_start": 17}], "is_impossible": false}]}]}]}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from regard.data import portraits
+from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
+from regard.data.corpora import Part
+from regard.data.files import TextFile, problem_with
+from regard.data.formats import objects_in
+from regard.data.offsets import Clusters
+from regard.data.portraits import PortraitCorpus
+from regard.data.readers import Reader
+from regard.data.rows import Row, text_of, value_in
+from regard.errors import DataError
+
+_EXPECTED = "expected is SQuAD's JSON: data, in it paragraphs, in them a context and qas"
+
+
+class Answers(NamedTuple):
+    """A question, the text it is about, and where its answers begin; none where the text has none."""
+
+    line: int
+    """Where it stands in a file of lines; its number in one of JSON."""
+    id: str
+    context: str
+    question: str
+    answers: tuple[tuple[int, str], ...]
+
+
+class QuestionedText(Corpus):
+    """Texts and questions about them."""
+
+    file: str | None = None
+    """A .json file in the format of SQuAD 1.1 or 2.0 (KorQuAD has it too), or .jsonl with a context, a question and its
+    answers a line; plain or as .gz, .xz or .zst."""
+    context: str = "context"
+    """The key of the text in .jsonl."""
+    question: str = "question"
+    """The key of the question there."""
+    answers: str = "answers"
+    """The key of the answers there: a list of objects with `text` and `answer_start`, or of texts, or an object with a
+    list of each, as the Hugging Face datasets have it. An empty list: the text does not answer the question. Without a
+    start the first place where the text stands is taken."""
+    corpus: PortraitCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """Texts about people that the package writes, in English or Korean; a quarter of the questions has no answer."""
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        return {}
+
+    @model_validator(mode="after")
+    def _file_or_corpus(self) -> QuestionedText:
+        for name in ("header", "dataset", "prefix"):
+            if getattr(self, name):
+                raise ValueError(f"questions about texts have no {name!r}: give 'file' or 'corpus'")
+        if self.file is None and self.corpus is None:
+            raise ValueError("name the questions: 'file', a .json in the format of SQuAD or a .jsonl, or 'corpus'")
+        return self
+
+
+class QuestionData(Splits[QuestionedText]):
+    """The questions of a run."""
+
+    UNIT: ClassVar[str] = "questions"
+
+    train: Annotated[list[QuestionedText], BeforeValidator(as_list)]
+    """One corpus, or a list of them that are mixed by weight."""
+    validation: HeldOut[QuestionedText] = Split(split=0.1)
+    """Questions to choose the best checkpoint with. A share is drawn by whole texts."""
+    test: HeldOut[QuestionedText] | None = None
+    """Questions to measure with at the end."""
+    max_characters: int = Field(1 << 20, ge=1)
+    """A text longer than this is taken for a broken file."""
+    max_length: int = Field(384, ge=16)
+    """Most tokens that are read at once, question, text and special ones; a longer text is read in windows."""
+    stride: int | None = Field(128, ge=1)
+    """Tokens from the beginning of one window to that of the next; null is half a window."""
+    max_question: int = Field(64, ge=1)
+    """Tokens of a question that are read, and no more than half of max_length; the rest is left out."""
+
+
+def open_questions(corpus: QuestionedText, base: Path, part: Part = "train") -> QuestionReader:
+    """A reader of the questions; names of files are relative to `base`."""
+    reader = QuestionReader(corpus, base, part)
+    problems = [problem for file in reader.files if (problem := problem_with(file))]
+    if problems:
+        raise DataError(problems=problems)
+    for file in reader.files:
+        if file.suffixes[0] not in (".json", ".jsonl"):
+            what = f"questions cannot be read from a {file.suffixes[0] or 'file without suffix'}"
+            hint = ".json in the format of SQuAD; .jsonl: an object a line with context, question and answers"
+            raise DataError(what, where=file.name, hint=hint)
+    return reader
+
+
+class QuestionReader(Reader):
+    """The questions of a corpus as rows: text, question, answers as a JSON list, and id."""
+
+    corpus: QuestionedText
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return ("context", "question", "answers", "id")
+
+    @cached_property
+    def files(self) -> tuple[TextFile, ...]:
+        name = self.corpus.file
+        return () if name is None else (TextFile(name, self.base / name),)
+
+    def questions(self) -> Iterator[Answers]:
+        corpus = self.corpus
+        if corpus.corpus is not None:
+            drawn = portraits.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
+            for number, (context, question, answer) in enumerate(drawn, 1):
+                yield Answers(number, str(number), context, question, () if answer is None else (answer,))
+        for file in self.files:
+            yield from squad_questions(file) if file.suffixes[0] == ".json" else _listed(file, corpus)
+
+    def _rows(self) -> Iterator[Row]:
+        for one in self.questions():
+            answers = json.dumps(one.answers, ensure_ascii=False)
+            yield Row(one.line, (one.context, one.question, answers, one.id))
+
+    def where(self, line: int, column: str | None = None) -> str:
+        if not self.files:
+            return f"corpus {self.corpus.corpus}:{line}"
+        file = self.files[0]
+        return file.where(line) if file.suffixes[0] == ".jsonl" else f"{file.name}: question {line}"
+
+    def fingerprint(self) -> str:
+        corpus = self.corpus
+        settings: list[Any] = ["questions", corpus.size, corpus.context, corpus.question, corpus.answers]
+        if corpus.corpus is not None:
+            settings += [corpus.corpus, corpus.seed, self.part, portraits.VERSION]
+        settings += [[file.suffixes, file.digest()] for file in self.files]
+        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
+
+
+def answers_in(text: str) -> tuple[tuple[int, str], ...]:
+    """The answers of a row."""
+    return tuple((start, answer) for start, answer in json.loads(text))
+
+
+# SQuAD's JSON
+
+
+def squad_questions(file: TextFile) -> Iterator[Answers]:
+    """The questions of a file, in their order."""
+    number = 0
+    for article, title in _items(_parsed(file), "data", file.name):
+        for paragraph, place in _items(article, "paragraphs", title):
+            context = _text(paragraph, "context", place)
+            clusters = Clusters(context)
+            for asked, _ in _items(paragraph, "qas", place):
+                number += 1
+                id = str(asked.get("id", number))
+                where = f"{file.name}: question {id!r}"
+                answers = [] if asked.get("is_impossible") is True else value_in(asked, "answers", where)
+                found = _checked(answers, context, clusters, where)
+                yield Answers(number, id, context, _text(asked, "question", where), found)
+    if number == 0:
+        raise DataError("there is no question", where=file.name, hint=_EXPECTED)
+
+
+def _parsed(file: TextFile) -> dict[str, Any]:
+    try:
+        tree = json.loads("\n".join(file.lines()))
+    except (ValueError, RecursionError) as error:
+        where = file.where(error.lineno) if isinstance(error, json.JSONDecodeError) else file.name
+        raise DataError(f"not valid JSON: {error}", where=where, hint=_EXPECTED) from None
+    if not isinstance(tree, dict):
+        raise DataError("there is no object with the key 'data'", where=file.name, hint=_EXPECTED)
+    return tree
+
+
+def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The objects in a list, and what to call each."""
+    items = tree.get(key)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise DataError(f"there is no list of objects under {key!r}", where=where, hint=_EXPECTED)
+    for number, item in enumerate(items):
+        yield item, f"{where}: {key}[{number}]"
+
+
+def _text(tree: Mapping[str, Any], key: str, where: str) -> str:
+    return text_of(value_in(tree, key, where), key, where)
+
+
+# JSON Lines
+
+
+def _listed(file: TextFile, corpus: QuestionedText) -> Iterator[Answers]:
+    for line, example in objects_in(file):
+        if example is None:
+            continue
+        where = file.where(line)
+        context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
+        answers = value_in(example, corpus.answers, where)
+        found = _checked(answers, context, Clusters(context), where)
+        yield Answers(line, str(example.get("id", line)), context, question, found)
+
+
+# Answers and their places
+
+
+def _checked(answers: Any, context: str, clusters: Clusters, where: str) -> tuple[tuple[int, str], ...]:
+    """The answers, each where it stands in the text and whole characters."""
+    if isinstance(answers, dict):
+        texts, starts = answers.get("text"), answers.get("answer_start")
+        if not isinstance(texts, list) or (starts is not None and not isinstance(starts, list)):
+            raise _not_answers(answers, where)
+        starts = [None] * len(texts) if starts is None else starts
+        if len(starts) != len(texts):
+            raise DataError(f"there are {len(texts)} answers and {len(starts)} starts", where=where)
+        answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+    if not isinstance(answers, list):
+        raise _not_answers(answers, where)
+    return tuple(_placed(answer, context, clusters, where) for answer in answers)
+
+
+def _placed(answer: Any, context: str, clusters: Clusters, where: str) -> tuple[int, str]:
+    if isinstance(answer, str):
+        answer = {"text": answer}
+    if not isinstance(answer, dict):
+        raise _not_answers(answer, where)
+    text, start = _text(answer, "text", where), answer.get("answer_start")
+    if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
+        raise DataError(f"the start of the answer is {json.dumps(start)[:40]}", where=where, hint="a whole number")
+    if not text.strip():
+        hint = "leave it out: an empty list of answers says that there is none"
+        raise DataError("an answer is empty", where=where, hint=hint)
+    first = context.find(text)
+    start = first if start is None else start
+    if first < 0 or start < 0 or context[start : start + len(text)] != text:
+        raise _misplaced(text, start, first, context, where)
+    if not (clusters.cut_at(start) and clusters.cut_at(start + len(text))):
+        seen = context[slice(*clusters.whole(start, start + len(text)))]
+        what = f"the answer {text[:80]!r} at {start} cuts through a character of several code points"
+        raise DataError(what, where=where, hint=f"the whole characters are {seen[:80]!r}")
+    return start, text
+
+
+def _not_answers(found: Any, where: str) -> DataError:
+    hint = 'expected is a list such as [{"text": "1853", "answer_start": 154}]'
+    return DataError(f"the answers are {json.dumps(found, default=str)[:80]}", where=where, hint=hint)
+
+
+def _misplaced(text: str, start: int, first: int, context: str, where: str) -> DataError:
+    """What is wrong with an answer that does not stand where it should."""
+    said = f"the answer {text[:80]!r} does not stand at {start} of its context"
+    if first < 0:
+        return DataError(
+            f"the answer {text[:80]!r} does not stand in its context", where=where, hint="copy it from there"
+        )
+    units = context.encode("utf-16-le")[2 * start :] if start >= 0 else b""
+    if units.startswith(text.encode("utf-16-le")):
+        hint = "the offset counts UTF-16 units, as Java and JavaScript do; characters (code points) are expected"
+    else:
+        hint = f"it stands at {first}: {context[max(0, first - 10) : first + len(text) + 10]!r}"
+    return DataError(said, where=where, hint=hint)

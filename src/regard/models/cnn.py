@@ -1,0 +1,68 @@
+"""Kim 2014, "Convolutional neural networks for sentence classification", arXiv:1408.5882: from scratch."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.layers.embeddings import Embedding
+from regard.models.base import ModelConfig, Presets
+from regard.models.contextual import Contextual
+
+
+class CNNConfig(ModelConfig):
+    """Convolutions over words (Kim 2014), from scratch."""
+
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"embedding": 64, "maps": 32},
+        "base": {"embedding": 300, "maps": 100},
+    }
+    kind: Literal["cnn"] = "cnn"
+    preset: Literal["tiny", "base"] = "base"
+    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    embedding: int = Field(300, ge=1)
+    """Width of a token's vector."""
+    widths: list[int] = Field([3, 4, 5], min_length=1)
+    """How many tokens a filter looks at, for each kind of filter."""
+    maps: int = Field(100, ge=1)
+    """Filters of each width."""
+    dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout on the embeddings; the paper's 0.5 stands before the last layer: head.dropout."""
+
+
+class CNN(Contextual):
+    """
+    Kim 2014, equations 2 to 4, for a filter w that looks at h words from word i on:
+        c_i = relu(w . x_{i:i+h-1} + b)
+        c^  = max_i c_i                                 over all i within the text: `pooling: max` of the head
+
+    The vector of token i holds c_i of every filter; zero, the least a c_i can be, where the filter would reach over the
+    end. A text that is shorter than a filter is filled up with zeros.
+    """
+
+    def __init__(self, config: CNNConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.config, self.width, self.depth = config, config.maps * len(config.widths), 1
+        self.embedding = Embedding(vocabulary_size, config.embedding)
+        self.convolutions = nn.ModuleList(nn.Conv1d(config.embedding, config.maps, h) for h in config.widths)
+        self.dropout = nn.Dropout(config.dropout)
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        return {"text": self.embedding}
+
+    def layers_of(self, batch: Any) -> list[Tensor]:
+        text, place_L = batch.text, torch.arange(batch.text.ids_BL.shape[1], device=batch.text.ids_BL.device)
+        x_BLD = self.dropout(self.embedding(text.ids_BL))
+        real_BL = place_L < text.lengths_B[:, None]
+        x_BDL = (x_BLD * real_BL[..., None]).transpose(1, 2)
+        maps = []
+        for convolution, h in zip(self.convolutions, self.config.widths, strict=True):
+            c_BDL = convolution(F.pad(x_BDL, (0, h - 1))).relu()
+            last_B1 = (text.lengths_B[:, None] - h).clamp(min=0)
+            maps.append(c_BDL * (place_L <= last_B1)[:, None])
+        return [x_BLD, torch.cat(maps, dim=1).transpose(1, 2)]

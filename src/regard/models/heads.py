@@ -1,0 +1,72 @@
+"""Hidden states -> what a task asks: one answer for a text, or one for each token."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batch import Tokens
+from regard.models.contextual import last_of, real_BL
+
+Pooling = Literal["first", "last", "mean", "max"]
+"""One vector for a text: that of its first or last token, or the mean or the largest values over all."""
+
+
+class TextHead(nn.Module):
+    """An answer for each row of a batch, [B, Y], from one vector.
+
+    c = pool(h)                                   the first token for BERT, the last for GPT, the largest for a CNN
+    c = tanh(W_p c + b_p)                         with a pooler, which BERT has from its pre-training
+    logits = W dropout(c) + b                     Devlin et al. 2019, arXiv:1810.04805, section 4.1
+    """
+
+    def __init__(self, width: int, outputs: int, *, pooling: Pooling, pooler: bool, dropout: float) -> None:
+        super().__init__()
+        self.pooling: Pooling = pooling
+        self.pooler = nn.Linear(width, width) if pooler else None
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs)
+        _begin_small(self)
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        c_BD = pool(h_BLD, batch.text, self.pooling)
+        if self.pooler is not None:
+            c_BD = torch.tanh(self.pooler(c_BD))
+        logits_BY: Tensor = self.linear(self.dropout(c_BD))
+        return logits_BY
+
+
+class TokenHead(nn.Module):
+    """An answer for each token: logits = W dropout(h) + b, [B, L, Y]."""
+
+    def __init__(self, width: int, outputs: int, *, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs)
+        _begin_small(self)
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        logits_BLY: Tensor = self.linear(self.dropout(h_BLD))
+        return logits_BLY
+
+
+def _begin_small(head: nn.Module) -> None:
+    """N(0, 0.02), as BERT's and GPT's own weights began."""
+    for module in head.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.02)
+            nn.init.zeros_(module.bias)
+
+
+def pool(h_BLD: Tensor, text: Tokens, pooling: Pooling) -> Tensor:
+    """[B, L, D] -> [B, D]; padding is left out."""
+    if pooling == "first":
+        return h_BLD[:, 0]
+    if pooling == "last":
+        return last_of(h_BLD, text)
+    real_BL1 = real_BL(text)[..., None]
+    if pooling == "mean":
+        return (h_BLD * real_BL1).sum(1) / text.lengths_B[:, None]
+    return h_BLD.masked_fill(~real_BL1, -torch.inf).amax(1)

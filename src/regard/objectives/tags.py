@@ -1,0 +1,32 @@
+"""What a head above every token learns: the tags of words."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.data.batch import LabelledBatch
+from regard.data.tagged import NO_TAG
+from regard.models.headed import Headed
+
+
+class TagCrossEntropy(nn.Module):
+    """
+    loss = -sum_w log softmax(logits)_{y_w}        over the words w, each at the token that carries its tag
+
+    Batch -> [2]: with label smoothing while training, and plain. Devlin et al. 2019, arXiv:1810.04805, section 5.3.
+    """
+
+    def __init__(self, model: Headed, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, batch: LabelledBatch) -> Tensor:
+        carries_BL = batch.labels != NO_TAG
+        logits_PY, labels_P = self.model(batch)[carries_BL].float(), batch.labels[carries_BL]
+        plain = F.cross_entropy(logits_PY, labels_P, reduction="sum")
+        smoothed = plain
+        if self.training and self.smoothing:
+            smoothed = F.cross_entropy(logits_PY, labels_P, reduction="sum", label_smoothing=self.smoothing)
+        return torch.stack([smoothed, plain])

@@ -1,0 +1,115 @@
+"""What all tasks share whose model is a base under a head: sections of a recipe, the model, what may be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import nn
+
+from regard.config import Config
+from regard.data.framing import Framing
+from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.errors import ConfigError
+from regard.layers.characters import spelled
+from regard.models.contextual import Contextual
+from regard.models.elmo import ELMoConfig
+from regard.models.headed import CAUSAL, HEAD_DEFAULTS, AnyTextConfig, HeadConfig, Headed, build_base
+from regard.tasks.raw import refuse_longer
+from regard.tasks.task import Task
+
+FINE_TUNING: dict[str, Any] = {
+    "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
+}  # fmt: skip
+"""How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019, appendix A.3)."""
+TRANSFORMERS = ("gpt", "bert")
+
+
+class NothingToChoose(Config):
+    """There is nothing to choose: the metrics need no settings."""
+
+
+class HeadedTask(Task):
+    """A task whose model is a base, pre-trained or fresh, under a head of its own.
+
+    A subclass names `data` (with `max_length`, `long`, `stride`) and `head`, and says what head there is.
+    """
+
+    searches = False
+    columns = ("text",)
+    evaluation: ClassVar[type[Config]] = NothingToChoose
+    model = AnyTextConfig
+    head: ClassVar[type[HeadConfig]] = HeadConfig
+    """The recipe's section `head`."""
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
+
+    @classmethod
+    def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        """A recipe's tree with what suits its model, where it does not say."""
+        data, model, head, training = (_section(tree, name) for name in ("data", "model", "head", "training"))
+        head = HEAD_DEFAULTS.get(str(model.get("kind")), {}) | head
+        positions, longest = model.get("max_positions"), cls.data.model_fields["max_length"].default
+        if "data" in tree and isinstance(positions, int) and positions < longest:
+            tree = tree | {"data": {"max_length": positions} | data}
+        if training.get("init") and model.get("kind") in TRANSFORMERS and head.get("freeze") != "all":
+            training = FINE_TUNING | training
+        training = {"schedule": "linear"} | training
+        return tree | {"head": head} | ({"training": training} if "training" in tree else {})
+
+    @classmethod
+    def make_head(cls, width: int, recipe: Any) -> nn.Module:
+        """The head for vectors of this width, fresh."""
+        raise NotImplementedError
+
+    @classmethod
+    def labels_of(cls, recipe: Any) -> tuple[str, ...]:
+        """What the head's classes are called."""
+        return ()
+
+    @classmethod
+    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Headed:
+        tokenizer = tokenizers["text"]
+        base = cls.base(recipe, tokenizer)
+        model = Headed(base, recipe.head, lambda width: cls.make_head(width, recipe))
+        model.framing, model.labels = cls.framing(recipe, tokenizer), cls.labels_of(recipe)
+        return model
+
+    @classmethod
+    def base(cls, recipe: Any, tokenizer: Tokenizer) -> Contextual:
+        """The model under the head, fresh."""
+        config, characters_VC = recipe.model, None
+        if isinstance(config, ELMoConfig) and config.words == "characters":
+            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.longest_word)
+        keep_readout = getattr(recipe.head, "auxiliary", 0.0) > 0
+        return build_base(config, tokenizer.size, characters_VC, keep_readout=keep_readout)
+
+    @classmethod
+    def framing(cls, recipe: Any, tokenizer: Tokenizer) -> Framing:
+        """How texts become rows of tokens."""
+        data = recipe.data
+        return Framing(tokenizer, recipe.model.kind == "bert", data.max_length, data.long, data.stride)
+
+    @classmethod
+    def check(cls, recipe: Any, data: Any) -> None:
+        refuse_longer(recipe.data.max_length, getattr(recipe.model, "max_positions", None))
+        freeze, kind = recipe.head.freeze, recipe.model.kind
+        layers = 1 if kind == "cnn" else recipe.model.layers
+        if freeze != "all" and freeze > layers:
+            raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
+        if getattr(recipe.head, "auxiliary", 0.0) > 0:
+            _check_auxiliary(recipe.head, kind)
+
+
+def _section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
+    section = tree.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _check_auxiliary(head: Any, kind: str) -> None:
+    """The language model's loss is that of the states which the head reads."""
+    if kind not in CAUSAL:
+        what = f"{kind} is no language model that reads from left to right"
+        raise ConfigError(what, where="head.auxiliary", hint=f"set it to 0, or take {' or '.join(CAUSAL)}")
+    if head.freeze == "all" or head.features != "last" or head.bilstm is not None:
+        what = "the language model's loss needs a head right above a last layer that learns"
+        raise ConfigError(what, where="head.auxiliary", hint="features: last, bilstm: null, and freeze below all")

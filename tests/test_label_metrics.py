@@ -1,0 +1,94 @@
+"""Metrics of labels and numbers against scikit-learn and SciPy, and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.tasks.classification import balanced, natural, probabilities
+from regard.tasks.metrics import (
+    accuracy,
+    classification_metrics,
+    confusion,
+    f1_macro,
+    f1_micro,
+    matthews,
+    pearson,
+    ranks,
+    spearman,
+)
+from regard.views.metrics import metric_lines
+
+sklearn = pytest.importorskip("sklearn.metrics")
+stats = pytest.importorskip("scipy.stats")
+
+PAIRS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60)
+NUMBERS = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=40)
+
+
+@given(PAIRS)
+def test_classes_against_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    true, found = np.array(pairs).T
+    matrix = confusion(true, found, 4)
+    assert matrix.tolist() == sklearn.confusion_matrix(true, found, labels=range(4)).tolist()
+    assert accuracy(matrix) == pytest.approx(sklearn.accuracy_score(true, found))
+    assert f1_macro(matrix) == pytest.approx(sklearn.f1_score(true, found, average="macro", zero_division=0))
+    assert f1_micro(matrix) == pytest.approx(sklearn.f1_score(true, found, average="micro"))
+    if len(set(true) | set(found)) > 1:  # scikit-learn warns where there is nothing to correlate
+        assert matthews(matrix) == pytest.approx(sklearn.matthews_corrcoef(true, found), abs=1e-12)
+    told = classification_metrics(true, found, list("abcd"))["classes"]
+    expected = sklearn.precision_recall_fscore_support(true, found, labels=range(4), zero_division=0)
+    rows = zip(*(column.tolist() for column in expected), strict=True)
+    for one, row in zip(told.values(), rows, strict=True):
+        assert list(one.values()) == pytest.approx(list(row))
+
+
+@given(NUMBERS)
+def test_numbers_against_scipy(pairs: list[tuple[int, int]]) -> None:
+    true, found = np.array(pairs, dtype=float).T
+    assert ranks(true).tolist() == stats.rankdata(true).tolist()
+    if len(set(true)) > 1 and len(set(found)) > 1:
+        assert pearson(true, found) == pytest.approx(stats.pearsonr(true, found).statistic, abs=1e-9)
+        assert spearman(true, found) == pytest.approx(stats.spearmanr(true, found).statistic, abs=1e-9)
+    else:
+        assert pearson(true, found) == spearman(true, found) == 0.0
+
+
+def test_by_hand() -> None:
+    """Three of four right: a a b b found as a b b b."""
+    metrics = classification_metrics(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), ["a", "b"])
+    assert metrics["accuracy"] == metrics["f1_micro"] == 0.75
+    assert metrics["f1_macro"] == pytest.approx((2 / 3 + 4 / 5) / 2)
+    assert metrics["matthews"] == pytest.approx(1 / np.sqrt(3))
+    assert metrics["confusion"] == {"a": {"a": 1, "b": 1}, "b": {"a": 0, "b": 2}}
+    assert metrics["classes"]["b"] == {"precision": pytest.approx(2 / 3), "recall": 1.0, "f1": 0.8, "examples": 2}
+
+
+def test_labels_are_sorted_as_people_would() -> None:
+    assert sorted(["10", "9", "b", "a10", "a2", "-1", "B"], key=natural) == ["-1", "9", "10", "B", "a2", "a10", "b"]
+
+
+def test_balanced_weights_by_hand() -> None:
+    """Three a, one b: 4 / (2 * 3) and 4 / (2 * 1); a class of which there is none counts as if there were one."""
+    assert balanced(["a", "b"], [0, 0, 1, 0]) == {"a": pytest.approx(2 / 3), "b": 2.0}
+    assert balanced(["a", "b"], [0, 0]) == {"a": 0.5, "b": 1.0}
+
+
+def test_probabilities_do_not_overflow() -> None:
+    assert probabilities(np.array([[1e4, 1e4], [0.0, -1e4]], dtype=np.float32)).tolist() == [[0.5, 0.5], [1.0, 0.0]]
+
+
+def test_metrics_for_people() -> None:
+    table = {"부정": {"f1": 0.5, "examples": 3}, "a": {"f1": 1.0, "examples": 12}}
+    assert metric_lines("classes", table) == [
+        "classes             f1 examples",
+        "  부정          0.5000        3",
+        "  a             1.0000       12",
+    ]
+    assert metric_lines("accuracy", 0.25) == ["accuracy        0.2500"]
+    assert metric_lines("tasks", {"one": 0.5, "two": 2}) == ["tasks", "  one             0.5000", "  two             2"]
+    many = {str(row): {str(column): int(row == column) for column in range(20)} for row in range(2)}
+    assert metric_lines("confusion", many)[:3] == ["confusion", "  0", "    0               1"]
+    assert len(metric_lines("confusion", many)) == 5
