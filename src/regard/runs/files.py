@@ -58,7 +58,7 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
         with writing(path):
             aside.mkdir(parents=True)
             fill(aside)
-            for file in aside.iterdir():
+            for file in (path for path in aside.rglob("*") if path.is_file()):
                 with file.open("rb+") as opened:
                     os.fsync(opened.fileno())
             sync_folder(aside)

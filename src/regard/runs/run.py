@@ -11,11 +11,13 @@ RUN/
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import platform
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
@@ -45,12 +47,15 @@ class Run:
         self.folder = folder
 
     @classmethod
-    def create(cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers) -> Run:
-        """Lay the folder out in one go."""
+    def create(
+        cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers, origin: Mapping[str, Any] | None = None
+    ) -> Run:
+        """Lay the folder out in one go; `origin` says where an imported model comes from."""
+        environment = _environment() | ({} if origin is None else {"imported": dict(origin)})
 
         def fill(aside: Path) -> None:
             (aside / "recipe.yaml").write_text(write_yaml(recipe.model_dump()), encoding="utf-8")
-            (aside / "environment.json").write_text(json.dumps(_environment(), indent=1), encoding="utf-8")
+            (aside / "environment.json").write_text(json.dumps(environment, indent=1), encoding="utf-8")
             tokenizers.save(aside)
 
         write_folder(folder, fill)
@@ -108,6 +113,12 @@ class Run:
         write_text(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
         self.recipe = recipe
 
+    def under(self, recipe: AnyRecipe) -> Run:
+        """The same run with what is asked of it otherwise; nothing is written."""
+        other = copy.copy(self)
+        other.recipe = recipe
+        return other
+
     @property
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
@@ -138,7 +149,7 @@ class Run:
 
     def build(self) -> Any:
         """The run's model with fresh weights."""
-        return self.task.build(self.recipe.model, self.tokenizers)
+        return self.task.build(self.recipe, self.tokenizers)
 
     def load_model(self, checkpoint: str = "best", device: torch.device | str = "cpu") -> Any:
         """The run's model with trained weights, ready to use."""

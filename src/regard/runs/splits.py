@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from regard.data.config import Split
 from regard.errors import ConfigError, DataError, did_you_mean
@@ -27,7 +27,9 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
         if split is not None:
             raise DataError("give a split or files, not both", where="--file")
         own = [corpus for name in SPLITS if isinstance(part := getattr(data, name), list) for corpus in part]
-        return task.read(run.recipe, [task.corpus_of(files, own)], "test", Path.cwd(), run.tokenizers)
+        return task.read(run.recipe, [task.corpus_of(files, own or [_blank(data)])], "test", Path.cwd(), run.tokenizers)
+    if not data.train:
+        raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")
     if split is None:
         split = "validation" if data.test is None else "test"
     chosen: Split | list[Any] | None = getattr(data, split)
@@ -39,3 +41,9 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
     dataset = {"train": prepared.train, "validation": prepared.validation, "test": prepared.test}[split]
     assert dataset is not None
     return dataset
+
+
+def _blank(data: Any) -> Any:
+    """What stands for the corpora of a run that was imported: the task's columns, and nothing in them."""
+    [kind] = get_args(type(data).model_fields["train"].annotation)
+    return kind.model_construct()

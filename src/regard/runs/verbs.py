@@ -10,16 +10,20 @@ import numpy as np
 import torch
 
 from regard.config import apply_overrides
+from regard.data.images import LIMIT
 from regard.errors import CheckpointError, ConfigError, DecodeError
 from regard.models.contextual import Contextual, Pooling
+from regard.models.headed import Headed
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.files import write_bytes
+from regard.runs.predictions import with_predictions_written
+from regard.runs.progress import summed
 from regard.runs.records import check_writable, write_record
 from regard.runs.run import Run
 from regard.runs.splits import SplitName, examples_of
 from regard.tasks.features import Features
 from regard.tasks.features import features as vectors_of
-from regard.tasks.inputs import encode_target
+from regard.tasks.inputs import encode_target, numbered
 from regard.tasks.task import Prediction
 from regard.tasks.text_to_text import TextToText
 
@@ -50,7 +54,7 @@ def predict(
     """
     run = opened(run)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
-    places = [f"input {number}" for number in range(1, len(inputs) + 1)]
+    places = numbered(inputs)
     inputs, places = run.task.gather(inputs, places)
     chunks = predict_chunks(
         run, inputs, recipe, prefixes=prefixes, record=record, checkpoint=checkpoint, device=device, places=places
@@ -71,14 +75,15 @@ def predict_chunks(
     progress: Callable[[int], None] = lambda done: None,
 ) -> Iterator[list[Prediction]]:
     """The same a chunk at a time. All inputs are checked before the first is decoded; a record comes last."""
-    places = places or [f"input {number}" for number in range(1, len(inputs) + 1)]
+    places = places or numbered(inputs)
     asked = {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record}
     for option in (option for option, value in asked.items() if value and not run.task.searches):
         what = f"a run of the task {run.task.name} searches for nothing"
         raise DecodeError(what, where=option, hint="leave it out")
     if record is not None:
         check_writable(Path(record))
-    model = run.load_model(checkpoint, device_named(device))
+    model = run.under(recipe).load_model(checkpoint, device_named(device))
+    run.task.adjust(model, recipe)
     run.task.check_inputs(model, run.tokenizers, inputs, recipe.search, prefixes=prefixes, places=places)
     searches: list[dict[str, Any]] = []
     for first in range(0, len(inputs), CHUNK):
@@ -119,6 +124,7 @@ def features(
     if out is not None:
         check_writable(Path(out), "--features")
     model = run.load_model(checkpoint, device_named(device))
+    model = model.base if isinstance(model, Headed) else model
     if not isinstance(model, Contextual):
         what = f"the task {run.recipe.task} has no vectors of a single text"
         raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
@@ -163,22 +169,23 @@ def evaluate(
     overrides: Sequence[str] = (),
     checkpoint: str = "best",
     device: str = "auto",
+    predictions: str | Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """The task's metrics on a split or on files."""
+    """The task's metrics on a split or on files.
+
+    Where the task has an answer for each example, they are written to the file `predictions`, or predictions.jsonl in
+    the run folder, and the wrong ones beside it (runs/predictions.py).
+    """
     run = opened(run)
+    file = run.folder / "predictions.jsonl" if predictions is None else Path(predictions)
+    check_writable(file, "--predictions")
     recipe = with_search(run.recipe, beam, 1, length_penalty, overrides)
-    dataset = examples_of(run, split, files)
+    dataset = examples_of(run.under(recipe), split, files)
     model = run.load_model(checkpoint, device_named(device))
-    done = 0
-
-    def moved(rows: int) -> None:
-        nonlocal done
-        done += rows
-        progress(done, len(dataset))
-
+    moved = summed(progress, len(dataset))
     found: dict[str, Any] = run.task.evaluate(model, recipe, dataset, run.tokenizers, moved)
-    return found
+    return with_predictions_written(found, file, asked=predictions is not None)
 
 
 def opened(run: str | Path | Run) -> Run:
@@ -208,9 +215,10 @@ def with_search(
     A beam that is not asked for is widened to hold the n best, and left out for samples.
     """
     for override in overrides:
-        section = override.partition("=")[0].partition(".")[0]
-        if section in type(recipe).model_fields and section not in CHANGEABLE:
-            what, hint = f"{section} is settled in a trained run", f"allowed: {', '.join(CHANGEABLE)}"
+        path = override.partition("=")[0]
+        section, changeable = path.partition(".")[0], [*CHANGEABLE, *([LIMIT] if recipe.task == "captioning" else [])]
+        if section in type(recipe).model_fields and not {section, path}.intersection(changeable):
+            what, hint = f"{section} is settled in a trained run", f"allowed: {', '.join(changeable)}"
             raise ConfigError(what, where=override, hint=hint)
     tree = apply_overrides(recipe.model_dump(), overrides)
     asked: dict[str, Any] = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "prefix": prefix}

@@ -1,0 +1,143 @@
+"""`import_run` and `export_run`: a model of another tool -> a run, and a run -> what another tool reads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+
+from regard.errors import CheckpointError, DataError, RegardError, did_you_mean
+from regard.recipes.recipe import recipe_of
+from regard.runs.checkpoints import Checkpoint, save_checkpoint, step_name
+from regard.runs.files import write_folder
+from regard.runs.huggingface import bert, bert_heads, gpt2, marian
+from regard.runs.huggingface.card import model_card
+from regard.runs.huggingface.exchanged import Exported, Imported
+from regard.runs.huggingface.folder import ModelFolder, open_folder
+from regard.runs.huggingface.vocabularies import kind_of, tokenizer_files
+from regard.runs.run import Run, put_weights
+
+READERS: dict[str, Callable[[ModelFolder], Imported]] = {
+    **dict.fromkeys(("BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForNextSentencePrediction"), bert.read),
+    **dict.fromkeys(bert_heads.ARCHITECTURES.values(), bert_heads.read),
+    **dict.fromkeys(("GPT2Model", "GPT2LMHeadModel"), gpt2.read),
+    "MarianMTModel": marian.read,
+}
+"""The architecture that config.json names -> how such a folder is read."""
+UNNAMED = {"bert": "BertModel", "gpt2": "GPT2Model", "marian": "MarianMTModel"}
+"""`model_type` -> the architecture, where config.json names none."""
+WRITERS: dict[tuple[str, str], Callable[[Run, Any], Exported]] = {
+    ("masked_language_modeling", "bert"): bert.write,
+    ("language_modeling", "gpt"): gpt2.write,
+    ("translation", "transformer"): marian.write,
+    ("summarization", "transformer"): marian.write,
+    **{(task, "bert"): bert_heads.write for task in bert_heads.ARCHITECTURES},
+}
+"""Task and kind of model -> how it is written for `transformers`."""
+TOOLS = ("huggingface", "ctranslate2")
+
+
+def import_run(source: str | Path, *, out: str | Path) -> Run:
+    """The model of a `transformers` folder, or of a name on the Hugging Face Hub, as a run like any other.
+
+    `transformers` itself is not needed for it.
+    """
+    target = Path(out)
+    _refuse_existing(target, "run folder")
+    folder = open_folder(source)
+    found = READERS[_architecture(folder)](folder)
+    write_folder(target, lambda aside: _write_run(aside, found, folder))
+    return Run.open(target)
+
+
+def _architecture(folder: ModelFolder) -> str:
+    kind, named = str(folder.config.get("model_type")), folder.config.get("architectures")
+    name = str(named[0]) if isinstance(named, list) and named else UNNAMED.get(kind, kind)
+    if name not in READERS or kind not in UNNAMED:
+        what = f"a {name} of the type {kind!r} cannot be imported"
+        raise DataError(what, where=str(folder.path / "config.json"), hint=f"supported: {', '.join(READERS)}")
+    return name
+
+
+def _write_run(aside: Path, found: Imported, folder: ModelFolder) -> None:
+    """A run that has been through no training: its only checkpoint is that of step 0."""
+    first = next(iter(found.tokenizers.values()))
+    joint = found.tokenizers.joint or found.model.get("tie") == "all"
+    tree = {
+        "task": found.task,
+        "tokenizer": {"kind": kind_of(first), "vocabulary": first.size, "joint": joint},
+        "model": found.model,
+        "training": {"epochs": 1},
+        **found.sections,
+        "data": {"train": []} | found.sections.get("data", {}),
+    }
+    origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
+    run = Run.create(aside, recipe_of(tree), found.tokenizers, origin)
+    put_weights(run.build(), found.weights, Path(folder.name))
+    facts = {"step": 0, "best": [], "tokenizer": found.tokenizers.fingerprint}
+    save_checkpoint(run.checkpoints / step_name(0), Checkpoint(found.weights, facts))
+    for name in ("best", "last"):
+        run.point(name, step_name(0))
+
+
+def export_run(
+    run: str | Path | Run, *, to: str, out: str | Path, quantize: str | None = None, checkpoint: str = "best"
+) -> Path:
+    """Write a run as another tool reads it, into a new folder: `to` is huggingface or ctranslate2.
+
+    `quantize` is for ctranslate2: the type of the numbers that the weights are rounded to, int8 for one.
+    """
+    run, target = run if isinstance(run, Run) else Run.open(run), Path(out)
+    if to not in TOOLS:
+        raise RegardError(f"unknown tool {to!r}", where="--to", hint=did_you_mean(to, TOOLS))
+    _refuse_existing(target, "folder")
+    if to == "ctranslate2":
+        from regard.runs.ctranslate2 import write_ctranslate2
+
+        write_ctranslate2(run, target, quantize, checkpoint)
+    elif quantize is not None:
+        raise RegardError("weights are rounded for ctranslate2 only", where="--quantize", hint="leave it out")
+    else:
+        exported = _for_transformers(run, checkpoint)
+        write_folder(target, lambda aside: _write_files(aside, run, exported, checkpoint))
+    return target
+
+
+def _for_transformers(run: Run, checkpoint: str) -> Exported:
+    task, kind = run.recipe.task, run.recipe.model.kind
+    if (task, kind) not in WRITERS:
+        allowed = ", ".join(f"{other} for {task}" for task, other in WRITERS)
+        what = f"transformers has no model like {kind} for {task}"
+        raise CheckpointError(what, where=str(run.folder), hint=f"what can be exported: {allowed}")
+    return WRITERS[task, kind](run, run.load_model(checkpoint))
+
+
+def _write_files(aside: Path, run: Run, exported: Exported, checkpoint: str) -> None:
+    config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
+    texts = {
+        "config.json": json.dumps(config, indent=1),
+        "README.md": model_card(run, exported, checkpoint),
+        **({"generation_config.json": json.dumps(exported.generation, indent=1)} if exported.generation else {}),
+    }
+    sides = list(run.tokenizers.items())[: 1 if run.tokenizers.joint else None]
+    for number, (column, tokenizer) in enumerate(sides):
+        folder = f"{column}/" if number else ""  # AutoTokenizer reads a second one with subfolder="target"
+        texts |= {folder + name: text for name, text in tokenizer_files(tokenizer, exported).items()}
+    for name, text in texts.items():
+        (aside / name).parent.mkdir(exist_ok=True)
+        (aside / name).write_text(text, encoding="utf-8")
+    try:
+        save_file(exported.weights, aside / "model.safetensors", metadata={"format": "pt"})
+    except SafetensorError as error:  # what the library makes of a full disk
+        raise OSError(str(error)) from None
+    shutil.copymode(aside / "config.json", aside / "model.safetensors")  # which only its owner could read
+
+
+def _refuse_existing(folder: Path, what: str) -> None:
+    if folder.exists():
+        raise CheckpointError(f"the {what} exists already", where=str(folder), hint="give another --out")

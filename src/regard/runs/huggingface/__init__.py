@@ -1,0 +1,1 @@
+"""Exchange with the Hugging Face world: folders as `transformers` reads and writes them."""

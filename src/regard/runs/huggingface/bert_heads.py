@@ -1,0 +1,90 @@
+"""BERT under the head of a fine-tuned task, under the names of `transformers`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.data.tokenizers import Tokenizers
+from regard.errors import CheckpointError
+from regard.runs.huggingface.bert import around, body, plain_weights, read_config, write_config
+from regard.runs.huggingface.exchanged import Exported, Imported
+from regard.runs.huggingface.folder import ModelFolder
+from regard.runs.huggingface.renaming import Renaming, affine, to_ours, to_theirs
+from regard.runs.huggingface.vocabularies import read_tokenizer
+from regard.runs.run import Run, stored_weights
+
+ARCHITECTURES = {
+    "classification": "BertForSequenceClassification",
+    "regression": "BertForSequenceClassification",
+    "multiple_choice": "BertForMultipleChoice",
+    "tagging": "BertForTokenClassification",
+    "question_answering": "BertForQuestionAnswering",
+}
+"""Our task -> their architecture."""
+POOLED = ("classification", "regression", "multiple_choice")
+"""The tasks whose head reads one vector for a text."""
+NAMED = ("classification", "tagging")
+"""The tasks whose classes have names."""
+
+
+def read(folder: ModelFolder) -> Imported:
+    """A fine-tuned BERT; its classes keep their names and their order."""
+    folder.expect({"problem_type": (None, "single_label_classification", "regression")})
+    architecture, labels = folder.config["architectures"][0], _labels(folder)
+    tasks = [task for task, name in ARCHITECTURES.items() if name == architecture]
+    task = tasks[-1] if len(labels) == 1 else tasks[0]
+    config = read_config(folder) | {"next_sentence": False, "masked_head": False}
+    weights = to_ours(renamings(task, config["layers"]), plain_weights(folder), folder.name)
+    tokenizer = read_tokenizer(folder, len(weights["base.embedding.tokens.weight"]), begin="cls", end="sep")
+    dropout = folder.config.get("classifier_dropout")
+    head: dict[str, Any] = {"dropout": config["dropout"] if dropout is None else float(dropout)}
+    if task in NAMED:
+        head["labels"] = labels
+    sections = {"data": {"max_length": config["max_positions"]}, "head": head}
+    return Imported(task, config, weights, Tokenizers({"text": tokenizer}), sections)
+
+
+def _labels(folder: ModelFolder) -> list[str]:
+    names = folder.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    return [str(names[number]) for number in sorted(names, key=int)]
+
+
+def write(run: Run, model: Any) -> Exported:
+    """The architecture that has this task's head."""
+    recipe: Any = run.recipe
+    task, head = recipe.task, recipe.head
+    wanted: dict[str, Any] = {"features": "last", "bilstm": None} | ({"pooling": "first"} if task in POOLED else {})
+    for name, value in wanted.items():
+        if getattr(head, name) != value:
+            what = f"transformers has no head like one with {name}: {getattr(head, name)}"
+            hint = f"one with head.{name}: {'null' if value is None else value} can be exported"
+            raise CheckpointError(what, where=str(run.folder), hint=hint)
+    theirs = to_theirs(renamings(task, recipe.model.layers), stored_weights(model))
+    config = write_config(run) | {"classifier_dropout": head.dropout} | _classes(task, head)
+    weights = {name if _is_head(name) else f"bert.{name}": tensor for name, tensor in theirs.items()}
+    return Exported(ARCHITECTURES[task], config, weights, around(run))
+
+
+def _classes(task: str, head: Any) -> dict[str, Any]:
+    """What config.json says of the classes."""
+    if task == "regression":
+        return {"problem_type": "regression", "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    if task not in NAMED:
+        return {}
+    single = {"problem_type": "single_label_classification"} if task == "classification" else {}
+    return single | {
+        "id2label": {str(number): label for number, label in enumerate(head.labels)},
+        "label2id": {label: number for number, label in enumerate(head.labels)},
+    }
+
+
+def renamings(task: str, layers: int) -> list[Renaming]:
+    """All weights of a BERT under the head of a task."""
+    pairs = body(layers, "base.")
+    if task in POOLED:
+        pairs += affine("head.pooler", "pooler.dense")
+    return pairs + affine("head.linear", "qa_outputs" if task == "question_answering" else "classifier")
+
+
+def _is_head(name: str) -> bool:
+    return name.startswith(("classifier.", "qa_outputs."))

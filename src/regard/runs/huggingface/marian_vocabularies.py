@@ -1,0 +1,65 @@
+"""The tokenizers of a Marian model: a SentencePiece model for each side, and one vocabulary for both or one each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tokenizers import AddedToken
+
+from regard.data.sentencepiece import converted
+from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.errors import DataError
+from regard.runs.huggingface.folder import ModelFolder
+from regard.runs.huggingface.vocabularies import fitted, ids_of, template_of, with_roles
+
+END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
+
+
+def read_tokenizers(folder: ModelFolder, rows: tuple[int, int], begin: int, *, shared: bool) -> Tokenizers:
+    """Of source and target, whose embeddings have so many rows; the decoder begins with the token `begin`."""
+    if (folder.path / "source.spm").exists():
+        first = _vocabulary(folder, "vocab.json")
+        second = first if shared else _vocabulary(folder, "target_vocab.json")
+        trees = [_tree(folder, "source.spm", first), _tree(folder, "target.spm", second)]
+    elif (folder.path / "tokenizer.json").exists():
+        separate = (folder.path / "target" / "tokenizer.json").exists()
+        names = ["tokenizer.json", *(["target/tokenizer.json"] if separate else [])]
+        trees = [folder.json(name) for name in names]
+        for name, tree in zip(names, trees, strict=True):  # what is wrong with one is said here
+            Tokenizer.from_json(json.dumps(tree), where=str(folder.path / name))
+    else:
+        hint = "expected: source.spm, target.spm and vocab.json, or tokenizer.json"
+        raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
+    spelt = {number: token for token, number in ids_of(trees[-1]).items()}
+    trees[-1] = with_roles(trees[-1], {"<s>": spelt.get(begin, PAD)})
+    if len(trees) == 1:
+        return Tokenizers(dict.fromkeys(("source", "target"), fitted(trees[0], rows[1], folder)))
+    if "<s>" not in ids_of(trees[0]):
+        # Nothing is ever begun on this side, but every tokenizer of ours has a token for it.
+        trees[0] = with_roles(trees[0], {"<s>": PAD})
+    pairs = zip(("source", "target"), trees, rows, strict=True)
+    return Tokenizers({side: fitted(tree, count, folder) for side, tree, count in pairs})
+
+
+def _vocabulary(folder: ModelFolder, name: str) -> dict[str, int]:
+    """Piece -> id, without holes."""
+    path, found = folder.path / name, folder.json(name)
+    if sorted(found.values()) != list(range(len(found))) or not {END, UNKNOWN, PAD} <= found.keys():
+        hint = f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and {PAD} among them"
+        raise DataError("is no vocabulary of a Marian model", where=str(path), hint=hint)
+    return found
+
+
+def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> dict[str, Any]:
+    """The tokenizer.json of a side. Codes of languages, `>>fra<<`, are tokens as they are typed."""
+    path = folder.path / name
+    if not path.exists():
+        raise DataError("there is no such file", where=str(path), hint="a Marian model has source.spm and target.spm")
+    tokenizer = converted(path.read_bytes(), str(path), ids)
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (END, UNKNOWN, PAD)])
+    codes = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in codes])
+    tree: dict[str, Any] = json.loads(tokenizer.to_str())
+    return tree | {"post_processor": template_of(("$A", END), ids)}

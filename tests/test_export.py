@@ -1,0 +1,277 @@
+"""A run becomes a folder that `transformers` loads: the same tokens, the same numbers, and back again without loss."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import regard
+from command_line import fail, succeed
+from exchange_cases import save_bert, save_gpt2, save_marian, spells_nothing_special
+from regard.data.batch import Batch, LabelledBatch, MaskedBatch, TextBatch
+from regard.runs import Run
+from regard.runs.checkpoints import load_weights
+from regard.tasks.inputs import padded
+from regard.training.train import train
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "max_positions": 40, "dropout": 0.1}
+TRAINING = {
+    "steps": 3,
+    "batch_tokens": 256,
+    "device": "cpu",
+    "decode": 0,
+    "learning_rate": 0.05,
+    "schedule": "constant",
+}
+TALES: dict[str, Any] = {"train": {"corpus": "tales-en", "size": 40}, "validation": {"split": 0.1}, "max_length": 32}
+UNICODE = st.text(st.characters(blacklist_categories=["Cs"]), max_size=30).filter(
+    spells_nothing_special
+) | st.sampled_from(["The king", "나는 간다"])
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def trained(folder: Path, **sections: Any) -> Run:
+    recipe = {"data": TALES, "training": TRAINING, "tokenizer": {"vocabulary": 300}, **sections}
+    return train(recipe, out=folder, quiet=True)
+
+
+def near(ours: Any, theirs: Any) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def rows_of(run: Run, column: str = "text") -> list[list[int]]:
+    tokenizer = run.tokenizers[column]
+    texts = ["The king went home.", "A", "In the old house there lived a fox."]
+    return [tokenizer.encode(text) for text in texts]
+
+
+def mask_of(rows: list[list[int]]) -> torch.Tensor:
+    return (torch.arange(max(map(len, rows))) < torch.tensor([[len(row)] for row in rows])).long()
+
+
+def same_tokens(folder: Path, run: Run, column: str, before: list[int], after: list[int]) -> None:
+    """AutoTokenizer reads every text as the run does, and puts the special tokens around it."""
+    theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), run.tokenizers[column]
+
+    @FEW
+    @given(UNICODE)
+    def same(text: str) -> None:
+        assert theirs(text).input_ids == [*before, *ours.encode(text), *after]
+
+    same()
+    assert theirs.pad_token_id == ours.pad
+    assert theirs.unk_token_id == ours.unk
+
+
+@pytest.mark.parametrize(("next_sentence", "name"), [(True, "BertForPreTraining"), (False, "BertForMaskedLM")])
+def test_bert(tmp_path: Path, next_sentence: bool, name: str) -> None:
+    model = {"kind": "bert", **SIZES, "next_sentence": next_sentence}
+    run = trained(tmp_path / "run", task="masked_language_modeling", model=model)
+    succeed("export", tmp_path / "run", "--to", "huggingface", "--out", tmp_path / "theirs")
+    theirs = getattr(transformers, name).from_pretrained(tmp_path / "theirs")
+    tokenizer, ours = run.tokenizers["text"], run.load_model()
+    rows = [[tokenizer.begin, *row, tokenizer.end, *row[:2], tokenizer.end] for row in rows_of(run)]
+    text, nothing = padded(rows, tokenizer.pad), torch.zeros(0, dtype=torch.long)
+    segments_BL = torch.zeros_like(text.ids_BL)
+    segments_BL[0, 6:9] = 1
+    with torch.no_grad():
+        found = theirs(text.ids_BL, attention_mask=mask_of(rows), token_type_ids=segments_BL)
+        hidden_BLD = ours(MaskedBatch(text, segments_BL, nothing, nothing)).hidden_BTD
+        logits_BLV = found.prediction_logits if next_sentence else found.logits
+        for row, ids in enumerate(rows):
+            near(ours.readout(hidden_BLD)[row, : len(ids)], logits_BLV[row, : len(ids)])
+        if next_sentence:
+            near(ours.next_sentence(hidden_BLD), found.seq_relationship_logits)
+    same_tokens(tmp_path / "theirs", run, "text", [tokenizer.begin], [tokenizer.end])
+    pair = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")("The king", "A fox")
+    first = 2 + len(tokenizer.encode("The king"))
+    assert pair.token_type_ids == [0] * first + [1] * (len(pair.input_ids) - first)
+
+
+HEADS: dict[str, tuple[dict[str, Any], str]] = {
+    "classification": ({"train": {"corpus": "reviews-en", "size": 60}}, "AutoModelForSequenceClassification"),
+    "tagging": ({"train": {"corpus": "names-en", "size": 60}}, "AutoModelForTokenClassification"),
+    "question_answering": ({"train": {"corpus": "portraits-en", "size": 60}}, "AutoModelForQuestionAnswering"),
+}
+
+
+@pytest.mark.parametrize("task", HEADS)
+def test_bert_under_the_head_of_a_task(tmp_path: Path, task: str) -> None:
+    data, loader = HEADS[task]
+    model = {"kind": "bert", **SIZES, "max_positions": 64}
+    data = (
+        data | {"validation": {"split": 0.2}, "max_length": 48} | ({"max_question": 20} if "question" in task else {})
+    )
+    run = trained(
+        tmp_path / "run", task=task, data=data, model=model, tokenizer={"vocabulary": 200, "kind": "wordpiece"}
+    )
+    succeed("export", tmp_path / "run", "--to", "huggingface", "--out", tmp_path / "theirs")
+    theirs, ours, tokenizer = (
+        getattr(transformers, loader).from_pretrained(tmp_path / "theirs"),
+        run.load_model(),
+        run.tokenizers["text"],
+    )
+    rows = [[tokenizer.begin, *row, tokenizer.end] for row in rows_of(run)]
+    text, owners_B = padded(rows, tokenizer.pad), torch.arange(3)
+    segments_BL = torch.zeros_like(text.ids_BL)
+    segments_BL[2, 4:] = 1
+    with torch.no_grad():
+        logits = ours(LabelledBatch(text, segments_BL, owners_B, owners_B))
+        found = theirs(text.ids_BL, attention_mask=mask_of(rows), token_type_ids=segments_BL)
+    if task == "classification":
+        near(logits, found.logits)
+    else:
+        spans = task == "question_answering"
+        expected = torch.stack([found.start_logits, found.end_logits], -1) if spans else found.logits
+        for row, ids in enumerate(rows):
+            near(logits[row, : len(ids)], expected[row, : len(ids)])
+    if task != "question_answering":
+        assert tuple(theirs.config.id2label[number] for number in range(len(ours.labels))) == ours.labels
+    back = regard.import_run(tmp_path / "theirs", out=tmp_path / "back")
+    assert back.recipe.task == task
+    before, after = load_weights(run.checkpoint()), load_weights(back.checkpoint())
+    assert before.keys() == after.keys()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+
+
+def test_gpt(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", task="language_modeling", model={"kind": "gpt", **SIZES, "norm": "pre"})
+    regard.export_run(run, to="huggingface", out=tmp_path / "theirs")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs")
+    assert type(theirs).__name__ == "GPT2LMHeadModel"
+    tokenizer, ours = run.tokenizers["text"], run.load_model()
+    rows = [[tokenizer.end, *row] for row in rows_of(run)]
+    with torch.no_grad():
+        logits_BTV = ours.readout(ours(TextBatch(padded([[*row, 0] for row in rows], tokenizer.pad))).hidden_BTD)
+        found = theirs(padded(rows, tokenizer.pad).ids_BL, attention_mask=mask_of(rows)).logits
+    for row, ids in enumerate(rows):
+        near(logits_BTV[row, : len(ids)], found[row, : len(ids)])
+    same_tokens(tmp_path / "theirs", run, "text", [tokenizer.end], [])
+
+
+@pytest.mark.parametrize(("tie", "joint"), [("all", True), ("target", True), ("none", False)])
+def test_transformer(tmp_path: Path, tie: str, joint: bool) -> None:
+    sizes = {"encoder_layers": 2, "decoder_layers": 3, "width": 16, "heads": 4, "feed_forward": 24}
+    run = trained(
+        tmp_path / "run",
+        task="translation",
+        data={"train": {"corpus": "phrases-en-fr", "size": 200}, "validation": {"split": 0.1}},
+        tokenizer={"vocabulary": 200, "joint": joint},
+        model={"kind": "transformer", **sizes, "tie": tie},
+    )
+    regard.export_run(run, to="huggingface", out=tmp_path / "theirs")
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
+    assert type(theirs).__name__ == "MarianMTModel"
+    source, target, ours = run.tokenizers["source"], run.tokenizers["target"], run.load_model()
+    sources = [[*row, source.end] for row in rows_of(run, "source")]
+    targets = [[target.begin, *row, target.end] for row in rows_of(run, "target")]
+    batch = Batch(padded(sources, source.pad), padded(targets, target.pad))
+    with torch.no_grad():
+        logits_BTV = ours.readout(ours(batch).hidden_BTD)
+        given = {"attention_mask": mask_of(sources), "decoder_input_ids": batch.target.ids_BL[:, :-1]}
+        found = theirs(batch.source.ids_BL, **given).logits
+    for row, ids in enumerate(targets):
+        near(logits_BTV[row, : len(ids) - 1], found[row, : len(ids) - 1])
+    same_tokens(tmp_path / "theirs", run, "source", [], [source.end])
+    if not joint:
+        same_tokens(tmp_path / "theirs" / "target", run, "target", [], [target.end])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    written = theirs.generate(**tokenizer("I see a dog.", return_tensors="pt"), num_beams=1, max_new_tokens=9)[0, 1:]
+    best = regard.predict(run, ["I see a dog."], beam=1, overrides=["search.max_length=10"])[0].nbest[0]
+    assert written.tolist()[:9] == target.token_ids(best.tokens)[:9]
+
+
+FOLDERS: dict[str, Any] = {
+    "bert": save_bert,
+    "bert-without-heads": partial(save_bert, architecture="BertModel"),
+    "bert-regression": partial(save_bert, architecture="BertForSequenceClassification", id2label={0: "score"}),
+    "bert-choices": partial(save_bert, architecture="BertForMultipleChoice"),
+    "bert-tags": partial(save_bert, architecture="BertForTokenClassification", id2label={0: "O", 1: "B-A", 2: "I-A"}),
+    "gpt2": save_gpt2,
+    "marian": save_marian,
+    "marian-separate": partial(save_marian, shared=False),
+}
+
+
+@pytest.mark.parametrize("save", FOLDERS.values(), ids=FOLDERS)
+def test_import_export_import(tmp_path: Path, save: Any) -> None:
+    theirs = save(tmp_path / "theirs")
+    first = regard.import_run(tmp_path / "theirs", out=tmp_path / "first")
+    regard.export_run(first, to="huggingface", out=tmp_path / "again")
+    second = regard.import_run(tmp_path / "again", out=tmp_path / "second")
+    assert second.recipe == first.recipe
+    ours, back = load_weights(first.checkpoint()), load_weights(second.checkpoint())
+    assert ours.keys() == back.keys()
+    assert all(torch.equal(tensor, back[name]) for name, tensor in ours.items())
+    for column, tokenizer in first.tokenizers.items():
+        other = second.tokenizers[column]
+        assert other.to_json() == tokenizer.to_json()
+        assert (other.pad, other.unk, other.begin, other.end) == (
+            tokenizer.pad,
+            tokenizer.unk,
+            tokenizer.begin,
+            tokenizer.end,
+        )
+    loaded = type(theirs).from_pretrained(tmp_path / "again").state_dict()
+    assert all(torch.equal(tensor, loaded[name]) for name, tensor in theirs.state_dict().items())
+
+
+def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
+    """It predicts what it did before."""
+    run = trained(tmp_path / "run", task="masked_language_modeling", model={"kind": "bert", **SIZES})
+    regard.export_run(run, to="huggingface", out=tmp_path / "theirs")
+    back = regard.import_run(tmp_path / "theirs", out=tmp_path / "back")
+    texts = ["The [MASK] went home.", "[MASK]"]
+    assert [one.to_json() for one in regard.predict(back, texts)] == [
+        one.to_json() for one in regard.predict(run, texts)
+    ]
+
+
+def test_the_model_card(tmp_path: Path) -> None:
+    tales = tmp_path / "secret-place" / "tales.txt"
+    tales.parent.mkdir()
+    tales.write_text("\n\n".join(f"The king went home. He saw {number} foxes. They ran." for number in range(40)))
+    data = {"train": {"text": str(tales)}, "validation": {"split": 0.1}, "max_length": 32}
+    run = trained(
+        tmp_path / "my-run", task="language_modeling", data=data, model={"kind": "gpt", **SIZES, "norm": "pre"}
+    )
+    regard.export_run(run, to="huggingface", out=tmp_path / "theirs")
+    card = (tmp_path / "theirs" / "README.md").read_text(encoding="utf-8")
+    _, front, rest = card.split("---\n", 2)
+    assert yaml.safe_load(front)["pipeline_tag"] == "text-generation"
+    assert rest.startswith("\n# my-run\n")
+    assert "tales.txt" in rest
+    assert "secret-place" not in rest, "where the data lay is nobody's business"
+    assert "after 3 steps" in rest
+    assert "| perplexity | " in rest
+    recipe = yaml.safe_load(rest.split("## Recipe\n\n```yaml\n")[1].removesuffix("```\n"))
+    assert recipe["training"]["steps"] == 3
+
+
+def test_what_cannot_be_exported_is_named(tmp_path: Path, tiny_run: Path) -> None:
+    out = tmp_path / "out"
+    [message] = fail("export", tiny_run, "--to", "huggingface", "--out", out)
+    assert "transformers has no model like bahdanau for translation (what can be exported: " in message
+    [message] = fail("export", tiny_run, "--to", "ctranslate2", "--out", out)
+    assert "CTranslate2 does not run a bahdanau for translation (a transformer for translation or" in message
+    [message] = fail("export", tiny_run, "--to", "huggingfac", "--out", out)
+    assert message == "--to: unknown tool 'huggingfac' (did you mean 'huggingface'?)"
+    [message] = fail("export", tiny_run, "--to", "huggingface", "--out", out, "--quantize", "int8")
+    assert message == "--quantize: weights are rounded for ctranslate2 only (leave it out)"
+    [message] = fail("export", tiny_run, "--to", "huggingface", "--out", tmp_path)
+    assert "the folder exists already (give another --out)" in message
+    trained(tmp_path / "gpt", task="language_modeling", model={"kind": "gpt", **SIZES})
+    [message] = fail("export", tmp_path / "gpt", "--to", "huggingface", "--out", out)
+    assert (
+        message == f"{tmp_path / 'gpt'}: a gpt with norm: post is no GPT-2 (one with model.norm: pre can be exported)"
+    )
+    assert not out.exists()
