@@ -496,17 +496,6 @@ def test_files_of_another_line_count(tiny_run: Path, tmp_path: Path) -> None:
     assert "b.txt" in message
 
 
-def test_a_run_of_a_task_that_does_not_write(tiny_run: Path, tmp_path: Path) -> None:
-    """No such task exists yet: its recipe is refused by name."""
-    copied = tmp_path / "run"
-    copied.mkdir()
-    for name in ("environment.json", "tokenizer.json"):
-        write(copied / name, (tiny_run / name).read_bytes())
-    write(copied / "recipe.yaml", (tiny_run / "recipe.yaml").read_text().replace("translation", "classification", 1))
-    [message] = fail("diagnose", copied)
-    assert "unknown task 'classification'" in message
-
-
 def test_mistakes_in_python_are_errors_of_ours(tiny_run: Path) -> None:
     with pytest.raises(ConfigError, match=r"search\.beam"):
         regard.diagnose(tiny_run, beam=0)

@@ -310,12 +310,12 @@ def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanat
 
 
 def test_what_a_model_does_not_have_is_said_in_one_sentence(runs: dict[str, Path]) -> None:
-    has = "alignment, probabilities, masks"
+    has = "alignment, probabilities, heads, masks"
     for view, what in (("encoder", "self-attention of the encoder"), ("positions", "position encodings")):
         message = f"--view: the model 'bahdanau' has no {what} (allowed for it: {has})"
         assert fail("explain", runs["bahdanau"], "a", "--view", view) == [message]
     what = "the model 'bahdanau' has no layers of self-attention to roll out"
-    message = f"--rollout: {what} (transformer and self_attention have)"
+    message = f"--rollout: {what} (transformer, self_attention, gpt and bert have)"
     assert fail("explain", runs["bahdanau"], "a", "--rollout") == [message]
     message = "--view: the model 'rnn' has no attention over the source (allowed for it: probabilities)"
     assert fail("explain", runs["rnn"], "a", "--view", "alignment") == [message]

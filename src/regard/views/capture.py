@@ -39,11 +39,16 @@ class Observed:
     """Where each of them might look: padding, look-ahead and windows, as it was told. True means "may look"."""
 
 
-@torch.inference_mode()
 def observe(model: Generator, batch: Batch) -> Observed:
     """Run the written-out equations of every attention and keep what they computed."""
+    return watch(model, lambda: model(batch).hidden_BTD)
+
+
+@torch.inference_mode()
+def watch(model: nn.Module, read: Callable[[], Tensor]) -> Observed:
+    """The same for whatever way to read a batch; `read` gives the hidden states."""
     with recording() as recorded, watching(model, _is_told_what_it_may_see) as calls:
-        hidden_BTD = model(batch).hidden_BTD
+        hidden_BTD = read()
     weights = {name: weights_BHQK[0] for name, weights_BHQK in recorded.by_name(model).items()}
     visible = {name: _visible_QK(model.get_submodule(name), calls[name], recorded) for name in weights}
     return Observed(hidden_BTD[0], weights, visible)

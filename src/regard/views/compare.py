@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError, DataError, RegardError, did_you_mean
 from regard.runs import Run
+from regard.runs.progress import Progress, summed
 from regard.runs.splits import SplitName
-from regard.runs.verbs import device_named, opened_pairs, with_search
+from regard.runs.verbs import device_named, opened, with_search
+from regard.tasks import TextToText
+from regard.tasks.text_to_text import LengthsOf
 from regard.views.compare_tables import (
     Table,
+    Tabled,
     curves_table,
     errors_table,
     groups_table,
@@ -24,8 +27,8 @@ from regard.views.compare_tables import (
     significance_table,
     systems_table,
 )
+from regard.views.compare_units import UnitComparison, compare_units, refuse_options
 from regard.views.lengths import lengths_in, unit_of
-from regard.views.page import write_page
 from regard.views.significance import paired_tests
 from regard.views.systems import (
     System,
@@ -47,12 +50,9 @@ SHOWN_AT = (0.1, 0.5, 0.9)
 LONGEST_PICTURE = 40
 """Source tokens beyond which a picture of attention no longer fits beside another."""
 
-Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, of how much."""
-
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Tabled):
     """What was found. The tables are what the page, the JSON and the CSV files show."""
 
     task: str
@@ -61,7 +61,8 @@ class Comparison:
     metrics: tuple[str, ...]
     signatures: Mapping[str, str]
     length_unit: str
-    """What the lengths of sources are counted in."""
+    """What lengths are counted in."""
+    lengths_of: LengthsOf
     texts: Texts
     systems: tuple[System, ...]
     groups: Mapping[str, tuple[str, ...]]
@@ -78,18 +79,9 @@ class Comparison:
             "metrics": list(self.metrics),
             "signatures": dict(self.signatures),
             "length_unit": self.length_unit,
+            "lengths_of": self.lengths_of,
             **self.tables,
         }
-
-    def to_csv(self) -> dict[str, str]:
-        """Each table as CSV, by its name. It begins with a byte order mark: without it Excel garbles Korean."""
-        return {name: "\ufeff" + _csv(table) for name, table in self.tables.items()}
-
-    def write_csv(self, folder: str | Path) -> None:
-        """A file a table; each is written whole or not at all."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for name, text in self.to_csv().items():
-            write_page(Path(folder) / f"{name}.csv", text, option="--csv")
 
 
 def can_write_csv(folder: Path | None) -> None:
@@ -126,25 +118,35 @@ def compare(
     checkpoint: str = "best",
     device: str = "auto",
     progress: Progress = lambda what, done, total: None,
-) -> Comparison:
+) -> Comparison | UnitComparison:
     """Compare runs of one task, and files of outputs by name, on a split or on files.
 
     Every run decodes once, with its own search unless another is asked for; all that is measured is measured on that.
     Outputs are measured as the first run's recipe says. The baseline of the tests is the first run, or the one named.
     """
-    opened_runs = [opened_pairs(run, "compare") for run in runs]
+    opened_runs = [opened(run) for run in runs]
     names = _names(opened_runs, hypotheses or {}, baseline)
+    if not issubclass(opened_runs[0].task, TextToText):
+        same_task(opened_runs)
+        options = {"--hypotheses": hypotheses, "--beam": beam, "--length-penalty": length_penalty}
+        refuse_options(opened_runs[0].recipe.task, options)
+        return compare_units(
+            opened_runs, names, split=split, files=files, baseline=baseline or names[0], overrides=overrides,
+            checkpoint=checkpoint, device=device, progress=progress,
+        )  # fmt: skip
     recipes = [with_search(run.recipe, beam, 1, length_penalty, overrides) for run in opened_runs]
     if any(recipe.search.sample for recipe in recipes):
         raise ConfigError("samples cannot be compared", where="search.sample", hint="--set search.sample=false")
     same_task(opened_runs)
-    texts, datasets = same_sentences(opened_runs, split, files)
+    asked = [run.under(recipe) for run, recipe in zip(opened_runs, recipes, strict=True)]
+    texts, datasets = same_sentences(asked, split, files)
     others = [read_hypotheses(name, file, texts) for name, file in (hypotheses or {}).items()]
-    shown = _shown(texts, [[len(dataset.source(row)) for row in range(len(dataset))] for dataset in datasets])
+    long = texts.measured(opened_runs[0].task.lengths_of)
+    shown = _shown(long, [[len(dataset.source(row)) for row in range(len(dataset))] for dataset in datasets])
     systems = []
     for name, run, recipe, dataset in zip(names, opened_runs, recipes, datasets, strict=False):
         model = run.load_model(checkpoint, device_named(device))
-        systems.append(decoded(name, run, recipe, model, dataset, shown, _moved(progress, name, len(texts))))
+        systems.append(decoded(name, run, recipe, model, dataset, shown, summed(partial(progress, name), len(texts))))
     return _compared((*systems, *others), texts, baseline or names[0], shown, progress)
 
 
@@ -158,13 +160,14 @@ def _compared(
     metrics, signatures = measured(found[systems[0].name])
     progress("testing", 0, len(metrics))
     outputs = {one.name: one.outputs for one in sorted(systems, key=lambda one: one.name != baseline)}
-    tested = _moved(progress, "testing", len(metrics))
+    tested = summed(partial(progress, "testing"), len(metrics))
     tests = paired_tests(outputs, texts.references, run.task, recipe.evaluation, metrics, tested)
     chrf = {
         one.name: sentence_chrf(one.outputs, texts.references, lowercase=recipe.evaluation.lowercase) for one in systems
     }
     groups = {name: tuple(one.name for one in group) for name, group in groups_of(systems).items()}
-    unit = unit_of(texts.sources)
+    lengths_of = run.task.lengths_of
+    unit = unit_of(texts.measured(lengths_of))
     rows = _differ_most(chrf, len(texts))
     tables = {
         "systems": systems_table(systems, groups, found, metrics),
@@ -177,19 +180,9 @@ def _compared(
         "examples": sentences_table(shown, systems, texts, chrf),
         "differ_most": sentences_table(rows, systems, texts, chrf),
     }
-    return Comparison(run.recipe.task, baseline, metrics, signatures, unit, texts, systems, groups, shown, tables)
-
-
-def _moved(progress: Progress, what: str, total: int) -> Callable[[int], None]:
-    """Tells of `what` as its parts are done."""
-    done = 0
-
-    def moved(more: int) -> None:
-        nonlocal done
-        done += more
-        progress(what, done, total)
-
-    return moved
+    return Comparison(
+        run.recipe.task, baseline, metrics, signatures, unit, lengths_of, texts, systems, groups, shown, tables
+    )
 
 
 def _names(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None) -> list[str]:
@@ -205,10 +198,10 @@ def _names(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: 
     return names
 
 
-def _shown(texts: Texts, tokens: Sequence[Any]) -> tuple[int, ...]:
+def _shown(texts: Sequence[str], tokens: Sequence[Any]) -> tuple[int, ...]:
     """Short, middling and long sentences, among those whose attention fits a picture for every run."""
     fitting = [row for row in range(len(texts)) if all(lengths[row] < LONGEST_PICTURE for lengths in tokens)]
-    lengths = lengths_in("characters", texts.sources)
+    lengths = lengths_in("characters", texts)
     ordered = sorted(fitting, key=lambda row: lengths[row])
     return tuple(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT)) if ordered else ()
 
@@ -218,13 +211,3 @@ def _differ_most(chrf: Mapping[str, Sequence[float]], sentences: int) -> list[in
     gaps = [max(one[row] for one in chrf.values()) - min(one[row] for one in chrf.values()) for row in range(sentences)]
     ordered = sorted(range(sentences), key=lambda row: (-gaps[row], row))
     return [row for row in ordered[:DIFFER_MOST] if gaps[row] > 0]
-
-
-def _csv(table: Table) -> str:
-    """The rows under the names of all columns that any of them has."""
-    columns = list(dict.fromkeys(column for row in table for column in row))
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    return stream.getvalue()

@@ -10,6 +10,7 @@ from regard.views.compare import Comparison
 from regard.views.compare_plots import curve_plots, error_plot, length_plots
 from regard.views.compare_tables import Table
 from regard.views.compare_text import findings, p_text, score_text, title
+from regard.views.compare_units import UnitComparison
 from regard.views.page import (
     Cell,
     Html,
@@ -33,10 +34,10 @@ def report(found: Comparison) -> Html:
     sections = [
         _quality(found),
         _lengths(found),
-        _curves(found),
+        curves_section(found),
         _speed(found),
         _errors(found),
-        _recipes(found),
+        recipes_section(found),
         _examples(found),
         _differ_most(found),
         _methods(found),
@@ -53,7 +54,7 @@ def _quality(found: Comparison) -> Section:
         f"± is the 95 % interval by bootstrap. Better or worse than {found.baseline}: both paired tests give a p-value "
         f"below {LEVEL}."
     )
-    return section("Quality", _groups(found), *parts, paragraph(note, kind="muted"))
+    return section("Quality", groups_html(found), *parts, paragraph(note, kind="muted"))
 
 
 def _tests(found: Comparison, metric: str) -> Html:
@@ -78,7 +79,7 @@ def _against_baseline(row: dict[str, Any]) -> list[Cell]:
     return [difference, p_text(row["p_bootstrap"]), p_text(row["p_randomisation"]), verdict]
 
 
-def _groups(found: Comparison) -> Html:
+def groups_html(found: Comparison | UnitComparison) -> Html:
     """Mean and spread, only where there is a group of several seeds."""
     rows = found.tables["groups"]
     if all(row["runs"] == 1 for row in rows):
@@ -109,7 +110,7 @@ def _lengths(found: Comparison) -> Section:
         parts.append(table(head, body, caption=title(metric)))
     pictures = columns(*(figure(plot) for plot in length_plots(found).values()))
     note = paragraph("A band spans the seeds.", kind="muted") if len(found.groups) < len(found.systems) else Html("")
-    return section("Quality by source length", pictures, note, details("The numbers", *parts))
+    return section(f"Quality by {found.lengths_of} length", pictures, note, details("The numbers", *parts))
 
 
 def _by(rows: Table, *keys: str) -> Iterator[tuple[tuple[Any, ...], Table]]:
@@ -120,7 +121,7 @@ def _by(rows: Table, *keys: str) -> Iterator[tuple[tuple[Any, ...], Table]]:
     yield from found.items()
 
 
-def _curves(found: Comparison) -> Section | None:
+def curves_section(found: Comparison | UnitComparison) -> Section | None:
     plots = curve_plots(found)
     note = (
         "From the runs' own logs. Losses are per token: only runs with the same tokenizer can be compared by them. "
@@ -161,7 +162,7 @@ def _errors(found: Comparison) -> Section:
     return section("Search and model errors", table(head, body), figure(error_plot(found)), explained)
 
 
-def _recipes(found: Comparison) -> Section:
+def recipes_section(found: Comparison | UnitComparison) -> Section:
     """What all recipes have and do not agree on, then what only some have."""
     rows = found.tables["recipes"]
     names = [one.name for one in found.systems if one.recipe is not None]

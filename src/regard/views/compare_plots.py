@@ -1,4 +1,4 @@
-"""The pictures of a comparison: quality by source length, learning curves, errors."""
+"""The pictures of a comparison: quality by length, learning curves, errors."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from statistics import mean
 
 from regard.views.compare import Comparison
 from regard.views.compare_text import title
+from regard.views.compare_units import UnitComparison
 from regard.views.plot import Series, bars, line_plot
 
 
 def length_plots(found: Comparison) -> dict[str, str]:
-    """Quality by source length, one picture a metric: the classic one, which falls where there is no attention."""
+    """Quality by length, one picture a metric: the classic one, which falls where there is no attention."""
     rows = found.tables["lengths"]
     marks = list(dict.fromkeys((row["mean_length"], f"{row['from']}–{row['to']}") for row in rows))
     return {
         metric: line_plot(
             [_series(found, "lengths", group, "mean_length", metric) for group in found.groups],
-            x_label=f"source length ({found.length_unit})",
+            x_label=f"{found.lengths_of} length ({found.length_unit})",
             y_label=title(metric),
             y_range=(0, None),
             x_ticks=marks,
@@ -26,7 +27,7 @@ def length_plots(found: Comparison) -> dict[str, str]:
     }
 
 
-def curve_plots(found: Comparison) -> list[str]:
+def curve_plots(found: Comparison | UnitComparison) -> list[str]:
     """Loss and metrics of the validations, over the steps of the training."""
     drawn = [name for name in ("loss", *found.metrics) if any(name in row for row in found.tables["curves"])]
     runs = [
@@ -50,7 +51,7 @@ def error_plot(found: Comparison) -> str:
     return bars([row["system"] for row in rows], kinds, x_label="", y_label="sentences", stacked=True)
 
 
-def _series(found: Comparison, table: str, group: str, x: str, y: str) -> Series:
+def _series(found: Comparison | UnitComparison, table: str, group: str, x: str, y: str) -> Series:
     """The means over the systems of a group, between the lowest and the highest where there are several."""
     values: dict[float, list[float]] = {}
     for row in found.tables[table]:

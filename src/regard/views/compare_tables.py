@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from regard.config import Config
 from regard.tasks import TextToText
 from regard.views.lengths import Unit, length_buckets, lengths_in
+from regard.views.page import write_page
 from regard.views.significance import Tested
 from regard.views.systems import System, Texts, learning_curve, training_time
 
 Table = list[dict[str, Any]]
 Found = Mapping[str, Mapping[str, Any]]
 """The task's metrics by the system's name."""
+
+
+class Tabled:
+    """A comparison: all that it found is in its tables."""
+
+    tables: Mapping[str, Table]
+
+    def to_csv(self) -> dict[str, str]:
+        """Each table as CSV, by its name. It begins with a byte order mark: without it Excel garbles Korean."""
+        return {name: "\ufeff" + _csv(table) for name, table in self.tables.items()}
+
+    def write_csv(self, folder: str | Path) -> None:
+        """A file a table; each is written whole or not at all."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for name, text in self.to_csv().items():
+            write_page(Path(folder) / f"{name}.csv", text, option="--csv")
+
+
+def _csv(table: Table) -> str:
+    """The rows under the names of all columns that any of them has."""
+    columns = list(dict.fromkeys(column for row in table for column in row))
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return stream.getvalue()
 
 
 def measured(metrics: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -90,7 +120,7 @@ def lengths_table(
 ) -> Table:
     """The task's metrics of every system on the sentences of each length."""
     table: Table = []
-    for bucket in length_buckets(lengths_in(unit, texts.sources)):
+    for bucket in length_buckets(lengths_in(unit, texts.measured(task.lengths_of))):
         references = [texts.references[row] for row in bucket.rows]
         for one in systems:
             found = task.metrics([one.outputs[row] for row in bucket.rows], references, config)

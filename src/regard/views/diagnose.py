@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,15 @@ from regard.errors import ConfigError, DataError
 from regard.models.base import Generator, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
+from regard.runs.progress import Progress, summed
 from regard.runs.splits import SplitName, examples_of
 from regard.runs.verbs import device_named, opened_pairs, with_search
 from regard.search import Hypothesis, SearchConfig
-from regard.tasks.text_to_text import decode
+from regard.tasks.text_to_text import LengthsOf, decode
 from regard.views.advice import advice
 from regard.views.beam_sweep import Sweep, Width, metric_of, resampled
 from regard.views.fates import Fate, ReferenceWatch
-from regard.views.lengths import Unit, unit_of
+from regard.views.lengths import Unit, lengths_in, unit_of
 from regard.views.references import wanted_of
 from regard.views.tallies import Bucket, Tally, by_length
 from regard.views.verdicts import VERDICTS, Judged, Verdict, Wanted, sentence_chrf
@@ -33,9 +34,6 @@ EXAMPLES = 20
 """Errors of each kind that are shown."""
 WARM_UP = 16
 """Sentences that are decoded before any are timed: the first ones on a device wait for it to get ready."""
-
-Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, of how much."""
 
 
 @dataclass(frozen=True)
@@ -66,19 +64,25 @@ class Diagnosis:
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
     """How long each part took."""
+    lengths_of: LengthsOf = "source"
 
     @cached_property
     def tally(self) -> Tally:
         return Tally.of(self.judged)
 
     @cached_property
+    def measured(self) -> list[str]:
+        """The texts whose lengths count."""
+        return [getattr(one.wanted, self.lengths_of) for one in self.judged]
+
+    @cached_property
     def unit(self) -> Unit:
-        """What the lengths of sources are counted in."""
-        return unit_of([one.wanted.source for one in self.judged])
+        """What their lengths are counted in."""
+        return unit_of(self.measured)
 
     @cached_property
     def by_length(self) -> tuple[Bucket, ...]:
-        return by_length(self.judged, self.unit)
+        return by_length(self.judged, lengths_in(self.unit, self.measured))
 
     @cached_property
     def errors(self) -> tuple[Judged, ...]:
@@ -113,6 +117,7 @@ class Diagnosis:
             "advice": list(self.advice),
             "beam": self.search.beam,
             "search": self.search.model_dump(),
+            "lengths_of": self.lengths_of,
             "unit": self.unit,
             "by_length": [bucket.to_json() for bucket in self.by_length],
             "beam_sweep": sweep.to_json() if sweep else [],
@@ -148,7 +153,7 @@ def diagnose(
         raise ConfigError("samples are not searched for", where="search.sample", hint="--set search.sample=false")
     if limit is not None and limit < 1:
         raise DataError(f"{limit} sentences are none to diagnose", where="--limit", hint="1 or more")
-    dataset = examples_of(run, split, files)
+    dataset = examples_of(run.under(recipe), split, files)
     bench = _Bench(run, recipe, run.load_model(checkpoint, device_named(device)), progress)
     with bench.timed("scoring"):
         wanted = wanted_of(run, bench.model, dataset, range(len(dataset))[:limit], recipe.search)
@@ -158,7 +163,8 @@ def diagnose(
     with bench.timed("watching"):
         examples = {verdict: bench.examples(_worst(judged, verdict)) for verdict in VERDICTS}
     widths = Sweep(metric_of(run.task), tuple(width for width, _ in tried.values())) if sweep else None
-    return Diagnosis(str(run.folder), recipe.search, tuple(judged), measured.metrics, examples, widths, bench.seconds)
+    found = (tuple(judged), measured.metrics, examples, widths, bench.seconds)
+    return Diagnosis(str(run.folder), recipe.search, *found, lengths_of=run.task.lengths_of)
 
 
 def _worst(judged: Sequence[Judged], verdict: Verdict) -> list[Judged]:
@@ -188,13 +194,8 @@ class _Bench:
 
     def tried(self, wanted: Sequence[Wanted], beam: int) -> tuple[Width, list[Judged]]:
         """What a width of the beam gives, in all and sentence by sentence."""
-        part, done = f"beam {beam}", 0
-
-        def moved(rows: int) -> None:
-            nonlocal done
-            done += rows
-            self.progress(part, done, len(wanted))
-
+        part = f"beam {beam}"
+        moved = summed(partial(self.progress, part), len(wanted))
         with self.timed(part):
             written = self._decoded(wanted, with_search(self.recipe, beam, 1, None, []).search, moved)
         with self.timed(f"measuring {part}"):

@@ -55,14 +55,14 @@ def _by_length(found: Diagnosis) -> Section:
     }
     picture = bars(
         [bucket.sources.name for bucket in buckets], shares, stacked=True, y_range=(0.0, 100.0),
-        x_label=f"source length in {found.unit}", y_label="% of the sentences",
+        x_label=f"{found.lengths_of} length in {found.unit}", y_label="% of the sentences",
     )  # fmt: skip
     head = [found.unit, "sentences", "sentence chrF", "errors", "search errors", "model errors"]
     rows: list[list[Cell]] = [
         [one.sources.name, one.tally.sentences, one.tally.chrf, *map(share_text, one.tally.shares.values())]
         for one in buckets
     ]
-    return section("By source length", figure(picture), table(head, rows))
+    return section(f"By {found.lengths_of} length", figure(picture), table(head, rows))
 
 
 def _sweep(sweep: Sweep, beam: int) -> Section:

@@ -80,7 +80,7 @@ def _counts(found: Diagnosis) -> Table:
 
 
 def by_length_table(found: Diagnosis) -> Table:
-    table = Table(title=f"by source length in {found.unit}", **LOOK)
+    table = Table(title=f"by {found.lengths_of} length in {found.unit}", **LOOK)
     for heading in (found.unit, "sentences", "sentence chrF", "errors", "search errors", "model errors"):
         table.add_column(heading, justify="right")
     for bucket in found.by_length:

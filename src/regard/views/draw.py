@@ -32,13 +32,14 @@ class Wish:
     layer: Choice = "mean"
     head: Choice = "mean"
     rollout: bool = False
+    step: int | None = None
 
     def view_of(self, explanation: Explanation) -> View:
         return self.view or explanation.views[0]
 
     def pictures(self, explanation: Explanation) -> Sequence[Heatmap]:
         view = self.view_of(explanation)
-        return explanation.pictures(view, layer=self.layer, head=self.head, rollout=self.rollout)
+        return explanation.pictures(view, layer=self.layer, head=self.head, rollout=self.rollout, step=self.step)
 
     def image_of(self, explanation: Explanation) -> Picture | None:
         """The image to draw over, where the attention is one over its regions."""
@@ -92,7 +93,7 @@ def write_explanation(explanation: Explanation, path: Path, wish: Wish) -> None:
 
 def to_text(explanation: Explanation, wish: Wish) -> str:
     """For the terminal: pictures in blocks, probabilities as a table."""
-    if wish.view_of(explanation) == "probabilities":
+    if wish.view_of(explanation) == "probabilities" and explanation.steps:
         return _no_attention(explanation) + likeliest(explanation)
     if picture := wish.image_of(explanation):
         return regions.to_text(wish.pictures(explanation.words()), picture)
@@ -100,7 +101,7 @@ def to_text(explanation: Explanation, wish: Wish) -> str:
 
 
 def _no_attention(explanation: Explanation) -> str:
-    if explanation.attentions:
+    if explanation.attentions or explanation.mix is not None:
         return ""
     return f"The model {explanation.model_kind!r} has no attention to draw; these are its probabilities.\n"
 
@@ -115,11 +116,11 @@ def likeliest(explanation: Explanation) -> str:
     return "\n".join([explanation.title, *("  ".join(map(pad, row, widths)).rstrip() for row in rows)]) + "\n"
 
 
-def wish_of(view: str | None, layer: str, head: str, rollout: bool) -> Wish:
+def wish_of(view: str | None, layer: str, head: str, rollout: bool, step: int | None = None) -> Wish:
     """What was asked for on the command line."""
     if view is not None and view not in VIEWS:
         raise DecodeError(f"there is no view {view!r}", where="--view", hint=did_you_mean(view, VIEWS))
-    return Wish(view, _choice(layer, "--layer"), _choice(head, "--head"), rollout)
+    return Wish(view, _choice(layer, "--layer"), _choice(head, "--head"), rollout, step)
 
 
 def _choice(text: str, option: str) -> Choice:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.views.explanation import KINDS, NAMES, Explanation, Kind
+from regard.views.explanation import KINDS, NAMES, Explanation
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.labels import label
+from regard.views.seen import Kind
 
 BUDGET = 1_900_000
 """Bytes for all weights. Base64 makes them a third longer, and the page must stay below 3 MB."""
@@ -38,7 +39,7 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
             }
     for kind, name, weights in matrices:
         found["matrices"][f"{kind}/{name}"] = _packed(weights, None if (kind, name) == WHOLE else kept)
-    for view in ("masks", "positions"):
+    for view in ("heads", "mix", "masks", "positions"):
         if view in explanation.views:
             found["heatmaps"] |= {one.title: _packed_heatmap(one) for one in explanation.pictures(view)}
     return found
@@ -63,7 +64,7 @@ def _matrices(explanation: Explanation) -> Iterator[tuple[Kind, str, Numbers]]:
                 yield from ((kind, f"{attention.layer}/{h}", one) for h, one in enumerate(attention.weights, 1))
         if len(attentions) > 1:
             yield kind, "mean/mean", np.mean([attention.weights.mean(0) for attention in attentions], axis=0)
-    if explanation.of_kind("encoder") and explanation.of_kind("decoder"):
+    if explanation.rolls_out:
         found = explanation.rollout()
         shares: dict[Kind, tuple[Numbers, ...]] = {
             "alignment": found.source,

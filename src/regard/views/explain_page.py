@@ -7,7 +7,8 @@ import json
 from regard.views.explain_data import page_data
 from regard.views.explanation import Explanation, View
 from regard.views.labels import label, shorten
-from regard.views.page import Html, Section, element, page, paragraph, section, table
+from regard.views.page import Html, Section, element, figure, page, paragraph, section, table
+from regard.views.svg import to_svg
 
 STYLE = """
 .controls { display: flex; flex-wrap: wrap; gap: .5rem 1.25rem; margin: 1rem 0; align-items: center; }
@@ -211,12 +212,14 @@ def to_page(explanation: Explanation, first: View = "alignment") -> str:
     title = shorten(explanation.title, 160)
     style = Html(f"<style>{STYLE}</style>")
     data = page_data(explanation)
+    likeliest = [likeliest_tokens(explanation)] if explanation.steps else []
     if not data["kinds"]:
         sentence = f"The model {explanation.model_kind!r} has no attention to draw."
-        return page(title, style, paragraph(sentence), likeliest_tokens(explanation))
-    wishes = {"masks": "may be looked at", "positions": "positions"}
+        mix = [] if explanation.mix is None else [figure(to_svg(explanation.mix.heatmap()), explanation.mix.title)]
+        return page(title, style, paragraph(sentence), *mix, *likeliest)
+    wishes = {"masks": "may be looked at", "positions": "positions", "heads": "head by head", "mix": "layer mix"}
     data["first"] = next((one for one in data["heatmaps"] if first in wishes and wishes[first] in one), first)
-    return page(title, style, _map(), likeliest_tokens(explanation), _script(data))
+    return page(title, style, _map(), *likeliest, _script(data))
 
 
 def _map() -> Html:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
+from torch import nn
 
-from regard.data.batch import Batch
+from regard.data.batch import AnyBatch
 from regard.data.images import Picture
 from regard.errors import DecodeError
-from regard.models.base import Generator
 from regard.views.alignment import Alignment
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.labels import label
 from regard.views.rollout import Rollout, roll_out
+from regard.views.seen import Attention, Kind, Mix, Step
 from regard.views.words import merge_pieces, words_of
 
-Kind = Literal["alignment", "encoder", "decoder"]
-View = Literal["alignment", "encoder", "decoder", "probabilities", "masks", "positions"]
+View = Literal["alignment", "encoder", "decoder", "mix", "probabilities", "heads", "masks", "positions"]
 Choice = int | Literal["mean", "all"]
 """A layer or head by its number from 1; the mean over them; or a picture of each."""
 
@@ -32,53 +31,15 @@ NAMES = {
     "encoder": "self-attention of the encoder",
     "decoder": "self-attention of the decoder",
 }
+MISSING = {
+    "positions": "position encodings",
+    "masks": "attention, so no masks",
+    "mix": "mix of layers",
+    "probabilities": "token to predict in this text",
+}
+"""What a model may lack beside these."""
 WIDEST = 128
 """Dimensions of the positions that are drawn."""
-
-
-@dataclass(frozen=True, eq=False)
-class Attention:
-    """The weights of one attention: `weights[h, q, k]` is how much head h at `queries[q]` read of `keys[k]`."""
-
-    name: str
-    """Of the module inside the model."""
-    kind: Kind
-    layer: int
-    """From 1."""
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    weights: npt.NDArray[np.float32]
-    visible: npt.NDArray[np.bool_]
-    """[Q, K], where it might look."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "layer": self.layer,
-            "queries": self.queries,
-            "keys": self.keys,
-            "weights": self.weights.tolist(),
-            "visible": self.visible.astype(int).tolist(),
-        }
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A token that might have been written, and P(token | source, what was written before it)."""
-
-    token: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Step:
-    """One token of the target, its probability, its rank from 1, and the five likeliest at its place."""
-
-    token: str
-    probability: float
-    rank: int
-    candidates: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +62,19 @@ class Explanation:
     """Whether each attention's input is added to its output, which a rollout must know."""
     starts: Mapping[str, tuple[int, ...]] = field(repr=False)
     """Where words begin, in `source`, `target` and `inputs` (what the decoder reads)."""
-    model: Generator = field(repr=False)
-    batch: Batch = field(repr=False)
+    model: nn.Module = field(repr=False)
+    batch: AnyBatch = field(repr=False)
+    read: Callable[[], Any] = field(repr=False)
+    """Runs the model on the batch once more, for those who watch it."""
     in_words: bool = False
     picture: Picture | None = field(default=None, repr=False)
     """What was looked at, where that was an image; `source` then names its regions."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What else the model says: probabilities of classes, ..."""
+    mix: Mix | None = None
+    """Of its layers, where the model mixes them."""
+    looks: int = 0
+    """The place of the query that stands for a text as a whole: [CLS] of BERT, the last token of GPT."""
 
     @cached_property
     def alignment(self) -> Alignment | None:
@@ -114,7 +83,7 @@ class Explanation:
 
     @property
     def title(self) -> str:
-        return f"{self.input} → {self.output}"
+        return f"{self.input} → {self.output}" if self.output else self.input
 
     @property
     def weights(self) -> Numbers:
@@ -129,9 +98,11 @@ class Explanation:
     def views(self) -> list[View]:
         """What there is to see of this model."""
         kinds: list[View] = [kind for kind in KINDS if self.of_kind(kind)]
-        masks: list[View] = ["masks"] if kinds else []
+        mix: list[View] = [] if self.mix is None else ["mix"]
+        steps: list[View] = ["probabilities"] if self.steps else []
+        masks: list[View] = ["heads", "masks"] if kinds else []
         positions: list[View] = [] if self.positions is None else ["positions"]
-        return [*kinds, "probabilities", *masks, *positions]
+        return [*kinds, *mix, *steps, *masks, *positions]
 
     def words(self) -> Explanation:
         """The same between words: summed over the pieces that are looked at, averaged over those that look."""
@@ -139,7 +110,8 @@ class Explanation:
             return self
         attentions = {name: self._merged(attention) for name, attention in self.attentions.items()}
         source, target = (words_of(getattr(self, side), self.starts[side]) for side in ("source", "target"))
-        return replace(self, source=source, target=target, attentions=attentions, in_words=True)
+        looks = sum(start <= self.looks for start in self.starts["inputs"]) - 1 if self.starts["inputs"] else self.looks
+        return replace(self, source=source, target=target, attentions=attentions, looks=max(0, looks), in_words=True)
 
     def _merged(self, attention: Attention) -> Attention:
         looks, looked_at = {
@@ -157,13 +129,26 @@ class Explanation:
         )
 
     def pictures(
-        self, view: View = "alignment", *, layer: Choice = "mean", head: Choice = "mean", rollout: bool = False
+        self,
+        view: View = "alignment",
+        *,
+        layer: Choice = "mean",
+        head: Choice = "mean",
+        rollout: bool = False,
+        step: int | None = None,
     ) -> Sequence[Heatmap]:
-        """The pictures of a view: one, or one a layer or head where `all` of them are asked for."""
+        """The pictures of a view: one, or one a layer or head where `all` of them are asked for.
+
+        `step` is the query that `heads` is about, from 1.
+        """
         if view not in self.views:
-            there = "position encodings" if view == "positions" else NAMES.get(view, "attention, so no masks")
-            what = f"the model {self.model_kind!r} has no {there}"
+            what = f"the model {self.model_kind!r} has no {MISSING.get(view, NAMES.get(view, 'attention'))}"
             raise DecodeError(what, where="--view", hint=f"allowed for it: {', '.join(self.views)}")
+        if view == "mix":
+            assert self.mix is not None
+            return [self.mix.heatmap()]
+        if view == "heads":
+            return [self._heads(layer, step)]
         if view == "probabilities":
             return [self._probabilities()]
         if view == "positions":
@@ -197,11 +182,17 @@ class Explanation:
             for name, n in choices(last, len(shares), "--layer").items()
         ]
 
+    @property
+    def rolls_out(self) -> bool:
+        """Whether all that looks at a text is self-attention, or goes on from it."""
+        own = bool(self.of_kind("encoder")), bool(self.of_kind("decoder"))
+        return all(own) or (any(own) and not self.of_kind("alignment"))
+
     def rollout(self) -> Rollout:
         """How much of each word there is in the states of each layer."""
-        if not self.of_kind("encoder") or not self.of_kind("decoder"):
+        if not self.rolls_out:
             what = f"the model {self.model_kind!r} has no layers of self-attention to roll out"
-            raise DecodeError(what, where="--rollout", hint="transformer and self_attention have")
+            raise DecodeError(what, where="--rollout", hint="transformer, self_attention, gpt and bert have")
         means = {kind: [one.weights.mean(0, dtype=np.float64) for one in self.of_kind(kind)] for kind in KINDS}
         return roll_out(means["encoder"], means["decoder"], means["alignment"], residual=self.residual)
 
@@ -221,6 +212,22 @@ class Explanation:
         rows, columns = (label(step.token) for step in self.steps), (label(token) for token in tokens)
         title = f"the five likeliest tokens at each step · {self.title}"
         return Heatmap(tuple(rows), tuple(columns), values, title)
+
+    def _heads(self, layer: Choice, step: int | None) -> Heatmap:
+        """Where one query looked, a row for each head of each layer."""
+        attentions = self.of_kind(next(kind for kind in KINDS if self.of_kind(kind)))
+        queries, number = len(attentions[0].queries), self.looks + 1 if step is None else step
+        if not 1 <= number <= queries:
+            raise DecodeError(f"there is no step {number}", where="--step", hint=f"allowed: 1 to {queries}")
+        shown = choices("all" if layer == "mean" else layer, len(attentions), "--layer")
+        rows = [
+            (f"{name}, head {head}", weights_QK[number - 1])
+            for name, [n] in shown.items()
+            for head, weights_QK in enumerate(attentions[n].weights, 1)
+        ]
+        columns = tuple(map(label, attentions[0].keys))
+        title = f"where {label(attentions[0].queries[number - 1])} looked, head by head · {self.title}"
+        return Heatmap(tuple(name for name, _ in rows), columns, np.stack([row for _, row in rows]), title)
 
     def _positions(self) -> Heatmap:
         assert self.positions is not None
@@ -260,6 +267,8 @@ class Explanation:
             "attentions": [attention.to_json() for attention in self.attentions.values()],
             "positions": None if self.positions is None else self.positions.tolist(),
             **({} if self.picture is None else {"columns": self.picture.columns}),
+            **({} if self.mix is None else {"mix": self.mix.to_json()}),
+            **self.told,
         }
 
 

@@ -58,13 +58,24 @@ class Hops:
         return [int(place) for place in self.weights_NS.argmax(axis=1)]
 
     @property
+    def nothing(self) -> list[float]:
+        """How much each hop looked at memories that the story leaves empty."""
+        return [max(0.0, float(1 - weights.sum())) for weights in self.weights_NS]
+
+    @property
     def title(self) -> str:
         right = "" if self.answer is None or self.answer.lower() == self.output.lower() else f", not {self.answer}"
         return f"{self.question} {self.output} ({self.probabilities[self.output]:.3f}){right}"
 
+    def _look(self, hop: int) -> str:
+        place, nothing = self.looked[hop], self.nothing[hop]
+        if nothing > self.weights_NS[hop, place]:
+            return f"hop {hop + 1} looked most at nothing ({nothing:.3f}), then at sentence {place + 1}"
+        return f"hop {hop + 1} looked most at sentence {place + 1}"
+
     def verdict(self) -> str:
         """What the hops looked at, and whether it is what the answer rests on."""
-        most = "; ".join(f"hop {hop} looked most at sentence {place + 1}" for hop, place in enumerate(self.looked, 1))
+        most = "; ".join(self._look(hop) for hop in range(len(self.weights_NS)))
         if not self.facts:
             return f"{most}. The supporting facts are not known."
         named = ", ".join(str(fact + 1) for fact in sorted(self.facts))
@@ -81,6 +92,7 @@ class Hops:
             "forgotten": self.forgotten,
             "question": self.question,
             "hops": self.weights_NS.tolist(),
+            "nothing": self.nothing,
             "looked": [place + 1 for place in self.looked],
             "answer": self.answer,
             "facts": None if self.facts is None else [fact + 1 for fact in self.facts],
@@ -88,17 +100,22 @@ class Hops:
         }
 
     def rows(self) -> list[str]:
-        """The sentences with their numbers; supporting facts are marked."""
+        """The sentences with their numbers, supporting facts marked; then what is left empty."""
         marks = [FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))]
-        return [
+        told = [
             f"{place:3}{mark} {text}" for place, (mark, text) in enumerate(zip(marks, self.sentences, strict=True), 1)
         ]
+        return [*told, "     (nothing)"]
+
+    def columns(self) -> Numbers:
+        """How much each hop looked at each row."""
+        return np.concatenate([self.weights_NS, np.array(self.nothing)[:, None]], axis=1).T
 
     def heatmap(self) -> Heatmap:
         columns = tuple(f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1))
         rows = tuple(self.rows())
         widest = min(LABEL, max(map(cell_len, rows)))
-        return Heatmap(rows, columns, self.weights_NS.T, self.title, label_width=widest)
+        return Heatmap(rows, columns, self.columns(), self.title, label_width=widest)
 
     def to_text(self) -> str:
         """For the terminal: a line a sentence, a column a hop."""
@@ -106,7 +123,7 @@ class Hops:
         if self.forgotten:
             lines.append(f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}.")
         lines.append(" ".join(f"hop {hop:<4}" for hop in range(1, len(self.weights_NS) + 1)))
-        for row, weights in zip(self.rows(), self.weights_NS.T, strict=True):
+        for row, weights in zip(self.rows(), self.columns(), strict=True):
             cells = (f"{weight:.3f} {SHADES[round(float(weight) * (len(SHADES) - 1))]} " for weight in weights)
             lines.append(f"{' '.join(cells)} {row}")
         others = "  ".join(f"{word} {p:.3f}" for word, p in self.probabilities.items())
@@ -115,7 +132,7 @@ class Hops:
     def to_page(self) -> str:
         head = ["", *(f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1))]
         looks: list[list[Cell]] = [
-            [row, *map(float, weights)] for row, weights in zip(self.rows(), self.weights_NS.T, strict=True)
+            [row, *map(float, weights)] for row, weights in zip(self.rows(), self.columns(), strict=True)
         ]
         likely: list[list[Cell]] = [[word, p] for word, p in self.probabilities.items()]
         forgotten = (

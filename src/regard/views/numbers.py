@@ -20,10 +20,12 @@ from regard.layers.scores import (
     ScoredAttention,
     SummedAttention,
 )
+from regard.models import bert, gpt
 from regard.models.transformer import Sublayer
 from regard.views.capture import Call, watching
-from regard.views.explanation import KINDS, NAMES, Attention, Explanation, View
+from regard.views.explanation import KINDS, NAMES, Explanation, View
 from regard.views.labels import label
+from regard.views.seen import Attention
 from regard.views.worked import Line, Worked
 
 SCORES: dict[type[nn.Module], tuple[str, str]] = {
@@ -52,7 +54,8 @@ def work_out(
     if explanation.in_words:
         raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
     attention = _chosen(explanation, view, layer)
-    queries = len(explanation.source) if attention.kind == "encoder" else len(explanation.steps)
+    written = [] if attention.kind == "encoder" else explanation.steps
+    queries = len(written) or len(attention.queries)
     _check("--head", head, len(attention.weights))
     _check("--step", step, queries)
     module = explanation.model.get_submodule(attention.name)
@@ -89,9 +92,9 @@ def _calls(explanation: Explanation, name: str) -> dict[str, list[Call]]:
     """The calls of the attention, of what is inside it, and of all that may read its context."""
     parent = name.rpartition(".")[0]
     norms = {f"{parent}.{around}.norm" for names in AROUND.values() for around in names}
-    wanted = {name, f"{name}.W_Q", *norms, *READERS}
+    wanted = {name, f"{name}.W_Q", *norms, f"{parent}.attention_norm", *READERS}
     with recording(), watching(explanation.model, lambda called, _: called in wanted) as calls:
-        explanation.model(explanation.batch)
+        explanation.read()
     return calls
 
 
@@ -201,7 +204,7 @@ def _dot_product(
         weights_K=weights_K,
         context_D=weights_K @ v_KE,
         after=_added(explanation.model, attention.name, calls, step),
-        step=None if attention.kind == "encoder" else explanation.steps[step],
+        step=explanation.steps[step] if explanation.steps and attention.kind != "encoder" else None,
     )
 
 
@@ -211,7 +214,12 @@ def _added(model: nn.Module, name: str, calls: dict[str, list[Call]], step: int)
     x_D, attended_D = call.inputs[0][0, step], call.output[0, step]
     joined = "[c_1 ; c_2 ; ...] W_O, all heads" if hasattr(model.get_submodule(name), "W_O") else "the context as it is"
     parent = name.rpartition(".")[0]
-    around = next(one for one in AROUND[name.rpartition(".")[2]] if hasattr(model.get_submodule(parent), one))
+    block = model.get_submodule(parent)
+    if isinstance(block, gpt.Block | bert.Block):
+        return Line(joined, attended_D), _after_one_text(
+            block, calls[f"{parent}.attention_norm"], x_D, attended_D, step
+        )
+    around = next(one for one in AROUND[name.rpartition(".")[2]] if hasattr(block, one))
     sublayer = model.get_submodule(f"{parent}.{around}")
     assert isinstance(sublayer, Sublayer)
     if sublayer.order == "pre":  # the attention has read the normed state: the state itself stands before the norm
@@ -220,3 +228,12 @@ def _added(model: nn.Module, name: str, calls: dict[str, list[Call]], step: int)
     shown = f"LayerNorm({total})" if sublayer.order == "post" else total
     after = Line(f"{shown}, what the next layer reads", sublayer.after(x_D, attended_D))
     return Line(joined, attended_D), after
+
+
+def _after_one_text(
+    block: gpt.Block | bert.Block, norms: list[Call], x_D: Tensor, attended_D: Tensor, step: int
+) -> Line:
+    """The same in a block of GPT or BERT."""
+    if isinstance(block, gpt.Block) and block.pre:
+        return Line("x + that, what the next layer reads", norms[0].inputs[0][0, step] + attended_D)
+    return Line("LayerNorm(x + that), what the next layer reads", block.attention_norm(x_D + attended_D))

@@ -30,15 +30,15 @@ def roll_out(
     Abnar & Zuidema 2020, arXiv:2005.00928, section 3, with A = 0.5 W_att + 0.5 I for the residual connection:
         R_l = A_l R_{l-1},  R_0 = I
 
-    The paper has one stack. A decoder's states stem from two texts: looking at itself mixes what its states hold, and
-    looking at the source adds what the encoder's last states hold. A model without residual connections has A = W_att.
+    The paper has one stack: BERT's, or GPT's. A decoder's states stem from two texts: looking at itself mixes what its
+    states hold, and looking at the source adds what the encoder's last states hold. A model without residual
+    connections has A = W_att.
     """
     share = 0.5 if residual else 1.0
-    mixed: Numbers = np.eye(len(encoder[0]))
-    in_encoder, source, target = [], [], []
-    for weights in encoder:
-        mixed = _mix(weights @ mixed, mixed, share)
-        in_encoder.append(mixed)
+    in_encoder = _through_one_stack(encoder, share)
+    if not len(cross):
+        return Rollout(in_encoder, (), _through_one_stack(own, share))
+    mixed, source, target = in_encoder[-1], [], []
     of_target: Numbers = np.eye(len(own[0]))
     of_source: Numbers = np.zeros(cross[0].shape)
     for looks_back, looks_over in zip(own, cross, strict=True):
@@ -47,7 +47,17 @@ def roll_out(
         of_target, of_source = (1 - share) * of_target, _mix(looks_over @ mixed, of_source, share)
         source.append(of_source)
         target.append(of_target)
-    return Rollout(tuple(in_encoder), tuple(source), tuple(target))
+    return Rollout(in_encoder, tuple(source), tuple(target))
+
+
+def _through_one_stack(layers: Sequence[Numbers], share: float) -> tuple[Numbers, ...]:
+    """The paper's own case: an encoder, or a decoder by itself."""
+    mixed: Numbers = np.eye(len(layers[0]) if len(layers) else 0)
+    found = []
+    for weights in layers:
+        mixed = _mix(weights @ mixed, mixed, share)
+        found.append(mixed)
+    return tuple(found)
 
 
 def _mix(new: Numbers, old: Numbers, share: float) -> Numbers:

@@ -29,7 +29,7 @@ from regard.runs.log import read_metrics
 from regard.runs.splits import SplitName, examples_of
 from regard.search import Hypothesis, SearchConfig
 from regard.tasks.inputs import padded, sources_of
-from regard.tasks.text_to_text import decode
+from regard.tasks.text_to_text import LengthsOf, decode
 from regard.views.alignment import Alignment
 from regard.views.references import wanted_of
 from regard.views.tallies import Tally
@@ -50,6 +50,10 @@ class Texts:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    def measured(self, lengths_of: LengthsOf) -> tuple[str, ...]:
+        """The texts whose lengths count."""
+        return self.sources if lengths_of == "source" else self.references
 
 
 @dataclass(frozen=True, eq=False)

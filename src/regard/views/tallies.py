@@ -1,4 +1,4 @@
-"""Errors counted: in all and by source length, as shares with their intervals."""
+"""Errors counted: in all and by length, as shares with their intervals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.views.lengths import LengthBucket, Unit, length_buckets, lengths_in
+from regard.views.lengths import LengthBucket, length_buckets
 from regard.views.verdicts import Judged
 
 
@@ -94,7 +94,6 @@ class Bucket:
         return {"from": self.sources.shortest, "to": self.sources.longest, **self.tally.to_json()}
 
 
-def by_length(judged: Sequence[Judged], unit: Unit) -> tuple[Bucket, ...]:
-    """The errors by source length, shortest first."""
-    lengths = lengths_in(unit, [one.wanted.source for one in judged])
+def by_length(judged: Sequence[Judged], lengths: Sequence[int]) -> tuple[Bucket, ...]:
+    """The errors by these lengths, shortest first."""
     return tuple(Bucket(one, Tally.of([judged[row] for row in one.rows])) for one in length_buckets(lengths))

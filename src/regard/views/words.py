@@ -17,7 +17,7 @@ def word_starts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[int, ...]:
 
     A word begins with the mark `▁`, or, in vocabularies that write `##` before what continues a word, without `##`.
     """
-    special = {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}
+    special = tokenizer.special
     decoder = json.loads(tokenizer.to_json())["decoder"] or {}
     continues = decoder.get("prefix") == "##"
     pieces, starts = tokenizer.pieces(ids), []
@@ -31,6 +31,8 @@ def word_starts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[int, ...]:
 
 def words_of(pieces: Sequence[str], starts: Sequence[int]) -> tuple[str, ...]:
     """The pieces of each word written together, without the marks."""
+    if not starts:
+        return ()
     ends = [*starts[1:], len(pieces)]
     joined = ["".join(pieces[first:last]) for first, last in zip(starts, ends, strict=True)]
     return tuple(word.replace("##", "").replace("‿", "").strip(MARK) or MARK for word in joined)

@@ -9,8 +9,8 @@ from typing import Any
 from rich.cells import cell_len
 from torch import Tensor
 
-from regard.views.explanation import Step
 from regard.views.labels import label, pad
+from regard.views.seen import Step
 
 SHOWN = 4
 """Numbers of a vector that are printed."""

@@ -1,0 +1,207 @@
+"""`explain` for models of one text: language models, masked models, and what stands under a head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.data.batch import MaskedBatch, TextBatch, Tokens
+from regard.data.framing import Framed, Framing
+from regard.data.tokenizers import Tokenizer
+from regard.errors import DecodeError
+from regard.layers.layer_mix import LayerMix
+from regard.models.base import device_of
+from regard.models.bert import BERT
+from regard.models.elmo import ELMo
+from regard.models.headed import Headed
+from regard.models.lstm_lm import LSTMLanguageModel
+from regard.runs import Run
+from regard.runs.verbs import device_named, with_search
+from regard.tasks.continuing import encode_prompts, refuse_longer
+from regard.tasks.filling import GAP, filled, with_gaps
+from regard.tasks.inputs import encode_inputs
+from regard.views.capture import watch, watching
+from regard.views.explain_parts import attention_of, positions_of, steps_of
+from regard.views.explanation import Explanation
+from regard.views.seen import Kind, Mix, Step
+from regard.views.words import word_starts
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A text as a model reads it."""
+
+    row: Framed
+    output: str
+    """What it makes of the text, where it makes something of it."""
+    told: dict[str, Any]
+    """The rest of what it says of the text."""
+
+
+def explain_text(
+    run: Run,
+    text: str,
+    *,
+    target: str | None = None,
+    beam: int | None = None,
+    padding: int = 0,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> Explanation:
+    """Where each token of a text looks; what a language model expects next, or a masked one in the gaps.
+
+    A language model reads the text, and, where a target or a beam is given, how it goes on.
+    """
+    model, tokenizer = run.load_model(checkpoint, device_named(device)), run.tokenizers["text"]
+    if isinstance(model, Headed | BERT | ELMo):
+        _refuse_continuing(run, {"--target": target, "--beam": beam})
+    reading = _read(run, model, text, target, beam)
+    ids, length = [*reading.row.ids, *[tokenizer.pad] * padding], len(reading.row.ids)
+    kind: Kind = "encoder" if run.recipe.model.kind == "bert" else "decoder"
+    batch = _batch(ids, reading.row.segments, length, bert=kind == "encoder").to(device_of(model))
+    observed = watch(model, lambda: _states(model, batch))
+    pieces, starts = tuple(tokenizer.pieces(ids)), word_starts(tokenizer, ids)
+    steps = _steps(model, observed.hidden_TD, tokenizer, ids[:length])
+    found = Explanation(
+        input=text,
+        output=reading.output,
+        model_kind=run.recipe.model.kind,
+        source=pieces if kind == "encoder" else (),
+        target=tuple(step.token for step in steps) if kind == "decoder" else (),
+        attentions={name: attention_of(name, kind, observed, pieces, pieces) for name in observed.weights_HQK},
+        steps=steps,
+        positions=positions_of(model),
+        residual=True,
+        starts={"source": starts if kind == "encoder" else (), "inputs": starts, "target": _starts_of(steps, starts)},
+        model=model,
+        batch=batch,
+        read=lambda: _states(model, batch),
+        told=reading.told,
+        mix=_mix(model),
+        looks=0 if kind == "encoder" else length - 1,
+    )
+    if not found.views:
+        what = f"the model {found.model_kind!r} has no attention, and its layers are not mixed: nothing to look at"
+        raise DecodeError(what, where="explain", hint="predict says what it makes of the text")
+    return found
+
+
+def _refuse_continuing(run: Run, options: Mapping[str, object]) -> None:
+    for option, value in options.items():
+        if value is not None:
+            raise DecodeError(f"a run of the task {run.task.name} writes nothing", where=option, hint="leave it out")
+
+
+# ------------------------------------------------------------------------------------------------ what is read
+
+
+def _read(run: Run, model: Any, text: str, target: str | None, beam: int | None) -> Reading:
+    tokenizer = run.tokenizers["text"]
+    if isinstance(model, Headed):
+        return _under_a_head(run, model, text)
+    if isinstance(model, BERT):
+        return _with_gaps(model, tokenizer, text)
+    return Reading(Framed(_going_on(run, model, text, target, beam), []), "", {})
+
+
+def _under_a_head(run: Run, model: Headed, text: str) -> Reading:
+    """What the task has the model read, the first row where it is several (windows, choices), and its answer."""
+    run.task.check_inputs(model, run.tokenizers, [text], run.recipe.search, prefixes=None, places=["input"])
+    with watching(model, lambda name, _: name == "") as calls:
+        [predicted] = run.task.predict(model, run.tokenizers, [text], run.recipe.search)
+    batch, told = calls[""][0].inputs[0], predicted.to_json()
+    length = int(batch.text.host_lengths_B[0])
+    row = Framed(batch.text.ids_BL[0, :length].tolist(), batch.segments_BL[0, :length].tolist())
+    return Reading(row, str(told["output"]), {name: told[name] for name in told if name not in ("input", "output")})
+
+
+def _with_gaps(model: BERT, tokenizer: Tokenizer, text: str) -> Reading:
+    """[CLS] text [SEP], or two texts with a tab between them; the output has its gaps filled."""
+    first, _, second = text.partition("\t")
+    framing = Framing(tokenizer, segments=True, longest=model.longest)
+    row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second.strip() else None)
+    refuse_longer([row.ids], model.longest, ["input"])
+    if GAP not in text or model.output is None or second:
+        return Reading(row, "", {})
+    [found] = filled(model, tokenizer, [text], ["input"], 1)
+    return Reading(row, found.output, {})
+
+
+def _going_on(run: Run, model: Any, text: str, target: str | None, beam: int | None) -> list[int]:
+    """`</s>`, the text, and how it goes on."""
+    tokenizer = run.tokenizers["text"]
+    given = text if target is None else f"{text} {target}"
+    if not given.strip():
+        raise DecodeError("there is no text", where="input")
+    if isinstance(model, ELMo):
+        return [tokenizer.end, *encode_inputs(tokenizer, [given], ["input"])[0]]
+    [prompt] = encode_prompts(model, tokenizer, [given], ["input"])
+    if beam is None or target is not None:
+        return prompt
+    search = with_search(run.recipe, beam, 1, None, ["search.sample=false"]).search
+    best = run.task.predict(model, run.tokenizers, [text], search)[0].nbest[0]
+    written = tokenizer.token_ids(best.tokens)
+    return [*prompt, *(written[:-1] if written and written[-1] == tokenizer.end else written)]
+
+
+def _batch(ids: Sequence[int], segments: Sequence[int], length: int, *, bert: bool) -> TextBatch | MaskedBatch:
+    text = Tokens.of(torch.tensor([ids]), torch.tensor([length]))
+    if not bert:
+        return TextBatch(text)
+    segments_BL, nothing = torch.zeros_like(text.ids_BL), torch.zeros(0, dtype=torch.long)
+    segments_BL[0, : len(segments)] = torch.tensor(segments)
+    return MaskedBatch(text, segments_BL, nothing, nothing)
+
+
+# ----------------------------------------------------------------------------------------------- what is seen
+
+
+def _states(model: Any, batch: Any) -> Tensor:
+    """The hidden states [1, L, D] that the model's readout or head reads."""
+    if isinstance(model, ELMo):
+        forward_BLD: Tensor = model(batch).hidden_BTD
+        return forward_BLD
+    if isinstance(model, LSTMLanguageModel) and model.config.objective == "autoencoder":
+        _, remembered = model.read(batch.text)  # which it then writes from memory
+        return model.read(batch.text, remembered)[0][-1]
+    states: Tensor = model.states(batch)
+    return states
+
+
+@torch.inference_mode()
+def _steps(model: Any, hidden_LD: Tensor, tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[Step, ...]:
+    """What was expected: by a language model in each next place, the end included; by a masked one in each gap."""
+    if isinstance(model, Headed):
+        return ()
+    if not isinstance(model, BERT):
+        return steps_of(model.readout(hidden_LD), tokenizer, [*ids[1:], tokenizer.end])
+    gaps = [place for place, token in enumerate(ids) if token == tokenizer.mask]
+    if not gaps or model.output is None:
+        return ()
+    logits_PV = model.readout(hidden_LD[gaps])
+    special = torch.tensor(sorted(tokenizer.special), device=logits_PV.device)
+    return steps_of(logits_PV, tokenizer, logits_PV.index_fill(1, special, -torch.inf).argmax(-1).tolist())
+
+
+def _starts_of(steps: Sequence[Step], starts: Sequence[int]) -> tuple[int, ...]:
+    """Words of what is predicted, which stands one place before where it is read; its end is a word of its own."""
+    return tuple(sorted({0, *(start - 1 for start in starts if start > 0), len(steps) - 1})) if steps else ()
+
+
+def _mix(model: nn.Module) -> Mix | None:
+    """The shares of the layers, where they are mixed; a bare ELMo's are even, since only a task can learn them."""
+    if isinstance(model, Headed) and model.mix is not None:
+        return _mix_of(model.mix, learned=True)
+    if isinstance(model, ELMo):
+        return _mix_of(LayerMix(model.config.layers + 1), learned=False)
+    return None
+
+
+@torch.inference_mode()
+def _mix_of(mix: LayerMix, *, learned: bool) -> Mix:
+    names = ("embeddings", *(f"layer {number}" for number in range(1, len(mix.s))))
+    return Mix(names, tuple(mix.weights_N.tolist()), float(mix.gamma), learned)
