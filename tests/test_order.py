@@ -25,6 +25,7 @@ ORDER = [
     "training",
     "views",
     "web",
+    "commands",
 ]
 """A folder imports only folders above it (DESIGN: the folders in the order of the data)."""
 
@@ -88,8 +89,8 @@ def test_what_must_start_quickly_does_not_import_torch(module: str) -> None:
 
 def test_verbs_are_imported_when_they_are_asked_for() -> None:
     assert set(regard.__all__) == {
-        "Run", "check", "compare", "diagnose", "evaluate", "explain", "features", "load_recipe", "predict", "score",
-        "train",
+        "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
+        "load_recipe", "predict", "score", "train",
     }  # fmt: skip
     assert all(callable(getattr(regard, name)) for name in regard.__all__)
     assert set(regard.__all__) <= set(dir(regard))

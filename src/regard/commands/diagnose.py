@@ -1,0 +1,62 @@
+"""regard diagnose"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from regard.commands.options import (
+    BeamOption,
+    CheckpointOption,
+    DeviceOption,
+    JsonOption,
+    PairsOption,
+    PenaltyOption,
+    ReportOption,
+    RunArgument,
+    SetOption,
+    SplitOption,
+)
+from regard.commands.output import bar, show
+
+
+def diagnose(
+    run: RunArgument,
+    *,
+    split: SplitOption = None,
+    file: PairsOption = None,
+    out: ReportOption = None,
+    beam: BeamOption = None,
+    length_penalty: PenaltyOption = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first so many sentences.")] = None,
+    sweep: Annotated[bool, typer.Option("--sweep/--no-sweep", help="Try beams of 1, 2, 3, 5, 10 and 20, too.")] = True,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Whose fault each error is, the search's or the model's; by source length, for other beams, and what to do."""
+    from rich.console import Console
+
+    from regard.views.diagnose import BEAMS
+    from regard.views.diagnose import diagnose as diagnose_run
+    from regard.views.diagnosis_page import diagnosis_page
+    from regard.views.diagnosis_text import show as show_diagnosis
+    from regard.views.page import can_write_page, write_page
+
+    can_write_page(out)
+    with bar("scoring the references", shown=not as_json) as move:
+        found = diagnose_run(
+            run, split=split, files=file or [], beam=beam, length_penalty=length_penalty,  # type: ignore[arg-type]
+            overrides=settings or [], checkpoint=checkpoint, device=device, limit=limit, sweep=BEAMS if sweep else (),
+            progress=move,
+        )  # fmt: skip
+    if as_json:
+        show(found.to_json())
+    else:
+        show_diagnosis(found, Console(highlight=False, soft_wrap=True))
+    if out is not None:
+        write_page(out, diagnosis_page(found))
+        if not as_json:
+            print(f"written: {out}")

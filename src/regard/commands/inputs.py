@@ -1,0 +1,58 @@
+"""The texts that a command is given: as arguments, in files, or on standard input."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from regard.errors import DecodeError
+
+
+def read_inputs(inputs: list[str] | None, file: Path | None) -> tuple[list[str], list[str]]:
+    """The texts, and what to call each of them in a message."""
+    if file is not None:
+        if inputs:
+            raise DecodeError("give texts or --file, not both", where="--file")
+        return _lines_of(file)
+    if inputs:
+        from regard.tasks.inputs import numbered
+
+        return inputs, numbered(inputs)
+    if sys.stdin.isatty():
+        print("one input a line, end with Ctrl-D:", file=sys.stderr)
+    try:
+        texts = [line.rstrip("\r\n") for line in sys.stdin]
+    except UnicodeDecodeError:
+        raise DecodeError("the text is not UTF-8", where="standard input") from None
+    if not texts:
+        raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
+    return texts, [f"standard input:{line}" for line in range(1, len(texts) + 1)]
+
+
+def read_story(run: Path, story: Path) -> tuple[list[str], list[str]]:
+    """The lines of a story, and the place of each, for a run that reads stories."""
+    from regard.runs import Run
+
+    task = Run.open(run).recipe.task
+    if task != "story_answering":
+        raise DecodeError(f"a run of {task} reads no story", where="--story", hint="runs of story_answering do")
+    return _lines_of(story)
+
+
+def read_prefixes(file: Path, inputs: int, for_all: str | None) -> list[str]:
+    """The lines of a file of prefixes, as many as there are inputs."""
+    if for_all is not None:
+        raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
+    lines, _ = _lines_of(file)
+    if len(lines) != inputs:
+        what = f"{len(lines):,} prefixes for {inputs:,} inputs"
+        raise DecodeError(what, where=str(file), hint="one line for each input, empty where it may begin as it likes")
+    return lines
+
+
+def _lines_of(file: Path) -> tuple[list[str], list[str]]:
+    from regard.data.files import open_text
+
+    opened = open_text(str(file), Path())
+    lines = list(opened.lines())
+    return lines, [opened.where(line) for line in range(1, len(lines) + 1)]
