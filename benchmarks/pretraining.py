@@ -1,0 +1,216 @@
+"""What pre-training buys: NSMC sentiment with few labels or all, from scratch and after pre-training for equal time.
+
+    python benchmarks/pretraining.py FOLDER --keep DIR [--only pretrain|finetune] [--models lstm_lm elmo gpt bert ...]
+        [--seconds 240] [--labels 2000|all] [--seeds 3] [--side-by-side 4] [--set KEY=VALUE ...]
+
+FOLDER holds `nsmc`. The recipes are those of docs/what-pretraining-buys. First BERT's word pieces are learned, which
+all models read; then each of the four that can be pre-trained reads the unlabelled reviews for `--seconds` of updates,
+one after the other, each alone on the machine. Then all models learn from the labelled reviews, several side by side:
+the four from their pre-trained weights, the same four with fresh ones, a BiLSTM and a CNN. Each seed draws other
+labelled reviews, the same for all models. What stands in DIR is not made again, so that the parts can be done in
+several calls; a training that was cut short goes on. Fine-tuned runs are measured on the test reviews and removed. The
+table has all results that are in DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from commands import TRIED, VALIDATIONS, events, regard, step_seconds, summary, training_seconds
+
+RECIPES = Path(__file__).parent.parent / "docs" / "what-pretraining-buys"
+PRETRAINED = ("lstm_lm", "elmo", "gpt", "bert")
+MODELS = ("bilstm", "cnn", *PRETRAINED)
+SCRATCH = {
+    "lstm_lm": ["training.learning_rate=1.0e-3", "head.layer_decay=1.0"],
+    "elmo": ["training.learning_rate=1.0e-3", "head.freeze=0"],
+    "gpt": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0", "head.auxiliary=0.0"],
+    "bert": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0"],
+}
+"""What a model wants otherwise that begins with fresh weights: everything learns, and faster."""
+EPOCHS_FROM_SCRATCH = 15
+ALL_LABELS = {"batch_tokens": 4096, "warmup": 200}
+EPOCHS_OF_ALL = {"pre-trained": 3, "from scratch": 5}
+"""With 150,000 labelled reviews instead of 2,000."""
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A model, with or without its pre-training, and the seed of its labelled reviews."""
+
+    model: str
+    start: str
+    """`pre-trained` or `from scratch`."""
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.model}-{self.start.replace(' ', '-')}-{self.seed}"
+
+
+def recipe(model: str, stage: str = "") -> Path:
+    return RECIPES / f"{model.replace('_', '-')}{stage}.yaml"
+
+
+def trained(path: Path, changes: list[str], run: Path, cache: Path) -> None:
+    """Train, or go on where it was cut short."""
+    resume = ["--resume"] if run.exists() else []
+    regard("train", str(path), *changes, "--out", str(run), *resume, cache=cache)
+
+
+def unlabelled(options: argparse.Namespace) -> list[str]:
+    corpus = {"text": str(options.folder / "nsmc/unlabelled.txt.xz"), "documents": "lines", "size": options.rows}
+    return [f"data.train={json.dumps(corpus)}", f"training.device={options.device}"]
+
+
+def with_tokenizer(options: argparse.Namespace) -> list[str]:
+    return [f"tokenizer.file={options.keep / 'tokenizer/tokenizer.json'}"]
+
+
+def learn_tokenizer(options: argparse.Namespace) -> None:
+    """One update of the smallest BERT: its run has the word pieces."""
+    if not (options.keep / "tokenizer/last").exists():
+        shutil.rmtree(options.keep / "tokenizer", ignore_errors=True)
+        small = [*options.set, "model.preset=tiny", "training.steps=1", "training.warmup=0"]
+        trained(recipe("bert", "-pretrain"), [*unlabelled(options), *small], options.keep / "tokenizer", options.cache)
+
+
+def pretrain(model: str, options: argparse.Namespace) -> None:
+    """The run DIR/MODEL, of as many updates as fit; DIR/MODEL.json says how many and how long they took."""
+    run, record = options.keep / model, options.keep / f"{model}.json"
+    if record.exists():
+        return
+    path, plan = recipe(model, "-pretrain"), options.keep / f"{model}-plan.json"
+    changes = [*unlabelled(options), *with_tokenizer(options), *options.set]
+    if not plan.exists():
+        shutil.rmtree(options.keep / "short", ignore_errors=True)
+        a_step, _ = step_seconds(str(path), changes, options.keep / "short", options.cache, tried=options.tried)
+        shutil.rmtree(options.keep / "short")
+        plan.write_text(json.dumps({"steps": max(1, int(options.seconds / a_step))}))
+    steps = json.loads(plan.read_text())["steps"]
+    fitted = [f"training.steps={steps}", f"training.validate_every={max(1, steps // VALIDATIONS)}"]
+    trained(path, [*changes, *fitted], run, options.cache)
+    loss = events(run, "validation")[-1]["loss"]
+    record.write_text(json.dumps({"steps": steps, "seconds": training_seconds(run), "loss": loss}))
+    print(f"{model}: {record.read_text()}", file=sys.stderr, flush=True)
+
+
+def draw_labelled(options: argparse.Namespace, seed: int) -> Path:
+    """The labelled reviews of a seed as a table: all, or so many drawn among those with a text."""
+    source = options.folder / "nsmc/ratings_train.tsv.xz"
+    if options.labels == "all":
+        return source
+    table = options.keep / f"labelled-{options.labels}-{seed}.tsv"
+    header, *rows = lzma.decompress(source.read_bytes()).decode().splitlines()
+    drawn = random.Random(seed).sample([row for row in rows if row.split("\t")[1].strip()], int(options.labels))
+    table.write_text("\n".join([header, *drawn]) + "\n")
+    return table
+
+
+def changes_of(learner: Learner, table: Path, options: argparse.Namespace) -> list[str]:
+    """What the model's recipe is told besides."""
+    columns = {"text": "document", "label": "label"}
+    test = {"file": str(options.folder / "nsmc/ratings_test.tsv.xz"), "size": options.test_rows, **columns}
+    changes = [f"data.train={json.dumps({'file': str(table), **columns})}", f"data.test={json.dumps(test)}"]
+    changes += [f"training.seed={learner.seed}", f"training.device={options.device}"]
+    if learner.start == "pre-trained":
+        changes += [f"training.init={options.keep / learner.model}"]
+    else:
+        changes += with_tokenizer(options)
+        if learner.model in PRETRAINED:
+            sizes = yaml.safe_load(recipe(learner.model, "-pretrain").read_text())["model"]
+            changes += ["training.init=null", f"model={json.dumps(sizes)}", f"training.epochs={EPOCHS_FROM_SCRATCH}"]
+            changes += SCRATCH[learner.model]
+    if options.labels == "all":
+        changes += [f"training.{name}={value}" for name, value in ALL_LABELS.items()]
+        changes += [f"training.epochs={EPOCHS_OF_ALL[learner.start]}"]
+    return [*changes, *options.set]
+
+
+def finetune(learner: Learner, table: Path, options: argparse.Namespace) -> None:
+    """DIR/results/LABELS/LEARNER.json: what `regard evaluate` says of the test reviews."""
+    result = options.keep / "results" / options.labels / f"{learner.name}.json"
+    if result.exists():
+        return
+    run = options.keep / "runs" / options.labels / learner.name
+    trained(recipe(learner.model), changes_of(learner, table, options), run, options.cache)
+    found = json.loads(regard("evaluate", str(run), "--split", "test", "--json", cache=options.cache))
+    result.parent.mkdir(parents=True, exist_ok=True)
+    result.write_text(json.dumps(found | {"seconds": training_seconds(run)}))
+    shutil.rmtree(run)
+    print(f"{learner.name}: {found['accuracy']:.4f}", file=sys.stderr, flush=True)
+
+
+def learners(options: argparse.Namespace) -> Iterator[Learner]:
+    """Those that can be: pre-trained ones only where the pre-training is done."""
+    for seed in range(1, options.seeds + 1):
+        for model in options.models:
+            if (options.keep / f"{model}.json").exists():
+                yield Learner(model, "pre-trained", seed)
+            yield Learner(model, "from scratch", seed)
+
+
+def table(options: argparse.Namespace) -> None:
+    """Mean and spread over the seeds, from scratch beside pre-trained."""
+    print(f"\n| model | from scratch | each | pre-trained | each | updates | pre-training loss |\n|{'---|' * 7}")
+    for model in MODELS:
+        record = options.keep / f"{model}.json"
+        cells = [measured(model, start, options) for start in ("from scratch", "pre-trained")]
+        facts = json.loads(record.read_text()) if record.exists() else None
+        cells += [f"{facts['steps']:,} in {facts['seconds']:.0f} s", f"{facts['loss']:.3f}"] if facts else ["", ""]
+        print(f"| {model} | {' | '.join(cells)} |", flush=True)
+
+
+def measured(model: str, start: str, options: argparse.Namespace) -> str:
+    files = sorted((options.keep / "results" / options.labels).glob(f"{model}-{start.replace(' ', '-')}-*.json"))
+    return summary([json.loads(file.read_text())["accuracy"] for file in files])
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="where everything is kept")
+    parser.add_argument("--only", choices=["pretrain", "finetune"])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--seconds", type=float, default=240, help="of updates, for each pre-training")
+    parser.add_argument("--labels", default="2000", help="how many labelled reviews, or all")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--side-by-side", type=int, default=4, metavar="N", help="fine-tunings at a time")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change every recipe")
+    parser.add_argument("--rows", type=int, help="for a trial: only the first so many unlabelled reviews")
+    parser.add_argument("--test-rows", type=int, help="for a trial: only the first so many test reviews")
+    parser.add_argument("--tried", type=int, default=TRIED, help="updates that tell how long one takes")
+    options = parser.parse_args()
+    options.folder, options.keep = options.folder.absolute(), options.keep.absolute()
+    options.cache = options.keep / "cache"
+    options.keep.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def main() -> None:
+    options = arguments()
+    learn_tokenizer(options)
+    if options.only != "finetune":
+        for model in options.models:
+            if model in PRETRAINED:
+                pretrain(model, options)
+    if options.only != "pretrain":
+        tables = {seed: draw_labelled(options, seed) for seed in range(1, options.seeds + 1)}
+        with ThreadPoolExecutor(options.side_by_side) as pool:
+            list(pool.map(lambda learner: finetune(learner, tables[learner.seed], options), learners(options)))
+    table(options)
+
+
+if __name__ == "__main__":
+    main()
