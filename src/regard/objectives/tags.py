@@ -23,10 +23,12 @@ class TagCrossEntropy(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: LabelledBatch) -> Tensor:
-        carries_BL = batch.labels != NO_TAG
-        logits_PY, labels_P = self.model(batch)[carries_BL].float(), batch.labels[carries_BL]
-        plain = F.cross_entropy(logits_PY, labels_P, reduction="sum")
+        logits_PY, labels_P = self.model(batch).flatten(0, 1).float(), batch.labels.flatten()
+        # Not picked out by a mask: a GPU would have to tell the host how many there are, and wait for it.
+        plain = F.cross_entropy(logits_PY, labels_P, ignore_index=NO_TAG, reduction="sum")
         smoothed = plain
         if self.training and self.smoothing:
-            smoothed = F.cross_entropy(logits_PY, labels_P, reduction="sum", label_smoothing=self.smoothing)
+            smoothed = F.cross_entropy(
+                logits_PY, labels_P, ignore_index=NO_TAG, reduction="sum", label_smoothing=self.smoothing
+            )
         return torch.stack([smoothed, plain])
