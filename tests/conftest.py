@@ -26,9 +26,10 @@ TINY: dict[str, Any] = {
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Prepared data goes to a folder of this session; subprocesses inherit it."""
+    """Prepared data goes to a folder of this session; subprocesses inherit it, and compute with one thread as well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("OMP_NUM_THREADS", "1")
         yield
 
 
