@@ -244,7 +244,7 @@ def test_a_classifier_is_explained_with_its_answer(classifiers: dict[str, Path])
         assert found["output"] == predicted["output"]
         assert found["probabilities"] == pytest.approx(predicted["probabilities"])
         assert len(found["attentions"]) == 2
-    assert "where <s> looked" in succeed("explain", classifiers["bert"], text, "--view", "heads").out
+    assert "<s> by head" in succeed("explain", classifiers["bert"], text, "--view", "heads").out
     for name in ("bert", "gpt"):
         assert "LayerNorm(x + that)" in succeed("explain", classifiers[name], text, "--numbers", "--step", "7").out
 

@@ -226,7 +226,7 @@ class Explanation:
             for head, weights_QK in enumerate(attentions[n].weights, 1)
         ]
         columns = tuple(map(label, attentions[0].keys))
-        title = f"where {label(attentions[0].queries[number - 1])} looked, head by head · {self.title}"
+        title = f"{label(attentions[0].queries[number - 1])} by head · {self.title}"
         return Heatmap(tuple(name for name, _ in rows), columns, np.stack([row for _, row in rows]), title)
 
     def _positions(self) -> Heatmap:
