@@ -235,6 +235,18 @@ def test_heads_that_do_not_divide_the_width(project: Project) -> None:
     assert message == "model: 4 heads do not divide the width 10 (heads that do: 1, 2, 5, 10)"
 
 
+def test_a_folder_named_like_a_recipe_that_ships_is_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dates").mkdir()
+    assert succeed("check", "dates", "data.train.size=200", "--json").json["ok"]
+
+
+def test_a_model_of_transformers_that_is_no_run_yet(tmp_path: Path) -> None:
+    write(tmp_path / "config.json", "{}")
+    [message] = fail("predict", tmp_path, "a")
+    assert f"'regard import {tmp_path} --out RUN'" in message
+
+
 def test_a_recipe_that_is_a_folder(tmp_path: Path) -> None:
     message = f"{tmp_path}: this is a folder, not a recipe (give a .yaml file)"
     assert fail("check", tmp_path) == [message]

@@ -337,6 +337,17 @@ def test_a_row_with_too_few_columns(tmp_path: Path, name: str, text: str) -> Non
     assert (problem.where, problem.what) == (f"{name}:3", "there is no column 'de' (target) in this row")
 
 
+@pytest.mark.parametrize(("name", "text"), [("p.tsv", "en\tde\na\tb\nc\td\te\n"), ("p.csv", "en,de\na,b\nc, d,e\n")])
+def test_a_row_with_too_many_columns(tmp_path: Path, name: str, text: str) -> None:
+    """A comma that should have been quoted would shift all that follows."""
+    put(tmp_path, name, text)
+    problem = problem_of(tmp_path, file=name, source="en", target="de")
+    assert problem.where == f"{name}:3"
+    assert problem.what.startswith("this row has 3 cells, the header 2: c | ")
+    put(tmp_path, name, text.removesuffix("e\n") + "\n")  # nothing but an empty cell more
+    assert len(list(open_corpus(Pairs(file=name, source="en", target="de"), tmp_path))) == 2
+
+
 @pytest.mark.parametrize("broken", ['"never closed,b\nc,d\n', '"a"b,c\n', "a\rb,c\n", f'"{"x" * 140_000}",b\n'])
 def test_bad_csv(tmp_path: Path, broken: str) -> None:
     put(tmp_path, "p.csv", f'"two\nlines",b\n{broken}')

@@ -84,6 +84,10 @@ def test_paths_in_the_recipe_hold_from_anywhere(
     assert Run.open(tmp_path / "elsewhere" / "run").checkpoint("last").name == "step-00000004"
 
 
+def test_one_text_is_one_input(tiny_run: Path) -> None:
+    assert predict(tiny_run, "a b") == predict(tiny_run, ["a b"])
+
+
 def test_a_run_that_was_moved_predicts_the_same(tiny_run: Path, tmp_path: Path) -> None:
     texts = ["a b c", "j i"]
     before = predict(tiny_run, texts)

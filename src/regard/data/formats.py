@@ -51,6 +51,8 @@ def _table_rows(file: TextFile, corpus: Corpus, records: Iterator[tuple[int, lis
     for line, fields in records if header else chain([(first_line, names)], records):
         try:
             values = tuple([fields[index] for index in indexes])
+            if header and len(fields) > len(names) and any(fields[len(names) :]):
+                raise _too_many(names, fields, file.where(line))
         except IndexError:
             if len(fields) > 1 or "".join(fields).strip():
                 raise _too_few(columns, indexes, fields, file.where(line)) from None
@@ -78,6 +80,11 @@ def _too_few(columns: dict[str, Key], indexes: list[int], fields: list[str], whe
     name, key = next(pair for pair, index in zip(columns.items(), indexes, strict=True) if index >= len(fields))
     what = f"there is no column {key!r} ({name}) in this row"
     return DataError(what, where=where, hint=f"it has {len(fields)}, numbered from 0: {' | '.join(fields)[:200]}")
+
+
+def _too_many(names: list[str], fields: list[str], where: str) -> DataError:
+    what = f"this row has {len(fields)} cells, the header {len(names)}: {' | '.join(fields)[:200]}"
+    return DataError(what, where=where, hint="in .csv a text with a comma stands in double quotes; .tsv has no quoting")
 
 
 def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:

@@ -148,9 +148,9 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
     """The same before its values are checked."""
     if isinstance(recipe, dict):
         tree, base = recipe, Path.cwd()
-    elif Path(recipe).is_dir():
+    elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
         raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
-    elif Path(recipe).exists() or str(recipe) not in shipped():
+    elif Path(recipe).is_file() or str(recipe) not in shipped():
         if not Path(recipe).exists():
             hint = f"a recipe is a .yaml file, or one that ships; {did_you_mean(str(recipe), shipped())}"
             raise ConfigError("there is no such recipe", where=str(recipe), hint=hint)

@@ -72,6 +72,10 @@ class Run:
         for name in ("recipe.yaml", "environment.json"):
             if not (folder / name).exists():
                 hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
+                if (folder / "config.json").exists():
+                    hint = (
+                        f"it looks like a model of transformers: 'regard import {folder} --out RUN' makes a run of it"
+                    )
                 raise CheckpointError(f"not a run folder: it has no {name}", where=str(folder), hint=hint)
         run = cls(folder)
         if run.environment.get("format", FORMAT) > FORMAT:

@@ -35,7 +35,7 @@ CHANGEABLE = ("search", "evaluation")
 
 def predict(
     run: str | Path | Run,
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     *,
     beam: int | None = None,
     nbest: int | None = None,
@@ -47,11 +47,13 @@ def predict(
     checkpoint: str = "best",
     device: str = "auto",
 ) -> list[Prediction]:
-    """What the run's model writes for each input, in their order.
+    """What the run's model writes for each input, in their order; a single text is one input.
 
     Every output begins with `prefix`, or each with its own of `prefixes`. `record` names a file for the whole search
     (docs/search-record.md).
     """
+    if isinstance(inputs, str):  # which is a sequence of texts, too, but never meant so
+        inputs = [inputs]
     run = opened(run)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
     places = numbered(inputs)
