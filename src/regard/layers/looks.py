@@ -21,8 +21,9 @@ class Slopes:
     def add(self, dkeys_BSA: Tensor, alpha_BQS: Tensor, dc_BQD: Tensor, f_BQSA: Tensor, de_BQS: Tensor) -> None:
         """What one look adds."""
         if not self.parts:
-            like = (dkeys_BSA, alpha_BQS.transpose(1, 2) @ dc_BQD, f_BQSA[0, 0, 0])
-            self.parts = [torch.zeros_like(part) for part in like]
+            h_BSD, v_A = alpha_BQS.transpose(1, 2) @ dc_BQD, f_BQSA.flatten(0, 2).t() @ de_BQS.flatten()
+            self.parts = [dkeys_BSA.clone(), h_BSD, v_A]
+            return
         keys_BSA, h_BSD, v_A = self.parts
         keys_BSA += dkeys_BSA
         h_BSD.baddbmm_(alpha_BQS.transpose(1, 2), dc_BQD)

@@ -19,10 +19,10 @@ from regard.data.labelled import LabelledData
 from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
 from regard.data.tokenizers import Tokenizers
-from regard.errors import ConfigError, DataError, Problem, did_you_mean
+from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.headed import Headed
 from regard.objectives.classes import ClassCrossEntropy, by_example
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels, scores_of
+from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of
 from regard.tasks.metrics import classification_metrics
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
@@ -80,17 +80,8 @@ class Classification(TextLabelling):
 
     @classmethod
     def numbers(cls, dataset: Dataset, names: Sequence[str]) -> NDArray[np.int64]:
-        known = {name: number for number, name in enumerate(names)}
-        labels = list(dataset.texts["label"])
         hint = "the training data has " + listed(names)
-        refuse_labels(
-            [
-                Problem(dataset.where(row), f"the label {label!r} does not stand in the training data", hint)
-                for row, label in enumerate(labels)
-                if label not in known
-            ]
-        )
-        return np.array([known[label] for label in labels], dtype=np.int64)
+        return class_numbers(dataset, names, "does not stand in the training data", hint)
 
     @classmethod
     def settled(cls, tree: dict[str, Any], data: Prepared[LabelledExamples]) -> dict[str, Any]:

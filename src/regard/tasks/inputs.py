@@ -10,7 +10,7 @@ from regard.data.batch import Tokens
 from regard.data.dataset import Encoded
 from regard.data.images import Picture, images_of
 from regard.data.tokenizers import Tokenizer, Tokenizers
-from regard.errors import DecodeError, Problem, first_of
+from regard.errors import DataError, DecodeError, Problem, first_of
 
 LONGEST = 2048
 """Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
@@ -19,6 +19,13 @@ LONGEST = 2048
 def numbered(texts: Sequence[str]) -> list[str]:
     """What to call texts in messages where no file tells their places."""
     return [f"input {number}" for number in range(1, len(texts) + 1)]
+
+
+def only_file(files: Sequence[str], hint: str = "give one") -> str:
+    """The one file that `--file` names, for tasks that have all of an example in it."""
+    if len(files) != 1:
+        raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
+    return files[0]
 
 
 def encode_inputs(

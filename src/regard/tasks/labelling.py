@@ -239,6 +239,20 @@ def scores_of(
     return np.stack([found[row] for row in range(len(examples))])
 
 
+def class_numbers(dataset: Dataset, names: Sequence[str], what: str, hint: str) -> NDArray[np.int64]:
+    """The number of each label among `names`, or one DataError: `what` is said of those that are not there."""
+    known = {name: number for number, name in enumerate(names)}
+    labels = list(dataset.texts["label"])
+    refuse_labels(
+        [
+            Problem(dataset.where(row), f"the label {label!r} {what}", hint)
+            for row, label in enumerate(labels)
+            if label not in known
+        ]
+    )
+    return np.array([known[label] for label in labels], dtype=np.int64)
+
+
 def refuse_labels(problems: Sequence[Problem]) -> None:
     """One DataError with all of them, if there are any."""
     if problems:

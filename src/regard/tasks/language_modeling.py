@@ -38,6 +38,7 @@ from regard.objectives.language_model import (
 )
 from regard.search import SearchConfig
 from regard.tasks.continuing import continuations, encode_prompts
+from regard.tasks.metrics import perplexity
 from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
 from regard.tasks.task import Progress, Task
 from regard.tasks.text_to_text import Prediction
@@ -174,13 +175,13 @@ class LanguageModeling(Task):
         words = sum(len(text.split()) for text in texts) + len(texts)
         found = {
             "loss": loss,
-            "perplexity": _exponential(loss),
-            "word_perplexity": _exponential(loss * tokens / words),
+            "perplexity": perplexity(loss),
+            "word_perplexity": perplexity(loss * tokens / words),
             "bits_per_character": loss * tokens / math.log(2) / max(1, sum(map(len, texts))),
         }
         if len(by_direction) == 2:
-            found |= {"forward_perplexity": _exponential(by_direction[0])}
-            found |= {"backward_perplexity": _exponential(by_direction[1])}
+            found |= {"forward_perplexity": perplexity(by_direction[0])}
+            found |= {"backward_perplexity": perplexity(by_direction[1])}
         return found
 
     @classmethod
@@ -256,7 +257,3 @@ def measured(objective: VocabularyLoss, examples: Pieces) -> tuple[list[float], 
             sums.append(objective(batch.unnamed())[1:])
         tokens += batch.tokens
     return torch.stack(sums).cpu().double().sum(0).tolist(), tokens
-
-
-def _exponential(loss: float) -> float:
-    return math.exp(min(loss, 700.0))

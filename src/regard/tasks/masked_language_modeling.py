@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +26,7 @@ from regard.search import SearchConfig
 from regard.tasks.filling import Filled, encode_gaps, filled
 from regard.tasks.inputs import numbered
 from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
+from regard.tasks.metrics import perplexity
 from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
 from regard.tasks.task import Progress, Task
 
@@ -115,7 +115,7 @@ class MaskedLanguageModeling(Task):
         loss = sum(one.loss for one in tallies) / masked
         found = {
             "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
+            "perplexity": perplexity(loss),
             "masked_accuracy": sum(one.found for one in tallies) / masked,
         }
         if pairs:

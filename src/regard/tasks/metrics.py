@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,11 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 Classes = NDArray[np.int64]
+
+
+def perplexity(loss: float) -> float:
+    """e to the mean cross-entropy, as far as a float can tell."""
+    return math.exp(min(loss, 700.0))
 
 
 def confusion(true: Classes, found: Classes, classes: int) -> Classes:

@@ -20,7 +20,7 @@ from regard.errors import ConfigError, Problem
 from regard.models.headed import Headed
 from regard.objectives.classes import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import as_texts, listed, measured, probabilities, told
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels, scores_of
+from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of
 
 
 class ChoiceHeadConfig(TextHeadConfig):
@@ -69,17 +69,8 @@ class MultipleChoice(TextLabelling):
 
     @classmethod
     def numbers(cls, dataset: Dataset, names: Sequence[str]) -> NDArray[np.int64]:
-        known = {name: number for number, name in enumerate(names)}
-        labels = list(dataset.texts["label"])
         hint = f"the choices are {listed(names)}; head.labels names them otherwise"
-        refuse_labels(
-            [
-                Problem(dataset.where(row), f"the label {label!r} is not one of the choices", hint)
-                for row, label in enumerate(labels)
-                if label not in known
-            ]
-        )
-        return np.array([known[label] for label in labels], dtype=np.int64)
+        return class_numbers(dataset, names, "is not one of the choices", hint)
 
     @classmethod
     def settled(cls, tree: dict[str, Any], data: Prepared[LabelledExamples]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from regard.data.questions import (
 )
 from regard.data.squad import QuestionData, QuestionedText, open_questions
 from regard.data.tokenizers import Tokenizer, Tokenizers
-from regard.errors import DataError, Problem
+from regard.errors import Problem
 from regard.models.bert import BERTConfig
 from regard.models.bilstm import BiLSTMConfig
 from regard.models.elmo import ELMoConfig
@@ -44,7 +44,7 @@ from regard.tasks.answerer import (
     row_logits,
 )
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import encode_inputs, numbered, refuse
+from regard.tasks.inputs import encode_inputs, numbered, only_file, refuse
 from regard.tasks.task import Progress
 
 AT_ONCE = 256
@@ -135,10 +135,9 @@ class QuestionAnswering(HeadedTask):
 
     @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[QuestionedText]) -> QuestionedText:
-        if len(files) != 1:
-            raise DataError(f"{len(files)} files are too many", where="--file", hint="give one")
-        like = next((corpus for corpus in own if corpus.file is not None), QuestionedText(file=files[0]))
-        return like.model_copy(update={"file": files[0], "size": None})
+        file = only_file(files)
+        like = next((corpus for corpus in own if corpus.file is not None), QuestionedText(file=file))
+        return like.model_copy(update={"file": file, "size": None})
 
     @classmethod
     def evaluate(

@@ -10,6 +10,7 @@ from regard.data.documents import RawData, RawText, open_documents
 from regard.data.raw import RawTokens
 from regard.data.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
+from regard.tasks.inputs import only_file
 
 
 def read_documents(
@@ -31,13 +32,12 @@ def read_documents(
 
 def corpus_of_files(files: Sequence[str], own: Sequence[RawText]) -> RawText:
     """What `--file` names: a text file, a folder or a table, read as the recipe's own corpora are."""
-    if len(files) != 1:
-        raise DataError(f"{len(files)} files are too many", where="--file", hint="give one, or a folder of them")
+    file = only_file(files, hint="give one, or a folder of them")
     columns = {Path(corpus.file).suffix: corpus.text for corpus in own if corpus.file is not None}
-    if Path(files[0]).suffix in columns:
-        return RawText(file=files[0], text=columns[Path(files[0]).suffix])
-    like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=files[0]))
-    return RawText(text=files[0], documents=like.documents)
+    if Path(file).suffix in columns:
+        return RawText(file=file, text=columns[Path(file).suffix])
+    like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=file))
+    return RawText(text=file, documents=like.documents)
 
 
 def refuse_longer(length: int, positions: int | None) -> None:

@@ -15,7 +15,7 @@ from regard.data.corpora import Part
 from regard.data.memories import Memory, StoryExamples, prepare_stories, read_stories
 from regard.data.prepare import Prepared
 from regard.data.tokenizers import Tokenizers
-from regard.errors import ConfigError, DataError, DecodeError, first_of
+from regard.errors import ConfigError, DecodeError, first_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.answer import AnswerCrossEntropy
 from regard.search import SearchConfig
@@ -30,7 +30,8 @@ from regard.tasks.answering import (
     typed_examples,
     unknown_words,
 )
-from regard.tasks.inputs import numbered
+from regard.tasks.inputs import numbered, only_file
+from regard.tasks.metrics import perplexity
 from regard.tasks.task import Progress, Task
 from regard.tasks.typed import questions_in, typed_in
 
@@ -100,7 +101,7 @@ class StoryAnswering(Task):
         samples = [sample(model, examples, row) for row in range(min(recipe.training.samples, len(examples)))]
         return {
             "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
+            "perplexity": perplexity(loss),
             "error": float(error_I[best[0]]),
             "restart": best[0] + 1,
             "errors": error_I.tolist(),
@@ -117,11 +118,9 @@ class StoryAnswering(Task):
     @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[Stories]) -> Stories:
         """A file, or a pattern of files: a task each."""
-        if len(files) != 1:
-            hint = "one, or a pattern in quotes such as 'babi/*_test.txt'"
-            raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
-        like = next((corpus for corpus in own if corpus.file is not None), Stories(file=files[0]))
-        return like.model_copy(update={"file": files[0], "size": None})
+        file = only_file(files, hint="one, or a pattern in quotes such as 'babi/*_test.txt'")
+        like = next((corpus for corpus in own if corpus.file is not None), Stories(file=file))
+        return like.model_copy(update={"file": file, "size": None})
 
     @classmethod
     def evaluate(

@@ -19,7 +19,7 @@ from regard.data.prepare import Prepared
 from regard.data.schemes import entities_in
 from regard.data.tagged import Marking, TaggedExamples, prepare_tagged, read_tagged
 from regard.data.tokenizers import Tokenizer, Tokenizers
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
 from regard.models.bert import BERTConfig
 from regard.models.bilstm import BiLSTMConfig
 from regard.models.elmo import ELMoConfig
@@ -32,7 +32,7 @@ from regard.search import SearchConfig
 from regard.tasks.classification import as_texts
 from regard.tasks.entity_scores import accuracy, entity_scores
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import encode_inputs, numbered, problem_in_text
+from regard.tasks.inputs import encode_inputs, numbered, only_file, problem_in_text
 from regard.tasks.tagger import LogProbabilities, TaggedInput, Tagger, bracketed, tag_words, tagged_inputs
 from regard.tasks.task import Progress
 
@@ -140,12 +140,11 @@ class Tagging(HeadedTask):
 
     @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[TaggedText]) -> TaggedText:
-        if len(files) != 1:
-            raise DataError(f"{len(files)} files are too many", where="--file", hint="give one")
-        is_json = ".jsonl" in Path(files[0]).suffixes
+        file = only_file(files)
+        is_json = ".jsonl" in Path(file).suffixes
         like = [corpus for corpus in own if corpus.file and (".jsonl" in Path(corpus.file).suffixes) == is_json]
-        plain = TaggedText(file=files[0], scheme="plain" if own[0].scheme == "plain" else "auto")
-        return like[0].model_copy(update={"file": files[0], "size": None}) if like else plain
+        plain = TaggedText(file=file, scheme="plain" if own[0].scheme == "plain" else "auto")
+        return like[0].model_copy(update={"file": file, "size": None}) if like else plain
 
     @classmethod
     def evaluate(

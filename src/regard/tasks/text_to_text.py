@@ -23,6 +23,7 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
 from regard.search.limits import Limits
 from regard.tasks.inputs import by_length, encode_inputs, numbered, padded, positions_of, sources_of
+from regard.tasks.metrics import perplexity
 from regard.tasks.pairs import corpus_of, read_pairs
 from regard.tasks.recorded import Recorders
 from regard.tasks.task import Progress, Task
@@ -253,7 +254,7 @@ class TextToText(Task):
                 total += float(objective(batch.to(device_of(model)))[1])
                 tokens += batch.tokens
         mean = total / tokens
-        return {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+        return {"loss": mean, "perplexity": perplexity(mean)}
 
 
 def _nobody(rows: list[int]) -> None:

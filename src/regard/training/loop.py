@@ -36,6 +36,7 @@ from regard.runs.files import writing
 from regard.runs.log import MetricsLog
 from regard.runs.run import put_weights, stored_weights
 from regard.tasks import TASKS
+from regard.tasks.metrics import perplexity
 from regard.training.display import Display
 from regard.training.optimiser import build_optimiser, move_average
 from regard.training.progress import Progress, random_state, restore_random_state, total_steps
@@ -221,7 +222,7 @@ class Trainer:
             "step": progress.step,
             "epoch": progress.position.epoch,
             "loss": progress.loss_sum / progress.tokens,
-            "perplexity": math.exp(min(progress.plain_sum / progress.tokens, 700.0)),
+            "perplexity": perplexity(progress.plain_sum / progress.tokens),
             "learning_rate": max(group["lr"] for group in self.optimiser.param_groups),
             "tokens": progress.tokens,
             "tokens_per_second": progress.tokens / seconds,
