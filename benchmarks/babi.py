@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from commands import regard
 
 from regard.data.babi import Stories, open_stories
 
@@ -32,16 +32,6 @@ JOINT = [
 ]  # fmt: skip
 """For twenty times as many questions: the recipe's shares of the training, with the paper's width and epochs."""
 REMEMBERED = 50
-
-
-def regard(*arguments: str, cache: Path) -> str:
-    """One command of the package in a process of its own."""
-    environment = {**os.environ, "REGARD_CACHE": str(cache)}
-    done = subprocess.run(
-        [sys.executable, "-m", "regard.cli", *arguments], env=environment, text=True, capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def measured(run: Path, recipe: str, settings: list[str], cache: Path) -> tuple[dict[str, float], float]:
