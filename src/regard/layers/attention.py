@@ -103,7 +103,7 @@ def _attend_packed(
     from torch.nn.attention.varlen import varlen_attn  # a second to import, needed on a GPU only
 
     queries, keys = packed
-    q_PHE, k_PHE, v_PHE = (x[0].transpose(0, 1) for x in (q_1HPE, k_1HPE, v_1HPE))
+    q_PHE, k_PHE, v_PHE = (x.squeeze(0).transpose(0, 1) for x in (q_1HPE, k_1HPE, v_1HPE))  # [0] would copy slopes
     attended_PHE = varlen_attn(
         q_PHE, k_PHE, v_PHE, queries.bounds, keys.bounds, queries.longest, keys.longest,
         scale=scale, window_size=(-1, 0 if causal else -1),
@@ -187,8 +187,19 @@ class MultiHeadAttention(nn.Module):
         k_BKD, v_BKD = self.W_KV(x_BKD).chunk(2, dim=-1)
         return split_heads(k_BKD, self.heads), split_heads(v_BKD, self.heads)
 
+    def of_itself(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
+        """Self-attention over whole texts. Where they are packed, one product gives queries, keys and values."""
+        if visible.packed is None:
+            attended_BLD: Tensor = self(x_BLD, *self.keys_values(x_BLD), visible)
+            return attended_BLD
+        W_QKV, b_QKV = (torch.cat(parts) for parts in zip(self.W_Q.parameters(), self.W_KV.parameters(), strict=True))
+        q_BHLE, k_BHLE, v_BHLE = (split_heads(y, self.heads) for y in F.linear(x_BLD, W_QKV, b_QKV).chunk(3, dim=-1))
+        return self._attend(q_BHLE, k_BHLE, v_BHLE, visible)
+
     def forward(self, x_BQD: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
-        q_BHQE = split_heads(self.W_Q(x_BQD), self.heads)
+        return self._attend(split_heads(self.W_Q(x_BQD), self.heads), k_BHKE, v_BHKE, visible)
+
+    def _attend(self, q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout)
         attended: Tensor = self.W_O(join_heads(context_BHQE))

@@ -50,7 +50,7 @@ class Packing:
 
     def unpack(self, x_1PD: Tensor) -> Tensor:
         """[1, P, ...] -> [B, L, ...], zero on padding."""
-        return put_back(x_1PD[0], self.rows_P, len(self.lengths_B), self.width)
+        return put_back(x_1PD.squeeze(0), self.rows_P, len(self.lengths_B), self.width)
 
     def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
         """[1, H, P, E] -> [B, H, L, E]."""

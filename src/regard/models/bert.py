@@ -126,7 +126,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
-        attended_BLD = self.self_attention(x_BLD, *self.self_attention.keys_values(x_BLD), visible)
+        attended_BLD = self.self_attention.of_itself(x_BLD, visible)
         x_BLD = self.attention_norm(x_BLD + self.dropout(attended_BLD))
         out_BLD: Tensor = self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
         return out_BLD

@@ -100,10 +100,13 @@ class Block(nn.Module):
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, visible: Visibility, remember: Remember = lambda k, v: (k, v)) -> Tensor:
-        read_BLD = self._before(self.attention_norm, x_BLD)
-        k_BHKE, v_BHKE = remember(*self.self_attention.keys_values(read_BLD))
-        x_BLD = self._after(self.attention_norm, x_BLD, self.self_attention(read_BLD, k_BHKE, v_BHKE, visible))
+    def forward(self, x_BLD: Tensor, visible: Visibility, remember: Remember | None = None) -> Tensor:
+        attention, read_BLD = self.self_attention, self._before(self.attention_norm, x_BLD)
+        if remember is None:
+            attended_BLD = attention.of_itself(read_BLD, visible)
+        else:
+            attended_BLD = attention(read_BLD, *remember(*attention.keys_values(read_BLD)), visible)
+        x_BLD = self._after(self.attention_norm, x_BLD, attended_BLD)
         norm = self.feed_forward_norm
         return self._after(norm, x_BLD, self.feed_forward(self._before(norm, x_BLD)))
 

@@ -147,7 +147,7 @@ class EncoderBlock(nn.Module):
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         read_BSD = self.around_attention.before(x_BSD)
-        attended_BSD = self.self_attention(read_BSD, *self.self_attention.keys_values(read_BSD), visible)
+        attended_BSD = self.self_attention.of_itself(read_BSD, visible)
         x_BSD = self.around_attention.after(x_BSD, attended_BSD)
         return self.around_feed_forward.after(x_BSD, self.feed_forward(self.around_feed_forward.before(x_BSD)))
 
@@ -165,7 +165,7 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility) -> Tensor:
         read_BTD = self.around_self.before(x_BTD)
-        attended_BTD = self.self_attention(read_BTD, *self.self_attention.keys_values(read_BTD), own)
+        attended_BTD = self.self_attention.of_itself(read_BTD, own)
         x_BTD = self.around_self.after(x_BTD, attended_BTD)
         return self._rest(x_BTD, *self.cross_attention.keys_values(memory_BSD), source)
 
