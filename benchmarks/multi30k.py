@@ -33,8 +33,8 @@ SHORT = ["training.batch_tokens=16384", "training.ema=null", "training.validate_
 TIME = {
     "multi30k-transformer": [
         *SHORT,
-        "training.steps=850",
-        "training.warmup=200",
+        "training.steps=650",
+        "training.warmup=150",
         "model.dropout=0.2",
     ],
     "multi30k-bahdanau": [*SHORT, "training.steps=380", "training.learning_rate=3.0e-3", "model.dropout=0.3"],

@@ -1,15 +1,15 @@
 """What pre-training buys: NSMC sentiment with few labels or all, from scratch and after pre-training for equal time.
 
     python benchmarks/pretraining.py FOLDER --keep DIR [--only pretrain|finetune] [--models lstm_lm elmo gpt bert ...]
-        [--seconds 240] [--labels 2000|all] [--seeds 3] [--side-by-side 4] [--set KEY=VALUE ...]
+        [--seconds 240] [--together] [--labels 2000|all] [--seeds 3] [--side-by-side 4] [--set KEY=VALUE ...]
 
 FOLDER holds `nsmc`. The recipes are those of docs/what-pretraining-buys. First BERT's word pieces are learned, which
 all models read; then each of the four that can be pre-trained reads the unlabelled reviews for `--seconds` of updates,
-one after the other, each alone on the machine. Then all models learn from the labelled reviews, several side by side:
-the four from their pre-trained weights, the same four with fresh ones, a BiLSTM and a CNN. Each seed draws other
-labelled reviews, the same for all models. What stands in DIR is not made again, so that the parts can be done in
-several calls; a training that was cut short goes on. Fine-tuned runs are measured on the test reviews and removed. The
-table has all results that are in DIR.
+one after the other, each alone on the machine, or all at once with `--together`. Then all models learn from the
+labelled reviews, several side by side: the four from their pre-trained weights, the same four with fresh ones, a BiLSTM
+and a CNN. Each seed draws other labelled reviews, the same for all models. What stands in DIR is not made again, so
+that the parts can be done in several calls; a training that was cut short goes on. Fine-tuned runs are measured on the
+test reviews and removed. The table has all results that are in DIR.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ def pretrain(model: str, options: argparse.Namespace) -> None:
     path, plan = recipe(model, "-pretrain"), options.keep / f"{model}-plan.json"
     changes = [*unlabelled(options), *with_tokenizer(options), *options.set]
     if not plan.exists():
-        shutil.rmtree(options.keep / "short", ignore_errors=True)
-        a_step, _ = step_seconds(str(path), changes, options.keep / "short", options.cache, tried=options.tried)
-        shutil.rmtree(options.keep / "short")
+        short = options.keep / f"{model}-short"
+        shutil.rmtree(short, ignore_errors=True)
+        a_step, _ = step_seconds(str(path), changes, short, options.cache, tried=options.tried)
+        shutil.rmtree(short)
         plan.write_text(json.dumps({"steps": max(1, int(options.seconds / a_step))}))
     steps = json.loads(plan.read_text())["steps"]
     fitted = [f"training.steps={steps}", f"training.validate_every={max(1, steps // VALIDATIONS)}"]
@@ -183,6 +184,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=["pretrain", "finetune"])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--seconds", type=float, default=240, help="of updates, for each pre-training")
+    parser.add_argument("--together", action="store_true", help="pre-train all at the same time")
     parser.add_argument("--labels", default="2000", help="how many labelled reviews, or all")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--side-by-side", type=int, default=4, metavar="N", help="fine-tunings at a time")
@@ -202,9 +204,9 @@ def main() -> None:
     options = arguments()
     learn_tokenizer(options)
     if options.only != "finetune":
-        for model in options.models:
-            if model in PRETRAINED:
-                pretrain(model, options)
+        asked = [model for model in options.models if model in PRETRAINED]
+        with ThreadPoolExecutor(len(asked) if options.together else 1) as pool:
+            list(pool.map(lambda model: pretrain(model, options), asked))
     if options.only != "pretrain":
         tables = {seed: draw_labelled(options, seed) for seed in range(1, options.seeds + 1)}
         with ThreadPoolExecutor(options.side_by_side) as pool:
