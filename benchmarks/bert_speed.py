@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from speed import Job, clock, training
+from speed import Job, clock, loss_of, training
 from torch import Tensor
 
 from regard.data.batch import PAD, MaskedBatch, Tokens
@@ -83,7 +83,7 @@ def peer_model(config: BERTConfig) -> Any:
 def ours(config: BERTConfig, made: list[MaskedBatch], device: str) -> Job:
     model = BERT(config, VOCABULARY).to(device)
     objective = MaskedTokens(model).train()
-    return training(model, lambda batch: objective(batch)[0], made, device)  # type: ignore[arg-type, return-value]
+    return training(model, loss_of(objective, device), made, device)  # type: ignore[arg-type]
 
 
 def theirs(config: BERTConfig, made: list[PeerBatch], device: str) -> Job:

@@ -13,6 +13,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import SearchConfig, search
+from regard.training.half_weights import HalfWeights
 
 VOCABULARY = 32_000
 Job = Callable[[], Any]
@@ -99,7 +101,19 @@ def training(model: nn.Module, loss: Callable[[Batch], Tensor], made: list[Batch
 
 def ours_training(model: nn.Module, made: list[Batch], device: str) -> Job:
     objective = TokenCrossEntropy(model.to(device).train(), smoothing=0.1).train()  # type: ignore[arg-type]
-    return training(model, lambda batch: objective(batch)[0], made, device)
+    return training(model, loss_of(objective, device), made, device)
+
+
+def loss_of(objective: nn.Module, device: str) -> Callable[[Any], Tensor]:
+    """As `regard train` computes it: on a GPU the weights are cast to half precision together."""
+    halves = HalfWeights(objective, torch.bfloat16)
+
+    def loss(batch: Any) -> Tensor:
+        with halves.in_place() if device == "cuda" else nullcontext():
+            total: Tensor = objective(batch)[0]
+        return total
+
+    return loss
 
 
 # -------------------------------------------------------------------------------------------------- the peers

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from io import TextIOWrapper
+from typing import Annotated
 
 import typer
 
-from regard import wait_quietly
+from regard import __version__, wait_quietly
 from regard.commands.check import check
 from regard.commands.compare import compare
 from regard.commands.diagnose import diagnose
@@ -22,12 +23,25 @@ from regard.commands.train import train
 from regard.errors import Problem, RegardError
 
 app = typer.Typer(
-    help="Your data -> a trained, measured, explained attention model.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show it.")] = False,
+) -> None:
+    """Your data -> a trained, measured, explained attention model."""
+
 
 app.command("check")(check)
 app.command("train")(train)

@@ -192,7 +192,7 @@ class MultiHeadAttention(nn.Module):
         if visible.packed is None:
             attended_BLD: Tensor = self(x_BLD, *self.keys_values(x_BLD), visible)
             return attended_BLD
-        W_QKV, b_QKV = (torch.cat(parts) for parts in zip(self.W_Q.parameters(), self.W_KV.parameters(), strict=True))
+        W_QKV, b_QKV = torch.cat([self.W_Q.weight, self.W_KV.weight]), torch.cat([self.W_Q.bias, self.W_KV.bias])
         q_BHLE, k_BHLE, v_BHLE = (split_heads(y, self.heads) for y in F.linear(x_BLD, W_QKV, b_QKV).chunk(3, dim=-1))
         return self._attend(q_BHLE, k_BHLE, v_BHLE, visible)
 

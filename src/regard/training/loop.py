@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data.batch import AnyBatch, TextBatch
 from regard.data.batches import Position, Stream, ahead
@@ -38,8 +38,9 @@ from regard.runs.run import put_weights, stored_weights
 from regard.tasks import TASKS
 from regard.tasks.metrics import perplexity
 from regard.training.display import Display
+from regard.training.half_weights import HalfWeights
 from regard.training.optimiser import build_optimiser, move_average
-from regard.training.progress import Progress, random_state, restore_random_state, total_steps
+from regard.training.progress import Progress, Ranked, random_state, restore_random_state, total_steps
 from regard.training.schedule import Plateau, schedule_factor
 from regard.training.validation import validate
 
@@ -77,6 +78,7 @@ class Trainer:
             what = "streams are read in one process, this training has several"
             raise ConfigError(what, where="data.blocks", hint="set it to documents, or train in one process")
         self.carry: Any = None
+        self.halves = self._half_weights(objective)
         if self.config.compile:
             objective.compile(dynamic=True)
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
@@ -88,6 +90,13 @@ class Trainer:
         self.steps = total_steps(self.config.steps, self.config.epochs, batches, self.group)
         self.validate_every = self.config.validate_every or max(1, batches // self.group)
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
+
+    def _half_weights(self, objective: nn.Module) -> HalfWeights | None:
+        """On one GPU in half precision; several processes exchange gradients while others are still computed."""
+        accelerator, dtypes = self.accelerator, {"bf16": torch.bfloat16, "fp16": torch.float16}
+        if accelerator.device.type != "cuda" or accelerator.num_processes > 1 or self.config.compile:
+            return None
+        return HalfWeights(objective, dtypes[half]) if (half := accelerator.mixed_precision) in dtypes else None
 
     def stream(self) -> Stream:
         accelerator = self.accelerator
@@ -136,7 +145,8 @@ class Trainer:
         self.objective.train()
         for number, (batch, _) in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
-                loss_2 = self.sums(batch)
+                with self.halves.in_place() if self.halves else nullcontext():
+                    loss_2 = self.sums(batch)
                 accelerator.backward(loss_2[0] * (accelerator.num_processes / tokens))
             losses.append(loss_2.detach())
         norm = self.clip()
@@ -240,11 +250,13 @@ class Trainer:
         line = {"event": "validation", "step": progress.step, **broadcast_object_list(found)[0]}
         if not math.isfinite(line["loss"]):
             raise self.not_a_number("validation loss", progress.step, [])
-        improved = self.ranks(line[self.config.best], progress.step)
+        entry = Ranked(line[self.config.best], progress.step, line["loss"])
+        improved = not progress.best or self.cost(entry.value) < self.cost(progress.best[0].value)
+        best = self.ranks(entry)
         self.plateau.heard(improved)
         progress.waited = 0 if improved else progress.waited + 1
         progress.stopped = self.out_of_patience()
-        self.display.validated(line, improved)
+        self.display.validated(line, best)
         if progress.stopped:
             self.display.say(f"stopped: {progress.waited} validations without a better {self.config.best}")
         return line
@@ -256,11 +268,15 @@ class Trainer:
     def out_of_patience(self) -> bool:
         return self.config.patience is not None and self.progress.waited >= self.config.patience
 
-    def ranks(self, value: float, step: int) -> bool:
+    def order(self, entry: Ranked) -> tuple[float, float]:
+        """What sorts checkpoints, best first: the metric, and among equals the loss; then the earlier one is first."""
+        return self.cost(entry.value), entry.loss
+
+    def ranks(self, entry: Ranked) -> bool:
         """Enter a checkpoint among the best; whether it is the best of all."""
-        ranked = sorted([*self.progress.best, (value, step)], key=lambda entry: (self.cost(entry[0]), entry[1]))
+        ranked = sorted([*self.progress.best, entry], key=self.order)
         self.progress.best = ranked[: self.config.keep_best]
-        return ranked[0][1] == step
+        return ranked[0] == entry
 
     def save(self, log: MetricsLog | None, due: bool) -> None:
         """A checkpoint that training can go on from bit by bit, then the pointers to it, then a tidy folder."""
@@ -293,12 +309,12 @@ class Trainer:
     def tidy(self) -> None:
         """Point to the best checkpoint and drop those that are no longer needed."""
         progress = self.progress
-        best = [step for _, step in progress.best]
+        best = [entry.step for entry in progress.best]
         self.run.point("best", step_name(best[0] if best else progress.step))
         self.run.remove_all_but({step_name(step) for step in (progress.step, *best, *progress.recent)})
 
     def facts(self, step: int) -> dict[str, Any]:
-        best = [{"step": one, self.config.best: value} for value, one in self.progress.best]
+        best = [{"step": entry.step, self.config.best: entry.value} for entry in self.progress.best]
         return {"step": step, "best": best, "tokenizer": self.data.tokenizers.fingerprint}
 
     def finish(self, write: Any) -> None:
@@ -311,7 +327,8 @@ class Trainer:
         put_weights(averaged, weights, self.run.folder)
         line = {"event": "average", "step": self.progress.step, **validate(averaged, self.recipe, self.data)}
         best = self.progress.best
-        better = not best or self.cost(line[self.config.best]) < self.cost(best[0][0])
+        entry = Ranked(line[self.config.best], self.progress.step, line["loss"])
+        better = not best or self.order(entry) < self.order(best[0])
         self.display.say(f"average of the last {len(folders)} checkpoints:")
         self.display.validated(line, better)
         kept = Checkpoint(stored_weights(averaged), self.facts(self.progress.step))  # with what validation chose

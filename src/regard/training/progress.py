@@ -13,14 +13,25 @@ from torch import Tensor
 from regard.data.batches import START, Position
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """A checkpoint among the best."""
+
+    value: float
+    """Of the metric that decides."""
+    step: int
+    loss: float = -math.inf
+    """Of the validation: the lower one wins a tie. Where an older version did not keep it, the earlier one stays."""
+
+
 @dataclass
 class Progress:
     """Where a training stands, apart from weights and optimiser."""
 
     step: int = 0
     position: Position = START
-    best: list[tuple[float, int]] = field(default_factory=list)
-    """Metric and step of the best checkpoints, best first."""
+    best: list[Ranked] = field(default_factory=list)
+    """The best checkpoints, best first."""
     recent: list[int] = field(default_factory=list)
     """Steps of the last checkpoints that were due, to average at the end; what Ctrl-C saves is not among them."""
     waited: int = 0
@@ -40,7 +51,7 @@ class Progress:
         """What `asdict` made of it."""
         progress = cls(**stored)
         progress.position = Position(**stored["position"])
-        progress.best = [(value, step) for value, step in stored["best"]]
+        progress.best = [Ranked(**entry) if isinstance(entry, dict) else Ranked(*entry) for entry in stored["best"]]
         return progress
 
 
