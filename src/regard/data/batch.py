@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+
+from regard.data.spelling import Spelling
 
 PAD, UNK, BEGIN, END = 0, 1, 2, 3
 """Ids of `<pad>`, `<unk>`, `<s>` and `</s>` in every vocabulary that is trained here."""
@@ -20,17 +22,27 @@ class Tokens:
     lengths_B: Tensor
     host_lengths_B: Tensor
     """The lengths once more, always in main memory: packing reads them there without waiting for a device."""
+    spelling: Spelling | None = field(default=None, kw_only=True)
+    """The letters of words outside the vocabulary, for a model that reads them."""
 
     @staticmethod
-    def of(ids_BL: Tensor, lengths_B: Tensor) -> Tokens:
-        return Tokens(ids_BL, lengths_B, lengths_B.cpu())
+    def of(ids_BL: Tensor, lengths_B: Tensor, spelling: Spelling | None = None) -> Tokens:
+        return Tokens(ids_BL, lengths_B, lengths_B.cpu(), spelling=spelling)
 
     def to(self, device: torch.device | str) -> Tokens:
-        ids_BL, lengths_B = (tensor.to(device, non_blocking=True) for tensor in (self.ids_BL, self.lengths_B))
-        return Tokens(ids_BL, lengths_B, self.host_lengths_B)
+        return self._sent(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> Tokens:
-        return Tokens(self.ids_BL.pin_memory(), self.lengths_B.pin_memory(), self.host_lengths_B)
+        return self._sent(lambda tensor: tensor.pin_memory())
+
+    def row(self, number: int) -> list[int]:
+        """The tokens of one of the sentences, with the unknown words that they stand for."""
+        ids: list[int] = self.ids_BL[number, : int(self.host_lengths_B[number])].tolist()
+        return ids if self.spelling is None else self.spelling.back_in(ids, number)
+
+    def _sent(self, send: Callable[[Tensor], Tensor]) -> Tokens:
+        spelling = None if self.spelling is None else self.spelling.sent(send)
+        return Tokens(send(self.ids_BL), send(self.lengths_B), self.host_lengths_B, spelling=spelling)
 
     def __len__(self) -> int:
         return self.ids_BL.shape[0]

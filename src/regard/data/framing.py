@@ -9,7 +9,9 @@ from typing import Literal, NamedTuple
 import torch
 
 from regard.data.batch import Tokens
+from regard.data.spelling import Spelling
 from regard.data.tokenizers import Tokenizer
+from regard.data.unknown import encode_spelled
 
 Long = Literal["head", "tail", "head_tail", "windows"]
 """What is read of a text that is too long."""
@@ -42,6 +44,14 @@ class Framing:
     long: Long = "head"
     stride: int | None = None
     """From the beginning of one window to that of the next; None is half a window."""
+    letters: int | None = None
+    """Characters of a word outside the vocabulary that the model reads; None where it reads `<unk>`."""
+
+    def spelled(self, ids: list[int], text: str) -> list[int]:
+        """The tokens of a text, with the unknown words that they stand for where the model reads these."""
+        if self.letters is None or self.tokenizer.unk not in ids:
+            return ids
+        return encode_spelled(self.tokenizer, [text], self.letters)[0]
 
     def frame(self, first: Ids, second: Ids | None = None) -> Framed:
         """The row of these tokens, as many as they are."""
@@ -103,4 +113,4 @@ def padded_rows(rows: Sequence[Framed], pad: int) -> tuple[Tokens, torch.Tensor]
     longest = int(lengths_B.max())
     ids = [row.ids + [pad] * (longest - len(row.ids)) for row in rows]
     segments = [row.segments + [0] * (longest - len(row.ids)) for row in rows]
-    return Tokens.of(torch.tensor(ids), lengths_B), torch.tensor(segments)
+    return Tokens.of(torch.tensor(ids), lengths_B, Spelling.of_rows(ids)), torch.tensor(segments)

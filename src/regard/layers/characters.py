@@ -7,16 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-WORD_BEGINS, WORD_ENDS = 257, 258
-CHARACTERS = 259
-"""0 fills up short words, then the 256 bytes of UTF-8, then the two ends of a word: any text, any language."""
-
-
-def spelled(words: Sequence[str], longest: int) -> Tensor:
-    """A table [V, C] of the characters of each word: its bytes in UTF-8 between two ends, at most `longest` of them."""
-    rows = [[WORD_BEGINS, *(1 + byte for byte in word.encode()[: longest - 2]), WORD_ENDS] for word in words]
-    width = max(map(len, rows), default=2)
-    return torch.tensor([row + [0] * (width - len(row)) for row in rows], dtype=torch.long).view(-1, width)
+from regard.data.spelling import CHARACTERS, Spelling
 
 
 class Highway(nn.Module):
@@ -46,6 +37,8 @@ class CharacterCNN(nn.Module):
 
     then highway layers and a projection to the width that is wanted. A word that is shorter than a filter is filled up
     with zeros; beyond its end no filter looks.
+
+    The words of the vocabulary are spelt in a table of the layer's own, others in the batch.
     """
 
     characters_VC: Tensor
@@ -61,10 +54,16 @@ class CharacterCNN(nn.Module):
         self.highway = nn.ModuleList(Highway(total) for _ in range(highway))
         self.projection = nn.Linear(total, width)
 
-    def forward(self, ids_BL: Tensor) -> Tensor:
+    def forward(self, ids_BL: Tensor, spelling: Spelling | None = None) -> Tensor:
         """[B, L] -> [B, L, D]. Each word is computed once, wherever it stands."""
-        words_P, place_BL = torch.unique(ids_BL, return_inverse=True)
-        return self.words(self.characters_VC[words_P])[place_BL]
+        if spelling is None:
+            words_P, place_BL = torch.unique(ids_BL, return_inverse=True)
+            return self.words(self.characters_VC[words_P])[place_BL]
+        known = len(self.characters_VC)
+        ids_BL = torch.where(spelling.numbers_BL > 0, known - 1 + spelling.numbers_BL, ids_BL)
+        words_P, place_BL = torch.unique(ids_BL, return_inverse=True)  # in order: those of the batch come last
+        own_PC, others_PC = self.characters_VC[words_P[words_P < known]], spelling.characters_PC
+        return self.words(_below(own_PC, others_PC[words_P[words_P >= known] - known]))[place_BL]
 
     def words(self, characters_PC: Tensor) -> Tensor:
         """Words by their characters -> their vectors, [P, D]."""
@@ -80,6 +79,12 @@ class CharacterCNN(nn.Module):
 
     def _convolutions(self) -> list[nn.Conv1d]:
         return [one for one in self.convolutions if isinstance(one, nn.Conv1d)]
+
+
+def _below(one_PC: Tensor, other_PC: Tensor) -> Tensor:
+    """The rows of two tables in one, as wide as the wider."""
+    width = max(one_PC.shape[1], other_PC.shape[1])
+    return torch.cat([nn.functional.pad(table_PC, (0, width - table_PC.shape[1])) for table_PC in (one_PC, other_PC)])
 
 
 def _strongest(f_PDC: Tensor, last_P1: Tensor) -> Tensor:

@@ -35,6 +35,11 @@ class ModelConfig(Config):
         preset = given.get("preset", cls.model_fields["preset"].default)
         return {**cls.PRESETS.get(str(preset), {}), **given}
 
+    @property
+    def letters(self) -> int | None:
+        """Characters of a word outside the vocabulary that are read, its two ends included; None: it is `<unk>`."""
+        return None
+
     def check_data(self, longest_source: int) -> None:
         """Refuse what this model cannot do with sources of at most `longest_source` tokens, `</s>` counted."""
 

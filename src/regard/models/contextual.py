@@ -29,6 +29,9 @@ class Contextual(nn.Module):
     numbered: ClassVar[str] = r"(?:blocks|layers|forward_layers|backward_layers)\.(\d+)\."
     """How the names of the weights of a layer begin, with its number: a pattern."""
 
+    letters: int | None = None
+    """Characters that it reads of a word outside its vocabulary; None where such a word is `<unk>`."""
+
     width: int
     """Of the last layer's vectors."""
     depth: int

@@ -32,7 +32,8 @@ class ELMoConfig(ModelConfig):
     preset: Literal["tiny", "small", "base"] = "small"
     """Sizes under one name; any field given beside it wins. `base` is the paper's."""
     words: Literal["characters", "tokens"] = "characters"
-    """Where a word's vector comes from: a convolution over its characters (the paper), or a table of its own."""
+    """Where a word's vector comes from: a convolution over its characters, so that words outside the vocabulary have
+    vectors of their own, too (the paper); or a table with a vector for each word of the vocabulary."""
     characters: int = Field(16, ge=1)
     """Width of a character's vector."""
     filters: int = Field(256, ge=64)
@@ -51,6 +52,10 @@ class ELMoConfig(ModelConfig):
     """Hold memory cells within this bound, at the cost of a loop over time."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on what each layer reads, and before the softmax."""
+
+    @property
+    def letters(self) -> int | None:
+        return self.longest_word if self.words == "characters" else None
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class ELMo(Contextual):
     def __init__(self, config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None = None) -> None:
         """`characters_VC` spells every token of the vocabulary (layers/characters.py), for `words: characters`."""
         super().__init__()
-        self.config, self.width, self.depth = config, 2 * config.width, config.layers
+        self.config, self.width, self.depth, self.letters = config, 2 * config.width, config.layers, config.letters
         self.embedding = _word_vectors(config, vocabulary_size, characters_VC)
         self.forward_layers, self.backward_layers = (
             nn.ModuleList(
@@ -95,10 +100,16 @@ class ELMo(Contextual):
 
     def _read(self, text: Tokens) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The words' vectors and each layer's states, of either direction and in the order of the text."""
-        x_BLD, order_BL = self.embedding(text.ids_BL), reversal(text)
+        x_BLD, order_BL = self._words(text), reversal(text)
         forward = self._through(self.forward_layers, x_BLD)
         backward = self._through(self.backward_layers, reordered(x_BLD, order_BL))
         return x_BLD, forward, [reordered(h_BLD, order_BL) for h_BLD in backward]
+
+    def _words(self, text: Tokens) -> Tensor:
+        """A vector for each word by itself."""
+        spelt = isinstance(self.embedding, CharacterCNN)
+        x_BLD: Tensor = self.embedding(text.ids_BL, text.spelling) if spelt else self.embedding(text.ids_BL)
+        return x_BLD
 
     def _through(self, layers: nn.ModuleList, x_BLD: Tensor) -> list[Tensor]:
         """Padding stands on the right: no state of a word has read it."""
