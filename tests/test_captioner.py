@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fnmatch import fnmatch
 
 import numpy as np
@@ -12,59 +11,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import plain
-from model_cases import TARGETS, close, each_real, logits_of, tokens_of
-from regard.data.batch import BEGIN, END, Batch, Images
-from regard.data.images import ImagesConfig, Picture, images_of
+from captioner_cases import ATTENDING, CASES, WIDTH, batch_of, build, pictures_of
+from model_cases import TARGETS, close, each_real, logits_of
+from regard.data.batch import BEGIN, END, Images
+from regard.data.images import Picture, images_of
 from regard.errors import ConfigError, DecodeError
 from regard.layers.attention import recording
 from regard.layers.convolution import Convolutions, GridPositions, halved
-from regard.models.captioner import AttentiveCaptioner, Captioner, CaptionerConfig, build_captioner
+from regard.models.captioner import AttentiveCaptioner, Captioner, CaptionerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.objectives.doubly_stochastic import DoublyStochastic, unattended
-from regard.search import SearchConfig, score, search
+from regard.search import SearchConfig, search
 
-SIZE, WIDTH = 16, 5
-SMALL = {
-    "channels": [4, 6], "images": ImagesConfig(size=SIZE), "width": 8, "attention": 6, "layers": 2, "heads": 2,
-    "feed_forward": 12, "dropout": 0.0,
-}  # fmt: skip
-FEATURES = {**SMALL, "encoder": "features", "feature_width": WIDTH}
-CASES = {
-    "plain": CaptionerConfig(**SMALL, decoder="plain"),
-    "attention": CaptionerConfig(**SMALL, decoder="attention"),
-    "attention-without-gate": CaptionerConfig(**SMALL, decoder="attention", gated=False),
-    "transformer": CaptionerConfig(**SMALL, decoder="transformer"),
-    "plain-of-features": CaptionerConfig(**FEATURES, decoder="plain"),
-    "attention-of-features": CaptionerConfig(**FEATURES, decoder="attention"),
-    "transformer-of-features": CaptionerConfig(**FEATURES, decoder="transformer"),
-}
-ATTENDING = [name for name, config in CASES.items() if config.decoder != "plain"]
 every_case = pytest.mark.parametrize("case", CASES)
-
-
-def build(config: CaptionerConfig, seed: int = 0) -> Captioner:
-    torch.manual_seed(seed)
-    model = build_captioner(config, 11).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model.eval()
-
-
-def pictures_of(config: CaptionerConfig, count: int = 4, seed: int = 0) -> list[Picture]:
-    """Images; or features of unequal grids: 2 x 3, a list of 4, 3 x 1, 1 x 2."""
-    random = np.random.default_rng(seed)
-    if config.encoder == "convolution":
-        side = halved(SIZE, 2)
-        shape = (SIZE, SIZE, 3)
-        return [Picture(random.integers(0, 256, shape, dtype=np.uint8), side**2, side) for _ in range(count)]
-    grids = [(6, 3), (4, 1), (3, 1), (2, 2)]
-    return [Picture(random.normal(size=(s, WIDTH)).astype(np.float32), s, c) for s, c in (grids * count)[:count]]
-
-
-def batch_of(pictures: Sequence[Picture], targets: Sequence[Sequence[int]] = TARGETS) -> Batch:
-    return Batch(images_of(pictures), tokens_of(targets), tokens=sum(len(target) - 1 for target in targets))
 
 
 @every_case
@@ -258,17 +217,7 @@ def test_regions_are_what_the_convolutions_make(side: int, stages: int) -> None:
     assert torch.equal(after[1], found[1]), "an image sees its neighbour"
 
 
-# Search
-
-
-@every_case
-def test_search_finds_what_scoring_says(case: str) -> None:
-    model, pictures = build(CASES[case]), pictures_of(CASES[case])
-    config = SearchConfig(beam=3, nbest=3, max_length=5)
-    for picture, hypotheses in zip(pictures, search(model, images_of(pictures), config), strict=True):
-        for one in hypotheses:
-            [scores] = score(model, batch_of([picture], [[BEGIN, *one.tokens]]))
-            assert sum(scores) == pytest.approx(one.score, abs=1e-6)
+# Search; what it promises of every model is in test_search_models.py
 
 
 def test_samples_hang_on_the_image_and_not_on_its_neighbours() -> None:

@@ -31,7 +31,6 @@ from regard.models.language_models import LANGUAGE_MODELS
 from regard.objectives import cross_entropy
 from regard.runs.checkpoints import Checkpoint, load_weights, save_checkpoint
 from regard.runs.run import put_weights, stored_weights
-from regard.search import SearchConfig, search
 
 every_case = pytest.mark.parametrize("case", CASES)
 every_generating_case = pytest.mark.parametrize("case", GENERATING)
@@ -223,23 +222,6 @@ def test_selecting_before_the_first_step(case: str) -> None:
     with torch.no_grad():
         logits_RV, _ = model.step(torch.full((4,), BEGIN), state)
     close(logits_RV, expected_steps(model, [PROMPTS[0], PROMPTS[2]], torch.empty(4, 0, dtype=torch.long))[0])
-
-
-@every_generating_case
-def test_a_search_goes_on_writing_the_prompt(case: str) -> None:
-    """The most likely next tokens by forward passes alone, for prompts that are searched together."""
-    model, config = build(CASES[case]), SearchConfig(beam=1, max_length=4)
-    found = search(model, tokens_of(PROMPTS), config, pad_id=None, unknown_id=None)
-    for prompt, [best] in zip(PROMPTS, found, strict=True):
-        written, score = list(prompt), 0.0
-        while written[-1] != END and len(written) < len(prompt) + 4:
-            log_p_V = next_logits(model, text_batch([[*written, END]]))[0, -1].log_softmax(-1)
-            log_p_V[BEGIN] = -torch.inf
-            token = END if len(written) == len(prompt) + 3 else int(log_p_V.argmax())
-            score += float(log_p_V[token])
-            written.append(token)
-        assert list(best.tokens) == written[len(prompt) :]
-        assert best.score == pytest.approx(score, rel=1e-6)
 
 
 @every_generating_case

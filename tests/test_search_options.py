@@ -1,15 +1,12 @@
-"""Normalisations, penalties and rules of the search, over every model that writes, in float64.
+"""Normalisations, penalties and rules of the search, in float64; over real models see test_search_models.py.
 
-The reference is an exhaustive enumeration, or plain loops; never the search's own code.
+The reference is plain loops, or worked out by hand; never the search's own code.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
-from fnmatch import fnmatch
-from functools import cache
 from typing import Any
 
 import pytest
@@ -17,155 +14,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_cases import ATTENDING_CASES, CASES, CAUSAL_CASES, SOURCES, batch_of, build, close, tokens_of
+from model_cases import batch_of, close
 from regard.config import validate
 from regard.data.batch import BEGIN, END, PAD, UNK
 from regard.errors import ConfigError, DecodeError
-from regard.layers.attention import recording
-from regard.models import MODELS, Generator
-from regard.search import Hypothesis, SearchConfig, Wording, as_hypotheses, score, search
+from regard.search import Ban, SearchConfig, Wording, score, search
 from regard.search.limits import length_limits, shortest_lengths
 from regard.search.objective import FAINTEST, Objective, coverage
+from search_cases import Ids, assert_same, plain_objective
 from toy_models import Toy, table_toy
 from toy_models import tokens_of as toy_tokens
 
 A, B, C, D = 4, 5, 6, 7
-LIMIT = 3
-Ids = tuple[int, ...]
-EVERY_KIND = [next(case for case in CAUSAL_CASES if CASES[case].kind == kind) for kind in MODELS]  # type: ignore[attr-defined]
-"""One case for each kind of model that there is."""
-
-
-# The reference: plain loops over one sentence
-
-
-def plain_coverage(model: Generator, source: Sequence[int], target: Ids) -> float:
-    """sum_i log min(sum_j p_ij, 1), p a mean over layers and heads, by loops."""
-    with recording() as recorded, torch.no_grad():
-        model(batch_of([source], [[BEGIN, *target]]))
-    looks = [weights[0] for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
-    heads = [head_TS.tolist() for look_HTS in looks for head_TS in look_HTS]
-    total = 0.0
-    for i in range(len(source)):
-        attended = sum(head[j][i] for head in heads for j in range(len(target))) / len(heads)
-        total += math.log(max(min(attended, 1.0), FAINTEST))
-    return total
-
-
-def plain_objective(config: SearchConfig, ids: Ids, log_p: Sequence[float], covered: float = 0.0) -> float:
-    theta, alpha, length = config.repetition_penalty, config.length_penalty, len(ids)
-    total = sum(theta * p if token in ids[:t] else p for t, (token, p) in enumerate(zip(ids, log_p, strict=True)))
-    normalised = {
-        "none": total,
-        "mean": total / length**alpha,
-        "wu": total / ((5 + length) ** alpha / 6**alpha),
-        "reward": total + alpha * length,
-    }[config.normalisation]
-    return normalised + config.coverage_penalty * covered
-
-
-def plain_allowed(config: SearchConfig, ids: Ids, source: Sequence[int], prefix: Ids, banned: Sequence[Ids]) -> bool:
-    """Whether the rules allow an output, `</s>` included. The prefix is exempt from them."""
-    if ids[: len(prefix)] != prefix or len(ids) <= len(prefix):
-        return False
-    n = config.no_repeat_ngram
-    for t in range(len(prefix) + 1, len(ids) + 1):
-        if any(ids[t - len(word) : t] == word and t >= len(word) for word in banned):
-            return False
-        if n and t > n and any(ids[s - n : s] == ids[t - n : t] for s in range(n, t)):
-            return False
-    return len(ids) >= max(config.min_length, math.ceil(config.min_length_ratio * len(source)))
-
-
-def everything(words: Sequence[int], limit: int) -> list[Ids]:
-    return [(*ids, END) for n in range(limit) for ids in itertools.product(words, repeat=n)]
-
-
-@cache
-def enumerated(case: str) -> tuple[Generator, dict[Ids, list[list[float]]]]:
-    """A model, and log P of each token of every output, for each of the first two sources, by forward passes."""
-    model = build(CASES[case])
-    outputs = everything(range(END + 1, model.output.linear.weight.shape[0]), LIMIT)
-    log_p: dict[Ids, list[list[float]]] = {ids: [] for ids in outputs}
-    for source in SOURCES[:2]:
-        batch = batch_of([source] * len(outputs), [[BEGIN, *ids] for ids in outputs])
-        with torch.no_grad():
-            log_p_BTV = model.readout(model(batch).hidden_BTD).log_softmax(-1)
-        for row, ids in enumerate(outputs):
-            log_p[ids].append([float(log_p_BTV[row, t, token]) for t, token in enumerate(ids)])
-    return model, log_p
-
-
-def assert_same(found: Sequence[Hypothesis], expected: Sequence[tuple[Ids, float, float]]) -> None:
-    assert [one.tokens for one in found] == [ids for ids, _, _ in expected]
-    assert [one.score for one in found] == pytest.approx([total for _, total, _ in expected], abs=1e-9)
-    assert [one.objective for one in found] == pytest.approx([value for _, _, value in expected], abs=1e-9)
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "none": {"normalisation": "none"},
-    "mean": {"normalisation": "mean", "length_penalty": 0.6},
-    "wu": {"normalisation": "wu", "length_penalty": 0.6},
-    "reward": {"normalisation": "reward", "length_penalty": 1.5},
-    "coverage": {"normalisation": "wu", "length_penalty": 1.0, "coverage_penalty": 0.7},
-    "repetition": {"normalisation": "reward", "repetition_penalty": 1.7},
-    "everything": {"normalisation": "wu", "coverage_penalty": 0.2, "repetition_penalty": 1.2, "no_repeat_ngram": 1},
-}
-RULES: dict[str, tuple[dict[str, Any], Wording]] = {
-    "prefix": ({"normalisation": "mean"}, Wording(prefixes=[(B,), (C, A)])),
-    "banned": ({"normalisation": "none"}, Wording(banned=[(A,), (B, C), (D, D)])),
-    "no-repeat": ({"normalisation": "reward", "no_repeat_ngram": 1}, Wording()),
-    "min-length": ({"normalisation": "wu", "min_length": 2, "min_length_ratio": 0.5}, Wording()),
-    "together": (
-        {"normalisation": "mean", "no_repeat_ngram": 1, "min_length": 3},
-        Wording(prefixes=[(B,), ()], banned=[(C,), (B, A)]),
-    ),
-}
-
-
-def check_exhaustive(case: str, options: dict[str, Any], wording: Wording) -> None:
-    model, log_p = enumerated(case)
-    config = SearchConfig(beam=len(log_p), nbest=len(log_p), max_length=LIMIT, **options)
-    prefixes = [tuple(prefix) for prefix in wording.prefixes] or [(), ()]
-    banned = [tuple(word) for word in wording.banned]
-    found = search(model, tokens_of(SOURCES[:2]), config, wording=wording)
-    for row, source in enumerate(SOURCES[:2]):
-        allowed = [ids for ids in log_p if plain_allowed(config, ids, source, prefixes[row], banned)]
-        assert allowed
-        expected = []
-        for ids in allowed:
-            covered = plain_coverage(model, source, ids) if config.coverage_penalty else 0.0
-            token_log_p = log_p[ids][row]
-            expected.append((ids, sum(token_log_p), plain_objective(config, ids, token_log_p, covered)))
-        expected.sort(key=lambda one: -one[2])
-        assert_same(found[row], expected)
-        for nbest in (1, 3):  # now the search may stop early, and must not lose by it
-            fewer = search(
-                model, tokens_of([source]), config.model_copy(update={"nbest": nbest}),
-                wording=wording.of([row]),
-            )  # fmt: skip
-            assert_same(fewer[0], expected[:nbest])
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("case", EVERY_KIND)
-def test_a_beam_as_wide_as_the_space_is_exhaustive_under_every_objective(case: str, options: str) -> None:
-    given = dict(OPTIONS[options])
-    if not MODELS[CASES[case].kind].alignment:  # type: ignore[attr-defined]
-        given.pop("coverage_penalty", None)
-    check_exhaustive(case, given, Wording())
-
-
-@pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("case", EVERY_KIND)
-def test_a_beam_as_wide_as_the_space_is_exhaustive_under_every_rule(case: str, rules: str) -> None:
-    check_exhaustive(case, *RULES[rules])
-
-
-@pytest.mark.parametrize("case", [case for case in CAUSAL_CASES if case not in EVERY_KIND])
-def test_a_beam_as_wide_as_the_space_is_exhaustive_for_every_variant(case: str) -> None:
-    options: dict[str, Any] = {"normalisation": "wu", "repetition_penalty": 1.3}
-    check_exhaustive(case, options, Wording(prefixes=[(), (B,)], banned=[(A, A)]))
 
 
 # Any beam, against plain loops
@@ -248,7 +108,10 @@ def test_any_beam_with_any_options_against_plain_loops(
     """The reference sees one sentence and runs to the limit: neither neighbours nor stopping early change anything."""
     nbest = data.draw(st.integers(1, beam))
     config = SearchConfig(beam=beam, nbest=nbest, max_length_ratio=1.0, **options)
-    model, wording = Toy(9, seed, sharpness=sharpness), Wording(prefixes[: len(sources)], banned)
+    model, wording = (
+        Toy(9, seed, sharpness=sharpness),
+        Wording(prefixes[: len(sources)], Ban.of_tokens(banned) if banned else None),
+    )
     pairs = zip(sources, wording.prefixes, strict=True)
     expected = [plain_beam(model, source, config, tuple(prefix), banned) for source, prefix in pairs]
     if not all(expected):
@@ -259,58 +122,7 @@ def test_any_beam_with_any_options_against_plain_loops(
         assert_same(found, one)
 
 
-# Scores, and who else is in the batch
-
-
-FORGETFUL = ["transformer-no-residual"]
-"""Without what residuals carry on, the order of what was written hardly matters: outputs tie up to rounding."""
-HARD = {"normalisation": "wu", "repetition_penalty": 1.4, "no_repeat_ngram": 2, "min_length_ratio": 0.5}
-LONGER_WORDING = Wording(prefixes=[(A,), (), (B, C), ()], banned=[(D,), (A, B)])
-
-
-def searched(case: str, order: Sequence[int], extra: int = 0, **options: Any) -> list[list[Hypothesis]]:
-    model, _ = enumerated(case)
-    if model.alignment:
-        options |= {"coverage_penalty": 0.3}
-    config = SearchConfig(**{"max_length_ratio": 1.0, "max_length_offset": 4, "beam": 4, "nbest": 3} | HARD | options)
-    source = tokens_of([SOURCES[i] for i in order], extra=extra)
-    return search(model, source, config, wording=LONGER_WORDING.of(order))
-
-
-@pytest.mark.parametrize("case", CAUSAL_CASES)
-def test_the_score_is_log_p_of_the_tokens_whatever_the_batch_and_the_padding(case: str) -> None:
-    """The search steps with a cache, the score comes from one forward pass over other batches."""
-    model, _ = enumerated(case)
-    coverage_penalty = 0.3 if model.alignment else 0.0
-    config = SearchConfig(**{"coverage_penalty": coverage_penalty} | HARD)
-    for order in ([0, 1, 2, 3], [2]):
-        for i, found in zip(order, searched(case, order), strict=True):
-            pairs = batch_of([SOURCES[i]] * len(found), [[BEGIN, *one.tokens] for one in found], extra=2)
-            for one, token_log_p in zip(found, score(model, pairs), strict=True):
-                assert len(token_log_p) == len(one.tokens)
-                assert sum(token_log_p) == pytest.approx(one.score, abs=1e-9)
-                covered = plain_coverage(model, SOURCES[i], one.tokens) if model.alignment else 0.0
-                assert one.objective == pytest.approx(
-                    plain_objective(config, one.tokens, token_log_p, covered), abs=1e-9
-                )
-
-
-@pytest.mark.parametrize("case", [case for case in CAUSAL_CASES if case not in FORGETFUL])
-def test_batch_size_order_neighbours_and_padding_change_nothing(case: str) -> None:
-    alone = [searched(case, [i])[0] for i in range(len(SOURCES))]
-    for order, extra in (([0, 1, 2, 3], 0), ([3, 1, 0, 2], 3), ([2, 0, 2], 1)):
-        for i, found in zip(order, searched(case, order, extra), strict=True):
-            assert_same(found, [(one.tokens, one.score, one.objective) for one in alone[i]])
-
-
-@pytest.mark.parametrize("case", EVERY_KIND)
-def test_given_targets_are_judged_as_the_search_judges_them(case: str) -> None:
-    model, _ = enumerated(case)
-    config = SearchConfig(**{"coverage_penalty": 0.3 if model.alignment else 0.0} | HARD)
-    found = [(i, one) for i, several in enumerate(searched(case, [0, 1, 2, 3])) for one in several]
-    pairs = batch_of([SOURCES[i] for i, _ in found], [[BEGIN, *one.tokens] for _, one in found])
-    judged = as_hypotheses(model, pairs, config)
-    assert_same(judged, [(one.tokens, one.score, one.objective) for _, one in found])
+# Samples
 
 
 def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
@@ -318,7 +130,7 @@ def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
     config = SearchConfig(
         sample=True, nbest=40, repetition_penalty=1.5, no_repeat_ngram=2, min_length=3, max_length=7, banned=["x"]
     )
-    wording = Wording([(B,), ()], [(A,), (C, D)])
+    wording = Wording([(B,), ()], Ban.of_tokens([(A,), (C, D)]))
     sources = [[A, B, END], [C, END]]
     for source, prefix, found in zip(
         sources, wording.prefixes, search(model, toy_tokens(sources), config, wording=wording), strict=True
@@ -463,12 +275,3 @@ def test_rules_that_leave_no_output_are_named() -> None:
     config = SearchConfig(beam=2, no_repeat_ngram=1, min_length=9, max_length=12)
     with pytest.raises(DecodeError, match=r"every output that is allowed .* fewer rules leave more"):
         search(Toy(8), toy_tokens([[A, END]]), config)
-
-
-@pytest.mark.parametrize("case", [case for case in EVERY_KIND if case not in ATTENDING_CASES])
-def test_coverage_needs_a_model_that_looks_at_the_source(case: str) -> None:
-    model, _ = enumerated(case)
-    with pytest.raises(DecodeError, match=r"search.coverage_penalty: .* has no attention over the source"):
-        search(model, tokens_of(SOURCES), SearchConfig(coverage_penalty=0.2))
-    with pytest.raises(DecodeError, match="has no attention over the source"):
-        as_hypotheses(model, batch_of(), SearchConfig(coverage_penalty=0.2))

@@ -11,6 +11,8 @@ from regard.config import Config
 
 Normalisation = Literal["none", "mean", "wu", "reward"]
 """How log P is made comparable between lengths."""
+SAMPLING = ("temperature", "top_k", "top_p")
+"""What only samples have."""
 
 
 class SearchConfig(Config):
@@ -18,10 +20,11 @@ class SearchConfig(Config):
 
     sample: bool = False
     """Draw the output at random from the model's distribution instead of looking for the best one."""
-    beam: int = Field(5, ge=1)
-    """How many hypotheses are followed side by side; 1 is greedy search, and sampling allows no other."""
-    nbest: int = Field(1, ge=1)
-    """How many outputs to give for each input, best first: at most `beam`, or any number of independent samples."""
+    beam: int = Field(5, ge=1, le=1000)
+    """How many hypotheses are followed side by side; 1 is greedy search, and sampling allows no other. Memory and time
+    grow with it, and beyond 10 or 20 outputs hardly change."""
+    nbest: int = Field(1, ge=1, le=10_000)
+    """How many outputs to give for each input, best first: at most `beam`, or so many independent samples."""
     normalisation: Normalisation = "mean"
     """The objective that ranks finished hypotheses. `none`: log P; `mean`: log P / length^alpha; `wu`:
     log P / ((5 + length) / 6)^alpha (Wu 2016); `reward`: log P + alpha for each token. alpha is `length_penalty`."""
@@ -37,8 +40,8 @@ class SearchConfig(Config):
     no_repeat_ngram: int | None = Field(None, ge=1)
     """No sequence of so many tokens is written twice in one output."""
     banned: list[str] = Field([])
-    """Words or texts that are not written, however they are cut into tokens. A longer word that is put together from
-    such a text and further tokens is not written either; case counts."""
+    """Texts that no output holds, however it is cut into tokens: `he` rules out `the` as well, `책` also `책을`. Case
+    counts, unless the tokenizer makes all lower case. A prompt or source may hold them."""
     prefix: str | None = None
     """The text that each output begins with, cut into tokens as it stands: end it where a word ends. Its log P is part
     of the score, and what it says is exempt from all other rules."""
@@ -55,7 +58,8 @@ class SearchConfig(Config):
     unknown: bool = False
     """Whether `<unk>` may be written. The score is the model's own log P either way."""
     temperature: float = Field(1.0, gt=0)
-    """Sampling: logits are divided by this; below 1 is more careful, above 1 more daring."""
+    """Sampling: logits are divided by this; below 1 is more careful, above 1 more daring. Where there is no sampling,
+    this and the next two are left out, or null."""
     top_k: int | None = Field(None, ge=1)
     """Sampling: draw among the k most probable tokens only."""
     top_p: float = Field(1.0, gt=0, le=1)
@@ -66,9 +70,10 @@ class SearchConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _beam_of_sampling(cls, tree: Any) -> Any:
-        if isinstance(tree, dict) and tree.get("sample") is True:
-            return {"beam": 1} | tree
-        return tree
+        if not isinstance(tree, dict):
+            return tree
+        tree = {name: value for name, value in tree.items() if value is not None or name not in SAMPLING}
+        return {"beam": 1} | tree if tree.get("sample") is True else tree
 
     @field_validator("beam")
     @classmethod
@@ -117,7 +122,7 @@ class SearchConfig(Config):
             raise ValueError("the prefix is empty: give at least one word, or leave it out")
         return prefix
 
-    @field_validator("temperature", "top_k", "top_p")
+    @field_validator(*SAMPLING)
     @classmethod
     def _for_samples_only(cls, value: float | int | None, others: ValidationInfo) -> float | int | None:
         name = str(others.field_name)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from regard.errors import DecodeError
+from regard.search.banned import Ban
 from regard.search.config import SearchConfig
 
 
@@ -16,12 +17,17 @@ class Wording:
 
     prefixes: Sequence[Sequence[int]] = ()
     """What each sentence's output begins with, `()` for anything; none at all: all may begin as they like."""
-    banned: Sequence[Sequence[int]] = ()
-    """Sequences of tokens that no output holds."""
+    banned: Ban | None = None
+    """What no output holds."""
+    begun: Sequence[Sequence[int]] = ()
+    """The tokens that each output is read on from, as the beginning of the same text; none at all: it stands alone."""
 
-    def of(self, sentences: Iterable[int]) -> Wording:
+    def of(self, sentences: Sequence[int]) -> Wording:
         """The wording of these sentences."""
-        return Wording([self.prefixes[number] for number in sentences], self.banned) if self.prefixes else self
+        prefixes, begun = (
+            [each[number] for number in sentences] if each else () for each in (self.prefixes, self.begun)
+        )
+        return Wording(prefixes, self.banned, begun)
 
 
 ANY_WORDING = Wording()

@@ -7,17 +7,12 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from regard.data.batch import BEGIN, END, PAD, UNK, Tokens
+from regard.search.banned import NOTHING, Banned, forbid_tokens
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Live
 from regard.search.limits import ANY_WORDING, Limits, Wording
-
-NOTHING = -1
-"""Stands before a history that is shorter than what it is compared with: no token."""
-ANYTHING = -2
-"""Stands before a banned sequence that is shorter than the longest one."""
 
 
 class Rule(Protocol):
@@ -92,32 +87,7 @@ class NoRepeat:
         ngrams_BWMK = history_BWT.unfold(-1, self._n, 1)
         last_BW1K = history_BWT[..., None, history_BWT.shape[-1] - before :]
         again_BWM = (ngrams_BWMK[..., :before] == last_BW1K).all(-1)
-        _forbid_tokens(log_p_BWV, ngrams_BWMK[..., before], again_BWM)
-
-
-class Banned:
-    """Sequences of tokens that may not be written: the last token of one is ruled out where the others stand."""
-
-    name = "banned"
-
-    def __init__(self, sequences: Sequence[Sequence[int]], device: torch.device) -> None:
-        longest = max(len(ids) for ids in sequences)
-        padded = [[ANYTHING] * (longest - len(ids)) + list(ids) for ids in sequences]
-        self._banned_MK = torch.tensor(padded, device=device)
-
-    def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
-        before_MK, last_M = self._banned_MK[:, :-1], self._banned_MK[:, -1]
-        before = before_MK.shape[1]
-        history_BWT = F.pad(live.history_BWT, (before, 0), value=NOTHING)
-        tail_BW1K = history_BWT[..., None, history_BWT.shape[-1] - before :]
-        written_BWM = ((tail_BW1K == before_MK) | (before_MK == ANYTHING)).all(-1)
-        _forbid_tokens(log_p_BWV, last_M.expand_as(written_BWM), written_BWM)
-
-
-def _forbid_tokens(log_p_BWV: Tensor, tokens_BWM: Tensor, forbidden_BWM: Tensor) -> None:
-    """Rule out tokens where they are forbidden; one that is named twice and forbidden once is forbidden."""
-    never_BWM = torch.zeros_like(tokens_BWM, dtype=log_p_BWV.dtype).masked_fill_(forbidden_BWM, NEVER)
-    log_p_BWV.scatter_add_(-1, tokens_BWM, never_BWM)
+        forbid_tokens(log_p_BWV, ngrams_BWMK[..., before], again_BWM)
 
 
 class Prefixes:
@@ -191,8 +161,8 @@ def rules_for(
     ]
     if max(limits.shortest) > 1:
         rules.append(NotTooShort(limits.shortest, end_id, device))
-    if wording.banned:
-        rules.append(Banned(wording.banned, device))
+    if wording.banned is not None:
+        rules.append(Banned(wording.banned, wording.begun, device))
     if config.no_repeat_ngram is not None:
         rules.append(NoRepeat(config.no_repeat_ngram))
     return Rules(limits, rules, Prefixes(wording.prefixes, device))

@@ -8,9 +8,10 @@ from contextlib import nullcontext
 import torch
 from torch import Tensor
 
-from regard.data.batch import Batch
+from regard.data.batch import Batch, TextBatch, Tokens
 from regard.layers.attention import Recording, recording
 from regard.models.base import Generator
+from regard.models.contextual import LanguageModel
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import Hypothesis
 from regard.search.looking import looks_at_source, must_look
@@ -32,14 +33,23 @@ def score(model: Generator, batch: Batch) -> list[list[float]]:
     The sum of a list is the score that the search reports for a hypothesis of the same tokens.
     """
     assert not model.training, "scoring a model in training mode would score its dropout"
-    lengths_B = batch.target.lengths_B - 1
-    hidden_BTD = model(batch).hidden_BTD
-    targets_BT = batch.target.ids_BL[:, 1:]
+    return _after_the_first(model, model(batch).hidden_BTD, batch.target)
+
+
+@torch.inference_mode()
+def score_texts(model: LanguageModel, text: Tokens) -> list[list[float]]:
+    """The same of each token of a text but its first, given those before it."""
+    assert not model.training, "scoring a model in training mode would score its dropout"
+    return _after_the_first(model, model(TextBatch(text)).hidden_BTD, text)
+
+
+def _after_the_first(model: Generator, hidden_BTD: Tensor, target: Tokens) -> list[list[float]]:
+    lengths_B, targets_BT = target.lengths_B - 1, target.ids_BL[:, 1:]
     real_BT = torch.arange(targets_BT.shape[1], device=lengths_B.device) < lengths_B[:, None]
     hidden_PD, targets_P = hidden_BTD[real_BT], targets_BT[real_BT]
     chunks = zip(torch.split(hidden_PD, ROWS_AT_ONCE), torch.split(targets_P, ROWS_AT_ONCE), strict=True)
     log_p_P = torch.cat([_log_p_of(targets, model.readout(hidden)) for hidden, targets in chunks]).cpu()
-    return [tokens.tolist() for tokens in torch.split(log_p_P, (batch.target.host_lengths_B - 1).tolist())]
+    return [tokens.tolist() for tokens in torch.split(log_p_P, (target.host_lengths_B - 1).tolist())]
 
 
 @torch.inference_mode()
