@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,67 +10,25 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import regard
 from command_line import fail, succeed
-from exchange_cases import save_bert, save_gpt2, save_marian, spells_nothing_special
-from regard.data.batch import Batch, LabelledBatch, MaskedBatch, TextBatch
-from regard.runs import Run
+from exchange_cases import save_bert, save_gpt2, save_marian, save_pegasus
+from export_cases import mask_of, near, printed_by_the_card, rows_of, same_tokens, trained
+from regard.data.batch import LabelledBatch, MaskedBatch, TextBatch
+from regard.data.tokenizers import Tokenizer, TokenizerConfig
+from regard.data.vocabularies import MASKING
 from regard.runs.checkpoints import load_weights
+from regard.runs.huggingface.exchanged import Exported
+from regard.runs.huggingface.vocabularies import tokenizer_files
+from regard.tasks.filling import with_gaps
 from regard.tasks.inputs import padded
-from regard.training.train import train
 
 transformers = pytest.importorskip("transformers")
 
 SIZES = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "max_positions": 40, "dropout": 0.1}
-TRAINING = {
-    "steps": 3,
-    "batch_tokens": 256,
-    "device": "cpu",
-    "decode": 0,
-    "learning_rate": 0.05,
-    "schedule": "constant",
-}
-TALES: dict[str, Any] = {"train": {"corpus": "tales-en", "size": 40}, "validation": {"split": 0.1}, "max_length": 32}
-UNICODE = st.text(st.characters(blacklist_categories=["Cs"]), max_size=30).filter(
-    spells_nothing_special
-) | st.sampled_from(["The king", "나는 간다"])
-FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def trained(folder: Path, **sections: Any) -> Run:
-    recipe = {"data": TALES, "training": TRAINING, "tokenizer": {"vocabulary": 300}, **sections}
-    return train(recipe, out=folder, quiet=True)
-
-
-def near(ours: Any, theirs: Any) -> None:
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
-
-
-def rows_of(run: Run, column: str = "text") -> list[list[int]]:
-    tokenizer = run.tokenizers[column]
-    texts = ["The king went home.", "A", "In the old house there lived a fox."]
-    return [tokenizer.encode(text) for text in texts]
-
-
-def mask_of(rows: list[list[int]]) -> torch.Tensor:
-    return (torch.arange(max(map(len, rows))) < torch.tensor([[len(row)] for row in rows])).long()
-
-
-def same_tokens(folder: Path, run: Run, column: str, before: list[int], after: list[int]) -> None:
-    """AutoTokenizer reads every text as the run does, and puts the special tokens around it."""
-    theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), run.tokenizers[column]
-
-    @FEW
-    @given(UNICODE)
-    def same(text: str) -> None:
-        assert theirs(text).input_ids == [*before, *ours.encode(text), *after]
-
-    same()
-    assert theirs.pad_token_id == ours.pad
-    assert theirs.unk_token_id == ours.unk
 
 
 @pytest.mark.parametrize(("next_sentence", "name"), [(True, "BertForPreTraining"), (False, "BertForMaskedLM")])
@@ -92,6 +51,8 @@ def test_bert(tmp_path: Path, next_sentence: bool, name: str) -> None:
         if next_sentence:
             near(ours.next_sentence(hidden_BLD), found.seq_relationship_logits)
     same_tokens(tmp_path / "theirs", run, "text", [tokenizer.begin], [tokenizer.end])
+    [filled] = regard.predict(run, ["A [MASK] of yours."])
+    assert printed_by_the_card(tmp_path / "theirs") == filled.gaps[0].words[0]
     pair = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")("The king", "A fox")
     first = 2 + len(tokenizer.encode("The king"))
     assert pair.token_type_ids == [0] * first + [1] * (len(pair.input_ids) - first)
@@ -136,6 +97,14 @@ def test_bert_under_the_head_of_a_task(tmp_path: Path, task: str) -> None:
             near(logits[row, : len(ids)], expected[row, : len(ids)])
     if task != "question_answering":
         assert tuple(theirs.config.id2label[number] for number in range(len(ours.labels))) == ours.labels
+    said = printed_by_the_card(tmp_path / "theirs")
+    assert said
+    if task == "classification":
+        [predicted] = regard.predict(run, ["A text of yours."])
+        assert ast.literal_eval(said) == pytest.approx(predicted.to_json()["probabilities"], abs=1e-5)
+    elif task == "tagging":
+        [predicted] = regard.predict(run, ["A text of yours , in words ."])
+        assert ast.literal_eval(said) == [(word["text"], word["tag"]) for word in predicted.to_json()["words"]]
     back = regard.import_run(tmp_path / "theirs", out=tmp_path / "back")
     assert back.recipe.task == task
     before, after = load_weights(run.checkpoint()), load_weights(back.checkpoint())
@@ -156,38 +125,9 @@ def test_gpt(tmp_path: Path) -> None:
     for row, ids in enumerate(rows):
         near(logits_BTV[row, : len(ids)], found[row, : len(ids)])
     same_tokens(tmp_path / "theirs", run, "text", [tokenizer.end], [])
-
-
-@pytest.mark.parametrize(("tie", "joint"), [("all", True), ("target", True), ("none", False)])
-def test_transformer(tmp_path: Path, tie: str, joint: bool) -> None:
-    sizes = {"encoder_layers": 2, "decoder_layers": 3, "width": 16, "heads": 4, "feed_forward": 24}
-    run = trained(
-        tmp_path / "run",
-        task="translation",
-        data={"train": {"corpus": "phrases-en-fr", "size": 200}, "validation": {"split": 0.1}},
-        tokenizer={"vocabulary": 200, "joint": joint},
-        model={"kind": "transformer", **sizes, "tie": tie},
-    )
-    regard.export_run(run, to="huggingface", out=tmp_path / "theirs")
-    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "theirs")
-    assert type(theirs).__name__ == "MarianMTModel"
-    source, target, ours = run.tokenizers["source"], run.tokenizers["target"], run.load_model()
-    sources = [[*row, source.end] for row in rows_of(run, "source")]
-    targets = [[target.begin, *row, target.end] for row in rows_of(run, "target")]
-    batch = Batch(padded(sources, source.pad), padded(targets, target.pad))
-    with torch.no_grad():
-        logits_BTV = ours.readout(ours(batch).hidden_BTD)
-        given = {"attention_mask": mask_of(sources), "decoder_input_ids": batch.target.ids_BL[:, :-1]}
-        found = theirs(batch.source.ids_BL, **given).logits
-    for row, ids in enumerate(targets):
-        near(logits_BTV[row, : len(ids) - 1], found[row, : len(ids) - 1])
-    same_tokens(tmp_path / "theirs", run, "source", [], [source.end])
-    if not joint:
-        same_tokens(tmp_path / "theirs" / "target", run, "target", [], [target.end])
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
-    written = theirs.generate(**tokenizer("I see a dog.", return_tensors="pt"), num_beams=1, max_new_tokens=9)[0, 1:]
-    best = regard.predict(run, ["I see a dog."], beam=1, overrides=["search.max_length=10"])[0].nbest[0]
-    assert written.tolist()[:9] == target.token_ids(best.tokens)[:9]
+    options = ["search.sample=false", "search.max_length=21"]  # the end is counted here
+    [predicted] = regard.predict(run, ["A text"], beam=1, overrides=options)
+    assert printed_by_the_card(tmp_path / "theirs") == predicted.to_json()["output"]
 
 
 FOLDERS: dict[str, Any] = {
@@ -199,6 +139,8 @@ FOLDERS: dict[str, Any] = {
     "gpt2": save_gpt2,
     "marian": save_marian,
     "marian-separate": partial(save_marian, shared=False),
+    "pegasus": save_pegasus,
+    "pegasus-untied": partial(save_pegasus, tie_word_embeddings=False),
 }
 
 
@@ -221,8 +163,15 @@ def test_import_export_import(tmp_path: Path, save: Any) -> None:
             tokenizer.begin,
             tokenizer.end,
         )
-    loaded = type(theirs).from_pretrained(tmp_path / "again").state_dict()
-    assert all(torch.equal(tensor, loaded[name]) for name, tensor in theirs.state_dict().items())
+    loaded, before = type(theirs).from_pretrained(tmp_path / "again").state_dict(), theirs.state_dict()
+    if not getattr(theirs.config, "tie_word_embeddings", True):
+        del before["model.shared.weight"]  # which an untied Pegasus has, but never reads
+    assert all(torch.equal(tensor, loaded[name]) for name, tensor in before.items())
+    if first.recipe.task == "regression":
+        [predicted] = regard.predict(first, ["A text of yours."])
+        assert float(printed_by_the_card(tmp_path / "again")) == pytest.approx(predicted.to_json()["output"], abs=1e-5)
+    elif first.recipe.model.kind != "transformer":  # of these the texts are compared in test_export_transformer.py
+        assert printed_by_the_card(tmp_path / "again")
 
 
 def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
@@ -234,6 +183,50 @@ def test_a_run_of_ours_comes_back(tmp_path: Path) -> None:
     assert [one.to_json() for one in regard.predict(back, texts)] == [
         one.to_json() for one in regard.predict(run, texts)
     ]
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tokenizer, Any]]:
+    """A vocabulary of ours of every kind, and the same as AutoTokenizer reads it."""
+    found = {}
+    texts = ["The fox ate the hen. A fox (big) went home, 여우가 갔다!"] * 4
+    exported = Exported("BertForMaskedLM", {"max_position_embeddings": 64}, {}, ("[CLS]", "$A", "[SEP]", "$B", "[SEP]"))
+    for kind in ("word", "wordpiece", "bpe", "unigram", "character", "byte"):
+        config = TokenizerConfig(kind=kind, vocabulary=90, lowercase=kind == "bpe")  # type: ignore[arg-type]
+        own, folder = Tokenizer.train(config, texts, MASKING), tmp_path_factory.mktemp(kind)
+        for name, text in tokenizer_files(own, exported).items():
+            (folder / name).write_text(text, encoding="utf-8")
+        found[kind] = own, transformers.AutoTokenizer.from_pretrained(folder)
+    return found
+
+
+PARTS = ["[MASK]", " ", "  ", "fox", "The", "ing", ".", "(", "여우가", "\u1112\u1161", "▁", "\t", "1"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=9).map("".join))
+@example("The fox ate the [MASK].")
+@example(" [MASK] fox[MASK][MASK]ing  [MASK] ")
+def test_a_gap_is_read_by_transformers_as_here(kinds: dict[str, tuple[Tokenizer, Any]], text: str) -> None:
+    """Also by a run that comes back."""
+    for kind, (own, theirs) in kinds.items():
+        expected = with_gaps(own, text)
+        assert theirs(text)["input_ids"] == [own.begin, *expected, own.end], kind
+        assert with_gaps(Tokenizer.from_json(theirs.backend_tokenizer.to_str()), text) == expected, kind
+
+
+def test_a_gap_is_filled_by_transformers_as_here(tmp_path: Path) -> None:
+    run = trained(tmp_path / "run", task="masked_language_modeling", model={"kind": "bert", **SIZES})
+    regard.export_run(run, to="huggingface", out=tmp_path / "theirs")
+    text = "The fox [MASK] to the [MASK]."
+    theirs = transformers.BertForPreTraining.from_pretrained(tmp_path / "theirs").eval()
+    read = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")(text, return_tensors="pt")
+    tokenizer, [found] = run.tokenizers["text"], regard.predict(run, [text])
+    assert "▁the" in tokenizer.tokens(read.input_ids[0].tolist())
+    gaps_P = (read.input_ids[0] == tokenizer.mask).nonzero()[:, 0]
+    with torch.no_grad():
+        p_PV = theirs(**read).prediction_logits[0, gaps_P].softmax(-1)
+    for p_V, gap in zip(p_PV, found.gaps, strict=True):
+        near(p_V[tokenizer.token_ids(gap.tokens)], torch.tensor(gap.probabilities))
 
 
 def test_the_model_card(tmp_path: Path) -> None:

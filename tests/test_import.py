@@ -22,7 +22,9 @@ import regard
 from command_line import fail, succeed
 from exchange_cases import TEXTS, save_bert, save_gpt2, save_marian, spells_nothing_special, wordpiece
 from regard.data.batch import Batch, LabelledBatch, MaskedBatch, TextBatch
+from regard.errors import DataError
 from regard.runs import Run
+from regard.runs.huggingface.folder import ModelFolder
 from regard.tasks.inputs import padded
 
 transformers = pytest.importorskip("transformers")
@@ -157,7 +159,12 @@ def minilm() -> Path:
 def test_minilm(tmp_path: Path) -> None:
     """Real weights: hidden states and tokens are those of transformers, and what it cannot do is said."""
     folder, run = minilm(), tmp_path / "run"
-    succeed("import", folder, "--out", run)
+    first, note = succeed("import", folder, "--out", run).out.splitlines()
+    assert first == f"imported: {run}, a bert for masked_language_modeling"
+    assert note.startswith("it has no masked head, so it fills no gaps; it is good for features")
+    assert succeed("import", folder, "--out", tmp_path / "again", "--json").json["note"] == note.replace(
+        str(run), str(tmp_path / "again")
+    )
     theirs = transformers.AutoModel.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     found = regard.features(run, TEXTS)
@@ -330,6 +337,37 @@ def test_a_pickle_that_could_run_code_is_refused(tmp_path: Path, name: str) -> N
     assert "model.safetensors" in message
     assert not (tmp_path / "broken-into").exists()
     assert not (tmp_path / "run").exists()
+
+
+def test_a_refusal_is_in_our_words(tmp_path: Path) -> None:
+    """torch's own would tell how to load the file nevertheless, in bold."""
+    save_bert(tmp_path / "theirs")
+    (tmp_path / "theirs" / "model.safetensors").unlink()
+    file = tmp_path / "theirs" / "pytorch_model.bin"
+    hint = "(save the model with transformers as model.safetensors)"
+    for content, held in (
+        ({"weight": Evil(tmp_path / "x")}, "it holds posix.mkdir"),
+        ({"weight": np.zeros(3)}, "it holds numpy._core.multiarray._reconstruct"),
+    ):
+        torch.save(content, file)
+        [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
+        if os.name == "posix":  # elsewhere mkdir is another module's
+            assert message == f"{file}: is refused: {held}, and such a pickle may run code {hint}"
+    file.write_bytes(b"version https://example.org\n" * 9)
+    [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
+    assert message == f"{file}: is refused: it is no file of plain tensors, and such a pickle may run code {hint}"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_weights_that_are_cut_off_are_called_so(tmp_path: Path, share: float, zipped: bool) -> None:
+    file = tmp_path / "pytorch_model.bin"
+    torch.save({"weight": torch.zeros(1000)}, file, _use_new_zipfile_serialization=zipped)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(DataError) as caught:
+        ModelFolder(tmp_path, "theirs").weights()
+    assert str(caught.value) == f"{file}: the file is cut off or damaged (copy or download it again)"
 
 
 def change_config(folder: Path, **changes: Any) -> None:

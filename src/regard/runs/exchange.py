@@ -26,10 +26,15 @@ READERS: dict[str, Callable[[ModelFolder], Imported]] = {
     **dict.fromkeys(("BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForNextSentencePrediction"), bert.read),
     **dict.fromkeys(bert_heads.ARCHITECTURES.values(), bert_heads.read),
     **dict.fromkeys(("GPT2Model", "GPT2LMHeadModel"), gpt2.read),
-    "MarianMTModel": marian.read,
+    **dict.fromkeys(marian.ARCHITECTURES.values(), marian.read),
 }
 """The architecture that config.json names -> how such a folder is read."""
-UNNAMED = {"bert": "BertModel", "gpt2": "GPT2Model", "marian": "MarianMTModel"}
+UNNAMED = {
+    "bert": "BertModel",
+    "gpt2": "GPT2Model",
+    "marian": "MarianMTModel",
+    "pegasus": "PegasusForConditionalGeneration",
+}
 """`model_type` -> the architecture, where config.json names none."""
 WRITERS: dict[tuple[str, str], Callable[[Run, Any], Exported]] = {
     ("masked_language_modeling", "bert"): bert.write,

@@ -53,11 +53,12 @@ def write(run: Run, model: Any) -> Exported:
     """The architecture that has this task's head."""
     recipe: Any = run.recipe
     task, head = recipe.task, recipe.head
-    wanted: dict[str, Any] = {"features": "last", "bilstm": None} | ({"pooling": "first"} if task in POOLED else {})
-    for name, value in wanted.items():
+    wanted: dict[str, Any] = {"apart": False, "features": "last", "bilstm": None}
+    wanted |= {"pooling": "first"} if task in POOLED else {}
+    for name, value in ((name, value) for name, value in wanted.items() if hasattr(head, name)):
         if getattr(head, name) != value:
-            what = f"transformers has no head like one with {name}: {getattr(head, name)}"
-            hint = f"one with head.{name}: {'null' if value is None else value} can be exported"
+            what = f"transformers has no head like one with {name}: {str(getattr(head, name)).lower()}"
+            hint = f"one with head.{name}: {'null' if value is None else str(value).lower()} can be exported"
             raise CheckpointError(what, where=str(run.folder), hint=hint)
     theirs = to_theirs(renamings(task, recipe.model.layers), stored_weights(model))
     config = write_config(run) | {"classifier_dropout": head.dropout} | _classes(task, head)

@@ -8,28 +8,27 @@ from typing import Any
 
 from regard.config import write_yaml
 from regard.runs.checkpoints import load_facts
+from regard.runs.huggingface.card_code import example
 from regard.runs.huggingface.exchanged import Exported
 from regard.runs.run import Run
 
-CLASSES = {
-    "BertModel": ("feature-extraction", "AutoModel"),
-    "BertForPreTraining": ("fill-mask", "AutoModelForPreTraining"),
-    "BertForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
-    "BertForNextSentencePrediction": ("text-classification", "AutoModelForNextSentencePrediction"),
-    "BertForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
-    "BertForTokenClassification": ("token-classification", "AutoModelForTokenClassification"),
-    "BertForMultipleChoice": ("multiple-choice", "AutoModelForMultipleChoice"),
-    "BertForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
-    "GPT2LMHeadModel": ("text-generation", "AutoModelForCausalLM"),
-    "MarianMTModel": ("translation", "AutoModelForSeq2SeqLM"),
+TAGS = {
+    "BertModel": "feature-extraction",
+    "BertForPreTraining": "fill-mask",
+    "BertForMaskedLM": "fill-mask",
+    "BertForNextSentencePrediction": "text-classification",
+    "BertForSequenceClassification": "text-classification",
+    "BertForTokenClassification": "token-classification",
+    "BertForMultipleChoice": "multiple-choice",
+    "BertForQuestionAnswering": "question-answering",
+    "GPT2LMHeadModel": "text-generation",
 }
-"""Architecture -> what the Hub calls its task, and the class that loads it."""
+"""Architecture -> what the Hub calls its task, where it is not called as here."""
 
 
 def model_card(run: Run, exported: Exported, checkpoint: str) -> str:
     """The whole card; paths are shortened to the names of files."""
-    tag, loader = CLASSES[exported.architecture]
-    tag = run.recipe.task if run.recipe.task == "summarization" else tag
+    tag = TAGS.get(exported.architecture, run.recipe.task)
     recipe: dict[str, Any] = _without_folders(run.recipe.model_dump())
     origin = run.environment.get("imported")
     front = {"library_name": "transformers", "pipeline_tag": tag, "tags": ["regard", run.recipe.task]}
@@ -40,13 +39,10 @@ def model_card(run: Run, exported: Exported, checkpoint: str) -> str:
 # {run.folder.resolve().name}
 
 A {run.recipe.model.kind} for {run.recipe.task.replace("_", " ")}, exported by regard {run.environment["regard"]} as a
-`{exported.architecture}`. It was {come}.
+`{exported.architecture}`. It was {come}. It loads with transformers 5 or later.
 
 ```python
-from transformers import AutoTokenizer, {loader}
-
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = {loader}.from_pretrained("FOLDER")
+{example(run, exported.architecture)}
 ```
 
 ## Data

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ NAMES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that are read, whole or in shards, the better one first."""
 REFUSED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".ot", ".onnx")
 """Endings of other files of weights."""
-TEXTS = ("*.json", "*.txt", "*.spm", "*/tokenizer*.json")
+TEXTS = ("*.json", "*.txt", "*.spm", "spiece.model", "*/tokenizer*.json")
 """What else a folder may hold that is needed."""
 
 
@@ -99,16 +100,24 @@ def _read(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(f"the file is damaged: {error}", where=str(path)) from None
-    except Exception as error:  # whatever a pickle holds besides tensors, and damage of a dozen kinds
-        first = (str(error) or type(error).__name__).splitlines()[0]
-        what = f"is refused, since it holds more than tensors, and a pickle may run code: {first}"
-        hint = "save the model with transformers as model.safetensors"
-        raise DataError(what, where=str(path), hint=hint) from None
+    except UnpicklingError as error:
+        raise _refused(path, str(error)) from None
+    except Exception as error:  # damage has a dozen kinds, and torch's words for them say little
+        what = (
+            f"the file is damaged: {error}" if isinstance(error, SafetensorError) else "the file is cut off or damaged"
+        )
+        raise DataError(what, where=str(path), hint="copy or download it again") from None
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise DataError("holds no weights by name", where=str(path))
     return found
+
+
+def _refused(path: Path, why: str) -> DataError:
+    """A pickle of more than tensors. What torch says of it is left out, since it tells how to load it nevertheless."""
+    found = re.search(r"GLOBAL ([\w.]+)", why)
+    held = f"it holds {found[1]}" if found else "it is no file of plain tensors"
+    hint = "save the model with transformers as model.safetensors"
+    return DataError(f"is refused: {held}, and such a pickle may run code", where=str(path), hint=hint)
 
 
 def open_folder(source: str | Path) -> ModelFolder:

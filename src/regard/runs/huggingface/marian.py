@@ -1,7 +1,5 @@
-"""Marian's Transformer, of which the OPUS-MT translation models are, under the names of `transformers`.
-
-It is the Transformer of the paper, but for the order of the width: all sines stand before all cosines, while ours are
-interleaved. So every weight that reads or writes the width is put into our order, which changes no value.
+"""The Transformer under the names of `transformers`: post-norm as Marian, of which OPUS-MT's models are, and pre-norm
+as Pegasus (Zhang et al. 2020, arXiv:1912.08777). But for the order of the width both are the Transformer of the paper.
 """
 
 from __future__ import annotations
@@ -11,39 +9,77 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.data.tokenizers import Tokenizer
 from regard.errors import CheckpointError, DataError
-from regard.layers.positions import sinusoidal_positions
 from regard.models.transformer import TransformerConfig
 from regard.runs.huggingface.exchanged import Exported, Imported
 from regard.runs.huggingface.folder import ModelFolder
 from regard.runs.huggingface.marian_vocabularies import read_tokenizers
-from regard.runs.huggingface.renaming import Change, Renaming, affine, joined, to_ours, to_theirs
+from regard.runs.huggingface.marian_weights import (
+    DECODER,
+    READOUT,
+    of_one_size,
+    of_their_own_size,
+    plain,
+    renamings,
+    with_waves,
+)
+from regard.runs.huggingface.renaming import to_ours, to_theirs
 from regard.runs.run import Run, stored_weights
+from regard.search import SearchConfig
 
 ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 """Their name -> ours."""
-SHARED = "model.shared.weight"
-ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
-POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-"""Waves that older files hold beside the weights."""
+ARCHITECTURES = {"post": "MarianMTModel", "pre": "PegasusForConditionalGeneration"}
+"""`model.norm` -> their architecture."""
+TYPES = {"post": "marian", "pre": "pegasus"}
+"""`model.norm` -> `model_type`."""
+TASKS = {"post": "translation", "pre": "summarization"}
+"""`model.norm` -> the task, where config.json says nothing about it."""
+VOCABULARIES = ("encoder_vocab_size", "decoder_vocab_size")
+"""What config.json calls the sizes of two vocabularies beside the one that Pegasus knows."""
 
 
 def read(folder: ModelFolder) -> Imported:
-    """A MarianMTModel with one vocabulary or two."""
+    """A MarianMTModel or PegasusForConditionalGeneration, with one vocabulary or two."""
+    norm = "pre" if folder.config["model_type"] == TYPES["pre"] else "post"
+    _refuse_others(folder, norm)
+    theirs = folder.weights()
+    tie = _tie(folder, theirs, norm)
+    config = _sizes(folder) | {"norm": norm, "tie": tie}
+    if norm == "pre" and tie != "all":
+        size = folder.number("vocab_size")
+        theirs = of_their_own_size(theirs, *(folder.number(name, size) for name in VOCABULARIES))
+    weights = to_ours(renamings(config), plain(theirs, tie, folder.name), folder.name)
+    rows = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
+    begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
+    tokenizers = read_tokenizers(folder, rows, begin, shared=tie == "all")
+    return Imported(_task(folder, norm), config, weights, tokenizers, {"search": _search(folder)})
+
+
+def _refuse_others(folder: ModelFolder, norm: str) -> None:
+    """What a config may say that is neither Marian's nor Pegasus's own."""
     folder.expect(
         {
             "activation_function": tuple(ACTIVATIONS),
             "scale_embedding": (True,),
             "static_position_embeddings": (True,),
-            "normalize_before": (False,),
+            "normalize_before": (norm == "pre",),
             "normalize_embedding": (False,),
-            "add_final_layer_norm": (False,),
+            "add_final_layer_norm": (norm == "pre",),
             "decoder_attention_heads": (folder.number("encoder_attention_heads"),),
             "decoder_ffn_dim": (folder.number("encoder_ffn_dim"),),
         }
     )
-    theirs = folder.weights()
-    config: dict[str, Any] = {
+    width = folder.number("d_model")
+    if width % 2:
+        where = f"{folder.path / 'config.json'}: d_model"
+        raise DataError(f"{width} is not supported", where=where, hint="supported: even widths")
+
+
+def _sizes(folder: ModelFolder) -> dict[str, Any]:
+    """The section `model`, but for what sets the two apart."""
+    return {
         "kind": "transformer",
         "encoder_layers": folder.number("encoder_layers"),
         "decoder_layers": folder.number("decoder_layers"),
@@ -55,173 +91,121 @@ def read(folder: ModelFolder) -> Imported:
         "attention_dropout": float(folder.config.get("attention_dropout", 0.0)),
         "activation_dropout": float(folder.config.get("activation_dropout", 0.0)),
         "activation": ACTIVATIONS[folder.config.get("activation_function", "swish")],
-        "tie": _tie(folder, theirs),
     }
-    weights = to_ours(renamings(config), _plain(theirs, config["tie"], folder), folder.name)
-    rows = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
-    begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
-    tokenizers = read_tokenizers(folder, rows, begin, shared=config["tie"] == "all")
-    beam = folder.json("generation_config.json").get("num_beams") or folder.config.get("num_beams") or 1
-    return Imported("translation", config, weights, tokenizers, {"search": {"beam": int(beam)}})
 
 
-def _tie(folder: ModelFolder, theirs: dict[str, Tensor]) -> str:
-    if folder.config.get("share_encoder_decoder_embeddings", True):
+def _tie(folder: ModelFolder, theirs: dict[str, Tensor], norm: str) -> str:
+    name = "tie_word_embeddings" if norm == "pre" else "share_encoder_decoder_embeddings"
+    if folder.config.get(name, True):
         return "all"
-    untied = "lm_head.weight" in theirs and not torch.equal(theirs["lm_head.weight"], theirs[DECODER])
-    return "none" if untied else "target"
+    if READOUT not in theirs and norm == "post":
+        return "target"
+    both = READOUT in theirs and DECODER in theirs
+    return "target" if both and torch.equal(theirs[READOUT], theirs[DECODER]) else "none"
 
 
-def _plain(theirs: dict[str, Tensor], tie: str, folder: ModelFolder) -> dict[str, Tensor]:
-    """Each tensor once: which of several names of a shared one is in the file differs."""
-    found = {name: tensor for name, tensor in theirs.items() if name not in POSITIONS}
-    for name in theirs.keys() & set(POSITIONS):
-        _refuse_other_waves(theirs[name], f"{folder.name}: {name}")
-    copies = {"all": (SHARED, ENCODER, DECODER, "lm_head.weight"), "target": (DECODER, "lm_head.weight"), "none": ()}
-    tables = [found.pop(name) for name in copies[tie] if name in found]
-    if any(not torch.equal(table, tables[0]) for table in tables[1:]):
-        what = "embeddings that config.json calls shared have different values"
-        raise DataError(what, where=folder.name, hint="the readout of Marian's models is their target embedding")
-    if tables:
-        found[copies[tie][0]] = tables[0]
-    if tie != "all":
-        found.pop(SHARED, None)
-    return found
+def _task(folder: ModelFolder, norm: str) -> str:
+    said = folder.config.get("task_specific_params") or {}
+    return next((task for task in TASKS.values() if task in said), TASKS[norm])
 
 
-def _refuse_other_waves(table_LD: Tensor, where: str) -> None:
-    """Positions that a file holds must be the waves that stand in their place here."""
-    length, width = table_LD.shape
-    waves_LD = sinusoidal_positions(length, width)[:, _order(width).argsort()]
-    if not torch.allclose(table_LD, waves_LD, atol=1e-3):
-        raise DataError("the positions are not sinusoidal", where=where, hint="Marian's own models have waves")
+def _search(folder: ModelFolder) -> dict[str, Any]:
+    """How it writes: the newer of two files wins."""
+    newer = folder.json("generation_config.json")
+    said = folder.config | {name: value for name, value in newer.items() if value is not None}
+    alpha = said.get("length_penalty")
+    return {
+        "beam": int(said.get("num_beams") or 1),
+        "length_penalty": 1.0 if alpha is None else float(alpha),
+        "no_repeat_ngram": said.get("no_repeat_ngram_size") or None,
+    }
 
 
 def write(run: Run, model: Any) -> Exported:
-    """A MarianMTModel, for a Transformer that is the paper's."""
+    """What the paper's Transformer is there; `model.norm` decides which of the two."""
     config = run.recipe.model
     _refuse_ablations(run, config)
-    target = run.tokenizers["target"]
-    shared = config.tie == "all"
-    special = {"pad_token_id": target.pad, "eos_token_id": target.end, "decoder_start_token_id": target.begin}
+    source, target = run.tokenizers["source"], run.tokenizers["target"]
+    theirs = to_theirs(renamings(config.model_dump()), stored_weights(model))
+    if config.norm == "pre":
+        theirs = with_waves(theirs, config.max_positions, config.width)
+        theirs = theirs if config.tie == "all" else of_one_size(theirs, max(source.size, target.size))
+    ids = {
+        "pad_token_id": target.pad,
+        "eos_token_id": target.end,
+        "forced_eos_token_id": target.end,
+        "decoder_start_token_id": target.begin,
+    }
     return Exported(
-        "MarianMTModel",
-        {
-            "model_type": "marian",
-            "is_encoder_decoder": True,
-            "vocab_size": run.tokenizers["source"].size,
-            "decoder_vocab_size": target.size,
-            "share_encoder_decoder_embeddings": shared,
-            "tie_word_embeddings": config.tie != "none",
-            "d_model": config.width,
-            "encoder_layers": config.encoder_layers,
-            "decoder_layers": config.decoder_layers,
-            "encoder_attention_heads": config.heads,
-            "decoder_attention_heads": config.heads,
-            "encoder_ffn_dim": config.feed_forward,
-            "decoder_ffn_dim": config.feed_forward,
-            "max_position_embeddings": config.max_positions,
-            "activation_function": config.activation,
-            "dropout": config.dropout,
-            "attention_dropout": config.attention_dropout,
-            "activation_dropout": config.activation_dropout,
-            "scale_embedding": True,
-            "static_position_embeddings": True,
-            "bos_token_id": target.begin,
-            **special,
-        },
-        to_theirs(renamings(config.model_dump()), stored_weights(model)),
-        ("$A", *run.tokenizers["source"].tokens([run.tokenizers["source"].end])),
-        special
-        | {
-            "num_beams": run.recipe.search.beam,
-            "length_penalty": run.recipe.search.length_penalty,
-            "max_length": config.max_positions,
-            "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
-        },
+        ARCHITECTURES[config.norm],
+        {"model_type": TYPES[config.norm], **_config(config), **_vocabulary(run, config), **ids},
+        theirs,
+        ("$A", *source.tokens([source.end])),
+        ids | _generation(run.recipe.search, target) | {"max_length": config.max_positions},
     )
 
 
+def _generation(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
+    """generation_config.json, as far as their search has words for it."""
+    return {
+        "num_beams": search.beam,
+        "length_penalty": 0.0 if search.normalisation == "none" else search.length_penalty,
+        "no_repeat_ngram_size": search.no_repeat_ngram or 0,
+        "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
+    }
+
+
+def _config(config: TransformerConfig) -> dict[str, Any]:
+    """config.json, but for what hangs on the vocabularies."""
+    return {
+        "is_encoder_decoder": True,
+        "d_model": config.width,
+        "encoder_layers": config.encoder_layers,
+        "decoder_layers": config.decoder_layers,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": config.feed_forward,
+        "decoder_ffn_dim": config.feed_forward,
+        "max_position_embeddings": config.max_positions,
+        "activation_function": config.activation,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "scale_embedding": True,
+        "static_position_embeddings": True,
+    }
+
+
+def _vocabulary(run: Run, config: TransformerConfig) -> dict[str, Any]:
+    """How large it is, and which tables are one. Pegasus has one size for both sides: ours stand beside it."""
+    sizes = [run.tokenizers[side].size for side in ("source", "target")]
+    other = run.recipe.task != TASKS[config.norm]
+    task: dict[str, Any] = {"task_specific_params": {run.recipe.task: {}}} if other else {}
+    if config.norm == "post":
+        return task | {
+            "vocab_size": sizes[0],
+            "decoder_vocab_size": sizes[1],
+            "share_encoder_decoder_embeddings": config.tie == "all",
+            "tie_word_embeddings": config.tie != "none",
+            "bos_token_id": run.tokenizers["target"].begin,
+        }
+    own = dict(zip(VOCABULARIES, sizes, strict=True)) if sizes[0] != sizes[1] else {}
+    return task | own | {"vocab_size": max(sizes), "tie_word_embeddings": config.tie == "all"}
+
+
 def _refuse_ablations(run: Run, config: TransformerConfig) -> None:
-    wanted = {"norm": "post", "positions": "sinusoidal", "scaled": True, "look_ahead": False, "residual": True}
-    for name, value in wanted.items():
-        if getattr(config, name) != value:
-            what = f"a transformer with {name}: {getattr(config, name)} is no Marian model"
-            raise CheckpointError(what, where=str(run.folder), hint=f"one with model.{name}: {value} can be exported")
+    wanted: dict[str, tuple[Any, ...]] = {
+        "norm": tuple(ARCHITECTURES),
+        "positions": ("sinusoidal",),
+        "scaled": (True,),
+        "look_ahead": (False,),
+        "residual": (True,),
+    }
+    for name, allowed in wanted.items():
+        if getattr(config, name) not in allowed:
+            what = f"transformers has no model like a transformer with {name}: {str(getattr(config, name)).lower()}"
+            hint = f"one with model.{name}: {' or '.join(str(value).lower() for value in allowed)} can be exported"
+            raise CheckpointError(what, where=str(run.folder), hint=hint)
     if config.width % 2:
-        raise CheckpointError("a Marian model has an even width", where=str(run.folder), hint="model.width")
-
-
-def renamings(config: dict[str, Any]) -> list[Renaming]:
-    """All weights of a Marian model of these sizes, its embeddings tied or not."""
-    width = config["width"]
-    order_D = _order(width)
-    source, target = {"all": (SHARED, None), "target": (ENCODER, DECODER), "none": (ENCODER, DECODER)}[config["tie"]]
-    pairs = [_ordered("source_embedding.weight", source, order_D, 1)]
-    if target is not None:
-        pairs.append(_ordered("target_embedding.weight", target, order_D, 1))
-    if config["tie"] == "none":
-        pairs.append(_ordered("output.linear.weight", "lm_head.weight", order_D, 1))
-    bias = Renaming(("output.linear.bias",), ("final_logits_bias",), lambda b: [b.flatten()], lambda b: [b[None]])
-    for number in range(config["encoder_layers"]):
-        ours, theirs = f"encoder.{number}", f"model.encoder.layers.{number}"
-        pairs += _attention(f"{ours}.self_attention", f"{theirs}.self_attn", order_D)
-        pairs += _writes(f"{ours}.around_attention.norm", f"{theirs}.self_attn_layer_norm", order_D)
-        pairs += _feed_forward(ours, theirs, order_D)
-    for number in range(config["decoder_layers"]):
-        ours, theirs = f"decoder.{number}", f"model.decoder.layers.{number}"
-        for own, their in (("self", "self_attn"), ("cross", "encoder_attn")):
-            pairs += _attention(f"{ours}.{own}_attention", f"{theirs}.{their}", order_D)
-            pairs += _writes(f"{ours}.around_{own}.norm", f"{theirs}.{their}_layer_norm", order_D)
-        pairs += _feed_forward(ours, theirs, order_D)
-    return [*pairs, bias]
-
-
-def _order(width: int) -> Tensor:
-    """Our place d is their place order_D[d]: sine 0, cosine 0, sine 1, ..."""
-    return torch.arange(width).view(2, width // 2).T.flatten()
-
-
-def _ordered(ours: str, theirs: str, order_D: Tensor, axis: int) -> Renaming:
-    """A tensor one of whose axes is the width."""
-    return Renaming((ours,), (theirs,), *_both_ways(order_D, axis))
-
-
-def _both_ways(order_D: Tensor, axis: int) -> tuple[Change, Change]:
-    back_D = order_D.argsort()
-    return (lambda x: [x.index_select(axis, order_D)]), (lambda x: [x.index_select(axis, back_D)])
-
-
-def _writes(ours: str, theirs: str, order_D: Tensor) -> list[Renaming]:
-    """Weight and bias of what writes the width: a linear layer, or a norm."""
-    return [_ordered(f"{ours}.{kind}", f"{theirs}.{kind}", order_D, 0) for kind in ("weight", "bias")]
-
-
-def _reads(pairs: list[Renaming], order_D: Tensor) -> list[Renaming]:
-    """Linear layers that read the width: the columns of their matrices are in another order."""
-    read, write = _both_ways(order_D, 1)
-    weight, bias = pairs
-
-    def reading(*theirs: Tensor) -> list[Tensor]:
-        return [read(tensor)[0] for tensor in weight.read(*theirs)]
-
-    def writing(*ours: Tensor) -> list[Tensor]:
-        return list(weight.write(*(write(tensor)[0] for tensor in ours)))
-
-    return [Renaming(weight.ours, weight.theirs, reading, writing), bias]
-
-
-def _attention(ours: str, theirs: str, order_D: Tensor) -> list[Renaming]:
-    return [
-        *_reads(affine(f"{ours}.W_Q", f"{theirs}.q_proj"), order_D),
-        *_reads(joined(f"{ours}.W_KV", f"{theirs}.k_proj", f"{theirs}.v_proj"), order_D),
-        *_writes(f"{ours}.W_O", f"{theirs}.out_proj", order_D),
-    ]
-
-
-def _feed_forward(ours: str, theirs: str, order_D: Tensor) -> list[Renaming]:
-    return [
-        *_reads(affine(f"{ours}.feed_forward.W_1", f"{theirs}.fc1"), order_D),
-        *_writes(f"{ours}.feed_forward.W_2", f"{theirs}.fc2", order_D),
-        *_writes(f"{ours}.around_feed_forward.norm", f"{theirs}.final_layer_norm", order_D),
-    ]
+        what = f"transformers has no model like a transformer with width: {config.width}"
+        raise CheckpointError(what, where=str(run.folder), hint="one whose model.width is even can be exported")

@@ -1,4 +1,7 @@
-"""The tokenizers of a Marian model: a SentencePiece model for each side, and one vocabulary for both or one each."""
+"""The tokenizers of a Marian model: a SentencePiece model for each side, and one vocabulary for both or one each.
+
+A Pegasus model has one SentencePiece model, whose pieces stand after tokens that only its pre-training needed.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from regard.runs.huggingface.folder import ModelFolder
 from regard.runs.huggingface.vocabularies import fitted, ids_of, template_of, with_roles
 
 END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
+OFFSET = 103
+"""How far Pegasus's pieces are moved up, if tokenizer_config.json does not say: it has so many tokens of its own."""
 
 
 def read_tokenizers(folder: ModelFolder, rows: tuple[int, int], begin: int, *, shared: bool) -> Tokenizers:
@@ -29,8 +34,10 @@ def read_tokenizers(folder: ModelFolder, rows: tuple[int, int], begin: int, *, s
         trees = [folder.json(name) for name in names]
         for name, tree in zip(names, trees, strict=True):  # what is wrong with one is said here
             Tokenizer.from_json(json.dumps(tree), where=str(folder.path / name))
+    elif (folder.path / "spiece.model").exists():
+        trees = [_tree(folder, "spiece.model", _moved(folder))]
     else:
-        hint = "expected: source.spm, target.spm and vocab.json, or tokenizer.json"
+        hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
     spelt = {number: token for token, number in ids_of(trees[-1]).items()}
     trees[-1] = with_roles(trees[-1], {"<s>": spelt.get(begin, PAD)})
@@ -50,6 +57,18 @@ def _vocabulary(folder: ModelFolder, name: str) -> dict[str, int]:
         hint = f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and {PAD} among them"
         raise DataError("is no vocabulary of a Marian model", where=str(path), hint=hint)
     return found
+
+
+def _moved(folder: ModelFolder) -> dict[str, int]:
+    """Piece -> id in a Pegasus model: padding and the end, what stands for what pre-training hides, then the rest."""
+    path, offset = folder.path / "spiece.model", folder.json("tokenizer_config.json").get("offset", OFFSET)
+    if not isinstance(offset, int) or offset < 2:
+        what = f"offset: {offset!r} is no number of tokens"
+        raise DataError(what, where=str(folder.path / "tokenizer_config.json"))
+    pieces = converted(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
+    names = [piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END)]
+    hidden = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
+    return {piece: number for number, piece in enumerate([PAD, END, *hidden, *names])}
 
 
 def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> dict[str, Any]:

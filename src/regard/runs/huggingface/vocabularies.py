@@ -9,7 +9,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.data.tokenizers import Tokenizer as OurTokenizer
-from regard.data.vocabularies import MASKING, SPECIAL
+from regard.data.vocabularies import MARK, MASKING, SPECIAL
 from regard.errors import DataError
 from regard.runs.huggingface.exchanged import Exported
 from regard.runs.huggingface.folder import ModelFolder
@@ -161,9 +161,34 @@ def fitted(tree: dict[str, Any], rows: int, folder: ModelFolder) -> OurTokenizer
     return OurTokenizer.from_json(added.to_str(), where=folder.name)
 
 
+def _with_gaps(tree: dict[str, Any], tokenizer: OurTokenizer) -> dict[str, Any]:
+    """A vocabulary of ours that reads [MASK] in a text as `tasks/filling.py` does, without a mark around it.
+
+    The library cuts a text at such a token and treats each part as a text of its own. So the token takes the space
+    before it, and the mark before a text is put there by two steps that know whether a part is the first: one puts a
+    space (in place of all others stand marks by then), the next turns it into a mark. A text's own `▁` stays aside,
+    which is unknown, too; a vocabulary that knows it is left as it is.
+    """
+    if tokenizer.mask is None or (tree.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer":
+        return tree
+    tokens = [token | {"lstrip": token["lstrip"] or token["id"] == tokenizer.mask} for token in tree["added_tokens"]]
+    tree, steps = tree | {"added_tokens": tokens}, (tree.get("normalizer") or {}).get("normalizers", [])
+    ours = [step["type"] for step in steps[-2:]] == ["Replace", "Prepend"]
+    if not ours or any(" " in token for token in ids_of(tree)):
+        return tree
+    marks = [
+        {"type": "Metaspace", "replacement": sign, "prepend_scheme": where, "split": False}
+        for sign, where in ((" ", "first"), (MARK, "never"))
+    ]
+    return tree | {
+        "normalizer": {"type": "Sequence", "normalizers": steps[:-2]},  # without the way back from aside
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*marks, tree["pre_tokenizer"]]},
+    }
+
+
 def tokenizer_files(tokenizer: OurTokenizer, exported: Exported) -> dict[str, str]:
     """What AutoTokenizer reads, by name of the file; it gives the same ids."""
-    tree = json.loads(tokenizer.to_json())
+    tree = _with_gaps(json.loads(tokenizer.to_json()), tokenizer)
     if not tree.get("post_processor"):
         tree["post_processor"] = template_of(exported.around, ids_of(tree))
     pad, unk, begin, end = tokenizer.tokens([tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end])
@@ -173,7 +198,8 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported) -> dict[str, st
         named = {"pad_token": pad, "unk_token": unk, "cls_token": begin, "sep_token": end}
         inputs.append("token_type_ids")
     if tokenizer.mask is not None:
-        named["mask_token"] = tokenizer.tokens([tokenizer.mask])[0]
+        mask = next(token for token in tree["added_tokens"] if token["id"] == tokenizer.mask)
+        named["mask_token"] = {"__type": "AddedToken", **{key: mask[key] for key in mask if key != "id"}}
     longest = next(exported.config[name] for name in LONGEST if name in exported.config)
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": longest, **named}
     settings |= {"model_input_names": inputs, "clean_up_tokenization_spaces": False}
