@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from regard.errors import RegardError
 from regard.views.alignment import Alignment, to_svg, to_terminal, write_svg
 from regard.views.heatmap import colour
-from regard.views.labels import label
+from regard.views.labels import clean, label, text_width, wrap
 from regard.views.terminal import SHADES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -344,6 +345,42 @@ def test_svg_keeps_to_its_page_and_needs_nothing_beside_it(size: int) -> None:
     assert background is not None
     assert background.attrib == {"width": f"{width:g}", "height": f"{height:g}", "fill": "#ffffff"}
     assert re.findall(r"https?://[^\"]*|href=(?!.data:)|url\(", picture) == ["http://www.w3.org/2000/svg"]
+
+
+@pytest.mark.parametrize("size", [1, 4, 20])
+def test_svg_titles_break_into_lines_that_fit(size: int) -> None:
+    title = "지난 정부가 임명한 위원회는 어제 물러났다 → The committee that they had appointed resigned yesterday"
+    root = ElementTree.fromstring(to_svg(random_alignment(["한"] * size, ["a"] * size, title=title)))
+    lines = [text for text in root.findall(f"{SVG}text") if text.get("font-weight") == "bold"]
+    width, ys = float(root.attrib["width"]), [float(text.attrib["y"]) for text in lines]
+    assert all(float(text.attrib["x"]) + text_width(text.text or "", 17) <= width for text in lines)
+    assert ys == sorted(set(ys))
+    cells = min(
+        float(y) for _, y, *_ in drawn_cells(to_svg(random_alignment(["한"] * size, ["a"] * size, title=title)))
+    )
+    assert ys[-1] < cells
+    shown = " ".join(text.text or "" for text in lines)
+    assert title.startswith(shown.removesuffix("…").strip())
+    assert len(shown) > 60, "a narrow picture, too, says what it is about"
+
+
+def test_lines_break_at_blanks() -> None:
+    assert wrap("one two three four", 9, 3) == ["one two", "three", "four"]
+    assert wrap("one two three four", 9, 2) == ["one two", "three fo…"]
+    assert wrap("가나 다라마 바사", 9, 9) == ["가나", "다라마", "바사"]
+    assert wrap("abcdefghij klm", 5, 9) == ["abcde", "fghij", "klm"]
+    assert wrap("short", 9, 2) == ["short"]
+
+
+@given(text=st.text("ab 가é\u0301", max_size=60), width=st.integers(2, 20), lines=st.integers(1, 5))
+def test_lines_hold_the_text_from_its_beginning(text: str, width: int, lines: int) -> None:
+    text = clean(text)
+    found = wrap(text, width, lines)
+    assert len(found) <= lines
+    assert all(cell_len(line) <= width for line in found)
+    letters = "".join("".join(found).removesuffix("…").split())
+    assert "".join(text.split()).startswith(letters)
+    assert "…" in found[-1] or letters == "".join(text.split())
 
 
 # ------------------------------------------------------------------------------------------------------------ files

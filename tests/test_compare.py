@@ -8,11 +8,13 @@ import io
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
@@ -24,13 +26,15 @@ from regard.config import apply_overrides
 from regard.errors import DataError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
+from regard.tasks.captioning import Captioning
 from regard.tasks.summarization import RougeConfig, Summarization
 from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.train import train
 from regard.views.compare import Comparison, compare
 from regard.views.compare_page import report
 from regard.views.compare_plots import length_plots
-from regard.views.compare_text import findings, score_text
+from regard.views.compare_terminal import show
+from regard.views.compare_text import findings, main_metric, score_text, title, verdict
 from regard.views.lengths import length_buckets, lengths_in, unit_of
 from regard.views.significance import paired_tests
 from regard.views.systems import System, differences, groups_of, names_of
@@ -85,35 +89,96 @@ def test_outputs_and_metrics_are_those_of_predict_and_evaluate(found: Comparison
     assert list(found.systems[0].outputs) == [one.output for one in regard.predict(runs["seed-1"], sources)]
 
 
-def test_p_values_are_those_of_sacrebleu(found: Comparison) -> None:
+def references_of(found: Comparison) -> list[str]:
+    """Of a task that has one for each input."""
+    return [reference for [reference] in found.texts.references]
+
+
+def theirs_of(found: Comparison, test: str) -> dict[str, list[Any]]:
+    """sacreBLEU's own results, by our names for the metrics."""
     named = [(one.name, list(one.outputs)) for one in found.systems]
-    references = [list(found.texts.references)]
-    for test, column in (("bs", "p_bootstrap"), ("ar", "p_randomisation")):
-        _, theirs = PairedTest(named, {"bleu": BLEU(), "chrf": CHRF()}, references, test_type=test)()
-        for metric, name in (("bleu", "BLEU"), ("chrf", "chrF2")):
-            ours = [row for row in found.tables["significance"] if row["metric"] == metric]
-            assert [row["score"] for row in ours] == [one.score for one in theirs[name]]  # type: ignore[union-attr]
-            expected = [one.p_value for one in theirs[name]]  # type: ignore[union-attr]
-            assert [row[column] for row in ours] == expected
-            assert ours[0][column] is None
-            assert ours[0]["difference"] == 0
-            if test == "bs":
-                assert [row["interval"] for row in ours] == [one.ci for one in theirs[name]]  # type: ignore[union-attr]
+    _, theirs = PairedTest(named, {"bleu": BLEU(), "chrf": CHRF()}, [references_of(found)], test_type=test)()
+    return {"bleu": theirs["BLEU"], "chrf": theirs["chrF2"]}
 
 
-def test_randomisation_of_a_mean_against_all_swaps_there_are() -> None:
-    """Exact match over eight sentences: with every one of the 256 ways to swap, instead of 10,000 drawn ones."""
-    references = list("abcdefgh")
-    good, bad = list("abcdefgx"), list("abxxxxxx")
-    hits = [[output == wanted for output, wanted in zip(side, references, strict=True)] for side in (bad, good)]
-    observed = abs(sum(hits[1]) - sum(hits[0]))
-    larger = 0
-    for swaps in product((0, 1), repeat=8):
-        sums = [sum(hits[side ^ swap][n] for n, swap in enumerate(swaps)) for side in (0, 1)]
-        larger += abs(sums[0] - sums[1]) > observed
-    [_, tested] = paired_tests({"bad": bad, "good": good}, references, Translation, EvaluationConfig(), ["exact_match"])
-    assert tested.p_randomisation == pytest.approx(larger / 256, abs=0.01)
-    assert (tested.score, tested.difference) == (7 / 8, 5 / 8)
+def test_scores_and_the_bootstrap_are_those_of_sacrebleu(found: Comparison) -> None:
+    for metric, theirs in theirs_of(found, "bs").items():
+        ours = [row for row in found.tables["significance"] if row["metric"] == metric]
+        assert [row["score"] for row in ours] == [one.score for one in theirs]
+        assert [row["p_bootstrap"] for row in ours] == [one.p_value for one in theirs]
+        assert [row["interval"] for row in ours] == [one.ci for one in theirs]
+        assert (ours[0]["difference"], ours[0]["p_bootstrap"], ours[0]["p_randomisation"]) == (0, None, None)
+
+
+def test_randomisation_is_that_of_sacrebleu_where_no_swap_gives_the_very_difference(found: Comparison) -> None:
+    """Other draws of 30 sentences, so up to their noise: the standard error of a share of 10,000 is at most 0.005."""
+    for metric, theirs in theirs_of(found, "ar").items():
+        ours = [row for row in found.tables["significance"] if row["metric"] == metric]
+        for row, other in zip(ours[1:], theirs[1:], strict=True):
+            assert row["p_randomisation"] == pytest.approx(other.p_value, abs=0.02)
+
+
+def every_swap(good: list[str], bad: list[str], references: list[str], score: Any) -> float:
+    """The p-value of the randomisation test, with each of the ways to swap instead of 10,000 drawn ones."""
+    observed = abs(score(good, references) - score(bad, references))
+    as_large = [
+        abs(score(one, references) - score(other, references)) >= observed - 1e-9
+        for swaps in product((False, True), repeat=len(references))
+        for one, other in [zip(*((b, g) if swap else (g, b) for g, b, swap in zip(good, bad, swaps, strict=True)),
+                               strict=True)]
+    ]  # fmt: skip
+    return sum(as_large) / len(as_large)
+
+
+def hits(outputs: Any, references: list[str]) -> float:
+    return sum(map(str.__eq__, outputs, references)) / len(references)
+
+
+def bleu(outputs: Any, references: list[str]) -> float:
+    return float(BLEU().corpus_score(list(outputs), [references]).score)
+
+
+def chrf(outputs: Any, references: list[str]) -> float:
+    return float(CHRF().corpus_score(list(outputs), [references]).score)
+
+
+@pytest.mark.parametrize(("metric", "score"), [("exact_match", hits), ("bleu", bleu), ("chrf", chrf)])
+def test_randomisation_against_all_swaps_there_are(metric: str, score: Any) -> None:
+    references = ["the cat sat on a mat", "two dogs ran far off", "it is late by now", "no one was there",
+                  "she reads a long book", "he went home at noon", "we all saw the sea"]  # fmt: skip
+    good = [*references[:6], "we all"]
+    bad = [*references[:2], "it was late", "there was no one", "she a book", "he went home at noon", "the sea"]
+    outputs = {"bad": bad, "good": good}
+    [_, tested] = paired_tests(outputs, [[one] for one in references], Translation, EvaluationConfig(), [metric])
+    expected = every_swap(good, bad, references, score)
+    assert 0.01 < expected < 0.5
+    assert tested.p_randomisation == pytest.approx(expected, abs=0.02)
+    assert tested.difference == pytest.approx(score(good, references) - score(bad, references))
+
+
+@pytest.mark.parametrize("sentences", [1, 2, 5])
+def test_a_handful_of_sentences_is_never_significant(sentences: int) -> None:
+    """All outputs of one system are right and all of the other wrong: the least p-value there is, 2 / 2^n."""
+    references = ["the cat sat on a mat", "two dogs ran far off", "it is late by now", "no", "she reads"][:sentences]
+    outputs = {"bad": ["x y z w"] * sentences, "good": references}
+    metrics = ["exact_match", "bleu", "chrf"]
+    found = paired_tests(outputs, [[one] for one in references], Translation, EvaluationConfig(), metrics)
+    for tested in found:
+        assert not tested.significant
+        if tested.system == "good":
+            assert tested.p_randomisation == pytest.approx(2 / 2**sentences, abs=0.02)
+
+
+def test_more_than_one_reference_is_measured_as_sacrebleu_does() -> None:
+    references = [["a red car", "the car is red"], ["a dog"], ["no", "none", "not one"]]
+    outputs = {"one": ["a red dog", "a dog", "zero"], "other": ["the car is red", "dog", "none"]}
+    found = paired_tests(outputs, references, Captioning, EvaluationConfig(), ["bleu1", "chrf", "exact_match"])
+    streams = [["a red car", "a dog", "no"], ["the car is red", None, "none"], [None, None, "not one"]]
+    for one, other in (found[:2], found[2:4]):
+        metric = {"bleu1": BLEU(max_ngram_order=1), "chrf": CHRF()}[one.metric]
+        theirs = [metric.corpus_score(written, streams).score for written in outputs.values()]  # type: ignore[attr-defined]
+        assert [one.score, other.score] == pytest.approx(theirs)
+    assert [one.score for one in found[4:]] == pytest.approx([1 / 3, 2 / 3])
 
 
 def test_a_system_is_never_significantly_different_from_itself(runs: Mapping[str, Path]) -> None:
@@ -235,7 +300,7 @@ def test_quality_by_length_is_the_metric_of_those_sentences_alone(found: Compari
     for row in rows:
         system = next(one for one in found.systems if one.name == row["system"])
         chosen = [n for n, text in enumerate(found.texts.sources) if row["from"] <= len(text.split()) <= row["to"]]
-        outputs, references = ([side[n] for n in chosen] for side in (system.outputs, found.texts.references))
+        outputs, references = ([side[n] for n in chosen] for side in (system.outputs, references_of(found)))
         assert row["sentences"] == len(chosen)
         assert row["mean_length"] == pytest.approx(
             sum(len(found.texts.sources[n].split()) for n in chosen) / len(chosen)
@@ -346,23 +411,103 @@ def test_scores_as_they_are_written() -> None:
     assert signed == ["+1.00", "-1.00", "+0.00", "+0.00"]
 
 
+def test_a_difference_that_rounds_away_makes_no_headline(found: Comparison) -> None:
+    """Thousands of sentences can tell differences apart that nobody would."""
+    tiny = {"metric": "bleu", "system": "plain", "score": 0.004, "difference": -0.003, "significant": True}
+    p_values = {"p_bootstrap": 0.0001, "p_randomisation": 0.0001}
+    rows = [row for row in found.tables["significance"] if row["system"] != "plain"]
+    rounded = replace(found, tables={**found.tables, "significance": [*rows, tiny | p_values]})
+    assert "plain: BLEU 0.00, the same as seed-1 in the digits shown." in findings(rounded)
+    assert verdict(rounded, tiny) == "no visible difference"
+    assert verdict(rounded, tiny | {"difference": -0.3}) == "worse"
+
+
+def test_seeds_are_one_system_in_the_terminal_too(found: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
+    show(found)
+    shown = capsys.readouterr().out
+    group = found.tables["groups"][0]
+    assert "seed-2" not in shown
+    for metric in found.metrics:
+        assert f"{score_text(metric, group[metric])} ± {score_text(metric, group[f'{metric}_deviation'])}" in shown
+    first, *others = findings(found)
+    assert first == f"seed (2 seeds): BLEU {group['bleu']:.2f} ± {group['bleu_deviation']:.2f}."
+    assert [sentence.partition(":")[0] for sentence in others] == ["plain", "다른"]
+    assert "another seed" in report(found)
+
+
+def test_seeds_against_a_baseline_of_another_kind(runs: Mapping[str, Path]) -> None:
+    chosen = compare(list(runs.values()), baseline="plain")
+    group, single = chosen.tables["groups"]
+    [sentence] = findings(chosen)
+    alone = sum(row["significant"] for row in chosen.tables["significance"]
+                if row["metric"] == "bleu" and row["system"] != "plain")  # fmt: skip
+    difference = group["bleu"] - single["bleu"]
+    assert sentence == (
+        f"seed (2 seeds): BLEU {group['bleu']:.2f} ± {group['bleu_deviation']:.2f}, {abs(difference):.2f} "
+        f"{'above' if difference > 0 else 'below'} plain; {alone} of 2 seeds differ significantly from plain."
+    )
+
+
+LONG_NAMES = [f"a-system-with-a-long-name-{number}" for number in (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def named_long(runs: Mapping[str, Path], other: Path) -> Comparison:
+    return compare([runs["plain"]], hypotheses=dict.fromkeys(LONG_NAMES, other))
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_a_narrow_terminal_cuts_neither_names_nor_numbers(
+    named_long: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    show(named_long)
+    lines = capsys.readouterr().out.splitlines()
+    table = lines[1 : next(n for n, line in enumerate(lines) if line.startswith("*"))]
+    assert max(map(cell_len, table)) <= columns
+    assert not any("…" in line for line in table)
+    begun = "".join(line.split()[0] for line in table if line[:2] == "  " and line[2:3].strip())
+    assert all(name in begun for name in LONG_NAMES), table
+    left_out = [line for line in lines if line.startswith("too wide for this terminal: ")]
+    assert bool(left_out) == (columns < 80)
+    assert "BLEU" in table[1]
+
+
+def test_what_is_measured_first_is_not_what_matters_most() -> None:
+    assert main_metric(["bleu1", "bleu2", "bleu3", "bleu", "chrf"]) == "bleu"
+    assert main_metric(["rouge1", "rouge2"]) == "rouge1"
+    assert [title(metric) for metric in ("bleu1", "bleu3", "bleu")] == ["BLEU-1", "BLEU-3", "BLEU"]
+
+
 def test_the_command(runs: Mapping[str, Path], other: Path, tmp_path: Path) -> None:
     arguments = [runs["seed-1"], runs["plain"], "--hypotheses", f"다른={other}", "--device", "cpu"]
     out, tables = tmp_path / "report.html", tmp_path / "tables"
     result = succeed("compare", *arguments, "--out", out, "--csv", tables)
     assert "다른" in result.out
+    assert "30 sentences of the test set\n" in result.out
+    assert "30 sentences of the test set, baseline seed-1." in out.read_text(encoding="utf-8")
     assert f"written: {out}\nwritten: {tables}\n" in result.out
     assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     tree = succeed("compare", *arguments[1:], "--json", "--beam", 1, "--baseline", "다른").json
-    assert tree["baseline"] == "다른"
+    assert (tree["baseline"], tree["split"]) == ("다른", "test")
     assert [row["beam"] for row in tree["systems"]] == [1, None]
 
 
 def test_files_are_compared_on_when_they_are_given(runs: Mapping[str, Path], tmp_path: Path) -> None:
     pairs = write(tmp_path / "pairs.tsv", "a b c\tc b a\nd e\te d\n")
     tree = succeed("compare", runs["seed-1"], runs["plain"], "--file", pairs, "--json").json
-    assert tree["sentences"] == 2
+    assert (tree["sentences"], tree["files"], "split" in tree) == (2, [str(pairs)], False)
     assert {row["reference"] for row in tree["examples"]} == {"c b a", "e d"}
+
+
+def test_a_run_without_a_test_set_is_compared_on_its_validation_set_and_says_so(tiny_run: Path, tmp_path: Path) -> None:
+    outputs = write(tmp_path / "o.txt", "a\n" * 15)
+    arguments = (tiny_run, "--hypotheses", f"o={outputs}", "--beam", 1)
+    tree = succeed("compare", *arguments, "--json").json
+    assert (tree["split"], tree["note"]) == ("validation", "the run's recipe has no test set")
+    assert (
+        "15 sentences of the validation set (the run's recipe has no test set)\n" in succeed("compare", *arguments).out
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- other tasks
@@ -379,6 +524,22 @@ def summarizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def sampler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model, whose search samples: that is not what is wrong with comparing it to a translator."""
+    tree = {
+        "task": "language_modeling",
+        "data": {"train": {"corpus": "tales-en", "size": 20}, "validation": {"split": 0.2}},
+        "tokenizer": {"kind": "character"},
+        "model": {"kind": "lstm_lm", "embedding": 8, "hidden": 8, "layers": 1},
+        "training": {"steps": 1, "validate_every": 1, "device": "cpu", "samples": 0},
+        "search": {"sample": True, "beam": 1},
+    }
+    folder = tmp_path_factory.mktemp("sampler") / "run"
+    train(tree, out=folder, quiet=True)
+    return folder
+
+
 def test_summaries_are_compared_by_rouge(summarizer: Path, tmp_path: Path) -> None:
     references = [target for _, target in pairs_of(summarizer)]
     perfect = write(tmp_path / "perfect.txt", "".join(f"{line}\n" for line in references))
@@ -391,7 +552,11 @@ def test_summaries_are_compared_by_rouge(summarizer: Path, tmp_path: Path) -> No
     assert "ROUGE-L" in report(found)
 
 
-def test_runs_of_different_tasks_are_refused(summarizer: Path, runs: Mapping[str, Path]) -> None:
+def test_runs_of_different_tasks_are_refused(
+    summarizer: Path, runs: Mapping[str, Path], sampler: Path, tmp_path: Path
+) -> None:
+    [message] = fail("compare", runs["plain"], sampler)
+    assert message.startswith(f"{sampler}: the run's task is language_modeling, that of {runs['plain']} is translation")
     [message] = fail("compare", runs["plain"], summarizer)
     assert message == (
         f"{summarizer}: the run's task is summarization, that of {runs['plain']} is translation"
@@ -409,7 +574,7 @@ def test_outputs_with_another_line_count_are_refused(
     file = write(tmp_path / "short.txt", "a b\n" * lines)
     before = contents(tmp_path)
     [message] = fail("compare", runs["plain"], "--hypotheses", f"x={file}", "--out", tmp_path / "report.html")
-    assert message == f"{file}: {shown} lines for 30 references (one output a line, in the order of the references)"
+    assert message == f"{file}: {shown} lines for 30 inputs (one output a line, in the order of the inputs)"
     assert contents(tmp_path) == before
 
 

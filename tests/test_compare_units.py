@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import html
 import json
 import math
 from itertools import product
@@ -251,7 +252,11 @@ def test_classifiers_are_compared_by_mcnemar_and_bootstrap(runs: dict[str, Path]
     result = succeed("compare", runs["fresh"], runs["taught"], "--out", tmp_path / "report.html")
     assert "McNemar p" in result.out
     assert "Right and wrong" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    said = "of the validation set (the run's recipe has no test set)"
+    assert said in result.out
+    assert said in html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
     found = succeed("compare", runs["fresh"], runs["taught"], "--json").json
+    assert (found["split"], found["note"]) == ("validation", "the run's recipe has no test set")
     scores = {row["system"]: row for row in found["systems"]}
     assert scores["taught"]["accuracy"] == 1
     assert scores["taught"]["f1_macro"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import random
 import re
@@ -376,7 +377,7 @@ def test_among_equals_the_narrowest_is_best() -> None:
 def test_draws_spread_as_the_mean_of_a_sample_does() -> None:
     """Of 900 summaries 300 are right: the standard error of ROUGE is 100 sqrt(1/3 x 2/3 / 900)."""
     config = Summarization.evaluation()
-    drawn = resampled(["a"] * 300 + ["b"] * 600, ["a"] * 900, Summarization, config)
+    drawn = resampled(["a"] * 300 + ["b"] * 600, [["a"]] * 900, Summarization, config)
     assert drawn.mean() == pytest.approx(100 / 3, abs=0.2)
     assert drawn.std() == pytest.approx(100 * math.sqrt(2 / 9 / 900), rel=0.1)
 
@@ -388,9 +389,9 @@ def test_draws_are_of_sacrebleus_metric_and_the_same_for_all() -> None:
     outputs = ["a cat", "two cats run", "yes", "it was late"]
     rows = np.random.default_rng(1).integers(0, 4, 4)
     by_hand = CHRF().corpus_score([outputs[row] for row in rows], [[texts[row] for row in rows]]).score
-    drawn = resampled(outputs, texts, Translation, config)
+    drawn = resampled(outputs, [[one] for one in texts], Translation, config)
     assert drawn[0] == pytest.approx(by_hand)
-    assert (drawn == resampled(outputs, texts, Translation, config)).all()
+    assert (drawn == resampled(outputs, [[one] for one in texts], Translation, config)).all()
 
 
 # The command line
@@ -416,6 +417,21 @@ def test_json_has_the_keys_that_scripts_rely_on(tiny_run: Path) -> None:
     assert {name: found[name] for name in ("bleu", "chrf", "exact_match")} == pytest.approx(
         {name: evaluated[name] for name in ("bleu", "chrf", "exact_match")}
     )
+
+
+def test_it_says_what_it_was_measured_on(tiny_run: Path, tmp_path: Path) -> None:
+    """A run without a test set is measured by its validation set, and that is not passed over in silence."""
+    quick = ("--no-sweep", "--limit", 2)
+    found = succeed("diagnose", tiny_run, *quick, "--json").json
+    assert (found["split"], found["note"]) == ("validation", "the run's recipe has no test set")
+    page, expected = tmp_path / "page.html", "2 sentences of the validation set (the run's recipe has no test set)"
+    assert expected in succeed("diagnose", tiny_run, *quick, "--out", page).out
+    assert expected in html.unescape(page.read_text(encoding="utf-8"))
+    asked = succeed("diagnose", tiny_run, *quick, "--split", "validation", "--json").json
+    assert (asked["split"], "note" in asked) == ("validation", False)
+    [file] = pairs(tmp_path, "ab", "bc", sources="ab")
+    found = succeed("diagnose", tiny_run, *quick, "--file", file, "--json").json
+    assert (found["files"], "split" in found) == ([file], False)
 
 
 def test_scores_are_those_of_the_other_commands(tiny_run: Path, tmp_path: Path) -> None:

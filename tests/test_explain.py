@@ -249,6 +249,15 @@ def test_what_is_rolled_out_is_shared_out_whole(seed: int, layers: int, source: 
     assert all(one.sum(1) == pytest.approx(np.ones(source)) for one in found.encoder)
 
 
+def test_regions_that_no_layers_mix_are_rolled_out_from_themselves() -> None:
+    """A decoder over an image, by hand: half of each state is what it was, half what it looked at."""
+    own, cross = np.array([[1.0, 0.0], [0.4, 0.6]]), np.array([[0.2, 0.3, 0.5], [0.7, 0.2, 0.1]])
+    found = roll_out([], [own], [cross])
+    assert found.encoder == ()
+    assert found.source[0] == pytest.approx(0.5 * cross)
+    assert found.target[0] == pytest.approx(np.array([[0.5, 0.0], [0.1, 0.4]]))
+
+
 def test_a_rollout_is_drawn_up_to_a_layer(transformer: Explanation) -> None:
     rolled = transformer.rollout()
     [last], [first] = (transformer.pictures("encoder", layer=layer, rollout=True) for layer in ("mean", 1))
@@ -343,8 +352,20 @@ def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path]
         (["--numbers", "--layer", "9"], "--layer: there is no layer 9 (allowed: 1 to 2)"),
         (["--numbers", "--layer", "all"], "--layer: the numbers are those of one of them (a number from 1 on)"),
         (["--numbers", "--step", "0"], "--step: there is no step 0 (allowed: 1 to 2)"),
+        (["--step", "1"], "--step: it changes nothing of the view 'alignment' (leave it out, or give --numbers)"),
+        (["--view", "masks", "--head", "1"], "--head: it changes nothing of the view 'masks' (leave it out)"),
+        (["--view", "heads", "--rollout"], "--rollout: it changes nothing of the view 'heads' (leave it out)"),
+        (["--view", "probabilities", "--layer", "1"],
+         "--layer: it changes nothing of the view 'probabilities' (leave it out)"),
+        (["--view", "positions", "--words"], "--words: it changes nothing of the view 'positions' (leave it out)"),
+        (["--view", "positions", "--padding", "2"],
+         "--padding: it changes nothing of the view 'positions' (leave it out)"),
+        (["--numbers", "--rollout"], "--rollout: the numbers are those of one attention between tokens (leave it out)"),
+        (["--numbers", "--words"], "--words: the numbers are those of one attention between tokens (leave it out)"),
+        (["--beam", "2"], "--beam: nothing is searched for where --target is given (leave it out)"),
+        (["--out", "no/x.svg"], "no/x.svg: there is no folder no (give another --out)"),
         (["--out", "x.gif"], "x.gif: cannot draw a .gif (allowed: .svg, .png, .html, .json)"),
     ],
-)
+)  # fmt: skip
 def test_options_that_cannot_be(runs: dict[str, Path], options: list[str], message: str) -> None:
     assert fail("explain", runs["transformer"], "a", "--target", "b", *options) == [message]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import io
 import json
 import re
 import struct
@@ -224,6 +225,33 @@ def test_a_png_shows_korean_with_a_font_that_has_it(found: Explanation, tmp_path
     content = to_png(korean, korean, where="x.png")
     assert content.startswith(b"\x89PNG")
     assert min(struct.unpack(">II", content[16:24])) > 200
+
+
+LONG_TITLES = {
+    "English": "The committee that the previous government had appointed resigned yesterday → Das Komitee trat zurück",
+    "Korean": "지난 정부가 임명한 위원회는 내년 예산에 관한 긴 토론 끝에 어제 모두 물러났다 → The committee resigned",
+    "one word": "Donaudampfschifffahrtsgesellschaft" * 5,
+}
+
+
+@pytest.mark.parametrize("size", [(2, 2), (3, 30)])
+@pytest.mark.parametrize("title", LONG_TITLES.values(), ids=LONG_TITLES)
+def test_a_long_title_ends_inside_its_png(title: str, size: tuple[int, int]) -> None:
+    images = pytest.importorskip("matplotlib.image")
+    from regard.views.png import to_png
+
+    rows, columns = (tuple(f"{name}{n}" for n in range(count)) for name, count in zip("rc", size, strict=True))
+    one = Heatmap(rows, columns, np.zeros(size), title=title)
+    wide = Heatmap(rows, columns, np.zeros(size), title=title, label_width=60)
+    for heatmaps in ([one], [one] * 3, [wide]):
+        try:
+            content = to_png(*heatmaps, where="x.png")
+        except RegardError as error:
+            assert "install one" in str(error)  # noqa: PT017
+            return
+        pixels = images.imread(io.BytesIO(content))[..., :3]
+        for edge in (pixels[:, :3], pixels[:, -3:], pixels[:2]):
+            assert edge.min() == 1, "something runs over the edge"
 
 
 def test_letters_that_no_font_has_are_named() -> None:

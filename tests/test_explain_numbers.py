@@ -120,12 +120,44 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
         return  # nothing stands between this attention and the decoder
     with torch.inference_mode(), watching(found.model, lambda called, _: called == f"{block}.{reads}") as calls:
         found.model(found.batch)
-    next_D, after_D = calls[f"{block}.{reads}"][0].inputs[0][0, 1], heads[0].after[1].value_D
+    next_D, after_D = calls[f"{block}.{reads}"][0].inputs[0][0, 1], heads[0].after[-1].value_D
     if name == "pre_norm":
         sublayer = found.model.get_submodule(f"{block}.around_{'cross' if view == 'decoder' else 'feed_forward'}")
         with torch.inference_mode():
             after_D = sublayer.norm(after_D)
     assert next_D.tolist() == pytest.approx(after_D.tolist(), abs=1e-5)
+
+
+def printed(text: str, beginning: str) -> list[float]:
+    """The numbers of the line that begins so, as they are printed."""
+    [line] = [line for line in text.splitlines() if line.strip().startswith(beginning)]
+    return [float(number) for number in line.rpartition("[")[2].strip(" …]").split()]
+
+
+@pytest.mark.parametrize("name", ["transformer", "pre_norm", "plain", "projected"])
+@pytest.mark.parametrize("view", ["alignment", "encoder", "decoder"])
+def test_what_is_printed_adds_up(explained: dict[str, Explanation], name: str, view: Any) -> None:
+    """x stands for one thing: what is printed for it and for the attention's output sums to what is printed next."""
+    text = work_out(explained[name], view, step=2).to_text()
+    x, total = printed(text, "x, the state"), printed(text, "x + that")
+    that = printed(text, "[c_1 ; c_2" if "W_O" in text else "the context as it is")
+    assert [a + b for a, b in zip(x, that, strict=True)] == pytest.approx(total, abs=1.6e-4)
+
+
+def test_a_norm_before_the_attention_is_shown_between_the_state_and_the_query(
+    explained: dict[str, Explanation],
+) -> None:
+    found = explained["pre_norm"]
+    worked = work_out(found, "decoder", layer=2, step=3)
+    x, normed, q = (line.value_D for line in worked.query)
+    assert [line.equation for line in worked.query] == [
+        "x, the state so far", "LayerNorm(x), what looks", "q = LayerNorm(x) W_Q, head 1"
+    ]  # fmt: skip
+    block: Any = found.model.get_submodule("decoder.1")
+    with torch.inference_mode():
+        assert block.around_self.norm(x).tolist() == pytest.approx(normed.tolist(), abs=1e-6)
+        assert block.self_attention.W_Q(normed)[: len(q)].tolist() == pytest.approx(q.tolist(), abs=1e-6)
+    assert worked.after[-1].equation == "x + that, whose LayerNorm the next layer reads"
 
 
 def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str, Explanation]) -> None:

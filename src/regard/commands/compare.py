@@ -48,7 +48,7 @@ def compare(
     from regard.views.compare import can_write_csv, named_files
     from regard.views.compare import compare as compare_runs
     from regard.views.compare_page import report
-    from regard.views.compare_text import show as show_comparison
+    from regard.views.compare_terminal import show as show_comparison
     from regard.views.compare_units import UnitComparison
     from regard.views.compare_units_page import units_report
     from regard.views.page import can_write_page, write_page

@@ -37,13 +37,12 @@ def diagnose(
     as_json: JsonOption = False,
 ) -> None:
     """Whose fault each error is, the search's or the model's; by source length, for other beams, and what to do."""
-    from rich.console import Console
-
     from regard.views.diagnose import BEAMS
     from regard.views.diagnose import diagnose as diagnose_run
     from regard.views.diagnosis_page import diagnosis_page
     from regard.views.diagnosis_text import show as show_diagnosis
     from regard.views.page import can_write_page, write_page
+    from regard.views.terminal_table import console_of
 
     can_write_page(out)
     with bar("scoring the references", shown=not as_json) as move:
@@ -55,7 +54,7 @@ def diagnose(
     if as_json:
         show(found.to_json())
     else:
-        show_diagnosis(found, Console(highlight=False, soft_wrap=True))
+        show_diagnosis(found, console_of())
     if out is not None:
         write_page(out, diagnosis_page(found))
         if not as_json:

@@ -14,6 +14,7 @@ from regard.commands.options import (
     DeviceOption,
     JsonOption,
     RunArgument,
+    SetOption,
     StoryOption,
 )
 from regard.commands.output import show
@@ -41,11 +42,15 @@ def explain(
         str | None,
         typer.Option(
             "--view",
-            help="alignment (attention over the source), encoder or decoder (self-attention), heads (of one token, "
-            "--step), mix (of layers), probabilities, masks or positions. Default: the first that the model has.",
+            help="alignment (attention over the source), encoder or decoder (self-attention), memory (attention over "
+            "past words), heads or hops (of one token, --step), mix (of layers), probabilities, masks or positions; "
+            "occlusion (what the label, tag or answer loses without each word). "
+            "Default: the first that the model has.",
         ),
     ] = None,
-    layer: Annotated[str, typer.Option("--layer", help="A layer from 1, their mean, or all: a picture each.")] = "mean",
+    layer: Annotated[
+        str, typer.Option("--layer", help="A layer or hop from 1, their mean, or all: a picture each.")
+    ] = "mean",
     head: Annotated[str, typer.Option("--head", help="A head from 1, their mean, or all: a picture each.")] = "mean",
     rollout: Annotated[
         bool, typer.Option("--rollout", help="Follow the words through all layers, or up to --layer.")
@@ -63,8 +68,8 @@ def explain(
         int | None,
         typer.Option(
             "--step",
-            help="The token that --numbers or --view heads is about, from 1. Default: the first; for heads, the one "
-            "that stands for a text as a whole ([CLS], or GPT's last).",
+            help="The token that --numbers or --view heads or hops is about, from 1. Default: the first; for heads and "
+            "hops, the one that stands for a text as a whole ([CLS], or a language model's last).",
         ),
     ] = None,
     padding: Annotated[
@@ -74,6 +79,7 @@ def explain(
         ),
     ] = None,
     beam: BeamOption = None,
+    settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -81,25 +87,25 @@ def explain(
     """Where the model looked while it wrote, and what else it might have written.
 
     In the terminal, as a picture, as a page with everything, or as numbers. Of a question about a story: at which
-    sentences each hop looked.
+    sentences each hop looked; of a memory network over words: at which past words.
     """
-    from regard.views.draw import check_output, to_text, wish_of, write_explanation
+    from regard.views.draw import check_output, wish_of, write_explanation
     from regard.views.explain import explain as explain_run
     from regard.views.hops import Hops, write_hops
 
     wish = wish_of(view, layer, head, rollout, step)
     if out is not None:
         check_output(out)
-    if padding is None:
-        padding = 3 if view == "masks" else 0
-    told = _told(run, text, story)
-    found = explain_run(run, told, target=target, beam=beam, padding=padding, checkpoint=checkpoint, device=device)
+    told, places = _told(run, text, story)
+    padded = padding if padding is not None else 3 if view == "masks" and not numbers else 0
+    found = explain_run(
+        run, told, target=target, beam=beam, padding=padded, occlusion=view == "occlusion", places=places,
+        overrides=settings or [], checkpoint=checkpoint, device=device,
+    )  # fmt: skip
     if isinstance(found, Hops):
-        _show(found, found.to_text(), as_json)
+        _show_hops(found, wish, words, padding, numbers, as_json)
     else:
-        worked = _worked(found, wish) if numbers else None
-        found = found.words() if words else found
-        _show(worked or found, worked.to_text() if worked else to_text(found, wish), as_json)
+        found = _show_explanation(found, wish, words, padding, numbers, as_json)
     if out is None:
         return
     if isinstance(found, Hops):
@@ -110,12 +116,54 @@ def explain(
         print(f"drawn: {out}")
 
 
-def _told(run: Path, text: str | None, story: Path | None) -> str:
-    """What to explain: a text, or the question about a story in a file, the last one there unless another is given."""
-    if story is None and text is None:
-        raise DecodeError("there is nothing to explain", where="INPUT", hint="give a text, or --story")
-    told = [] if story is None else read_story(run, story)[0]
-    return "\n".join([*told, *([] if text is None else [text])])
+def _told(run: Path, text: str | None, story: Path | None) -> tuple[str, list[str] | None]:
+    """What to explain: a text, or the question about a story in a file, the last one there unless another is given.
+
+    The lines of a story come with their places.
+    """
+    if story is None:
+        if text is None:
+            raise DecodeError("there is nothing to explain", where="INPUT", hint="give a text, or --story")
+        return text, None
+    lines, places = read_story(run, story)
+    asked = [] if text is None else text.split("\n")
+    return "\n".join([*lines, *asked]), [*places, *([f"{places[-1]}, input" if places else "input"] * len(asked))]
+
+
+def _show_hops(found: Hops, wish: Wish, words: bool, padding: int | None, numbers: bool, as_json: bool) -> None:
+    """All hops over a story, or one of them in numbers."""
+    from regard.views.draw import one_of
+    from regard.views.wishes import refuse_for_stories
+
+    view, head = None if wish.view == "hops" else wish.view, None if wish.head == "mean" else wish.head
+    refuse_for_stories(
+        {"--view": view, "--head": head, "--rollout": wish.rollout, "--step": wish.step, "--words": words,
+         "--padding": padding, "--layer": None if numbers or wish.layer == "mean" else wish.layer}
+    )  # fmt: skip
+    worked = found.work_out(one_of(wish.layer, "--layer")) if numbers else None
+    _show(worked or found, (worked or found).to_text(), as_json)
+
+
+def _show_explanation(
+    found: Explanation, wish: Wish, words: bool, padding: int | None, numbers: bool, as_json: bool
+) -> Explanation:
+    """A view, or one attention in numbers; and what is to be drawn of it."""
+    from regard.views.draw import to_text
+    from regard.views.wishes import refuse_without_effect
+
+    layer, head = (None if choice == "mean" else choice for choice in (wish.layer, wish.head))
+    refuse_without_effect(
+        {"--layer": layer, "--head": head, "--rollout": wish.rollout, "--step": wish.step, "--words": words,
+         "--padding": padding},
+        wish.view_of(found), numbers=numbers,
+    )  # fmt: skip
+    if numbers:
+        worked = _worked(found, wish)
+        _show(worked, worked.to_text(), as_json)
+        return found
+    found = found.words() if words else found
+    _show(found, to_text(found, wish), as_json)
+    return found
 
 
 def _worked(found: Explanation, wish: Wish) -> Worked:

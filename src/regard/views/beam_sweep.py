@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from regard.config import Config
 from regard.tasks import TextToText
-from regard.views.significance import measure
+from regard.views.significance import measure, score_of, statistics_of, streams_of
 from regard.views.tallies import Tally
 from regard.views.verdicts import nfc
 
@@ -102,7 +102,7 @@ def metric_of(task: type[TextToText]) -> str:
 
 
 def resampled(
-    outputs: Sequence[str], references: Sequence[str], task: type[TextToText], config: Config
+    outputs: Sequence[str], references: Sequence[Sequence[str]], task: type[TextToText], config: Config
 ) -> NDArray[np.float64]:
     """The metric of so many sentences drawn anew, with replacement, many times over.
 
@@ -110,8 +110,8 @@ def resampled(
     rows are drawn of all outputs for the same references.
     """
     metric = measure(metric_of(task), task, config, {})
-    counted = metric._extract_corpus_statistics([*map(nfc, outputs)], [[*map(nfc, references)]])
-    statistics = np.array(counted, dtype=np.float64)
+    streams = streams_of([[*map(nfc, all_of)] for all_of in references])
+    statistics = statistics_of(metric, [*map(nfc, outputs)], streams)
     generator, size = np.random.default_rng(1), len(statistics)
-    draws = (statistics[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES))
-    return np.array([metric._compute_score_from_stats(sums.tolist()).score for sums in draws])
+    draws = [statistics[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES)]
+    return score_of(metric, np.stack(draws))

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from regard.data.dataset import Dataset
 from regard.errors import ConfigError, DataError, RegardError, did_you_mean
 from regard.runs import Run
 from regard.runs.progress import Progress, summed
-from regard.runs.splits import SplitName
+from regard.runs.splits import SplitName, measured_on
 from regard.runs.verbs import device_named, opened, with_search
 from regard.tasks import TextToText
 from regard.tasks.text_to_text import LengthsOf
@@ -41,7 +42,7 @@ from regard.views.systems import (
     same_sentences,
     same_task,
 )
-from regard.views.verdicts import sentence_chrf
+from regard.views.verdicts import for_metrics, sentence_chrf
 
 DIFFER_MOST = 20
 """Sentences on which the systems differ most that are shown."""
@@ -70,10 +71,13 @@ class Comparison(Tabled):
     shown: tuple[int, ...]
     """The sentences that are shown for every system, with attention."""
     tables: Mapping[str, Table]
+    measured_on: Mapping[str, Any]
+    """Which split or files the sentences are (runs/splits.py)."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "task": self.task,
+            **self.measured_on,
             "sentences": len(self.texts),
             "baseline": self.baseline,
             "metrics": list(self.metrics),
@@ -126,8 +130,8 @@ def compare(
     """
     opened_runs = [opened(run) for run in runs]
     names = _names(opened_runs, hypotheses or {}, baseline)
+    same_task(opened_runs)
     if not issubclass(opened_runs[0].task, TextToText):
-        same_task(opened_runs)
         options = {"--hypotheses": hypotheses, "--beam": beam, "--length-penalty": length_penalty}
         refuse_options(opened_runs[0].recipe.task, options)
         return compare_units(
@@ -137,26 +141,32 @@ def compare(
     recipes = [with_search(run.recipe, beam, 1, length_penalty, overrides) for run in opened_runs]
     if any(recipe.search.sample for recipe in recipes):
         raise ConfigError("samples cannot be compared", where="search.sample", hint="--set search.sample=false")
-    same_task(opened_runs)
     asked = [run.under(recipe) for run, recipe in zip(opened_runs, recipes, strict=True)]
     texts, datasets = same_sentences(asked, split, files)
     others = [read_hypotheses(name, file, texts) for name, file in (hypotheses or {}).items()]
     long = texts.measured(opened_runs[0].task.lengths_of)
-    shown = _shown(long, [[len(dataset.source(row)) for row in range(len(dataset))] for dataset in datasets])
+    shown = _shown(long, [_lengths(run, dataset) for run, dataset in zip(opened_runs, datasets, strict=True)])
     systems = []
     for name, run, recipe, dataset in zip(names, opened_runs, recipes, datasets, strict=False):
         model = run.load_model(checkpoint, device_named(device))
         systems.append(decoded(name, run, recipe, model, dataset, shown, summed(partial(progress, name), len(texts))))
-    return _compared((*systems, *others), texts, baseline or names[0], shown, progress)
+    on = measured_on(opened_runs[0], split, files)
+    return _compared((*systems, *others), texts, baseline or names[0], shown, progress, on)
 
 
 def _compared(
-    systems: tuple[System, ...], texts: Texts, baseline: str, shown: tuple[int, ...], progress: Progress
+    systems: tuple[System, ...],
+    texts: Texts,
+    baseline: str,
+    shown: tuple[int, ...],
+    progress: Progress,
+    measured_on: Mapping[str, Any],
 ) -> Comparison:
     run, recipe = systems[0].run, systems[0].recipe
     assert run is not None
     assert recipe is not None
-    found = {one.name: run.task.metrics(one.outputs, texts.references, recipe.evaluation) for one in systems}
+    references = for_metrics(texts.references)
+    found = {one.name: run.task.metrics(one.outputs, references, recipe.evaluation) for one in systems}
     metrics, signatures = measured(found[systems[0].name])
     progress("testing", 0, len(metrics))
     outputs = {one.name: one.outputs for one in sorted(systems, key=lambda one: one.name != baseline)}
@@ -181,8 +191,9 @@ def _compared(
         "differ_most": sentences_table(rows, systems, texts, chrf),
     }
     return Comparison(
-        run.recipe.task, baseline, metrics, signatures, unit, lengths_of, texts, systems, groups, shown, tables
-    )
+        run.recipe.task, baseline, metrics, signatures, unit, lengths_of, texts, systems, groups, shown, tables,
+        measured_on,
+    )  # fmt: skip
 
 
 def _names(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None) -> list[str]:
@@ -204,6 +215,11 @@ def _shown(texts: Sequence[str], tokens: Sequence[Any]) -> tuple[int, ...]:
     lengths = lengths_in("characters", texts)
     ordered = sorted(fitting, key=lambda row: lengths[row])
     return tuple(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT)) if ordered else ()
+
+
+def _lengths(run: Run, dataset: Dataset) -> list[int]:
+    """Of the sources, as the run reads them."""
+    return [len(dataset.source(examples[0])) for examples in run.task.by_input(dataset)]
 
 
 def _differ_most(chrf: Mapping[str, Sequence[float]], sentences: int) -> list[int]:

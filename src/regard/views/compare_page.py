@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from regard.runs.splits import measured_text
 from regard.views.compare import Comparison
 from regard.views.compare_plots import curve_plots, error_plot, length_plots
 from regard.views.compare_tables import Table
-from regard.views.compare_text import findings, p_text, score_text, title
+from regard.views.compare_text import findings, mean_and_spread, p_text, score_text, title, verdict
 from regard.views.compare_units import UnitComparison
 from regard.views.page import (
     Cell,
@@ -25,7 +26,7 @@ from regard.views.page import (
     section,
     table,
 )
-from regard.views.significance import LEVEL
+from regard.views.paired import LEVEL
 from regard.views.svg import to_svg
 
 
@@ -43,7 +44,8 @@ def report(found: Comparison) -> Html:
         _methods(found),
     ]
     names = ", ".join(one.name for one in found.systems)
-    opening = paragraph(f"{found.task.capitalize()}, {len(found.texts):,} sentences, baseline {found.baseline}.")
+    on = f"{len(found.texts):,} sentences of {measured_text(found.measured_on)}"
+    opening = paragraph(f"{found.task.capitalize()}, {on}, baseline {found.baseline}.")
     written = [one for one in sections if one is not None]
     return page(f"Comparison: {names}", opening, bullets(findings(found)), *written)
 
@@ -63,20 +65,21 @@ def _tests(found: Comparison, metric: str) -> Html:
     body: list[list[Cell]] = [
         [
             row["system"], score_text(metric, row["score"]), score_text(metric, row["interval"]),
-            *(_against_baseline(row) if row["system"] != found.baseline else [None, None, None, "baseline"]),
+            *against_baseline(found, row),
         ]
         for row in rows
     ]  # fmt: skip
     return table(head, body)
 
 
-def _against_baseline(row: dict[str, Any]) -> list[Cell]:
-    verdict = element("span", "no significant difference", kind="muted")
-    if row["significant"]:
-        better = row["difference"] > 0
-        verdict = element("span", "better" if better else "worse", kind="good" if better else "bad")
+def against_baseline(found: Comparison | UnitComparison, row: dict[str, Any]) -> list[Cell]:
+    """The difference, both p-values, and what follows."""
+    if row["system"] == found.baseline:
+        return [None, None, None, "baseline"]
+    said = verdict(found, row)
+    shown = element("span", said, kind={"better": "good", "worse": "bad"}.get(said, "muted"))
     difference = score_text(row["metric"], row["difference"], sign="+")
-    return [difference, p_text(row["p_bootstrap"]), p_text(row["p_randomisation"]), verdict]
+    return [difference, p_text(row["p_bootstrap"]), p_text(row["p_randomisation"]), shown]
 
 
 def groups_html(found: Comparison | UnitComparison) -> Html:
@@ -85,18 +88,11 @@ def groups_html(found: Comparison | UnitComparison) -> Html:
     if all(row["runs"] == 1 for row in rows):
         return Html("")
     body: list[list[Cell]] = [
-        [row["group"], row["runs"], *(_mean_and_spread(row, metric) for metric in found.metrics)] for row in rows
+        [row["group"], row["runs"], *(mean_and_spread(row, metric, reach=True) for metric in found.metrics)]
+        for row in rows
     ]
     head = ["system", "runs", *map(title, found.metrics)]
     return table(head, body, caption="Mean over the seeds ± standard deviation (lowest – highest)")
-
-
-def _mean_and_spread(row: dict[str, Any], metric: str) -> str:
-    text = score_text(metric, row[metric])
-    if row["runs"] == 1:
-        return text
-    spread, low, high = (score_text(metric, row[f"{metric}_{part}"]) for part in ("deviation", "lowest", "highest"))
-    return f"{text} ± {spread} ({low} – {high})"
 
 
 def _lengths(found: Comparison) -> Section:
@@ -214,8 +210,10 @@ def _sentence(number: int, source: str, reference: str, rows: Sequence[dict[str,
 def _methods(found: Comparison) -> Section:
     signatures = [f"{title(name)}: {text}" for name, text in found.signatures.items()]
     tests = (
-        "Paired bootstrap resampling (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and Maxwell "
-        "2005; 10,000 trials) are sacreBLEU's, with its fixed seed; two equal scores have the p-value 1. Many tests on "
-        "one page will find some difference by chance. Sentences are told apart by sentence chrF."
+        "Paired bootstrap resampling (Koehn 2004; 1,000 resamples) is sacreBLEU's. Approximate randomisation (Riezler "
+        "and Maxwell 2005; 10,000 trials) differs from sacreBLEU's in that it counts the trials that give the very "
+        "difference found, so that a handful of sentences is never significant. Seeds are fixed, and two equal scores "
+        "have the p-value 1. Many tests on one page will find some difference by chance. Sentences are told apart by "
+        "sentence chrF."
     )
     return section("How it was measured", bullets(signatures), paragraph(tests))

@@ -13,8 +13,9 @@ from regard.config import Config
 from regard.tasks import TextToText
 from regard.views.lengths import Unit, length_buckets, lengths_in
 from regard.views.page import write_page
-from regard.views.significance import Tested
+from regard.views.paired import Tested
 from regard.views.systems import System, Texts, learning_curve, training_time
+from regard.views.verdicts import for_metrics
 
 Table = list[dict[str, Any]]
 Found = Mapping[str, Mapping[str, Any]]
@@ -121,7 +122,7 @@ def lengths_table(
     """The task's metrics of every system on the sentences of each length."""
     table: Table = []
     for bucket in length_buckets(lengths_in(unit, texts.measured(task.lengths_of))):
-        references = [texts.references[row] for row in bucket.rows]
+        references = for_metrics([texts.references[row] for row in bucket.rows])
         for one in systems:
             found = task.metrics([one.outputs[row] for row in bucket.rows], references, config)
             place = {"from": bucket.shortest, "to": bucket.longest, "mean_length": bucket.mean}
@@ -160,7 +161,7 @@ def sentences_table(
         {
             "sentence": row + 1,
             "source": texts.sources[row],
-            "reference": texts.references[row],
+            "reference": " / ".join(texts.references[row]),
             "system": one.name,
             "output": one.outputs[row],
             "sentence_chrf": chrf[one.name][row],

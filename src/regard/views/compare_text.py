@@ -1,20 +1,17 @@
-"""A comparison in words and in the terminal."""
+"""A comparison in words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
-
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from regard.views.compare import Comparison
 from regard.views.compare_units import UnitComparison
-from regard.views.page import shown
 
 TITLES = {
-    "bleu": "BLEU", "chrf": "chrF", "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L", "word_perplexity": "perplexity a word", "bits_per_character": "bits a character",
+    "bleu": "BLEU", "bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "chrf": "chrF",
+    "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L",
+    "word_perplexity": "perplexity a word", "bits_per_character": "bits a character",
     "masked_accuracy": "masked accuracy", "f1_macro": "macro F1", "f1": "F1", "pearson": "Pearson's r",
 }  # fmt: skip
 DECIMALS = dict.fromkeys(
@@ -37,45 +34,75 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def main_metric(metrics: Sequence[str]) -> str:
+    """What the sentences are about: BLEU where it is measured, else what a task measures first."""
+    return "bleu" if "bleu" in metrics else metrics[0]
+
+
+def verdict(found: Comparison | UnitComparison, row: dict[str, Any]) -> str:
+    """What the tests of a system say: better, worse, or why neither."""
+    if any({row["system"], found.baseline} <= {*names} for names in found.groups.values()):
+        return "another seed"
+    if not row["significant"]:
+        return "no significant difference"
+    if rounds_away(row["metric"], row["difference"]):
+        return "no visible difference"
+    higher = isinstance(found, Comparison) or found.higher_is_better[row["metric"]]
+    return "better" if (row["difference"] > 0) == higher else "worse"
+
+
+def rounds_away(metric: str, difference: float) -> bool:
+    """Whether a difference is none in the digits that are shown."""
+    return float(score_text(metric, difference)) == 0
+
+
 def findings(found: Comparison | UnitComparison) -> list[str]:
-    """What the tests say, a sentence for each system but the baseline, by the task's first metric."""
-    metric = found.metrics[0]
-    sentences = []
-    for row in found.tables["significance"]:
-        if row["metric"] != metric or row["system"] == found.baseline:
-            continue
-        difference = row["difference"]
-        change = f"{score_text(metric, abs(difference))} {'above' if difference > 0 else 'below'} {found.baseline}"
-        verdict = "a significant difference" if row["significant"] else "which may be chance"
-        p_values = f"p {p_text(row['p_bootstrap'])} by bootstrap, {p_text(row['p_randomisation'])} by randomisation"
-        score = f"{row['system']}: {title(metric)} {score_text(metric, row['score'])}"
-        tested = f"{change}, {verdict} ({p_values})" if difference else f"the same as {found.baseline}"
-        sentences.append(f"{score}, {tested}.")
-    return sentences
+    """A sentence for each system but the baseline, by the main metric; one for all seeds of a group."""
+    metric = main_metric(found.metrics)
+    rows = {row["system"]: row for row in found.tables["significance"] if row["metric"] == metric}
+    return [
+        _of_seeds(found, group, [rows[name] for name in names]) if len(names) > 1 else _of_one(found, rows[names[0]])
+        for group, names in found.groups.items()
+        if names != (found.baseline,)
+    ]
 
 
-def show(found: Comparison | UnitComparison) -> None:
-    """Print the systems with their metrics, then a sentence for each test."""
-    unit, count, speed = (
-        ("sentences", len(found.texts), "sentences_per_second")
-        if isinstance(found, Comparison)
-        else (found.unit, found.units, "per_second")
-    )
-    console = Console(highlight=False, soft_wrap=True)
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("system")
-    for name in ("parameters", *map(title, found.metrics), f"{unit} / s"):
-        table.add_column(name, justify="right")
-    significant = {(row["system"], row["metric"]) for row in found.tables["significance"] if row["significant"]}
-    for row in found.tables["systems"]:
-        marks = ["*" if (row["system"], metric) in significant else " " for metric in found.metrics]
-        scores = [score_text(metric, row[metric]) + mark for metric, mark in zip(found.metrics, marks, strict=True)]
-        table.add_row(row["system"], shown(row["parameters"]), *scores, shown(row[speed]))
-    console.print(f"{count:,} {unit}", table, f"* differs significantly from {found.baseline}", sep="\n")
-    for sentence in findings(found):
-        console.print(f"  {sentence}", markup=False)
-    for row in found.tables.get("mcnemar", []):
-        console.print(f"  {mcnemar_text(row, found.baseline)}", markup=False)
+def _of_one(found: Comparison | UnitComparison, row: dict[str, Any]) -> str:
+    metric, difference = row["metric"], row["difference"]
+    score = f"{row['system']}: {title(metric)} {score_text(metric, row['score'])}"
+    if difference == 0:
+        return f"{score}, the same as {found.baseline}."
+    if rounds_away(metric, difference):
+        return f"{score}, the same as {found.baseline} in the digits shown."
+    chance = "a significant difference" if row["significant"] else "which may be chance"
+    p_values = f"p {p_text(row['p_bootstrap'])} by bootstrap, {p_text(row['p_randomisation'])} by randomisation"
+    return f"{score}, {_change(metric, difference)} {found.baseline}, {chance} ({p_values})."
+
+
+def _of_seeds(found: Comparison | UnitComparison, group: str, rows: Sequence[dict[str, Any]]) -> str:
+    """Seeds of one system are no systems to be told apart: their mean and spread, and how many stand out."""
+    metric, table = rows[0]["metric"], {row["group"]: row for row in found.tables["groups"]}
+    score = f"{group}: {title(metric)} {mean_and_spread(table[group], metric)}"
+    if any(row["system"] == found.baseline for row in rows):
+        return f"{score}."
+    base = next(name for name, names in found.groups.items() if found.baseline in names)
+    difference = table[group][metric] - table[base][metric]
+    change = "the same as" if rounds_away(metric, difference) else _change(metric, difference)
+    alone = sum(verdict(found, row) in ("better", "worse") for row in rows)
+    return f"{score}, {change} {base}; {alone} of {len(rows)} seeds differ significantly from {found.baseline}."
+
+
+def _change(metric: str, difference: float) -> str:
+    return f"{score_text(metric, abs(difference))} {'above' if difference > 0 else 'below'}"
+
+
+def mean_and_spread(row: dict[str, Any], metric: str, *, reach: bool = False) -> str:
+    """The mean over a group's seeds, their standard deviation, and with `reach` the lowest and the highest."""
+    text = score_text(metric, row[metric])
+    if row["runs"] == 1:
+        return text
+    spread, low, high = (score_text(metric, row[f"{metric}_{part}"]) for part in ("deviation", "lowest", "highest"))
+    return f"{text} ± {spread}" + (f" ({low} – {high})" if reach else "")
 
 
 def mcnemar_text(row: dict[str, Any], baseline: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from regard.errors import DataError, DecodeError
 from regard.runs import Run
 from regard.runs.progress import Progress
-from regard.runs.splits import SplitName
+from regard.runs.splits import SplitName, measured_on
 from regard.runs.verbs import device_named, with_search
 from regard.views.compare_tables import Table, Tabled, curves_table, groups_table, significance_table, systems_table
 from regard.views.paired import McNemar, Metric, Rows, against_baseline
@@ -37,10 +37,13 @@ class UnitComparison(Tabled):
     systems: tuple[System, ...]
     groups: Mapping[str, tuple[str, ...]]
     tables: Mapping[str, Table]
+    measured_on: Mapping[str, Any]
+    """Which split or files the units are of (runs/splits.py)."""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "task": self.task,
+            **self.measured_on,
             self.unit: self.units,
             "baseline": self.baseline,
             "metrics": list(self.metrics),
@@ -72,7 +75,7 @@ def compare_units(
         systems.append(system)
         _refuse_others(run, counts[name], runs[0], counts[names[0]])
     progress("testing", 0, 1)
-    return _compared(runs[0], tuple(systems), counts, baseline)
+    return _compared(runs[0], tuple(systems), counts, baseline, measured_on(runs[0], split, files))
 
 
 def refuse_options(task: str, options: Mapping[str, object]) -> None:
@@ -90,7 +93,13 @@ def _refuse_others(run: Run, found: Counted, first: Run, expected: Counted) -> N
         raise DataError(what, where=str(run.folder), hint=hint)
 
 
-def _compared(first: Run, systems: tuple[System, ...], counts: Mapping[str, Counted], baseline: str) -> UnitComparison:
+def _compared(
+    first: Run,
+    systems: tuple[System, ...],
+    counts: Mapping[str, Counted],
+    baseline: str,
+    measured_on: Mapping[str, Any],
+) -> UnitComparison:
     base = counts[baseline]
     metrics, rows = _shared(counts, base)
     tests = against_baseline(metrics, rows, baseline)
@@ -110,7 +119,7 @@ def _compared(first: Run, systems: tuple[System, ...], counts: Mapping[str, Coun
     }
     higher = {metric: first.task.higher_is_better.get(metric, True) for metric in metrics}
     return UnitComparison(
-        first.recipe.task, unit, len(base.texts), baseline, tuple(metrics), higher, systems, groups, tables
+        first.recipe.task, unit, len(base.texts), baseline, tuple(metrics), higher, systems, groups, tables, measured_on
     )
 
 

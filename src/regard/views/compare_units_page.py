@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from regard.views.compare_page import curves_section, groups_html, recipes_section
+from regard.runs.splits import measured_text
+from regard.views.compare_page import against_baseline, curves_section, groups_html, recipes_section
 from regard.views.compare_text import findings, mcnemar_text, p_text, score_text, title
 from regard.views.compare_units import UnitComparison
 from regard.views.page import Cell, Html, Section, bullets, element, page, paragraph, section, table
-from regard.views.significance import LEVEL
+from regard.views.paired import LEVEL
 
 NOTES = {
     "language_modeling": "Perplexity is a word's, the end of a document counted as one, and bits are a character's: so "
@@ -20,7 +21,8 @@ def units_report(found: UnitComparison) -> Html:
     """The whole page; a section that would have nothing to show is left out."""
     names = ", ".join(one.name for one in found.systems)
     task = found.task.replace("_", " ").capitalize()
-    opening = paragraph(f"{task}, {found.units:,} {found.unit}, baseline {found.baseline}.")
+    on = f"{found.units:,} {found.unit} of {measured_text(found.measured_on)}"
+    opening = paragraph(f"{task}, {on}, baseline {found.baseline}.")
     said = [*findings(found), *(mcnemar_text(row, found.baseline) for row in found.tables["mcnemar"])]
     parts = [
         _quality(found), _mcnemar(found), curves_section(found), _speed(found), recipes_section(found), _differ(found),
@@ -37,25 +39,13 @@ def _quality(found: UnitComparison) -> Section:
         for row in found.tables["significance"]:
             if row["metric"] == metric:
                 scores = [score_text(metric, row[key]) for key in ("score", "interval")]
-                body.append([row["system"], *scores, *_against_baseline(found, row)])
+                body.append([row["system"], *scores, *against_baseline(found, row)])
         parts.append(element("div", element("h3", title(metric)), table(head, body)))
     note = (
         f"± is half the 95 % interval by bootstrap over {found.unit}. Better or worse than {found.baseline}: both "
         f"paired tests give a p-value below {LEVEL}. {NOTES.get(found.task, '')}"
     )
     return section("Quality", groups_html(found), *parts, paragraph(note, kind="muted"))
-
-
-def _against_baseline(found: UnitComparison, row: dict[str, object]) -> list[Cell]:
-    if row["system"] == found.baseline:
-        return [None, None, None, "baseline"]
-    metric, difference = str(row["metric"]), float(str(row["difference"]))
-    verdict = element("span", "no significant difference", kind="muted")
-    if row["significant"]:
-        better = (difference > 0) == found.higher_is_better[metric]
-        verdict = element("span", "better" if better else "worse", kind="good" if better else "bad")
-    p_values = (p_text(float(str(row[key]))) for key in ("p_bootstrap", "p_randomisation"))
-    return [score_text(metric, difference, sign="+"), *p_values, verdict]
 
 
 def _mcnemar(found: UnitComparison) -> Section | None:

@@ -16,7 +16,7 @@ from regard.models.base import Generator, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.progress import Progress, summed
-from regard.runs.splits import SplitName, examples_of
+from regard.runs.splits import SplitName, examples_of, measured_on
 from regard.runs.verbs import device_named, opened_pairs, with_search
 from regard.search import Hypothesis, SearchConfig
 from regard.tasks.text_to_text import LengthsOf, decode
@@ -26,7 +26,7 @@ from regard.views.fates import Fate, ReferenceWatch
 from regard.views.lengths import Unit, lengths_in, unit_of
 from regard.views.references import wanted_of
 from regard.views.tallies import Bucket, Tally, by_length
-from regard.views.verdicts import VERDICTS, Judged, Verdict, Wanted, sentence_chrf
+from regard.views.verdicts import VERDICTS, Judged, Verdict, Wanted, for_metrics, sentence_chrf
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -64,6 +64,8 @@ class Diagnosis:
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
     """How long each part took."""
+    measured_on: Mapping[str, Any]
+    """Which split or files the sentences are (runs/splits.py)."""
     lengths_of: LengthsOf = "source"
 
     @cached_property
@@ -109,6 +111,7 @@ class Diagnosis:
         sweep, raw = self.beam_sweep, self.raw_search_errors
         return {
             "run": self.run,
+            **self.measured_on,
             **self.tally.to_json(),
             "raw": {"search_errors": raw, "model_errors": len(self.errors) - raw},
             "unreachable": self.unreachable,
@@ -156,14 +159,14 @@ def diagnose(
     dataset = examples_of(run.under(recipe), split, files)
     bench = _Bench(run, recipe, run.load_model(checkpoint, device_named(device)), progress)
     with bench.timed("scoring"):
-        wanted = wanted_of(run, bench.model, dataset, range(len(dataset))[:limit], recipe.search)
+        wanted = wanted_of(run, bench.model, dataset, run.task.by_input(dataset)[:limit], recipe.search)
     bench.warm_up(wanted)
     tried = {width: bench.tried(wanted, width) for width in sorted({*sweep, recipe.search.beam})}
     measured, judged = tried[recipe.search.beam]
     with bench.timed("watching"):
         examples = {verdict: bench.examples(_worst(judged, verdict)) for verdict in VERDICTS}
     widths = Sweep(metric_of(run.task), tuple(width for width, _ in tried.values())) if sweep else None
-    found = (tuple(judged), measured.metrics, examples, widths, bench.seconds)
+    found = (tuple(judged), measured.metrics, examples, widths, bench.seconds, measured_on(run, split, files))
     return Diagnosis(str(run.folder), recipe.search, *found, lengths_of=run.task.lengths_of)
 
 
@@ -200,8 +203,8 @@ class _Bench:
             written = self._decoded(wanted, with_search(self.recipe, beam, 1, None, []).search, moved)
         with self.timed(f"measuring {part}"):
             outputs = [self.run.tokenizers["target"].decode(one.tokens) for one in written]
-            references, evaluation = [one.reference for one in wanted], self.recipe.evaluation
-            metrics = self.run.task.metrics(outputs, references, evaluation)
+            references, evaluation = [one.references for one in wanted], self.recipe.evaluation
+            metrics = self.run.task.metrics(outputs, for_metrics(references), evaluation)
             chrf = sentence_chrf(outputs, references, lowercase=evaluation.lowercase)
             drawn = resampled(outputs, references, self.run.task, evaluation)
         judged = [Judged(*one) for one in zip(wanted, written, outputs, chrf, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from regard.runs.splits import measured_text
 from regard.views.beam_sweep import MARGIN, Sweep, Width
 from regard.views.compare_text import title
 from regard.views.diagnose import Diagnosis, Example
@@ -20,7 +21,8 @@ def diagnosis_page(found: Diagnosis) -> Html:
     if found.beam_sweep:
         sections.append(_sweep(found.beam_sweep, found.search.beam))
     sections += [_examples(kind, examples) for kind, examples in found.examples.items() if examples]
-    opening = f"{found.tally.sentences:,} sentences, beam {found.search.beam}: {metrics_text(found)}."
+    on = f"{found.tally.sentences:,} sentences of {measured_text(found.measured_on)}"
+    opening = f"{on}, beam {found.search.beam}: {metrics_text(found)}."
     return page(f"Diagnosis of {Path(found.run).name}", paragraph(opening), bullets(found.advice), *sections)
 
 

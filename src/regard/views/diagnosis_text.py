@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from regard.runs.splits import measured_text
 from regard.views.advice import percent
 from regard.views.beam_sweep import Sweep
 from regard.views.compare_text import title
 from regard.views.diagnose import Diagnosis, Example
 from regard.views.tallies import Share
+from regard.views.terminal_table import Column, fitting
 from regard.views.verdicts import Verdict
 
 SHOWN = 3
@@ -26,9 +28,10 @@ KINDS: dict[Verdict, str] = {"search": "search errors", "model": "model errors"}
 
 def show(found: Diagnosis, console: Console) -> None:
     """The counts, by length, the beams, a few examples, and what follows."""
+    console.print(f"{found.tally.sentences:,} sentences of {measured_text(found.measured_on)}", markup=False)
     console.print(_counts(found), by_length_table(found), sep="\n")
     if found.beam_sweep:
-        console.print(sweep_table(found.beam_sweep, found.search.beam))
+        console.print(sweep_table(console, found.beam_sweep, found.search.beam))
     for kind, examples in found.examples.items():
         if examples:
             console.print(Text(f"the worst {KINDS[kind]}", style="bold"))
@@ -89,17 +92,20 @@ def by_length_table(found: Diagnosis) -> Table:
     return table
 
 
-def sweep_table(sweep: Sweep, beam: int) -> Table:
+def sweep_table(console: Console, sweep: Sweep, beam: int) -> Table:
+    """Widths of the beam; what they are compared by comes first, so that a narrow terminal has room for it."""
     caption = f"< in use; * from here on wider no longer pays in {title(sweep.metric)}"
-    table = Table(title="for other beams", caption=caption, caption_justify="left", **LOOK)
-    names = list(sweep.widths[0].metrics)
-    for heading in ("beam", *map(title, names), "search errors", "seconds"):
-        table.add_column(heading, justify="right")
-    for width in sweep.widths:
-        marks = ("*" if width is sweep.enough else "") + ("<" if width.beam == beam else "")
-        numbers = (f"{width.metrics[name]:.2f}" for name in names)
-        table.add_row(f"{marks} {width.beam}", *numbers, f"{width.tally.search_errors:,}", f"{width.seconds:.2f}")
-    return table
+    marks = ["*" * (width is sweep.enough) + "<" * (width.beam == beam) for width in sweep.widths]
+    names = Column("beam", [f"{mark} {width.beam}" for mark, width in zip(marks, sweep.widths, strict=True)])
+
+    def measured(metric: str) -> Column:
+        return Column(title(metric), [f"{width.metrics[metric]:.2f}" for width in sweep.widths])
+
+    errors = Column("search errors", [f"{width.tally.search_errors:,}" for width in sweep.widths])
+    seconds = Column("seconds", [f"{width.seconds:.2f}" for width in sweep.widths])
+    others = [measured(metric) for metric in sweep.widths[0].metrics if metric != sweep.metric]
+    look = LOOK | {"title": "for other beams", "caption": caption, "caption_justify": "left"}
+    return fitting(console, names, [measured(sweep.metric), errors, seconds, *others], **look)[0]
 
 
 def _example(example: Example) -> Text:

@@ -81,6 +81,9 @@ def check_output(path: Path) -> None:
     if path.suffix.lower() not in WRITERS:
         what = f"cannot draw a {path.suffix or 'file without suffix'}"
         raise DecodeError(what, where=str(path), hint=f"allowed: {', '.join(WRITERS)}")
+    if path.is_dir() or not path.parent.is_dir():
+        what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise DecodeError(what, where=str(path), hint="give another --out")
     if path.suffix.lower() == ".png":
         needed("matplotlib", extra="plots", where=str(path), doing="drawing")
 
@@ -95,6 +98,8 @@ def to_text(explanation: Explanation, wish: Wish) -> str:
     """For the terminal: pictures in blocks, probabilities as a table."""
     if wish.view_of(explanation) == "probabilities" and explanation.steps:
         return _no_attention(explanation) + likeliest(explanation)
+    if wish.view_of(explanation) == "occlusion" and explanation.occlusion is not None:
+        return explanation.occlusion.to_text()
     if picture := wish.image_of(explanation):
         return regions.to_text(wish.pictures(explanation.words()), picture)
     return "\n".join(to_terminal(picture) for picture in wish.pictures(explanation))

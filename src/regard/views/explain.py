@@ -24,6 +24,7 @@ from regard.views.explain_text import explain_text
 from regard.views.explanation import Explanation
 from regard.views.hops import Hops, explain_hops
 from regard.views.seen import Attention, Kind
+from regard.views.wishes import refuse_for_stories
 from regard.views.words import word_starts
 
 
@@ -34,6 +35,9 @@ def explain(
     target: str | None = None,
     beam: int | None = None,
     padding: int = 0,
+    occlusion: bool = False,
+    places: Sequence[str] | None = None,
+    overrides: Sequence[str] = (),
     checkpoint: str = "best",
     device: str = "auto",
 ) -> Explanation | Hops:
@@ -41,15 +45,24 @@ def explain(
 
     A model of one text is explained on that text, and a language model on how it goes on: the target, or, where a beam
     is given, what it writes.
-    `padding` puts so many `<pad>` behind both texts, as a longer neighbour in a batch would.
+    `padding` puts so many `<pad>` behind both texts, as a longer neighbour in a batch would. `places` name the lines of
+    a story in messages. `occlusion` works out what the answer of a classifier, tagger, ... loses without each word,
+    also where there is attention to look at.
     """
     if padding < 0:
         raise DecodeError(f"{padding} padding tokens cannot be", where="--padding", hint="0 or more")
+    if target is not None and beam is not None:
+        raise DecodeError("nothing is searched for where --target is given", where="--beam", hint="leave it out")
     run = opened(run)
+    run = run.under(with_search(run.recipe, None, None, None, overrides))
     if run.task is StoryAnswering:
-        return explain_hops(run, text, checkpoint=checkpoint, device=device)
+        refuse_for_stories({"--target": target, "--beam": beam})
+        return explain_hops(run, text, places=places, checkpoint=checkpoint, device=device)
     if not issubclass(run.task, TextToText):
-        return explain_text(run, text, target=target, beam=beam, padding=padding, checkpoint=checkpoint, device=device)
+        return explain_text(
+            run, text, target=target, beam=beam, padding=padding, occlusion=occlusion, checkpoint=checkpoint,
+            device=device,
+        )  # fmt: skip
     model = run.load_model(checkpoint, device_named(device))
     vocabulary = run.tokenizers["target"]
     [encoded] = run.task.encode(model, run.tokenizers, [text], ["input"])

@@ -75,8 +75,10 @@ function fillLayers() {
   const rollout = data.matrices[view.value + "/1/rollout"];
   byId("choosers").hidden = !kind || (kind.layers * kind.heads === 1 && !rollout);
   if (!kind) return;
-  const each = Array.from({ length: kind.layers }, (_, n) => [String(n + 1), "layer " + (n + 1)]);
-  fill(layer, kind.layers > 1 ? [["mean", "mean of all layers"], ...each] : each, layer.value);
+  const each = Array.from({ length: kind.layers }, (_, n) => [String(n + 1), kind.unit + " " + (n + 1)]);
+  fill(layer, kind.layers > 1 ? [["mean", "mean of all " + kind.unit + "s"], ...each] : each, layer.value);
+  layer.previousSibling.textContent = kind.unit === "hop" ? "Hop" : "Layer";
+  head.parentElement.hidden = kind.heads === 1 && !rollout;
 }
 function fillHeads() {
   const kind = data.kinds[view.value];
@@ -216,10 +218,18 @@ def to_page(explanation: Explanation, first: View = "alignment") -> str:
     if not data["kinds"]:
         sentence = f"The model {explanation.model_kind!r} has no attention to draw."
         mix = [] if explanation.mix is None else [figure(to_svg(explanation.mix.heatmap()), explanation.mix.title)]
-        return page(title, style, paragraph(sentence), *mix, *likeliest)
-    wishes = {"masks": "may be looked at", "positions": "positions", "heads": "head by head", "mix": "layer mix"}
-    data["first"] = next((one for one in data["heatmaps"] if first in wishes and wishes[first] in one), first)
+        return page(title, style, paragraph(sentence), *without_words(explanation), *mix, *likeliest)
+    data["first"] = first if first in data["kinds"] else explanation.pictures(first)[0].title
     return page(title, style, _map(), *likeliest, _script(data))
+
+
+def without_words(explanation: Explanation) -> list[Section]:
+    """What the answer loses without each word, where that was worked out."""
+    if explanation.occlusion is None:
+        return []
+    [picture] = explanation.pictures("occlusion")
+    sentence = "Blue: it falls where the word is left out; orange: it rises."
+    return [section("What each word is worth", figure(to_svg(picture), sentence))]
 
 
 def _map() -> Html:

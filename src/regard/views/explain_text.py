@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
+from regard.data.spelling import Spelling
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
 from regard.layers.layer_mix import LayerMix
@@ -19,16 +20,22 @@ from regard.models.bert import BERT
 from regard.models.elmo import ELMo
 from regard.models.headed import Headed
 from regard.models.lstm_lm import LSTMLanguageModel
+from regard.models.memory_lm import MemoryLanguageModel
 from regard.runs import Run
 from regard.runs.verbs import device_named, with_search
 from regard.tasks.continuing import encode_prompts, refuse_longer
 from regard.tasks.filling import GAP, filled, with_gaps
 from regard.tasks.inputs import encode_inputs
-from regard.views.capture import watch, watching
+from regard.views.capture import Observed, watch, watching
 from regard.views.explain_parts import attention_of, positions_of, steps_of
 from regard.views.explanation import Explanation
+from regard.views.leave_out import leave_one_out
+from regard.views.past_words import watch_hops
 from regard.views.seen import Kind, Mix, Step
 from regard.views.words import word_starts
+
+KINDS_OF_ONE_TEXT: dict[str, Kind] = {"bert": "encoder", "memory_lm": "memory"}
+"""What a model's attention is; that of the others is a decoder's."""
 
 
 @dataclass(frozen=True)
@@ -49,29 +56,32 @@ def explain_text(
     target: str | None = None,
     beam: int | None = None,
     padding: int = 0,
+    occlusion: bool = False,
     checkpoint: str = "best",
     device: str = "auto",
 ) -> Explanation:
     """Where each token of a text looks; what a language model expects next, or a masked one in the gaps.
 
-    A language model reads the text, and, where a target or a beam is given, how it goes on.
+    A language model reads the text, and, where a target or a beam is given, how it goes on. What stands under a head is
+    asked what its answer loses without each word, where `occlusion` says so and where there is nothing else to see.
     """
     model, tokenizer = run.load_model(checkpoint, device_named(device)), run.tokenizers["text"]
     if isinstance(model, Headed | BERT | ELMo):
         _refuse_continuing(run, {"--target": target, "--beam": beam})
     reading = _read(run, model, text, target, beam)
     ids, length = [*reading.row.ids, *[tokenizer.pad] * padding], len(reading.row.ids)
-    kind: Kind = "encoder" if run.recipe.model.kind == "bert" else "decoder"
+    kind = KINDS_OF_ONE_TEXT.get(run.recipe.model.kind, "decoder")
     batch = _batch(ids, reading.row.segments, length, bert=kind == "encoder").to(device_of(model))
-    observed = watch(model, lambda: _states(model, batch))
+    observed = _watched(model, lambda: _states(model, batch))
     pieces, starts = tuple(tokenizer.pieces(ids)), word_starts(tokenizer, ids)
     steps = _steps(model, observed.hidden_TD, tokenizer, ids[:length])
-    found = Explanation(
+    left_out = isinstance(model, Headed) and (occlusion or (not observed.weights_HQK and model.mix is None))
+    return Explanation(
         input=text,
         output=reading.output,
         model_kind=run.recipe.model.kind,
         source=pieces if kind == "encoder" else (),
-        target=tuple(step.token for step in steps) if kind == "decoder" else (),
+        target=() if kind == "encoder" else tuple(step.token for step in steps),
         attentions={name: attention_of(name, kind, observed, pieces, pieces) for name in observed.weights_HQK},
         steps=steps,
         positions=positions_of(model),
@@ -82,12 +92,9 @@ def explain_text(
         read=lambda: _states(model, batch),
         told=reading.told,
         mix=_mix(model),
+        occlusion=leave_one_out(run, model, text) if left_out else None,
         looks=0 if kind == "encoder" else length - 1,
     )
-    if not found.views:
-        what = f"the model {found.model_kind!r} has no attention, and its layers are not mixed: nothing to look at"
-        raise DecodeError(what, where="explain", hint="predict says what it makes of the text")
-    return found
 
 
 def _refuse_continuing(run: Run, options: Mapping[str, object]) -> None:
@@ -114,8 +121,8 @@ def _under_a_head(run: Run, model: Headed, text: str) -> Reading:
     with watching(model, lambda name, _: name == "") as calls:
         [predicted] = run.task.predict(model, run.tokenizers, [text], run.recipe.search)
     batch, told = calls[""][0].inputs[0], predicted.to_json()
-    length = int(batch.text.host_lengths_B[0])
-    row = Framed(batch.text.ids_BL[0, :length].tolist(), batch.segments_BL[0, :length].tolist())
+    ids = batch.text.row(0)
+    row = Framed(ids, batch.segments_BL[0, : len(ids)].tolist())
     return Reading(row, str(told["output"]), {name: told[name] for name in told if name not in ("input", "output")})
 
 
@@ -138,7 +145,7 @@ def _going_on(run: Run, model: Any, text: str, target: str | None, beam: int | N
     if not given.strip():
         raise DecodeError("there is no text", where="input")
     if isinstance(model, ELMo):
-        return [tokenizer.end, *encode_inputs(tokenizer, [given], ["input"])[0]]
+        return [tokenizer.end, *encode_inputs(tokenizer, [given], ["input"], letters=model.letters)[0]]
     [prompt] = encode_prompts(model, tokenizer, [given], ["input"])
     if beam is None or target is not None:
         return prompt
@@ -149,7 +156,7 @@ def _going_on(run: Run, model: Any, text: str, target: str | None, beam: int | N
 
 
 def _batch(ids: Sequence[int], segments: Sequence[int], length: int, *, bert: bool) -> TextBatch | MaskedBatch:
-    text = Tokens.of(torch.tensor([ids]), torch.tensor([length]))
+    text = Tokens.of(torch.tensor([ids]), torch.tensor([length]), Spelling.of_rows([ids]))
     if not bert:
         return TextBatch(text)
     segments_BL, nothing = torch.zeros_like(text.ids_BL), torch.zeros(0, dtype=torch.long)
@@ -158,6 +165,10 @@ def _batch(ids: Sequence[int], segments: Sequence[int], length: int, *, bert: bo
 
 
 # ----------------------------------------------------------------------------------------------- what is seen
+
+
+def _watched(model: Any, read: Callable[[], Tensor]) -> Observed:
+    return watch_hops(model, read) if isinstance(model, MemoryLanguageModel) else watch(model, read)
 
 
 def _states(model: Any, batch: Any) -> Tensor:

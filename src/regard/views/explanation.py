@@ -16,11 +16,15 @@ from regard.errors import DecodeError
 from regard.views.alignment import Alignment
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.labels import label
+from regard.views.occlusion import Occlusion
 from regard.views.rollout import Rollout, roll_out
 from regard.views.seen import Attention, Kind, Mix, Step
 from regard.views.words import merge_pieces, words_of
 
-View = Literal["alignment", "encoder", "decoder", "mix", "probabilities", "heads", "masks", "positions"]
+View = Literal[
+    "alignment", "encoder", "decoder", "memory", "mix", "occlusion", "probabilities", "heads", "hops", "masks",
+    "positions",
+]  # fmt: skip
 Choice = int | Literal["mean", "all"]
 """A layer or head by its number from 1; the mean over them; or a picture of each."""
 
@@ -30,12 +34,15 @@ NAMES = {
     "alignment": "attention over the source",
     "encoder": "self-attention of the encoder",
     "decoder": "self-attention of the decoder",
+    "memory": "attention over past words",
 }
 MISSING = {
     "positions": "position encodings",
+    "hops": "hops over a memory",
     "masks": "attention, so no masks",
     "mix": "mix of layers",
     "probabilities": "token to predict in this text",
+    "occlusion": "label, number, tag or answer that could change where a word is left out",
 }
 """What a model may lack beside these."""
 WIDEST = 128
@@ -73,6 +80,8 @@ class Explanation:
     """What else the model says: probabilities of classes, ..."""
     mix: Mix | None = None
     """Of its layers, where the model mixes them."""
+    occlusion: Occlusion | None = None
+    """What its answer loses without each word, where that was worked out."""
     looks: int = 0
     """The place of the query that stands for a text as a whole: [CLS] of BERT, the last token of GPT."""
 
@@ -99,9 +108,12 @@ class Explanation:
         """What there is to see of this model."""
         kinds: list[View] = [kind for kind in KINDS if self.of_kind(kind)]
         mix: list[View] = [] if self.mix is None else ["mix"]
+        mix += [] if self.occlusion is None else ["occlusion"]
         steps: list[View] = ["probabilities"] if self.steps else []
-        masks: list[View] = ["heads", "masks"] if kinds else []
         positions: list[View] = [] if self.positions is None else ["positions"]
+        if "memory" in kinds:
+            return ["hops", *kinds, *steps, "masks"]
+        masks: list[View] = ["heads", "masks"] if kinds else []
         return [*kinds, *mix, *steps, *masks, *positions]
 
     def words(self) -> Explanation:
@@ -118,6 +130,7 @@ class Explanation:
             "alignment": ("target", "source"),
             "encoder": ("source", "source"),
             "decoder": ("inputs", "inputs"),
+            "memory": ("inputs", "inputs"),
         }[attention.kind]
         starts = [start for start in self.starts[looks] if start < len(attention.queries)], self.starts[looked_at]
         return replace(
@@ -139,15 +152,19 @@ class Explanation:
     ) -> Sequence[Heatmap]:
         """The pictures of a view: one, or one a layer or head where `all` of them are asked for.
 
-        `step` is the query that `heads` is about, from 1.
+        `step` is the query that `heads` and `hops` are about, from 1.
         """
         if view not in self.views:
-            what = f"the model {self.model_kind!r} has no {MISSING.get(view, NAMES.get(view, 'attention'))}"
+            lacks = "heads" if view == "heads" and self.attentions else "attention"
+            what = f"the model {self.model_kind!r} has no {MISSING.get(view, NAMES.get(view, lacks))}"
             raise DecodeError(what, where="--view", hint=f"allowed for it: {', '.join(self.views)}")
         if view == "mix":
             assert self.mix is not None
             return [self.mix.heatmap()]
-        if view == "heads":
+        if view == "occlusion":
+            assert self.occlusion is not None
+            return [self.occlusion.heatmap(self.title)]
+        if view == "heads" or view == "hops":
             return [self._heads(layer, step)]
         if view == "probabilities":
             return [self._probabilities()]
@@ -162,7 +179,7 @@ class Explanation:
     def _chosen(self, kind: Kind, layer: Choice, head: Choice) -> list[Alignment]:
         attentions = self.of_kind(kind)
         weights_NHQK = np.stack([attention.weights for attention in attentions])
-        layers = choices(layer, len(attentions), "--layer")
+        layers = choices(layer, len(attentions), "--layer", unit(kind))
         heads = choices(head, weights_NHQK.shape[1], "--head")
         return [
             self._picture(attentions[0], weights_NHQK[n][:, h].mean((0, 1), dtype=np.float64), layer_name, head_name)
@@ -174,7 +191,7 @@ class Explanation:
         if head != "mean":
             raise DecodeError("a rollout is over the mean of the heads", where="--head", hint="leave it out")
         found = self.rollout()
-        shares = {"alignment": found.source, "encoder": found.encoder, "decoder": found.target}[kind]
+        shares = {"alignment": found.source, "encoder": found.encoder, "decoder": found.target}[kind]  # no memory
         last: Choice = len(shares) if layer == "mean" else layer
         first = self.of_kind(kind)[0]
         return [
@@ -184,9 +201,8 @@ class Explanation:
 
     @property
     def rolls_out(self) -> bool:
-        """Whether all that looks at a text is self-attention, or goes on from it."""
-        own = bool(self.of_kind("encoder")), bool(self.of_kind("decoder"))
-        return all(own) or (any(own) and not self.of_kind("alignment"))
+        """Whether all that looks is self-attention or goes on from it; the regions of an image look at nothing."""
+        return bool(self.of_kind("decoder")) or bool(self.of_kind("encoder") and not self.of_kind("alignment"))
 
     def rollout(self) -> Rollout:
         """How much of each word there is in the states of each layer."""
@@ -214,19 +230,21 @@ class Explanation:
         return Heatmap(tuple(rows), tuple(columns), values, title)
 
     def _heads(self, layer: Choice, step: int | None) -> Heatmap:
-        """Where one query looked, a row for each head of each layer."""
-        attentions = self.of_kind(next(kind for kind in KINDS if self.of_kind(kind)))
+        """Where one query looked, a row for each head of each layer, or for each hop."""
+        kind = next(kind for kind in KINDS if self.of_kind(kind))
+        attentions = self.of_kind(kind)
         queries, number = len(attentions[0].queries), self.looks + 1 if step is None else step
         if not 1 <= number <= queries:
             raise DecodeError(f"there is no step {number}", where="--step", hint=f"allowed: 1 to {queries}")
-        shown = choices("all" if layer == "mean" else layer, len(attentions), "--layer")
+        shown = choices("all" if layer == "mean" else layer, len(attentions), "--layer", unit(kind))
         rows = [
-            (f"{name}, head {head}", weights_QK[number - 1])
+            (name if kind == "memory" else f"{name}, head {head}", weights_QK[number - 1])
             for name, [n] in shown.items()
             for head, weights_QK in enumerate(attentions[n].weights, 1)
         ]
         columns = tuple(map(label, attentions[0].keys))
-        title = f"{label(attentions[0].queries[number - 1])} by head · {self.title}"
+        by = "hop" if kind == "memory" else "head"
+        title = f"{label(attentions[0].queries[number - 1])} by {by} · {self.title}"
         return Heatmap(tuple(name for name, _ in rows), columns, np.stack([row for _, row in rows]), title)
 
     def _positions(self) -> Heatmap:
@@ -268,13 +286,19 @@ class Explanation:
             "positions": None if self.positions is None else self.positions.tolist(),
             **({} if self.picture is None else {"columns": self.picture.columns}),
             **({} if self.mix is None else {"mix": self.mix.to_json()}),
+            **({} if self.occlusion is None else {"occlusion": self.occlusion.to_json()}),
             **self.told,
         }
 
 
-def choices(choice: Choice, count: int, option: str) -> dict[str, Sequence[int]]:
+def unit(kind: Kind) -> str:
+    """What a model has several of, one after the other, each with an attention of this kind."""
+    return "hop" if kind == "memory" else "layer"
+
+
+def choices(choice: Choice, count: int, option: str, what: str | None = None) -> dict[str, Sequence[int]]:
     """What to average for each picture, by its name: all of them, one of them, or each of them."""
-    what = option.strip("-")
+    what = what or option.strip("-")
     if choice == "mean":
         return {"": range(count)}
     if choice == "all":

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,23 @@ import numpy as np
 import torch
 from rich.cells import cell_len
 
+from regard.data.batch import StoryBatch
+from regard.errors import DecodeError
 from regard.models.base import device_of
+from regard.models.memory_network import MemoryNetwork
 from regard.runs import Run
 from regard.runs.verbs import device_named
 from regard.tasks.answering import facts_found, likeliest_answers, typed_examples
-from regard.tasks.typed import typed_in
+from regard.tasks.typed import last_question
 from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.page import Cell, figure, page, paragraph, section, table
 from regard.views.png import to_png
+from regard.views.seen import Candidate, Step
+from regard.views.story_numbers import work_out_story
 from regard.views.svg import to_svg
 from regard.views.terminal import SHADES
+from regard.views.worked import Worked
 
 FACT = "•"
 """Marks a supporting fact."""
@@ -47,6 +53,11 @@ class Hops:
     """The right answer, where it was given."""
     facts: tuple[int, ...] | None
     """The numbers, from 0, of the remembered sentences that it rests on, where they were given."""
+    numbers: tuple[int, ...]
+    """What the user calls each remembered sentence."""
+    model: MemoryNetwork | None = field(default=None, repr=False)
+    batch: StoryBatch | None = field(default=None, repr=False)
+    """What the model read, for those who work it out."""
 
     @property
     def output(self) -> str:
@@ -70,15 +81,15 @@ class Hops:
     def _look(self, hop: int) -> str:
         place, nothing = self.looked[hop], self.nothing[hop]
         if nothing > self.weights_NS[hop, place]:
-            return f"hop {hop + 1} looked most at nothing ({nothing:.3f}), then at sentence {place + 1}"
-        return f"hop {hop + 1} looked most at sentence {place + 1}"
+            return f"hop {hop + 1} looked most at nothing ({nothing:.3f}), then at sentence {self.numbers[place]}"
+        return f"hop {hop + 1} looked most at sentence {self.numbers[place]}"
 
     def verdict(self) -> str:
         """What the hops looked at, and whether it is what the answer rests on."""
         most = "; ".join(self._look(hop) for hop in range(len(self.weights_NS)))
         if not self.facts:
             return f"{most}. The supporting facts are not known."
-        named = ", ".join(str(fact + 1) for fact in sorted(self.facts))
+        named = ", ".join(str(self.numbers[fact]) for fact in sorted(self.facts))
         share = facts_found(self.looked, self.facts)
         agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(share, "it agrees in part with")
         return f"{most}: {agrees} the supporting facts ({named})."
@@ -89,23 +100,40 @@ class Hops:
             "output": self.output,
             "probabilities": self.probabilities,
             "sentences": list(self.sentences),
+            "numbers": list(self.numbers),
             "forgotten": self.forgotten,
             "question": self.question,
             "hops": self.weights_NS.tolist(),
             "nothing": self.nothing,
-            "looked": [place + 1 for place in self.looked],
+            "looked": [self.numbers[place] for place in self.looked],
             "answer": self.answer,
-            "facts": None if self.facts is None else [fact + 1 for fact in self.facts],
+            "facts": None if self.facts is None else [self.numbers[fact] for fact in self.facts],
             "facts_found": facts_found(self.looked, self.facts) if self.facts else None,
         }
 
     def rows(self) -> list[str]:
         """The sentences with their numbers, supporting facts marked; then what is left empty."""
         marks = [FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))]
-        told = [
-            f"{place:3}{mark} {text}" for place, (mark, text) in enumerate(zip(marks, self.sentences, strict=True), 1)
-        ]
-        return [*told, "     (nothing)"]
+        width = max(3, *(len(str(number)) for number in self.numbers))
+        lines = zip(self.numbers, marks, self.sentences, strict=True)
+        return [*(f"{number:{width}}{mark} {text}" for number, mark, text in lines), f"{'':{width}}  (nothing)"]
+
+    def work_out(self, hop: int | None = None) -> Worked:
+        """A hop, from 1, in numbers; the last one unless told otherwise."""
+        assert self.model is not None
+        assert self.batch is not None
+        hops = len(self.weights_NS)
+        if hop is not None and not 1 <= hop <= hops:
+            raise DecodeError(f"there is no hop {hop}", where="--layer", hint=f"allowed: 1 to {hops}")
+        likely = tuple(Candidate(word, p) for word, p in self.probabilities.items())
+        return work_out_story(
+            self.model,
+            self.batch,
+            [f"{number} {text}" for number, text in zip(self.numbers, self.sentences, strict=True)],
+            hop=hop or hops,
+            title=f"attention over the story, hop {hop or hops} of {hops}: {self.question}",
+            step=Step(self.output, self.probabilities[self.output], 1, likely),
+        )
 
     def columns(self) -> Numbers:
         """How much each hop looked at each row."""
@@ -148,16 +176,20 @@ class Hops:
         )
 
 
-def explain_hops(run: Run, text: str, *, checkpoint: str = "best", device: str = "auto") -> Hops:
-    """The last question of a text, answered, and where each hop of the model looked."""
+def explain_hops(
+    run: Run, text: str, *, places: Sequence[str] | None = None, checkpoint: str = "best", device: str = "auto"
+) -> Hops:
+    """The last question of a text, answered, and where each hop of the model looked; `places` name its lines."""
+    lines = text.split("\n")
+    typed = last_question(lines, places or ["input"] * len(lines))
     model = run.load_model(checkpoint, device_named(device))
     tokenizer = run.tokenizers["text"]
-    typed = typed_in(text, "input")
-    run.task.check_inputs(model, run.tokenizers, [text], run.recipe.search, prefixes=None, places=["input"])
+    run.task.check_inputs(model, run.tokenizers, [typed.text], run.recipe.search, prefixes=None, places=[typed.place])
     examples = typed_examples([typed], tokenizer, model.config)
     first = np.zeros(1, dtype=np.int64)
+    batch = examples.batch(first).to(device_of(model))
     with torch.inference_mode():
-        p_NBIS = model(examples.batch(first).to(device_of(model))).p_NBIS
+        p_NBIS = model(batch).p_NBIS
     kept = int(examples.stories.lengths[0])
     return Hops(
         input=text,
@@ -168,6 +200,9 @@ def explain_hops(run: Run, text: str, *, checkpoint: str = "best", device: str =
         probabilities=likeliest_answers(model, examples, first)[0],
         answer=typed.answer,
         facts=examples.kept_facts(0),
+        numbers=typed.numbers[-kept:],
+        model=model,
+        batch=batch,
     )
 
 

@@ -71,6 +71,37 @@ def shorten(text: str, width: float, measure: Callable[[str], float] = cell_len)
     return f"{kept}…"
 
 
+def wrap(text: str, width: float, lines: int, measure: Callable[[str], float] = cell_len) -> list[str]:
+    """The text in at most so many lines of `width`, broken at blanks where there are any, with "…" for what is left."""
+    found: list[str] = []
+    while len(found) < lines - 1 and measure(text) > width:
+        fits, room = "", width
+        for cluster in clusters(text):
+            room -= measure(cluster)
+            if room < 0 and fits:  # a line takes one letter, however narrow it is
+                break
+            fits += cluster
+        ends = len(fits) if text[len(fits) :].startswith(" ") else fits.rfind(" ")
+        fits = fits[:ends] if 3 * ends > len(fits) else fits  # a long word may be cut, rather than a line left empty
+        found.append(fits.strip())
+        text = text[len(fits) :].strip()
+    return [*found, shorten(text, width, measure)]
+
+
+def text_width(text: str, font: float) -> float:
+    """How wide a text is in letters of this size, at most: who writes a file cannot measure in its reader's fonts."""
+    return font * sum(_em(character) for character in text)
+
+
+def _em(character: str) -> float:
+    columns = cell_len(character)
+    if columns != 1 or character in "MWmw@%…—␣⏎◌�":
+        return 1.0 if columns else 0.0
+    if character == " ":
+        return 0.35
+    return 0.72 if character.isupper() else 0.6
+
+
 def pad(text: str, width: int) -> str:
     """The text and so many blanks that it takes `width` columns of a terminal."""
     return text + " " * (width - cell_len(text))

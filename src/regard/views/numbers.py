@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +22,14 @@ from regard.layers.scores import (
     SummedAttention,
 )
 from regard.models import bert, gpt
+from regard.models.memory_lm import MemoryLanguageModel
 from regard.models.transformer import Sublayer
 from regard.views.capture import Call, watching
-from regard.views.explanation import KINDS, NAMES, Explanation, View
+from regard.views.explanation import KINDS, NAMES, Explanation, View, unit
 from regard.views.labels import label
+from regard.views.past_words import work_out_hop
 from regard.views.seen import Attention
-from regard.views.worked import Line, Worked
+from regard.views.worked import SOFTMAX, Line, Worked
 
 SCORES: dict[type[nn.Module], tuple[str, str]] = {
     AdditiveAttention: ("W_a s", "e_j = v_a . tanh(W_a s + U_a h_j)"),
@@ -41,7 +44,6 @@ READERS = ("UVC_o", "W_c", "L_h", "L_z")
 """The modules of Bahdanau's, Luong's and Xu's models that read the context."""
 AROUND = {"self_attention": ("around_self", "around_attention"), "cross_attention": ("around_cross",)}
 """What an attention of a Transformer stands in, by its name: in a decoder's block, or in an encoder's."""
-SOFTMAX = "alpha_j = exp(e_j) / sum_k exp(e_k)"
 
 
 def work_out(
@@ -58,6 +60,16 @@ def work_out(
     queries = len(written) or len(attention.queries)
     _check("--head", head, len(attention.weights))
     _check("--step", step, queries)
+    if isinstance(explanation.model, MemoryLanguageModel):
+        return work_out_hop(
+            explanation.model,
+            explanation.read,
+            attention.keys,
+            hop=attention.layer - 1,
+            place=step - 1,
+            title=_title(explanation, attention, step - 1, ""),
+            step=explanation.steps[step - 1],
+        )
     module = explanation.model.get_submodule(attention.name)
     calls = _calls(explanation, attention.name)
     with torch.inference_mode():
@@ -102,7 +114,9 @@ def _title(explanation: Explanation, attention: Attention, step: int, heads: str
     layers = len(explanation.of_kind(attention.kind))
     verb = "writing" if attention.kind == "alignment" else "at"
     place = f"{verb} {label(attention.queries[step])}, step {step + 1} of {len(attention.queries)}"
-    return f"{NAMES[attention.kind]} ({attention.name}), layer {attention.layer} of {layers}{heads}, {place}"
+    module = "" if attention.kind == "memory" else f" ({attention.name})"
+    which = f"{unit(attention.kind)} {attention.layer} of {layers}{heads}"
+    return f"{NAMES[attention.kind]}{module}, {which}, {place}"
 
 
 def _rows(outputs: Sequence[Tensor]) -> Tensor:
@@ -182,12 +196,15 @@ def _dot_product(
     [call] = calls[attention.name]
     x_BQD, k_BHKE, v_BHKE = call.inputs[:3]
     module, heads, width = explanation.model.get_submodule(attention.name), k_BHKE.shape[1], k_BHKE.shape[-1]
-    x_D, k_KE, v_KE = x_BQD[0, step], k_BHKE[0, head], v_BHKE[0, head]
-    query = [Line("x, the state that looks", x_D)]
-    q_E = x_D
+    q_E, k_KE, v_KE = x_BQD[0, step], k_BHKE[0, head], v_BHKE[0, head]
+    around = _around(explanation.model, attention.name, calls, step)
+    query = [Line("x, the state that looks", around.x_D)]
+    if around.order == "pre":
+        query = [Line("x, the state so far", around.x_D), Line("LayerNorm(x), what looks", q_E)]
     if f"{attention.name}.W_Q" in calls:
         q_E = split_heads(calls[f"{attention.name}.W_Q"][0].output, heads)[0, head, step]
-        query.append(Line("q = x W_Q" + (f", head {head + 1}" if heads > 1 else ""), q_E))
+        looks = "LayerNorm(x)" if around.order == "pre" else "x"
+        query.append(Line(f"q = {looks} W_Q" + (f", head {head + 1}" if heads > 1 else ""), q_E))
     scaled = getattr(module, "scaled", False)
     scores_K = k_KE @ q_E / (width**0.5 if scaled else 1.0)
     visible_K = torch.from_numpy(attention.visible[step]).to(scores_K.device)
@@ -203,37 +220,46 @@ def _dot_product(
         weight_equation=SOFTMAX,
         weights_K=weights_K,
         context_D=weights_K @ v_KE,
-        after=_added(explanation.model, attention.name, calls, step),
+        after=_added(around, call.output[0, step], joined=hasattr(module, "W_O")),
         step=explanation.steps[step] if explanation.steps and attention.kind != "encoder" else None,
     )
 
 
-def _added(model: nn.Module, name: str, calls: dict[str, list[Call]], step: int) -> tuple[Line, ...]:
-    """The heads side by side through W_O, then what stands around the attention: residual connection and norm."""
-    [call] = calls[name]
-    x_D, attended_D = call.inputs[0][0, step], call.output[0, step]
-    joined = "[c_1 ; c_2 ; ...] W_O, all heads" if hasattr(model.get_submodule(name), "W_O") else "the context as it is"
-    parent = name.rpartition(".")[0]
+@dataclass(frozen=True)
+class Around:
+    """What stands around an attention: the residual connection, and a norm before or behind it."""
+
+    x_D: Tensor
+    """The state that the attention's output is added to; the attention itself reads its norm where that comes first."""
+    order: str
+    """Of the norm: pre, post or none."""
+    residual: bool
+    norm: nn.Module
+
+
+def _around(model: nn.Module, name: str, calls: dict[str, list[Call]], step: int) -> Around:
+    parent, _, own = name.rpartition(".")
     block = model.get_submodule(parent)
+    norm: nn.Module
     if isinstance(block, gpt.Block | bert.Block):
-        return Line(joined, attended_D), _after_one_text(
-            block, calls[f"{parent}.attention_norm"], x_D, attended_D, step
-        )
-    around = next(one for one in AROUND[name.rpartition(".")[2]] if hasattr(block, one))
-    sublayer = model.get_submodule(f"{parent}.{around}")
-    assert isinstance(sublayer, Sublayer)
-    if sublayer.order == "pre":  # the attention has read the normed state: the state itself stands before the norm
-        x_D = calls[f"{parent}.{around}.norm"][0].inputs[0][0, step]
-    total = "x + that" if sublayer.residual else "that alone, without x"
-    shown = f"LayerNorm({total})" if sublayer.order == "post" else total
-    after = Line(f"{shown}, what the next layer reads", sublayer.after(x_D, attended_D))
-    return Line(joined, attended_D), after
+        order = "pre" if isinstance(block, gpt.Block) and block.pre else "post"
+        norm, norm_name, residual = block.attention_norm, f"{parent}.attention_norm", True
+    else:
+        around = next(one for one in AROUND[own] if hasattr(block, one))
+        sublayer = model.get_submodule(f"{parent}.{around}")
+        assert isinstance(sublayer, Sublayer)
+        order, residual, norm, norm_name = sublayer.order, sublayer.residual, sublayer.norm, f"{parent}.{around}.norm"
+    read = calls[norm_name if order == "pre" else name][0].inputs[0]
+    return Around(read[0, step], order, residual, norm)
 
 
-def _after_one_text(
-    block: gpt.Block | bert.Block, norms: list[Call], x_D: Tensor, attended_D: Tensor, step: int
-) -> Line:
-    """The same in a block of GPT or BERT."""
-    if isinstance(block, gpt.Block) and block.pre:
-        return Line("x + that, what the next layer reads", norms[0].inputs[0][0, step] + attended_D)
-    return Line("LayerNorm(x + that), what the next layer reads", block.attention_norm(x_D + attended_D))
+def _added(around: Around, attended_D: Tensor, *, joined: bool) -> tuple[Line, ...]:
+    """The heads side by side through W_O, then the residual connection and the norm."""
+    that = Line("[c_1 ; c_2 ; ...] W_O, all heads" if joined else "the context as it is", attended_D)
+    total_D = around.x_D + attended_D if around.residual else attended_D
+    total = "x + that" if around.residual else "that alone, without x"
+    if around.order == "post":
+        normed = Line(f"LayerNorm({total}), what the next layer reads", around.norm(total_D))
+        return that, Line(total, total_D), normed
+    reads = "whose LayerNorm the next layer reads" if around.order == "pre" else "what the next layer reads"
+    return that, Line(f"{total}, {reads}", total_D)

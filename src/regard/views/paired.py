@@ -13,16 +13,39 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.views.significance import Tested
-
+LEVEL = 0.05
+"""The p-value below which a difference is called significant."""
 RESAMPLES, TRIALS, SEED = 1_000, 10_000, 12_345
 """As many as sacreBLEU takes, and its seed."""
+TIE = 1e-9
+"""Differences that are smaller by this share are equal: the same sums in another order differ by less."""
 AT_ONCE = 2**24
 """Numbers that are drawn together."""
 
 Rows = NDArray[np.float64]
 Metric = Callable[[Rows], Rows]
 """Sums [..., K] -> values [...]."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One system's score under one metric, against the baseline's."""
+
+    metric: str
+    system: str
+    score: float
+    difference: float
+    """From the baseline's score; 0 for the baseline itself."""
+    interval: float
+    """Half the width of the score's 95 % interval, by bootstrap."""
+    p_bootstrap: float | None
+    """None for the baseline."""
+    p_randomisation: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Whether both tests say so. Five units never are: of the 32 ways to swap them 2 differ as much."""
+        return all(p is not None and p < LEVEL for p in (self.p_bootstrap, self.p_randomisation))
 
 
 def against_baseline(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Tested]:
@@ -42,7 +65,7 @@ def against_baseline(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], ba
             difference = float(value(one.sum(0))) - score
             resampled = value(drawn[name]) - spread
             p_bootstrap = _p(resampled - resampled.mean(), difference)
-            p_swapped = _p(np.concatenate([*_swapped(value, base, one)]), difference)
+            p_swapped = p_of_swaps(value, base, one)
             half = _half_interval(value(drawn[name]))
             found.append(Tested(metric, name, score + difference, difference, half, p_bootstrap, p_swapped))
     return found
@@ -58,6 +81,11 @@ def _resamples(units: int) -> Iterator[Rows]:
         yield np.bincount(drawn.ravel(), minlength=count * units).reshape(count, units).astype(np.float64)
 
 
+def p_of_swaps(value: Metric, one: Rows, other: Rows) -> float:
+    """How often the two differ as much as they do where they are swapped at random units."""
+    return _p(np.concatenate([*_swapped(value, one, other)]), float(value(other.sum(0)) - value(one.sum(0))))
+
+
 def _swapped(value: Metric, one: Rows, other: Rows) -> Iterator[Rows]:
     """The differences where the two are swapped at random units."""
     generator = np.random.default_rng(SEED)
@@ -70,10 +98,10 @@ def _swapped(value: Metric, one: Rows, other: Rows) -> Iterator[Rows]:
 
 
 def _p(differences: Rows, found: float) -> float:
-    """The share that is as far from zero, the one found itself counted among them."""
+    """The share that is as far from zero or farther, the one found itself counted among them."""
     if found == 0:
         return 1.0
-    as_large = np.abs(differences) >= abs(found) * (1 - 1e-12)
+    as_large = np.abs(differences) >= abs(found) * (1 - TIE)
     return float((as_large.sum() + 1) / (len(differences) + 1))
 
 

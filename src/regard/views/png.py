@@ -12,10 +12,13 @@ import numpy as np
 from regard.data.extras import needed
 from regard.errors import RegardError
 from regard.views.heatmap import Heatmap, colours
-from regard.views.labels import FONTS, clean, number, shorten
+from regard.views.labels import FONTS, clean, number, shorten, text_width, wrap
 
 INCHES = 0.28
 """Side of a cell."""
+TITLE_FONT, TITLE_LINES = 11, 3
+POINTS = 72
+"""To the inch: what fonts are measured in."""
 LARGEST = 30.0
 """Longest side of a picture in inches."""
 DOTS = 110
@@ -27,16 +30,30 @@ def to_png(*heatmaps: Heatmap, where: str) -> bytes:
     families = fonts_for("".join(["0123456789.-…", *_texts(heatmaps)]), where)
     across = math.ceil(math.sqrt(len(heatmaps)))
     down = math.ceil(len(heatmaps) / across)
-    columns, rows = (max(one.values.shape[axis] for one in heatmaps) for axis in (1, 0))
-    width, height = (min(LARGEST, size * INCHES + 2.5) for size in (across * columns, down * rows))
-    width += 0.11 * across * (max(one.label_width for one in heatmaps) - 18)
+    wide, tall = _panel_size(heatmaps, across, down)
     with matplotlib.rc_context({"font.family": families, "axes.unicode_minus": False}):
-        figure = figures.Figure(figsize=(max(width, 4), max(height, 3)), dpi=DOTS, layout="constrained")
-        for place, heatmap in enumerate(heatmaps, 1):
-            _draw(figure.add_subplot(down, across, place), heatmap, where)
+        figure = figures.Figure(figsize=(across * wide, down * tall), dpi=DOTS, layout="constrained")
+        parts = np.atleast_1d(figure.subfigures(down, across)).flat
+        for part, heatmap in zip(parts, heatmaps, strict=False):  # the last row need not be full
+            _write_title(part, heatmap.title, wide)
+            _draw(part.add_subplot(), heatmap, where)
         content = io.BytesIO()
         figure.savefig(content, format="png")
     return content.getvalue()
+
+
+def _panel_size(heatmaps: Sequence[Heatmap], across: int, down: int) -> tuple[float, float]:
+    """Width and height of one picture in inches, with room for labels and title."""
+    columns, rows = (max(one.values.shape[axis] for one in heatmaps) for axis in (1, 0))
+    labels = 0.11 * (max(one.label_width for one in heatmaps) - 18)
+    wide = min(LARGEST / across, columns * INCHES + 2.5) + labels
+    return max(wide, 4 / across), max(min(LARGEST / down, rows * INCHES + 2.5), 3 / down)
+
+
+def _write_title(part: Any, title: str, wide: float) -> None:
+    """In as many lines as fit above the picture, which makes room for them."""
+    lines = wrap(clean(title), POINTS * (wide - 0.2), TITLE_LINES, lambda text: text_width(text, TITLE_FONT))
+    part.suptitle("\n".join(lines), fontsize=TITLE_FONT, x=0.1 / wide, ha="left", parse_math=False)
 
 
 def _part(name: str, where: str) -> Any:
@@ -47,8 +64,6 @@ def _part(name: str, where: str) -> Any:
 def _draw(axes: Any, heatmap: Heatmap, where: str) -> None:
     """One picture, in the colours of the SVG."""
     axes.imshow(colours(heatmap.shares, signed=heatmap.signed), interpolation="nearest", aspect="equal")
-    side = "left" if heatmap.label_width <= 18 else "right"  # above wide labels there is room for the title
-    axes.set_title(shorten(clean(heatmap.title), 90), fontsize=11, loc=side, pad=10, parse_math=False)
     axes.xaxis.tick_top()
     upright = max(map(len, heatmap.columns)) <= 1 or "" in heatmap.columns
     slant = {"rotation": 0 if upright else 60, "ha": "center" if upright else "left", "rotation_mode": "anchor"}

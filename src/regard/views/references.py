@@ -23,24 +23,30 @@ AT_ONCE = 2_048
 UNKNOWN = "unknown token"
 
 
-def wanted_of(run: Run, model: Generator, dataset: Dataset, rows: Sequence[int], config: SearchConfig) -> list[Wanted]:
-    """The examples of these rows, with the scores of their references."""
-    sources = [dataset.source(row) for row in rows]
+def wanted_of(
+    run: Run, model: Generator, dataset: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig
+) -> list[Wanted]:
+    """Inputs, each given by its examples, with the scores of the reference that the search would like best."""
+    rows = [row for examples in inputs for row in examples]
     targets = [dataset.columns["target"][row].tolist() for row in rows]
-    hypotheses = run.task.hypotheses(model, run.tokenizers, sources, targets, config)
-    forbidden = why_forbidden(run.tokenizers, sources, [one.tokens for one in hypotheses], config)
+    scored = run.task.hypotheses(model, run.tokenizers, [dataset.source(row) for row in rows], targets, config)
+    hypotheses = dict(zip(rows, scored, strict=True))
+    best = [max(examples, key=lambda row: hypotheses[row].objective) for examples in inputs]
+    sources = [dataset.source(row) for row in best]
+    forbidden = why_forbidden(run.tokenizers, sources, [hypotheses[row].tokens for row in best], config)
     return [
         Wanted(
             dataset.where(row),
             dataset.texts["source"][row],
             dataset.texts["target"][row],
+            tuple(dataset.texts["target"][one] for one in examples),
             source,
-            found.tokens,
-            found.score,
-            found.objective,
+            hypotheses[row].tokens,
+            hypotheses[row].score,
+            hypotheses[row].objective,
             reason,
         )
-        for row, source, found, reason in zip(rows, sources, hypotheses, forbidden, strict=True)
+        for row, examples, source, reason in zip(best, inputs, sources, forbidden, strict=True)
     ]
 
 

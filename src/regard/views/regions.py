@@ -18,9 +18,9 @@ from regard.data.images import Picture
 from regard.views.explain_page import likeliest_tokens
 from regard.views.explanation import Explanation
 from regard.views.heatmap import Heatmap, Numbers, png_of_pixels
-from regard.views.labels import FONTS, clean, label, number, shorten
+from regard.views.labels import FONTS, clean, label, number, shorten, text_width
 from regard.views.page import figure, page, paragraph
-from regard.views.png import DOTS, fonts_for
+from regard.views.png import DOTS, POINTS, TITLE_FONT, fonts_for
 
 SIDE, GAP, FONT, TITLE = 150, 14, 14, 17
 """Pixels of a panel's side and between two panels, and sizes of letters."""
@@ -82,7 +82,7 @@ def to_svg(heatmaps: Sequence[Heatmap], picture: Picture) -> str:
     ]
     top = 0
     for heatmap, block, tall in zip(heatmaps, blocks, heights, strict=True):
-        shown = escape(shorten(clean(heatmap.title), width // (TITLE * 0.55)))
+        shown = escape(shorten(clean(heatmap.title), width - 2 * GAP, lambda text: text_width(text, 1.05 * TITLE)))
         lines.append(f'<text x="{GAP}" y="{top + TITLE + GAP}" font-size="{TITLE}" font-weight="bold">{shown}</text>')
         for place, panel in enumerate(block):
             x = GAP + place % across * (SIDE + GAP)
@@ -135,7 +135,8 @@ def to_png(heatmaps: Sequence[Heatmap], picture: Picture, where: str) -> bytes:
         )
         parts = np.atleast_1d(drawing.subfigures(len(blocks), 1, height_ratios=down))
         for part, (title, block), rows in zip(parts, blocks, down, strict=True):
-            part.suptitle(shorten(clean(title), 14 * across), fontsize=11, parse_math=False)
+            shown = shorten(clean(title), POINTS * (1.6 * across - 0.2), lambda text: text_width(text, TITLE_FONT))
+            part.suptitle(shown, fontsize=TITLE_FONT, parse_math=False)
             for place, panel in enumerate(block, 1):
                 _draw(part.add_subplot(rows, across, place), panel, pixels_of(picture))
         content = io.BytesIO()

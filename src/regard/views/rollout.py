@@ -31,14 +31,14 @@ def roll_out(
         R_l = A_l R_{l-1},  R_0 = I
 
     The paper has one stack: BERT's, or GPT's. A decoder's states stem from two texts: looking at itself mixes what its
-    states hold, and looking at the source adds what the encoder's last states hold. A model without residual
-    connections has A = W_att.
+    states hold, and looking at the source adds what the encoder's last states hold; regions of an image, which
+    no layers mix, hold themselves. A model without residual connections has A = W_att.
     """
     share = 0.5 if residual else 1.0
     in_encoder = _through_one_stack(encoder, share)
     if not len(cross):
         return Rollout(in_encoder, (), _through_one_stack(own, share))
-    mixed, source, target = in_encoder[-1], [], []
+    mixed, source, target = in_encoder[-1] if in_encoder else np.eye(cross[0].shape[1]), [], []
     of_target: Numbers = np.eye(len(own[0]))
     of_source: Numbers = np.zeros(cross[0].shape)
     for looks_back, looks_over in zip(own, cross, strict=True):

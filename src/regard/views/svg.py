@@ -11,11 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from rich.cells import cell_len
-
 from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, colour, png_of_cells
-from regard.views.labels import FONTS, clean, number, shorten
+from regard.views.labels import FONTS, clean, number, shorten, text_width, wrap
 
 FAINTEST = 0.005
 """Share of the largest value below which a cell is not drawn."""
@@ -23,7 +21,9 @@ MOST_CELLS = 10_000
 """More cells than this are drawn as one image, without tooltips: 512 by 512 rectangles would be 30 MB."""
 
 EDGE, GAP = 16, 7
-TITLE_FONT = 17
+TITLE_FONT, TITLE_LINE, TITLE_LINES = 17, 22, 3
+TITLE_ROOM = 360
+"""Width that a title may ask for, however narrow the picture is."""
 LEGEND_FONT, LEGEND_WIDTH, LEGEND_DROP = 12, 120, 26
 
 
@@ -39,6 +39,8 @@ class _Layout:
     """Degrees by which the labels of columns rise; 0 when each fits above its own column."""
     width: int
     height: int
+    title: tuple[str, ...]
+    """Its lines."""
 
     def column(self, number: int) -> float:
         return self.left + number * self.cell
@@ -77,33 +79,28 @@ def _lay_out(heatmap: Heatmap) -> _Layout:
     crowded = 2 * sum(map(bool, (*heatmap.columns, *heatmap.rows))) > columns + rows
     cell = max(15 if crowded else 7, min(30, 900 // max(columns, rows)))
     font = max(11.0, min(15.0, 0.6 * cell))
-    tops = [_text_width(shorten(column, heatmap.label_width), font) for column in heatmap.columns]
+    tops = [text_width(shorten(column, heatmap.label_width), font) for column in heatmap.columns]
     slant = 0 if max(tops) <= cell * _space_between(heatmap.columns) else 60
     rise, run = math.sin(math.radians(slant)), math.cos(math.radians(slant))
-    left = EDGE + max(_text_width(shorten(row, heatmap.label_width), font) for row in heatmap.rows) + GAP
-    top = EDGE + (TITLE_FONT + 12 if heatmap.title else 0) + rise * max(tops) + font + GAP
+    left = EDGE + max(text_width(shorten(row, heatmap.label_width), font) for row in heatmap.rows) + GAP
     ends = [left + (c + 0.5) * cell + run * width + font / 2 for c, width in enumerate(tops)] if slant else []
-    right = max(left + columns * cell, left + LEGEND_WIDTH + 60, *ends) + EDGE
+    title = clean(heatmap.title)
+    title_room = EDGE + min(TITLE_ROOM, _title_width(title))
+    right = max(left + columns * cell, left + LEGEND_WIDTH + 60, title_room, *ends) + EDGE
+    lines = tuple(wrap(title, right - 2 * EDGE, TITLE_LINES, _title_width)) if title else ()
+    top = EDGE + (TITLE_LINE * len(lines) + GAP if lines else 0) + rise * max(tops) + font + GAP
     bottom = top + rows * cell + LEGEND_DROP + LEGEND_FONT + EDGE
-    return _Layout(cell, font, left, top, slant, width=math.ceil(right), height=math.ceil(bottom))
+    return _Layout(cell, font, left, top, slant, width=math.ceil(right), height=math.ceil(bottom), title=lines)
+
+
+def _title_width(title: str) -> float:
+    return text_width(title, 1.05 * TITLE_FONT)  # it is bold
 
 
 def _space_between(labels: tuple[str, ...]) -> int:
     """The fewest places from one label that is not blank to the next."""
     places = [place for place, text in enumerate(labels) if text]
     return min((later - earlier for earlier, later in pairwise(places)), default=1)
-
-
-def _text_width(text: str, font: float) -> float:
-    """An upper estimate: a file without its fonts cannot measure its text."""
-    return font * sum(_em(character) for character in text)
-
-
-def _em(character: str) -> float:
-    columns = cell_len(character)
-    if columns != 1 or character in "MWmw@%…—␣⏎◌�":
-        return 1.0 if columns else 0.0
-    return 0.72 if character.isupper() else 0.6
 
 
 def _svg_text(text: str, width: int) -> str:
@@ -127,10 +124,9 @@ def _page(heatmap: Heatmap, layout: _Layout) -> Iterator[str]:
         ' fill="#1f2937">'
     )
     yield f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
-    if title:
-        shown = shorten(title, width - 2 * EDGE, lambda text: _text_width(text, 1.05 * TITLE_FONT))
-        place = f'x="{EDGE}" y="{EDGE + TITLE_FONT - 2}"'
-        yield f'<text {place} font-size="{TITLE_FONT}" font-weight="bold">{escape(shown)}</text>'
+    for number_of_line, line in enumerate(layout.title):
+        place = f'x="{EDGE}" y="{EDGE + TITLE_FONT - 2 + TITLE_LINE * number_of_line}"'
+        yield f'<text {place} font-size="{TITLE_FONT}" font-weight="bold">{escape(line)}</text>'
 
 
 def _grid(heatmap: Heatmap, layout: _Layout) -> Iterator[str]:

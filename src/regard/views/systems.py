@@ -41,19 +41,22 @@ class Texts:
     """The sentences that all systems are measured on, in Unicode's NFC, which models write."""
 
     sources: tuple[str, ...]
-    references: tuple[str, ...]
+    references: tuple[tuple[str, ...], ...]
+    """All that there are of each."""
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Texts:
+    def of(cls, dataset: Dataset, inputs: Sequence[Sequence[int]]) -> Texts:
+        """Of inputs, each given by its examples."""
         source, target = (tuple(map(nfc, dataset.texts[name])) for name in ("source", "target"))
-        return cls(source, target)
+        references = tuple(tuple(target[row] for row in examples) for examples in inputs)
+        return cls(tuple(source[examples[0]] for examples in inputs), references)
 
     def __len__(self) -> int:
         return len(self.sources)
 
     def measured(self, lengths_of: LengthsOf) -> tuple[str, ...]:
         """The texts whose lengths count."""
-        return self.sources if lengths_of == "source" else self.references
+        return self.sources if lengths_of == "source" else tuple(all_of[0] for all_of in self.references)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +117,13 @@ def same_task(runs: Sequence[Run]) -> None:
 def same_sentences(runs: Sequence[Run], split: SplitName | None, files: Sequence[str]) -> tuple[Texts, list[Dataset]]:
     """The sentences, and each run's own tokens of them."""
     datasets = [examples_of(run, split, files) for run in runs]
-    texts = Texts.of(datasets[0])
-    for run, dataset in zip(runs, datasets, strict=True):
-        if Texts.of(dataset) != texts:
+    found = [Texts.of(dataset, run.task.by_input(dataset)) for run, dataset in zip(runs, datasets, strict=True)]
+    for run, texts in zip(runs, found, strict=True):
+        if texts != found[0]:
             what = f"its examples are not those of {runs[0].folder}"
             hint = "give the sentences to compare on with --file; a split drawn by the seed differs from run to run"
             raise DataError(what, where=str(run.folder), hint=hint)
-    return texts, datasets
+    return found[0], datasets
 
 
 def read_hypotheses(name: str, file: str | Path, texts: Texts) -> System:
@@ -128,8 +131,9 @@ def read_hypotheses(name: str, file: str | Path, texts: Texts) -> System:
     opened: TextFile = open_text(str(file), Path())
     lines = [nfc(line.strip()) for line in opened.lines()]
     if len(lines) != len(texts):
-        what = f"{len(lines):,} lines for {len(texts):,} references"
-        raise DataError(what, where=str(file), hint="one output a line, in the order of the references")
+        what = f"{len(lines):,} lines for {len(texts):,} inputs"
+        several = "; one with several references is one input" if any(len(one) > 1 for one in texts.references) else ""
+        raise DataError(what, where=str(file), hint=f"one output a line, in the order of the inputs{several}")
     return System(name, tuple(lines))
 
 
@@ -143,11 +147,12 @@ def decoded(
     progress: Callable[[int], None],
 ) -> System:
     """The run's outputs for the sentences, the time they took, whose fault the errors are, and some alignments."""
-    encoded = [dataset.source(row) for row in range(len(dataset))]
+    inputs = run.task.by_input(dataset)
+    encoded = [dataset.source(examples[0]) for examples in inputs]
     written, seconds = _timed(run, recipe.search, model, encoded, progress)
     outputs = [run.tokenizers["target"].decode(one.tokens) for one in written]
-    wanted = wanted_of(run, model, dataset, range(len(dataset)), recipe.search)
-    chrf = sentence_chrf(outputs, [one.reference for one in wanted], lowercase=recipe.evaluation.lowercase)
+    wanted = wanted_of(run, model, dataset, inputs, recipe.search)
+    chrf = sentence_chrf(outputs, [one.references for one in wanted], lowercase=recipe.evaluation.lowercase)
     return System(
         name,
         tuple(map(nfc, outputs)),

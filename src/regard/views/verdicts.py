@@ -22,11 +22,13 @@ SPELT_OTHERWISE = "same tokens"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A source, its reference, and what the model thinks of that."""
+    """A source, its reference, and what the model thinks of that: of several references the best by the objective."""
 
     where: str
     source: str
     reference: str
+    references: tuple[str, ...]
+    """All that there are."""
     source_ids: Encoded
     tokens: tuple[int, ...]
     """Of the reference, its `</s>` included."""
@@ -45,12 +47,12 @@ class Judged:
     written: Hypothesis
     output: str
     chrf: float
-    """Of the output against the reference, this sentence alone."""
+    """Of the output against the references, this sentence alone."""
 
     @property
     def exact(self) -> bool:
-        """Whether the output is the reference, sign by sign."""
-        return nfc(self.output) == nfc(self.wanted.reference)
+        """Whether the output is a reference, sign by sign."""
+        return nfc(self.output) in map(nfc, self.wanted.references)
 
     @property
     def error(self) -> bool:
@@ -77,6 +79,7 @@ class Judged:
             "where": self.wanted.where,
             "source": self.wanted.source,
             "reference": self.wanted.reference,
+            "references": list(self.wanted.references),
             "output": self.output,
             "chrf": self.chrf,
             "exact_match": self.exact,
@@ -95,12 +98,21 @@ def verdict_of(reference: float, output: float) -> Verdict:
     return "search" if reference > output and not math.isclose(reference, output, rel_tol=TIE) else "model"
 
 
-def sentence_chrf(outputs: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:
-    """sacreBLEU's chrF of each output alone, from 0 to 100; both sides in NFC, as in the metrics of a task."""
+def sentence_chrf(outputs: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool) -> list[float]:
+    """sacreBLEU's chrF of each output alone, from 0 to 100, against the closest of its references.
+
+    Both sides in NFC, as in the metrics of a task.
+    """
     from sacrebleu.metrics.chrf import CHRF
 
     chrf = CHRF(lowercase=lowercase)
-    return [chrf.sentence_score(nfc(one), [nfc(other)]).score for one, other in zip(outputs, references, strict=True)]
+    pairs = zip(outputs, references, strict=True)
+    return [chrf.sentence_score(nfc(one), [*map(nfc, others)]).score for one, others in pairs]
+
+
+def for_metrics(references: Sequence[Sequence[str]]) -> list[Any]:
+    """The references of each sentence as a task's metrics take them: a text, or several where there are several."""
+    return [all_of[0] if len(all_of) == 1 else all_of for all_of in references]
 
 
 def nfc(text: str) -> str:

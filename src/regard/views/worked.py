@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.views.labels import label, pad
 from regard.views.seen import Step
 
+SOFTMAX = "alpha_j = exp(e_j) / sum_k exp(e_k)"
 SHOWN = 4
 """Numbers of a vector that are printed."""
 MOST_KEYS = 16
@@ -27,6 +28,21 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Letters:
+    """What a paper calls the score, the weight and the value of a key, and their sum."""
+
+    score: str = "e_j"
+    weight: str = "alpha_j"
+    value: str = "v_j"
+    context: str = "c = sum_j alpha_j v_j"
+
+
+MEMORY_LETTERS = Letters("e_i", "p_i", "c_i", "o = sum_i p_i c_i")
+"""Those of memory networks (Sukhbaatar et al. 2015); the paper has none for the score."""
+SOFTMAX_OF_MEMORIES = "p_i = exp(e_i) / sum_k exp(e_k)"
+
+
+@dataclass(frozen=True)
 class Worked:
     """An attention at one query: query, keys -> scores -> weights -> context -> what is done with it."""
 
@@ -35,7 +51,7 @@ class Worked:
     """The state that looks, and what is made of it before it meets the keys."""
     keys: tuple[str, ...]
     vectors: dict[str, Tensor]
-    """What stands for each key on the way to its score, [K, D] by name; `v_j` are the values."""
+    """What stands for each key on the way to its score, [K, D] by name; the values are among them."""
     score_equation: str
     scores_K: Tensor
     """-inf where the query may not look."""
@@ -46,6 +62,7 @@ class Worked:
     """What is done with the context."""
     step: Step | None
     """The token that is being written; None where it is the source that looks."""
+    letters: Letters = Letters()
 
     def to_json(self) -> dict[str, Any]:
         """All the numbers; a score of null is that of a key that may not be looked at."""
@@ -66,7 +83,7 @@ class Worked:
         lines += ["", "2. The keys, their scores, and the softmax of the scores"]
         lines += [f"   {self.score_equation}", f"   {self.weight_equation}", *self._table()]
         lines += ["", "3. The context: the values, weighted and summed"]
-        lines += _written([Line("c = sum_j alpha_j v_j", self.context_D)])
+        lines += _written([Line(self.letters.context, self.context_D)])
         lines += ["", "4. What is done with the context", *_written(self.after)]
         if self.step is not None:
             likeliest = "   ".join(f"{label(one.token)} {one.probability:.4f}" for one in self.step.candidates)
@@ -76,9 +93,9 @@ class Worked:
     def _table(self) -> list[str]:
         """One line a key, and one for those that are left out."""
         rows = sorted(self.weights_K.topk(min(MOST_KEYS, len(self.keys))).indices.tolist())
-        values_KD = self.vectors["v_j"]
-        vectors = {name: vectors_KD for name, vectors_KD in self.vectors.items() if name != "v_j"}
-        cells = [["", *vectors, "e_j", "alpha_j", "v_j"]]
+        letters, values_KD = self.letters, self.vectors[self.letters.value]
+        vectors = {name: vectors_KD for name, vectors_KD in self.vectors.items() if name != letters.value}
+        cells = [["", *vectors, letters.score, letters.weight, letters.value]]
         for j in rows:
             score = float(self.scores_K[j])
             shown = [f"{score:.4f}" if math.isfinite(score) else "hidden", f"{float(self.weights_K[j]):.4f}"]

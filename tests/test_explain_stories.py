@@ -1,0 +1,159 @@
+"""`explain` of questions about stories: whose numbers the sentences have, one hop by hand, what may be asked."""
+
+from __future__ import annotations
+
+import math
+import operator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard as api
+from command_line import fail, succeed, write
+from regard.views.hops import Hops
+
+STORY = "Mary went to the kitchen.\nJohn walked to the garden.\nWhere is Mary?"
+MODEL = {"kind": "memory_network", "width": 8, "hops": 2, "sentences": 12, "restarts": 2}
+RECIPE = {
+    "task": "story_answering",
+    "data": {"train": {"corpus": "stories-en", "about": "where", "size": 100}},
+    "model": MODEL,
+    "training": {"epochs": 2, "device": "cpu", "samples": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    folder = tmp_path_factory.mktemp("stories") / "run"
+    api.train(RECIPE, out=folder, quiet=True)
+    return folder
+
+
+def test_sentences_are_numbered_as_the_user_numbers_them(run: Path, tmp_path: Path) -> None:
+    """Of a long story the numbers go on from what is forgotten; of bAbI's lines, some of them questions, they are the
+    lines' own."""
+    told = write(tmp_path / "long.txt", "John walked to the garden.\n" * 40 + "Mary went to the kitchen.\n")
+    found = succeed("explain", run, "--story", told, "Where is Mary?", "--json").json
+    assert found["numbers"] == [*range(30, 42)]
+    text = succeed("explain", run, "--story", told, "Where is Mary?").out
+    assert " 41  Mary went to the kitchen." in text
+    assert "  1  " not in text
+    assert all(f"sentence {number}" in text for number in found["looked"])
+    assert all(30 <= number <= 41 for number in found["looked"])
+    lines = ["1 Mary went to the kitchen.", "2 Where is Mary?\tkitchen\t1", "3 Mary walked to the office.",
+             "4 Where is Mary?\toffice\t3"]  # fmt: skip
+    babi = write(tmp_path / "babi.txt", "\n".join(lines))
+    found = succeed("explain", run, "--story", babi, "--json").json
+    assert (found["numbers"], found["facts"]) == ([1, 3], [3])
+    assert "3• Mary walked to the office." in succeed("explain", run, "--story", babi).out
+
+
+def test_a_story_without_a_question_is_named_with_its_line(run: Path, tmp_path: Path) -> None:
+    told = write(tmp_path / "told.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
+    for verb in ("predict", "explain"):
+        [message] = fail(verb, run, "--story", told)
+        assert message.startswith(f"{told}:2: the story has no question")
+    [message] = fail("explain", run, "--story", told, "Where is Xerxes?")
+    assert message.startswith(f"{told}:2, input: the word 'Xerxes' is unknown")
+    empty = write(tmp_path / "empty.txt", "\n\n")
+    assert "there is no question" in fail("explain", run, "--story", empty)[0]
+
+
+def plain_hop(model: Any, batch: Any, sentences: int, hop: int) -> dict[str, Any]:
+    """Hops 1 to `hop` of the paper's equations for the first question, in loops over words and sentences."""
+    config, winner = model.config, int(model.winner)
+
+    def said(ids: list[int], table: str) -> list[float]:
+        words = [word for word in ids if word != 0]
+        found = []
+        for k in range(1, config.width + 1):
+            weights = [2 * ((1 - j / len(words)) - k / config.width * (1 - 2 * j / len(words)))
+                       for j in range(1, len(words) + 1)]  # fmt: skip
+            vectors = [float(model.tables[table][word, winner, k - 1]) for word in words]
+            found.append(sum(map(operator.mul, weights, vectors)))
+        return found
+
+    u = said(batch.question_BL[0].tolist(), "A1")
+    for number in range(1, hop + 1):
+        memories: dict[str, list[list[float]]] = {"m": [], "c": []}
+        for letter, table in (("m", "A1" if number == 1 else f"C{number - 1}"), ("c", f"C{number}")):
+            for place in range(sentences):
+                time = model.times[table][sentences - place - 1, winner].tolist()
+                memories[letter].append([*map(operator.add, said(batch.story_BSL[0, place].tolist(), table), time)])
+        scores = [sum(map(operator.mul, u, m)) for m in memories["m"]]
+        total = sum(map(math.exp, scores)) + config.sentences - sentences
+        p = [math.exp(score) / total for score in scores]
+        o = [sum(p[i] * memories["c"][i][k] for i in range(sentences)) for k in range(config.width)]
+        found = {"u": u, **memories, "scores": scores, "p": p, "o": o, "next": [*map(operator.add, u, o)]}
+        u = found["next"]
+    return found
+
+
+@torch.no_grad()
+def likeliest(hops: Hops, table: str) -> float:
+    """The highest probability of an answer, softmax(W u), by what the last hop makes of the question."""
+    assert hops.model is not None
+    W_VD = hops.model.tables[table][:, hops.model.winner]
+    return float((W_VD @ hops.work_out().after[-1].value_D).softmax(0).max())
+
+
+@pytest.mark.parametrize("hop", [1, 2])
+@torch.no_grad()
+def test_one_hop_worked_out_by_hand(run: Path, hop: int) -> None:
+    hops = api.explain(run, STORY)
+    assert isinstance(hops, Hops)
+    worked = hops.work_out(hop)
+    by_hand = plain_hop(hops.model, hops.batch, 2, hop)
+    assert worked.query[0].value_D.tolist() == pytest.approx(by_hand["u"], abs=1e-4)
+    assert worked.keys == ("1 Mary went to the kitchen.", "2 John walked to the garden.", "(10 empty)")
+    for letter in "mc":
+        np.testing.assert_allclose(worked.vectors[f"{letter}_i"][:2], by_hand[letter], atol=1e-4)
+        assert not worked.vectors[f"{letter}_i"][2].any()
+    assert worked.scores_K.tolist() == pytest.approx([*by_hand["scores"], math.log(10)], abs=1e-3)
+    assert worked.weights_K.tolist() == pytest.approx([*by_hand["p"], 1 - sum(by_hand["p"])], abs=1e-4)
+    assert worked.weights_K[:2].tolist() == pytest.approx(hops.weights_NS[hop - 1].tolist(), abs=1e-5)
+    assert worked.context_D.tolist() == pytest.approx(by_hand["o"], abs=1e-4)
+    assert worked.after[-1].value_D.tolist() == pytest.approx(by_hand["next"], abs=1e-4)
+    if hop == 2:
+        assert likeliest(hops, "C2") == pytest.approx(max(hops.probabilities.values()), abs=1e-5)
+
+
+def test_layer_wise_hops_without_times_are_worked_out_too(tmp_path: Path) -> None:
+    """What the last hop makes of the question gives the answer's probability, in every variant of the model."""
+    for number, variant in enumerate(({"tie": "layer_wise"}, {"temporal": False}, {"words": "bag", "hops": 3})):
+        tree = RECIPE | {"model": MODEL | {"sentences": 2} | variant}
+        api.train(tree, out=tmp_path / str(number), quiet=True)
+        found = api.explain(tmp_path / str(number), STORY)
+        assert isinstance(found, Hops)
+        assert found.model is not None
+        worked = found.work_out()
+        assert worked.keys[-1] == "2 John walked to the garden."  # the memory is full
+        table = found.model.table_of("W", found.model.config.hops)
+        assert likeliest(found, table) == pytest.approx(max(found.probabilities.values()), abs=1e-5)
+        assert ("T_A" in worked.score_equation) == found.model.config.temporal
+        assert worked.after[-1].equation.count("H u") == (found.model.config.tie == "layer_wise")
+
+
+def test_explain_of_a_story_prints_numbers_and_refuses_what_means_nothing(run: Path, tmp_path: Path) -> None:
+    told = write(tmp_path / "story.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
+    given = ("explain", run, "--story", told, "Where is Mary?")
+    text = succeed(*given, "--numbers", "--layer", 1).out
+    assert text.startswith("attention over the story, hop 1 of 2: Where is Mary?\n")
+    assert "o = sum_i p_i c_i" in text
+    assert "u^2 = u^1 + o" in text
+    assert succeed(*given, "--numbers").out.startswith("attention over the story, hop 2 of 2")
+    shown = succeed(*given, "--numbers", "--layer", 1, "--json").json
+    assert shown["weights"][:2] == pytest.approx(succeed(*given, "--view", "hops", "--json").json["hops"][0], abs=1e-5)
+    hint = "(allowed: --numbers, with --layer for the hop, and --out)"
+    refused = ("--view encoder", "--view masks", "--head 1", "--rollout", "--words", "--step 1", "--padding 1",
+               "--target garden", "--beam 2", "--layer 1")  # fmt: skip
+    for options in map(str.split, refused):
+        [message] = fail(*given, *options)
+        what = "it has no meaning for a question about a story, whose hops are all shown"
+        assert message == f"{options[0]}: {what} {hint}"
+    assert fail(*given, "--numbers", "--layer", 7) == ["--layer: there is no hop 7 (allowed: 1 to 2)"]
+    [message] = fail(*given, "--out", tmp_path / "no" / "x.svg")
+    assert message == f"{tmp_path}/no/x.svg: there is no folder {tmp_path}/no (give another --out)"
