@@ -17,9 +17,9 @@ from regard.data.dataset import Dataset, Examples
 from regard.data.framing import Framed, Framing, padded_rows
 from regard.data.store import Integers
 
-Arrangement = Literal["single", "pair", "both_orders", "choices"]
-"""What makes a row: a text; two of them; two of them, and once more the other way round; a text and one of its
-choices."""
+Arrangement = Literal["single", "pair", "both_orders", "apart", "choices"]
+"""What makes a row: a text; two of them; two of them, and once more the other way round; each of two by itself; a text
+and one of its choices."""
 Labels = NDArray[np.int64] | NDArray[np.float32]
 
 
@@ -57,7 +57,8 @@ class LabelledExamples(Examples):
 
     def rows(self, example: int) -> list[Framed]:
         """What a model reads of an example."""
-        texts = [column[example].tolist() for column in self.dataset.columns.values()]
+        columns, typed = self.dataset.columns.items(), self.dataset.texts
+        texts = [self.framing.spelled(column[example].tolist(), typed[name][example]) for name, column in columns]
         return arranged(texts, self.framing, self.arrangement)
 
     @cached_property
@@ -76,6 +77,10 @@ class LabelledExamples(Examples):
 
     def frequencies(self) -> NDArray[np.int64]:
         return np.unique(self.labels, return_counts=True)[1]
+
+    def label_counts(self) -> dict[str, int]:
+        counts = np.bincount(self.labels, minlength=len(self.names)).tolist() if self.names else []
+        return dict(zip(self.names, counts, strict=True))
 
     def pieces(self, example: int) -> dict[str, list[str]]:
         texts = {f"row {number}": row.ids for number, row in enumerate(self.rows(example), 1)}
@@ -97,6 +102,8 @@ def arranged(texts: Sequence[Sequence[int]], framing: Framing, arrangement: Arra
             return framing.rows(first, others[0])
         case "both_orders":
             return [*framing.rows(first, others[0]), *framing.rows(others[0], first)]
+        case "apart":
+            return [framing.rows(text)[0] for text in texts]
         case "choices":
             return [framing.rows(first, choice)[0] for choice in others]
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.data.batch import Tokens
 from regard.models.contextual import last_of, real_BL
@@ -36,6 +37,32 @@ class TextHead(nn.Module):
             c_BD = torch.tanh(self.pooler(c_BD))
         logits_BY: Tensor = self.linear(self.dropout(c_BD))
         return logits_BY
+
+
+class ApartHead(nn.Module):
+    """An answer for two texts that were read apart, [X, Y], from their vectors u and v; their rows stand in turns.
+
+    Reimers & Gurevych 2019, arXiv:1908.10084, section 3:
+        logits = W dropout([u; v; |u - v|]) + b             of classes
+        number = w cos(u, v) + b                            of how alike they are
+    """
+
+    def __init__(self, width: int, outputs: int, *, pooling: Pooling, dropout: float, number: bool) -> None:
+        super().__init__()
+        self.pooling: Pooling = pooling
+        self.number = number
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(1 if number else 3 * width, outputs)
+        _begin_small(self)
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        c_BD = pool(h_BLD, batch.text, self.pooling)
+        u_XD, v_XD = c_BD.view(-1, 2, c_BD.shape[-1]).unbind(1)
+        if self.number:
+            alike_XY: Tensor = self.linear(F.cosine_similarity(u_XD, v_XD)[:, None])
+            return alike_XY
+        logits_XY: Tensor = self.linear(self.dropout(torch.cat([u_XD, v_XD, (u_XD - v_XD).abs()], dim=1)))
+        return logits_XY
 
 
 class TokenHead(nn.Module):

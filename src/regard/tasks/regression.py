@@ -33,6 +33,9 @@ class NumberHeadConfig(TextHeadConfig):
     both_orders: bool = False
     """Read two texts in both orders and take the mean: GPT's way for texts that are compared as equals. Default: true
     for two texts with lstm_lm and gpt, which see only what stands before."""
+    apart: bool = False
+    """Read two texts each by itself and compare their vectors, as Sentence-BERT does: the cosine between them,
+    stretched to the labels, is the number. Their `pooling` is then mean unless it is said."""
 
 
 class Regression(TextLabelling):
@@ -48,11 +51,12 @@ class Regression(TextLabelling):
     def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().filled(tree)
         causal = isinstance(tree.get("model"), dict) and tree["model"].get("kind") in CAUSAL
-        return tree | {"head": {"both_orders": causal and _has_pairs(tree)} | tree["head"]}
+        both_orders = causal and _has_pairs(tree) and not tree["head"].get("apart")
+        return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 
     @classmethod
     def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:
-        return arrangement_of(columns, recipe.head.both_orders)
+        return arrangement_of(columns, recipe)
 
     @classmethod
     def names_in(cls, recipe: Any, train: Dataset) -> tuple[str, ...]:

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.data.dataset import Examples
-from regard.data.files import open_text
+from regard.data.files import TextFile, open_text
 from regard.data.labelled_examples import LabelledExamples
 from regard.data.tokenizers import Tokenizers
 from regard.data.vectors import read_vectors
-from regard.errors import ConfigError
+from regard.errors import ConfigError, Problem
 from regard.models import Generator
+from regard.models.base import ModelConfig
 from regard.models.headed import Headed, weights_for
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
@@ -24,16 +26,28 @@ from regard.runs.run import put_weights, stored_weights
 
 NAMED = 3
 """How many weights that differ a message names."""
+FREE = frozenset(
+    (
+        "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
+        "doubly_stochastic", "longest_story", "time_noise", "linear_start", "restarts",
+    )
+)  # fmt: skip
+"""Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
+learns, what is left out under a head, or what the shapes of the weights decide."""
 
 
 @torch.no_grad()
 def expect_frequencies(model: Any, train: Examples) -> None:
     """Let the readout begin with how often each token is to be written, where the model has one of its own.
 
-    A head that gives a number begins with the mean of the numbers, so that it need not learn that first.
+    A head that gives a number begins with the mean of the numbers, so that it need not learn that first; one that
+    compares two texts with a cosine of 0 for the lowest and of 1 for the highest.
     """
     if isinstance(train, LabelledExamples) and train.labels.dtype.kind == "f":
-        model.head.linear.bias.fill_(float(train.labels.mean()))
+        linear, apart = model.head.linear, train.arrangement == "apart"
+        linear.bias.fill_(float(train.labels.min() if apart else train.labels.mean()))
+        if apart:
+            linear.weight.fill_(float(np.ptp(train.labels)))
     if getattr(model, "output", None) is not None:
         model.output.expect(torch.from_numpy(train.frequencies()))
 
@@ -43,19 +57,23 @@ def initialise(model: Generator, recipe: AnyRecipe, base: Path, tokenizers: Toke
 
     With `training.init` the vectors are not read: that run's embeddings have learned from theirs.
     """
-    if recipe.training.init is not None:
+    vectors, init = recipe.model.vectors, recipe.training.init
+    if init is not None:
         yield _take_weights(model, recipe, base, tokenizers)
-    elif recipe.model.vectors is not None:
-        for side, file in recipe.model.vectors.files.items():
-            yield _take_vectors(model, side, file, base, tokenizers)
+    if vectors is not None and init is not None:
+        yield f"vectors: model.vectors is not read, the weights of {init} bring embeddings of their own"
+    elif vectors is not None:
+        setting = "model.embedding" if hasattr(recipe.model, "embedding") else "model.width"
+        for side, file in vectors.files.items():
+            yield _take_vectors(model, side, open_text(file, base), setting, tokenizers)
 
 
 @torch.no_grad()
-def _take_vectors(model: Generator, side: str, file: str, base: Path, tokenizers: Tokenizers) -> str:
+def _take_vectors(model: Generator, side: str, file: TextFile, setting: str, tokenizers: Tokenizers) -> str:
     if side not in model.embeddings:
         raise ConfigError("this model makes its words' vectors itself", where="model.vectors", hint="leave it out")
     weight_VD = model.embeddings[side].weight
-    vectors = read_vectors(open_text(file, base), tokenizers[side], weight_VD.shape[1])
+    vectors = read_vectors(file, tokenizers[side], weight_VD.shape[1], setting)
     weight_VD[torch.from_numpy(vectors.tokens)] = torch.from_numpy(vectors.values)
     return f"vectors: {len(vectors.tokens):,} of {len(weight_VD):,} {side} tokens found"
 
@@ -66,6 +84,7 @@ def _take_weights(model: Generator | Headed, recipe: AnyRecipe, base: Path, toke
     checkpoint = run.checkpoint("best")
     run.check_tokenizer(checkpoint)
     _refuse_other_tokenizers(run, name, tokenizers)
+    _refuse_other_model(name, run.recipe.model, recipe.model)
     weights = load_weights(checkpoint)
     if isinstance(model, Headed):
         fresh = _take_base(model, run, recipe, weights)
@@ -80,9 +99,6 @@ def _take_base(model: Headed, run: Run, recipe: AnyRecipe, weights: dict[str, Te
 
     The last layer of a head is taken over only where it means the same: one task, the same labels.
     """
-    if run.recipe.model.kind != recipe.model.kind:
-        what = f"{recipe.training.init} is a {run.recipe.model.kind}, this recipe asks for {recipe.model.kind}"
-        raise ConfigError(what, where="training.init", hint="leave the section model out: it is then that run's")
     ours, theirs = stored_weights(model), weights_for(model, weights)
     labels = getattr(getattr(run.recipe, "head", None), "labels", None)
     if run.recipe.task != recipe.task or tuple(labels or ()) != model.labels:
@@ -104,6 +120,21 @@ def _refuse_other_tokenizers(run: Run, name: str, tokenizers: Tokenizers) -> Non
         where="training.init",
         hint=f"use that one: tokenizer.file: {reuse}",
     )
+
+
+def _refuse_other_model(name: str, theirs: ModelConfig, ours: ModelConfig) -> None:
+    """Weights may fit where they mean nothing (heads), or only in part, under layers that are still random (depth)."""
+    there, here = theirs.model_dump(), ours.model_dump()
+    if there["kind"] != here["kind"]:
+        what, hint = f"{name} is a {there['kind']}, this recipe asks for {here['kind']}", "leave the section model out"
+        raise ConfigError(what, where="training.init", hint=f"{hint}: it is then that run's")
+    problems = [
+        Problem(f"model.{field}", f"{value} does not fit the weights of {name}", f"that run has {there[field]}")
+        for field, value in here.items()
+        if value != there[field] and field not in FREE and not field.endswith("dropout")
+    ]
+    if problems:
+        raise ConfigError(problems=problems)
 
 
 def _refuse_other_shapes(name: str, theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> None:
