@@ -66,6 +66,15 @@ def test_a_row_of_single_words_is_no_header_above_single_words(folder: Path) -> 
     assert (keys(found), found.header, found.pairs) == ((0, 1), False, 3)
 
 
+def test_a_header_above_a_file_that_is_sorted_by_length(folder: Path) -> None:
+    """Its first rows are single words as names are, but sentences end in a sign."""
+    rows = [("Go.", "가!"), ("Run!", "뛰어!"), ("Who?", "누구?"), *PAIRS]
+    assert not found_in(tsv(rows)).header
+    found = found_in(tsv([("english", "korean"), *rows]))
+    assert (keys(found), found.header, found.pairs) == (("english", "korean"), True, 83)
+    assert not found_in(tsv([("Stop.", "그만."), *PAIRS])).header
+
+
 def test_names_decide_which_side_is_which(folder: Path) -> None:
     rows = [("answer", "id", "question"), *((korean, "x1", english) for english, korean in PAIRS)]
     assert keys(found_in(tsv(rows))) == ("question", "answer")
@@ -97,6 +106,30 @@ def test_parallel_files(folder: Path) -> None:
     write(Path("t.ko"), "".join(f"{k}\n" for _, k in PAIRS))
     found = recognise(["t.en.gz", "t.ko"], Path())
     assert (found.file, keys(found), found.pairs) == (None, ("t.en.gz", "t.ko"), 80)
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl", "parquet", "parallel"])
+def test_lengths_are_those_of_the_whole_file_however_it_is_sorted(folder: Path, kind: str) -> None:
+    """9,000 pairs of 1 to 9 words, shortest first, as Tatoeba's come: 5 words on average, 1.5 in the first 2,000."""
+    sides = [[" ".join([word] * (1 + row // 1000)) for row in range(9000)] for word in ("dog", "고양이")]
+    rows = list(zip(*sides, strict=True))
+    names = [f"p.{kind}"]
+    if kind == "parquet":
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.table({"en": sides[0], "ko": sides[1]}), "p.parquet")
+    elif kind == "parallel":
+        names = ["t.en", "t.ko"]
+        for name, texts in zip(names, sides, strict=True):
+            write(Path(name), "".join(f"{text}\n" for text in texts))
+    elif kind == "jsonl":
+        write(Path("p.jsonl"), "".join(json.dumps({"en": en, "ko": ko}) + "\n" for en, ko in rows))
+    else:
+        write(Path(names[0]), "".join(("\t" if kind == "tsv" else ",").join(row) + "\n" for row in rows))
+    found = recognise(names, Path())
+    assert isinstance(found, Recognised)
+    assert found.pairs == 9000
+    assert [found.source.words, found.target.words] == pytest.approx([5, 5], abs=0.2)
+    assert (found.source.characters, found.target.characters) == (35, 35)
 
 
 def test_summaries_by_name_or_by_length(folder: Path) -> None:
@@ -228,3 +261,12 @@ def test_a_table_of_two_columns_needs_no_letters(folder: Path) -> None:
     write(folder / "numbers.tsv", tsv([(english, str(number)) for number, (english, _) in enumerate(PAIRS)]))
     tree = parse_yaml(propose(["numbers.tsv"], Path()), "proposal")
     assert tree["data"]["train"] == {"file": "numbers.tsv", "source": 0, "target": 1}
+
+
+def test_a_first_pair_of_one_word_each_with_its_stop_is_no_header(tmp_path: Path) -> None:
+    """As Tatoeba's files begin, which are sorted by length."""
+    pairs = [("Go.", "가."), ("Hi.", "안녕."), *((f"I see {n} dogs.", f"개 {n}마리가 보여요.") for n in range(40))]
+    write(tmp_path / "kor.tsv", "".join(f"{english}\t{korean}\n" for english, korean in pairs))
+    found = recognise(["kor.tsv"], tmp_path)
+    assert isinstance(found, Recognised)
+    assert (found.header, found.pairs) == (False, 42)

@@ -50,4 +50,5 @@ def _print(found: Check, out: Path | None) -> None:
     complain(found.problems)
     if found.ok:
         stream = sys.stdout if found.proposal is None else sys.stderr
-        print("\n".join(check_sentences(found.to_json())), file=stream)
+        lines = [*check_sentences(found.to_json()), *(f"next       {command}" for command in found.commands)]
+        print("\n".join(lines), file=stream)

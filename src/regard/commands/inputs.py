@@ -5,15 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from regard.errors import DecodeError
+from regard.errors import DecodeError, Problem
 
 
-def read_inputs(inputs: list[str] | None, file: Path | None) -> tuple[list[str], list[str]]:
-    """The texts, and what to call each of them in a message."""
-    if file is not None:
-        if inputs:
-            raise DecodeError("give texts or --file, not both", where="--file")
-        return _lines_of(file)
+def read_inputs(inputs: list[str] | None) -> tuple[list[str], list[str]]:
+    """The texts that are given as arguments or on standard input, and what to call each of them in a message."""
     if inputs:
         from regard.tasks.inputs import numbered
 
@@ -27,6 +23,19 @@ def read_inputs(inputs: list[str] | None, file: Path | None) -> tuple[list[str],
     if not texts:
         raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
     return texts, [f"standard input:{line}" for line in range(1, len(texts) + 1)]
+
+
+def read_file(
+    run: Path, inputs: list[str] | None, file: Path, *, skip_bad: bool = False
+) -> tuple[list[str], list[str], dict[str, Problem]]:
+    """The texts in a file of lines or a table, their places, and what is wrong with those that cannot be read."""
+    if inputs:
+        raise DecodeError("give texts or --file, not both", where="--file")
+    from regard.runs.file_inputs import file_inputs
+
+    found = file_inputs(run, file, skip_bad=skip_bad)
+    faults = {one.place: one.fault for one in found if one.fault is not None}
+    return [one.text for one in found], [one.place for one in found], faults
 
 
 def read_story(run: Path, story: Path) -> tuple[list[str], list[str]]:
@@ -45,9 +54,13 @@ def read_prefixes(file: Path, inputs: int, for_all: str | None) -> list[str]:
         raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
     lines, _ = _lines_of(file)
     if len(lines) != inputs:
-        what = f"{len(lines):,} prefixes for {inputs:,} inputs"
+        what = f"{_counted(len(lines), 'prefix', 'prefixes')} for {_counted(inputs, 'input', 'inputs')}"
         raise DecodeError(what, where=str(file), hint="one line for each input, empty where it may begin as it likes")
     return lines
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
 
 
 def _lines_of(file: Path) -> tuple[list[str], list[str]]:

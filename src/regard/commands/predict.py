@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands.inputs import read_inputs, read_prefixes, read_story
+from regard.commands.inputs import read_file, read_inputs, read_prefixes, read_story
 from regard.commands.options import (
     BeamOption,
     CheckpointOption,
@@ -20,7 +23,12 @@ from regard.commands.options import (
     StoryOption,
 )
 from regard.commands.output import bar, show
-from regard.errors import DecodeError
+from regard.errors import DecodeError, Problem
+
+FILE = (
+    "A file with one input a line. Of a run trained on labels, tags or questions also a table (.csv, .tsv, .jsonl, "
+    ".parquet), of which it reads the columns that it was trained on; the label may be missing."
+)
 
 if TYPE_CHECKING:
     from regard.tasks.features import Features
@@ -33,7 +41,7 @@ def predict(
         list[str] | None, typer.Argument(metavar="[INPUT]...", help="Texts; none: standard input.")
     ] = None,
     *,
-    file: Annotated[Path | None, typer.Option("--file", help="A file with one input a line.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help=FILE)] = None,
     story: StoryOption = None,
     beam: BeamOption = None,
     nbest: Annotated[
@@ -54,6 +62,14 @@ def predict(
         Path | None,
         typer.Option("--record", metavar="FILE", help="Write the whole search as JSON: every step, and why."),
     ] = None,
+    skip_bad: Annotated[
+        bool,
+        typer.Option(
+            "--skip-bad",
+            help="Go on where a line of --file or standard input cannot be read: its output is an empty line, in JSON "
+            "null with the reason.",
+        ),
+    ] = False,
     features: Annotated[
         Path | None,
         typer.Option(
@@ -81,7 +97,13 @@ def predict(
     number they have, find the names in them, or answer a question from the text that follows it; two texts, a text and
     its choices, or a question and its text stand with tabs between them.
     """
-    texts, places = _inputs(run, inputs, file, story)
+    texts, places, asked, faults = _inputs(run, inputs, file, story, skip_bad)
+    if skip_bad and (inputs or features):
+        what = "it is for the lines of --file or standard input" if inputs else "every input needs its vectors"
+        raise DecodeError(what, where="--skip-bad", hint="leave it out")
+    from regard.runs.unlearned import unlearned
+    from regard.runs.verbs import opened
+
     if features is not None:
         _check_pooling(pooling)
         from regard.runs.verbs import features as write_features
@@ -91,30 +113,75 @@ def predict(
             checkpoint=checkpoint, device=device, places=places,
         )  # fmt: skip
         _show_features(found, features, len(texts), as_json)
+        _show_notes(unlearned(opened(run), texts, places))
         return
     beginnings = None if prefixes is None else read_prefixes(prefixes, len(texts), prefix)
     from regard.runs.progress import summed
-    from regard.runs.verbs import opened, predict_chunks, with_search
+    from regard.runs.skipped import Skipped
+    from regard.runs.verbs import predict_chunks, with_search
+    from regard.tasks.answering import Answer
 
     opened_run = opened(run)
-    texts, places = opened_run.task.gather(texts, places)
+    texts, places = _asked(zip(*opened_run.task.gather(texts, places), strict=True), asked)
     recipe = with_search(opened_run.recipe, beam, nbest, length_penalty, settings or [], prefix=prefix)
-    with bar("writing", shown=file is not None and not sys.stdout.isatty(), total=len(texts)) as move:
+    skipped: list[Problem] = []
+    notes: list[str] = []
+    left = iter(places)
+    with (
+        bar("writing", shown=file is not None and not sys.stdout.isatty(), total=len(texts)) as move,
+        _way_out(places, offered=not inputs),
+    ):
         for chunk in predict_chunks(
-            opened_run, texts, recipe, prefixes=beginnings, record=record, checkpoint=checkpoint, device=device,
-            places=places, progress=summed(partial(move, "writing"), len(texts)),
+            opened_run, texts, recipe, prefixes=beginnings, record=record, skip_bad=skip_bad, checkpoint=checkpoint,
+            device=device, places=places, faults=faults, progress=summed(partial(move, "writing"), len(texts)),
         ):  # fmt: skip
+            whole = [str(prediction.to_json()["output"] or "") for prediction in chunk]
+            notes += unlearned(opened_run, whole, list(islice(left, len(chunk))))
             for prediction in chunk:
                 _show(prediction, recipe.search.nbest, as_json)
+                skipped += [prediction.problem] if isinstance(prediction, Skipped) else []
+                notes += [prediction.note] if isinstance(prediction, Answer) and prediction.note else []
+    if skipped:
+        print(f"skipped {len(skipped):,} of {len(texts):,} inputs; the first: {skipped[0]}", file=sys.stderr)
+    _show_notes(notes)
 
 
-def _inputs(run: Path, inputs: list[str] | None, file: Path | None, story: Path | None) -> tuple[list[str], list[str]]:
-    """The texts and their places: the lines of a story first, and then what is asked about it besides."""
-    if story is None:
-        return read_inputs(inputs, file)
-    told, where = read_story(run, story)
-    texts, places = read_inputs(inputs, file) if inputs or file else ([], [])
-    return [*told, *texts], [*where, *places]
+def _inputs(
+    run: Path, inputs: list[str] | None, file: Path | None, story: Path | None, skip_bad: bool
+) -> tuple[list[str], list[str], frozenset[str], dict[str, Problem]]:
+    """The texts and their places, the lines of a story first; the places of what is asked about; what is wrong with
+    rows of a file that cannot be read, by their places."""
+    told, where = ([], []) if story is None else read_story(run, story)
+    texts, places, faults = list[str](), list[str](), dict[str, Problem]()
+    if file is not None:
+        texts, places, faults = read_file(run, inputs, file, skip_bad=skip_bad)
+    elif inputs or not story:
+        texts, places = read_inputs(inputs)
+    if where and inputs:  # what is wrong may be in either
+        places = [f"{where[-1]}, {place}" for place in places]
+    return [*told, *texts], [*where, *places], frozenset(places or where), faults
+
+
+def _asked(inputs: Iterable[tuple[str, str]], asked: frozenset[str]) -> tuple[list[str], list[str]]:
+    """Without the questions that a story's own file has where others are asked about it."""
+    found = [(text, place) for text, place in inputs if place in asked]
+    if not found:
+        raise DecodeError("there is no question", where=min(asked), hint="a question ends in '?'")
+    return [text for text, _ in found], [place for _, place in found]
+
+
+@contextmanager
+def _way_out(places: list[str], *, offered: bool) -> Iterator[None]:
+    """Where an input is refused, one more line that says how to go on without it."""
+    from regard.runs.skipped import blames
+
+    try:
+        yield
+    except DecodeError as error:
+        if not (offered and blames(error, places)):
+            raise
+        more = Problem("", "nothing was written", "--skip-bad leaves such lines out, with an empty output for each")
+        raise DecodeError(problems=[*error.problems, more]) from None
 
 
 def _show(prediction: Prediction, nbest: int, as_json: bool) -> None:
@@ -123,6 +190,13 @@ def _show(prediction: Prediction, nbest: int, as_json: bool) -> None:
         return
     for line in prediction.lines(nbest):
         print(line, flush=True)
+
+
+def _show_notes(notes: list[str]) -> None:
+    """The first, and how many more there are."""
+    if notes:
+        more = f", and so for {len(notes) - 1:,} more" if len(notes) > 1 else ""
+        print(f"note: {notes[0]}{more}", file=sys.stderr)
 
 
 def _check_pooling(pooling: str | None) -> None:

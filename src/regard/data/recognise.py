@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from statistics import mean, quantiles
+from random import Random
+from statistics import mean
+from typing import Any, TypeVar
 
-from regard.data.files import TextFile, open_text
-from regard.data.formats import FORMATS, RECORDS, format_of, objects_in
-from regard.data.parquet import count_rows, read_parquet, text_columns
+from regard.data.columns import Column, Columns, column_of, is_text, last_name
+from regard.data.files import TextFile, open_text, problem_with
+from regard.data.formats import FORMATS, SEPARATORS, csv_records, first_records, format_of, object_in, tsv_records
+from regard.data.parquet import count_rows, plain_columns, read_parquet
+from regard.data.recognise_labels import CLASSES, NUMBERS, TEXTS, RecognisedLabels, is_label, labels_in
+from regard.data.recognise_words import lists_in, questions_in, words_in
 from regard.data.rows import Key, leaves_in
 from regard.errors import DataError
 
+R = TypeVar("R")
 SAMPLE = 2000
 """Rows that are looked at."""
+NEAR = 20
+"""Of these the first ones of the file, by which a header is told."""
 SOURCES = ("source", "src", "input", "question", "q", "document", "article", "body", "content", "text", "dialogue")
 TARGETS = ("target", "tgt", "output", "answer", "a", "summary", "highlights", "headline", "abstract", "title")
 """What the two columns are often called; the last part of a nested name counts."""
 SUMMARIES = ("summary", "highlights", "headline", "abstract", "title")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One side of the pairs."""
-
-    key: Key
-    """The column's name or number, or the file."""
-    script: str
-    """What most letters belong to: Latin, Hangul, Cjk, …"""
-    words: float
-    """Words of a text, on average."""
-    characters: int
-    """What 99 of 100 texts do not exceed."""
+KNOWN = frozenset((*SOURCES, *TARGETS, *CLASSES, *NUMBERS, *TEXTS))
 
 
 @dataclass(frozen=True)
@@ -54,57 +49,74 @@ class Recognised:
     @property
     def summaries(self) -> bool:
         """Whether the target says in short what the source says: by its name, or because it is far shorter."""
-        if self.file is not None and _last_name(self.target.key) in SUMMARIES:
+        if self.file is not None and last_name(self.target.key) in SUMMARIES:
             return True
         return self.source.words > max(25.0, 4 * self.target.words)
 
 
-def recognise(names: Sequence[str], base: Path) -> Recognised:
-    """What is in one file with several columns, or in two parallel ones."""
+def recognise(names: Sequence[str], base: Path) -> Recognised | RecognisedLabels:
+    """What is in one file, or in two parallel ones."""
     files = [open_text(name, base) for name in names]
     if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in FORMATS for file in files)):
         hint = f"one file with all columns ({', '.join(FORMATS)}), or two text files, parallel line by line"
         raise DataError(f"{len(files)} files cannot be read together", where=files[1].name, hint=hint)
     if len(files) == 2:
-        sample: dict[Key, list[str]] = {file.name: list(islice(file.lines(), SAMPLE)) for file in files}
-        source, target = (_column(key, texts) for key, texts in sample.items())
+        rows, _ = _sampled(zip(*(file.lines() for file in files), strict=False))
+        source, target = (
+            column_of(file.name, texts) for file, texts in zip(files, zip(*rows, strict=True), strict=True)
+        )
         return Recognised(None, False, files[0].count_lines(), source, target)
-    return _table(files[0])
+    if files[0].suffixes[0] == ".json":
+        return questions_in(files[0])
+    return words_in(files[0]) or _table(files[0])
 
 
-def _table(file: TextFile) -> Recognised:
+def _table(file: TextFile) -> Recognised | RecognisedLabels:
     format_of(file)
     suffix = file.suffixes[0]
-    header = False
+    header, objects = False, list[dict[str, Any]]()
     if suffix == ".parquet":
-        names = text_columns(file)
-        rows = [row.values for row in islice(read_parquet(file, names), SAMPLE)] if names else []
+        names = plain_columns(file)
+        rows, _ = _sampled(row.values for row in read_parquet(file, names, frozenset(names))) if names else ([], 0)
         columns: dict[Key, list[str]] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
         pairs = count_rows(file)
     elif suffix == ".jsonl":
-        columns, pairs = _keys(file), file.count_lines()
+        lines, pairs = _sampled(enumerate(file.lines(), 1))
+        objects = [object_in(text, file.where(line)) for line, text in sorted(lines) if text.strip()]
+        columns = _keys(objects)
     else:
         header, columns, pairs = _fields(file)
+    if not _are_named_pairs(columns):
+        labels = lists_in(file.name, objects, columns, pairs) if objects else labels_in(file.name, columns, pairs)
+        if labels is not None:
+            return labels
     source, target = _chosen(columns, file.name)
     return Recognised(
-        file.name, header, pairs, _column(source, columns[source]), _column(target, columns[target])
+        file.name, header, pairs, column_of(source, columns[source]), column_of(target, columns[target])
     )  # fmt: skip
 
 
-def _keys(file: TextFile) -> dict[Key, list[str]]:
-    """The columns of a .jsonl file; what is no text there is an empty one."""
-    examples = [dict(leaves_in(example)) for _, example in islice(objects_in(file), SAMPLE) if example is not None]
+def _are_named_pairs(columns: Columns) -> bool:
+    """Whether names say what is read and what is written, and both are texts: a label beside them is by the way."""
+    texts = {last_name(key) for key, values in columns.items() if is_text(values) and not is_label(values)}
+    return bool(texts.intersection(SOURCES)) and bool(texts.intersection(set(TARGETS) - set(SUMMARIES)))
+
+
+def _keys(objects: Sequence[Mapping[str, Any]]) -> dict[Key, list[str]]:
+    """The columns of a .jsonl file; what is no text or number there is an empty one."""
+    examples = [dict(leaves_in(example)) for example in objects]
     paths = dict.fromkeys(path for example in examples for path in example)
-    return {
-        path: [value if isinstance(value := example.get(path), str) else "" for example in examples] for path in paths
-    }
+    return {path: [_said(example.get(path)) for example in examples] for path in paths}
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value) if isinstance(value, int | float) else ""
 
 
 def _fields(file: TextFile) -> tuple[bool, dict[Key, list[str]], int]:
     """Of a .tsv or .csv: whether there is a header, the columns, and how many rows there are below it."""
-    records = RECORDS[file.suffixes[0]](file)
-    rows = [fields for _, fields in islice(records, SAMPLE)]
-    pairs = len(rows) + sum(1 for _ in records)
+    records = tsv_records(file) if file.suffixes[0] == ".tsv" else csv_records(file, _separator(file))
+    rows, pairs = _sampled(fields for _, fields in records)
     width = Counter(map(len, rows)).most_common(1)[0][0]
     header = len(rows) > 1 and _is_header(rows[0], [row for row in rows[1:] if len(row) == width])
     names: Sequence[Key] = rows[0] if header else range(width)
@@ -112,19 +124,80 @@ def _fields(file: TextFile) -> tuple[bool, dict[Key, list[str]], int]:
     return header, {name: [row[place] for row in body] for place, name in enumerate(names)}, pairs - header
 
 
+def _sampled(records: Iterable[R]) -> tuple[list[R], int]:
+    """The first records and some of all others, drawn since many files are sorted, by label or by length; and how many
+    there are."""
+    rows, count, random = list[R](), 0, Random(0)
+    for count, fields in enumerate(records, 1):
+        if count <= SAMPLE:
+            rows.append(fields)
+        elif (place := random.randrange(NEAR, count)) < SAMPLE:
+            rows[place] = fields
+    return rows, count
+
+
+def _separator(file: TextFile) -> str:
+    """What stands between the cells of a .csv: that which cuts most records into as many as the first."""
+    alike = {one: _alike(first_records(file, one)) for one in SEPARATORS}
+    return max(SEPARATORS, key=lambda one: alike[one])
+
+
+def _alike(records: Sequence[Sequence[str]]) -> int:
+    width = len(records[0]) if records else 0
+    return sum(len(record) == width for record in records) if width > 1 else 0
+
+
+def header_of(file: TextFile) -> list[str]:
+    """The first line of a .tsv or .csv where it names columns of texts; nothing where it is a row as all others."""
+    if problem_with(file):  # which is said when it is read
+        return []
+    records = tsv_records(file) if file.suffixes[0] == ".tsv" else csv_records(file, _separator(file))
+    try:
+        first, *rows = [fields for _, fields in islice(records, SAMPLE)]
+    except DataError:
+        return []
+    rows = [row for row in rows if len(row) == len(first)]
+    known = {name for name in KNOWN if len(name) > 1}  # a pair of letters is rather a pair
+    return first if rows and all(first) and _names_texts(first, rows, known) else []
+
+
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Distinct names of one word, of which one is well known, or which stand above texts of several words."""
-    if len(set(first)) < len(first) or not all(re.fullmatch(r"[^\W\d][\w.-]*", name) for name in first):
+    """Whether a record names columns of texts, or labels. The first name may be missing, as pandas writes it."""
+    return (
+        len(set(first)) == len(first) and all(first[1:]) and (_names_labels(first, rows) or _names_texts(first, rows))
+    )
+
+
+def _names_texts(first: Sequence[str], rows: Sequence[Sequence[str]], known: Container[str] = KNOWN) -> bool:
+    """Distinct names of one word, of which one is well known, or which stand above texts of several words and not above
+    more of their kind, as a single word in a file sorted by length does."""
+    if len(set(first)) < len(first) or not _are_names(first):
         return False
-    if any(_last_name(name) in (*SOURCES, *TARGETS) for name in first):
+    if any(last_name(name) in known for name in first):
         return True
-    texts = [place for place in range(len(first)) if rows and mean(" " in row[place].strip() for row in rows) > 0.5]
+    if not rows or mean(_are_names(row) for row in rows[: NEAR - 1]) > 0.5:
+        return False
+    texts = [place for place in range(len(first)) if mean(" " in row[place].strip() for row in rows) > 0.5]
     return len(texts) >= 2
 
 
-def _chosen(columns: Mapping[Key, Sequence[str]], where: str) -> tuple[Key, Key]:
+def _are_names(row: Sequence[str]) -> bool:
+    return all(re.fullmatch(r"[^\W\d]([\w.-]*\w)?", name) for name in row if name)
+
+
+def _names_labels(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether short names, and no numbers, stand above the rows, one of them above labels that it is none of."""
+    if not rows or len(rows[0]) != len(first) or max(map(len, first)) > 30:
+        return False
+    if any(re.fullmatch(r"[-+\d.,]+", name) for name in first):
+        return False
+    columns = zip(*rows, strict=True)
+    return any(is_label(values) and name not in values for name, values in zip(first, columns, strict=True))
+
+
+def _chosen(columns: Columns, where: str) -> tuple[Key, Key]:
     """The source and the target: by their names, else the first two columns of text."""
-    texts = [key for key, values in columns.items() if _is_text(values)]
+    texts = [key for key, values in columns.items() if is_text(values)]
     if len(columns) == 2:  # then these are the two, whatever is in them
         texts = list(columns)
     if len(texts) < 2:
@@ -135,38 +208,7 @@ def _chosen(columns: Mapping[Key, Sequence[str]], where: str) -> tuple[Key, Key]
             else "no column looks like text"
         )
         raise DataError(what, where=where, hint=f"the columns are {', '.join(map(str, columns))}")
-    source = next((key for key in texts if _last_name(key) in SOURCES), None)
-    target = next((key for key in texts if _last_name(key) in TARGETS and key != source), None)
+    source = next((key for key in texts if last_name(key) in SOURCES), None)
+    target = next((key for key in texts if last_name(key) in TARGETS and key != source), None)
     first = source if source is not None else next(key for key in texts if key != target)
     return first, target if target is not None else next(key for key in texts if key != first)
-
-
-def _is_text(values: Sequence[str]) -> bool:
-    """Most values have letters, and they are not a few labels or the addresses of something."""
-    filled = [value for value in values if any(map(str.isalpha, value))]
-    addresses = sum(value.startswith(("http://", "https://")) for value in filled)
-    few = len(values) > 50 and len(set(values)) <= 10
-    return len(filled) > len(values) / 2 and addresses <= len(filled) / 2 and not few
-
-
-def _column(key: Key, texts: Sequence[str]) -> Column:
-    lengths = sorted(map(len, texts))
-    longest = quantiles(lengths, n=100)[-1] if len(lengths) > 1 else lengths[0]
-    return Column(key, _script(texts), mean(len(text.split()) for text in texts), round(longest))
-
-
-def _script(texts: Sequence[str]) -> str:
-    counts = Counter(_scripts(islice(texts, 300)))
-    return counts.most_common(1)[0][0] if counts else "no"
-
-
-def _scripts(texts: Iterator[str]) -> Iterator[str]:
-    """The script of each letter: the first word of its name in Unicode."""
-    for text in texts:
-        for sign in unicodedata.normalize("NFC", text)[:300]:
-            if sign.isalpha() and (name := unicodedata.name(sign, "")):
-                yield name.split()[0].split("-")[0].capitalize()
-
-
-def _last_name(key: Key) -> str:
-    return str(key).rpartition(".")[2].lower()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from regard.config import parse_yaml
 from regard.data.files import TextFile
 from regard.data.formats import FORMATS
 from regard.data.recognise import Recognised, recognise
+from regard.data.recognise_labels import RecognisedLabels
 from regard.errors import ConfigError
+from regard.recipes.propose_labels import labelled_lines
 
 RECIPE_SUFFIXES = (".yaml", ".yml")
 CROWDED = ("Cjk", "Hiragana", "Katakana")
@@ -73,11 +77,32 @@ def proposal_for(files: Sequence[str], others: Sequence[str], out: str | Path | 
     return text, folder.absolute()
 
 
+def next_commands(files: Sequence[str], out: str | Path | None) -> list[str]:
+    """What to type next: save the recipe, unless that is done, and train what it describes."""
+    name = Path(files[0]).name.partition(".")[0] or "mine"
+    saved = Path(out) if out is not None else _free(Path(f"{name}.yaml"))
+    save = [] if out is not None else [shlex.join(["regard", "check", *files, "--out", saved.as_posix()])]
+    run = _free(Path("runs", name)).as_posix()
+    return [*save, shlex.join(["regard", "train", saved.as_posix(), "--out", run])]
+
+
+def _free(path: Path) -> Path:
+    """The path, or one with a number where that is taken."""
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    return next(one for one in chain([path], numbered) if not one.exists())
+
+
 def propose(files: Sequence[str], folder: Path) -> str:
-    """The YAML of a recipe for one file with several columns, or for two parallel ones; it is to lie in `folder`."""
+    """The YAML of a recipe for one file, or for two parallel ones; it is to lie in `folder`."""
     found = recognise(files, Path())
-    sizes = next(sizes for sizes in SIZES if found.pairs < sizes.below)
-    lines = [*_task(found, folder), *_data(found), *_tokenizer(found, sizes), *_model(sizes), *_training(found, sizes)]
+    if isinstance(found, RecognisedLabels):
+        corpus = {"file": _relative(found.file, folder), **found.columns}
+        lines = list(labelled_lines(found, _scalar(corpus)))
+    else:
+        sizes = next(sizes for sizes in SIZES if found.pairs < sizes.below)
+        lines = [
+            *_task(found, folder), *_data(found), *_tokenizer(found, sizes), *_model(sizes), *_training(found, sizes),
+        ]  # fmt: skip
     width = max(len(line) for line, _ in lines if len(line) <= 48) + 1
     return "".join(f"{line:{width}} # {comment}\n" if line else f"# {comment}\n" for line, comment in lines)
 
@@ -102,12 +127,11 @@ def _task(found: Recognised, folder: Path) -> Lines:
     corpus: dict[str, Any] = keys if found.file is None else {"file": _relative(found.file, folder), **keys}
     if found.header and not any(isinstance(key, str) for key in keys.values()):
         corpus["header"] = True
-    written = ", ".join(f"{name}: {_scalar(value)}" for name, value in corpus.items())
     about = "; ".join(
         f"{name}: {side.script} script, {side.words:.1f} words" for name, side in zip(names, sides, strict=True)
     )
     yield "data:", "paths are relative to this file"
-    yield f"  train: {{{written}}}", about
+    yield f"  train: {_scalar(corpus)}", about
 
 
 def _data(found: Recognised) -> Lines:
@@ -167,7 +191,11 @@ def _relative(path: str, folder: Path) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """A value within a flow mapping of YAML; quoted unless it is a plain word that is read back as it is."""
+    """A value in the flow style of YAML; a text is quoted unless it is a plain word that is read back as it is."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {_scalar(one)}' for name, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_scalar, value))}]"
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, str) and not (re.fullmatch(r"[\w./-]+", text) and parse_yaml(f"x: {text}", "") == {"x": text}):
         return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,73 @@
+"""Tables -> the texts to predict for, from the columns that a run was trained on; what it is to find may be missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from regard.data.config import Corpus
+from regard.data.files import TextFile
+from regard.data.formats import FORMATS, format_of, object_in
+from regard.data.rows import Key, Row, text_of, value_in
+from regard.errors import DataError, Problem
+
+
+class FileInput(NamedTuple):
+    """A text to predict for, and where it stands."""
+
+    text: str
+    place: str
+    fault: Problem | None = None
+    """Why there is no text, if so."""
+
+
+class TolerantFile(TextFile):
+    """A file that lets bytes pass that are not UTF-8, so that one such line does not hide the others."""
+
+    def lines(self, keep_ends: bool = False, errors: str = "surrogateescape") -> Iterator[str]:
+        return super().lines(keep_ends, errors)
+
+
+class _Wanted(Corpus):
+    """Some columns of a table."""
+
+    keys: dict[str, Key]
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        return {**self.keys}
+
+
+def is_table(file: TextFile) -> bool:
+    """Whether a file has columns, by its suffix."""
+    return file.suffixes[0] in FORMATS
+
+
+def table_rows(file: TextFile, columns: Mapping[str, Key], header: bool | None = None) -> Iterator[Row]:
+    """The texts of some columns of a table, row by row; a row that cannot be read has a fault.
+
+    `columns` has them by the task's names. `header` is that of a corpus: None where their names decide.
+    """
+    if file.suffixes[0] == ".jsonl":
+        return (_row(text, line, file, columns) for line, text in enumerate(file.lines(), 1))
+    return format_of(file)(file, _Wanted.model_construct(header=header, keys=dict(columns)))
+
+
+def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
+    """Whether the first row of a table has them."""
+    try:
+        return next(table_rows(file, columns)).fault is None
+    except DataError:
+        return False
+
+
+def _row(text: str, line: int, file: TextFile, columns: Mapping[str, Key]) -> Row:
+    """An object of a .jsonl; an empty line has empty texts."""
+    nothing = ("",) * len(columns)
+    if not text.strip():
+        return Row(line, nothing)
+    try:
+        example = object_in(text, where := file.where(line))
+        return Row(line, tuple(text_of(value_in(example, key, where), key, where) for key in columns.values()))
+    except DataError as error:
+        return Row(line, nothing, error.problems[0])

@@ -1,0 +1,83 @@
+"""Labelled texts, tagged words or questions of a user's -> the lines of a recipe for them, each with its comment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+
+from regard.data.recognise_labels import RecognisedLabels
+
+LENGTHS = (32, 64, 128, 256, 512)
+TASKS = {
+    "classification": "a text, or two, in; one of a few labels out",
+    "regression": "a text, or two, in; a number out",
+    "multiple_choice": "a text and a few choices in, the right one out",
+    "tagging": "a tag for every word; entities with their places out",
+    "question_answering": "a question and a text in; the stretch of the text that answers it out",
+}
+UNITS = {"tagging": "sentences", "question_answering": "questions"}
+BEST = {"classification": "accuracy", "regression": "pearson", "multiple_choice": "accuracy"}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What suits a number of examples, from scratch."""
+
+    below: float
+    preset: str
+    vocabulary: int
+    batch_tokens: int
+    epochs: int
+    patience: int
+
+
+SIZES = (
+    Sizes(5_000, "tiny", 2_000, 512, 20, 5),
+    Sizes(50_000, "tiny", 8_000, 1_024, 10, 3),
+    Sizes(inf, "small", 16_000, 4_096, 5, 2),
+)
+
+
+def labelled_lines(found: RecognisedLabels, corpus: str) -> Iterator[tuple[str, str]]:
+    """The recipe line by line; `corpus` is where the examples come from, as YAML."""
+    sizes = next(sizes for sizes in SIZES if found.examples < sizes.below)
+    unit = UNITS.get(found.task, "examples")
+    yield "", f"Proposed by `regard check` for {found.file}: {found.examples:,} {unit}."
+    yield f"task: {found.task}", TASKS[found.task]
+    yield "data:", "paths are relative to this file"
+    yield f"  train: {corpus}", found.about
+    yield "  validation: {split: 0.1}", "set aside to choose the best checkpoint with; or a file of its own, as above"
+    yield "  test: {split: 0.1}", "likewise, for `regard evaluate`"
+    if found.characters:
+        length = next((length for length in LENGTHS if found.characters <= 2 * length), LENGTHS[-1])
+        yield f"  max_length: {length}", f"tokens; 99 of 100 inputs have at most {found.characters:,} characters"
+    if found.words is not None:
+        yield f"  words: {found.words}", "how a text that is typed becomes words, as in the data"
+    yield "  bad_lines: drop", "drop empty and endless lines, and count them; `error` stops and names them"
+    yield from _learned(found, sizes)
+
+
+def _learned(found: RecognisedLabels, sizes: Sizes) -> Iterator[tuple[str, str]]:
+    vocabulary = f"tokenizer: {{kind: bpe, vocabulary: {sizes.vocabulary}}}"
+    yield vocabulary, "trained on your text; leave it out with `init` below, whose tokenizer is then used"
+    yield f"model: {{kind: bilstm, preset: {sizes.preset}}}", "from scratch; leave it out with `init` below"
+    if found.head:
+        yield f"head: {{labels: [{', '.join(map(str, found.head['labels']))}]}}", "what the label calls the choices"
+    yield "training:", "Ctrl-C saves, `--resume` goes on"
+    yield "", "init: runs/bert    fine-tune what `regard import` or `regard train bert` made: better with few examples;"
+    yield "", "                   then learning_rate: 5.0e-5 and epochs: 3"
+    yield f"  epochs: {sizes.epochs}", "passes over the examples, at the most"
+    yield f"  patience: {sizes.patience}", "stop after so many validations without a better one"
+    yield f"  batch_tokens: {max(sizes.batch_tokens, 4 * _room(found))}", "rows times the longest"
+    yield "  learning_rate: 2.0e-3", "the highest"
+    yield "  schedule: linear", "down to zero"
+    best = "f1_macro" if found.uneven else BEST.get(found.task, "f1")
+    if found.columns.get("scheme") == "plain":
+        best = "accuracy"
+    yield f"  best: {best}", "the metric that chooses" + (": every label counts the same" if found.uneven else "")
+
+
+def _room(found: RecognisedLabels) -> int:
+    """Tokens that the longest example may have: all choices count."""
+    return 384 if found.task == "question_answering" else 128 * len(found.columns.get("choices", "x"))

@@ -1,0 +1,34 @@
+"""The inputs in a file that a run is to predict for: its lines, or the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.data.file_inputs import FileInput, TolerantFile
+from regard.data.files import open_text
+from regard.errors import DataError, Problem
+from regard.runs.run import Run
+from regard.runs.splits import own_corpora
+
+
+def file_inputs(run: str | Path | Run, file: Path, *, skip_bad: bool = False) -> Sequence[FileInput]:
+    """A line each, or of a table that the run's task knows the columns of, a row; in their order.
+
+    With `skip_bad` lines pass that are not UTF-8, to be refused one by one.
+    """
+    run = run if isinstance(run, Run) else Run.open(run)
+    opened = open_text(str(file), Path())
+    if skip_bad:
+        opened = TolerantFile(opened.name, opened.path)
+    try:
+        rows = run.task.inputs_in(run.recipe, own_corpora(run.recipe.data), opened)
+        if rows is not None:
+            return list(rows)
+    except DataError as error:
+        if "no column" not in error.problems[0].what:
+            raise
+        what = "of a table the run's own columns are read, or 'text', or 'first' and 'second' where it has none"
+        problems = [*error.problems, Problem("", what, "a .txt has one input a line, tabs between its texts")]
+        raise DataError(problems=problems) from None
+    return [FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1)]

@@ -1,0 +1,209 @@
+"""`predict --file`: a table is read by the run's own columns, as `evaluate --file` reads it; a .txt line by line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import fail, succeed, write
+from regard.config import write_yaml
+from regard.training.train import train
+
+Rows = list[dict[str, str]]
+TRAINING = {"steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant"}
+MODEL = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}
+REVIEWS = [
+    {"id": "7", "sentence": "very good", "label": "1"},
+    {"id": "8", "sentence": 'bad,\n"really" bad', "label": "0"},
+    {"id": "9", "sentence": "so\tgood", "label": "1"},
+]
+PAIRS = [
+    {"b": "a cat", "score": "2.5", "a": "one cat"},
+    {"b": "two dogs", "score": "0.5", "a": "a dog"},
+    {"b": "a dog", "score": "4", "a": "some dog"},
+]
+CHOICES = [
+    {"start": "a cat", "end0": "sleeps", "end1": "flies", "right": "0"},
+    {"start": "a bird", "end0": "barks", "end1": "sings", "right": "1"},
+]
+
+
+def table(rows: Rows, path: Path) -> Path:
+    """Rows in the format of the suffix."""
+    if path.suffix == ".parquet":
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.Table.from_pylist(rows), path)
+        return path
+    if path.name.endswith(".jsonl"):
+        return write(path, "".join(json.dumps(row) + "\n" for row in rows))
+    content = io.StringIO()
+    if path.suffix == ".tsv":
+        content.write("\n".join("\t".join(one) for one in [list(rows[0]), *(row.values() for row in rows)]))
+    else:
+        writer = csv.DictWriter(content, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    text = content.getvalue().encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+def trained(folder: Path, task: str, data: dict[str, Any], **others: Any) -> Path:
+    tree = {"task": task, "data": data, "tokenizer": {"kind": "word"}, "model": MODEL, "training": TRAINING}
+    train(write(folder / "recipe.yaml", write_yaml(tree | others)), out=folder / "run", quiet=True)
+    return folder / "run"
+
+
+def on_table(folder: Path, task: str, rows: Rows, **columns: Any) -> Path:
+    table(rows, folder / "train.csv")
+    corpus = {"file": "train.csv", **columns}
+    return trained(folder, task, {"train": corpus, "validation": corpus})
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    def folder(name: str) -> Path:
+        return tmp_path_factory.mktemp(name)
+
+    return {
+        "classification": on_table(folder("c"), "classification", REVIEWS, text="sentence", label="label"),
+        "regression": on_table(folder("r"), "regression", PAIRS, first="a", second="b", label="score"),
+        "multiple_choice": on_table(
+            folder("m"), "multiple_choice", CHOICES, text="start", choices=["end0", "end1"], label="right"
+        ),
+        "built in": trained(folder("b"), "classification", {"train": {"corpus": "reviews-en", "size": 40}}),
+    }
+
+
+def without(rows: Rows, *names: str) -> Rows:
+    return [{name: text for name, text in row.items() if name not in names} for row in rows]
+
+
+CASES = {"classification": (REVIEWS, "label"), "regression": (PAIRS, "score"), "multiple_choice": (CHOICES, "right")}
+
+
+@pytest.mark.parametrize("name", ["new.csv", "new.csv.gz", "new.jsonl", "new.parquet"])
+@pytest.mark.parametrize("task", CASES)
+def test_a_table_says_the_same_as_evaluate(runs: dict[str, Path], tmp_path: Path, task: str, name: str) -> None:
+    """Row by row and to the last digit, with the label and without it."""
+    rows, label = CASES[task]
+    told = tmp_path / "told.jsonl"
+    succeed("evaluate", runs[task], "--file", table(rows, tmp_path / name), "--predictions", told)
+    expected = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
+    for given in (rows, without(rows, label)):
+        found = succeed("predict", runs[task], "--file", table(given, tmp_path / name), "--json").jsons
+        assert [one["output"] for one in found] == [one["output"] for one in expected]
+        assert [one.get("probabilities") for one in found] == [one.get("probabilities") for one in expected]
+        plain = succeed("predict", runs[task], "--file", tmp_path / name).out.splitlines()
+        assert len(plain) == len(rows)
+
+
+def test_a_tab_within_one_of_two_texts_is_a_blank(runs: dict[str, Path], tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "a,b\na cat,one\tcat\n")
+    assert succeed("predict", runs["regression"], "--file", file, "--json").json["input"] == "a cat\tone cat"
+
+
+def test_lines_stay_lines(runs: dict[str, Path], tmp_path: Path) -> None:
+    lines = "sentence\tlabel\nvery good\t1\n"
+    found = succeed("predict", runs["classification"], "--file", write(tmp_path / "a.txt", lines), "--json").jsons
+    assert [one["input"] for one in found] == lines.splitlines()
+    plain = write(tmp_path / "b.tsv", lines)
+    [found] = succeed("predict", runs["classification"], "--file", plain, "--json").jsons
+    assert found["input"] == "very good"
+
+
+def test_a_run_without_a_table_reads_the_columns_of_its_task(runs: dict[str, Path], tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", "stars,text\n5,The plot was superb.\n")
+    assert succeed("predict", runs["built in"], "--file", file, "--json").json["input"] == "The plot was superb."
+
+
+def test_columns_by_number_below_a_header(tmp_path: Path) -> None:
+    """A run on a file without a header, asked about one with a header."""
+    rows = [f"id{n}\t{n % 2}\tthe film was {word}" for n, word in enumerate(["good", "bad", "fine", "dull"])]
+    write(tmp_path / "train.tsv", "\n".join(rows) + "\n")
+    corpus = {"file": "train.tsv", "text": 2, "label": 1}
+    run = trained(tmp_path, "classification", {"train": corpus, "validation": corpus})
+    file = write(tmp_path / "new.tsv", "\n".join(["id\tlabel\tsentence", *rows]) + "\n")
+    found = succeed("predict", run, "--file", file, "--json").jsons
+    assert [one["input"] for one in found] == [row.split("\t")[2] for row in rows]
+    assert succeed("evaluate", run, "--file", file, "--json").json["examples"] == 4
+    assert len(succeed("predict", run, "--file", tmp_path / "train.tsv", "--json").jsons) == 4
+
+
+def test_other_columns_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
+    file = write(tmp_path / "a.tsv", "review\tlabel\nvery good\t1\n")
+    first, second = fail("predict", runs["classification"], "--file", file)
+    assert first == f"{file}:1: there is no column 'sentence' (the columns are review, label)"
+    assert second.startswith("of a table the run's own columns are read, or 'text', or 'first' and 'second'")
+    assert "a .txt has one input a line" in second
+
+
+def test_bad_rows_are_named_or_skipped(runs: dict[str, Path], tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", '{"sentence": "good"}\n{"sentence": 3}\nnot JSON\n\n{"sentence": "bad"}\n')
+    messages = fail("predict", runs["classification"], "--file", file)
+    assert [message.partition(": ")[0] for message in messages[:2]] == [f"{file}:2", f"{file}:3"]
+    found = succeed("predict", runs["classification"], "--file", file, "--skip-bad", "--json").jsons
+    assert [one["output"] is None for one in found] == [False, True, True, True, False]
+    assert [one["problem"]["what"].partition(":")[0] for one in found[1:4]] == [
+        "the column 'sentence' holds 3, not a string", "not valid JSON", "the text is empty",
+    ]  # fmt: skip
+    cells = write(tmp_path / "a.csv", b"sentence,label\ngood,1\na,b,c\n\xff,1\nbad,0\n")
+    found = succeed("predict", runs["classification"], "--file", cells, "--skip-bad", "--json").jsons
+    assert [one["output"] is None for one in found] == [False, True, True, False]
+    assert found[1]["problem"]["where"] == f"{cells}:3"
+    assert succeed("predict", runs["classification"], "--file", cells, "--skip-bad").out.count("\n") == 4
+
+
+# Tags and answers
+
+
+def test_sentences_to_tag(tmp_path: Path) -> None:
+    conll = "Anna NN B-PER\nlives VB O\nin IN O\nOslo NN B-LOC\n\n# text = It rains\nIt NN O\nrains VB O\n\n"
+    write(tmp_path / "train.conll", conll)
+    corpus = {"file": "train.conll"}
+    run = trained(tmp_path, "tagging", {"train": corpus, "validation": corpus, "words": "whitespace"})
+    expected = succeed("predict", run, "Anna lives in Oslo", "It rains", "--json").jsons
+    files = {
+        "a.conll": conll,
+        "words.tsv": "Anna\nlives\nin\nOslo\n\nIt\nrains\n",
+        "a.jsonl": '{"tokens": ["Anna", "lives", "in", "Oslo"]}\n{"text": "It rains"}\n',
+        "a.csv": "id,text\n1,Anna lives in Oslo\n2,It rains\n",
+        "a.txt": "Anna lives in Oslo\nIt rains\n",
+    }
+    for name, content in files.items():
+        file = write(tmp_path / name, content)
+        assert succeed("predict", run, "--file", file, "--json").jsons == expected, name
+    bad = write(tmp_path / "bad.jsonl", '{"tokens": ["It"]}\n{"tokens": [3]}\n')
+    assert fail("predict", run, "--file", bad)[0] == f"{bad}:2: the column 'tokens' holds 3, not a string"
+
+
+def test_questions_to_answer(tmp_path: Path) -> None:
+    data = {"train": {"corpus": "portraits-en", "size": 40}, "max_length": 64}
+    run = trained(tmp_path, "question_answering", data)
+    asked = [("Where does Ben live?", "Ben lives in New York."), ("Who sings?", "Mary sings.\tBen does not.")]
+    paragraphs = [{"context": c, "qas": [{"id": q, "question": q}]} for q, c in asked]
+    objects = [{"question": q, "context": c, "id": n} for n, (q, c) in enumerate(asked)]
+    expected = succeed("predict", run, *(json.dumps({"question": q, "context": c}) for q, c in asked), "--json").jsons
+    rows = io.StringIO()
+    csv.writer(rows).writerows([("context", "question"), *((c, q) for q, c in asked)])
+    files = {
+        "a.json": json.dumps({"data": [{"paragraphs": paragraphs}]}, indent=1),
+        "a.jsonl": "".join(json.dumps(one) + "\n" for one in objects),
+        "a.csv": rows.getvalue(),
+        "lines.tsv": "".join(f"{q}\t{c}\n" for q, c in asked),
+        "header.tsv": f"context\tquestion\n{asked[0][1]}\t{asked[0][0]}\n",
+    }
+    for name, content in files.items():
+        found = succeed("predict", run, "--file", write(tmp_path / name, content), "--json").jsons
+        wanted = expected[: len(found)]
+        assert [(one["output"], one["start"]) for one in found] == [(one["output"], one["start"]) for one in wanted], (
+            name
+        )
+        assert [one["score"] for one in found] == pytest.approx([one["score"] for one in wanted], abs=1e-6)
+        assert len(found) == (1 if name == "header.tsv" else 2)
