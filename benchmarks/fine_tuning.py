@@ -73,7 +73,7 @@ JOBS = {
     ),
     "stsb": Job(
         "regression", "pearson", glue("STS-B", "train", **STSB), glue("STS-B", "dev", **STSB), 4, 32, 1024, 0.87, 70,
-        ours={"head": MEAN, "training": {"learning_rate": 2e-4}},
+        ours={"head": MEAN | {"apart": True}},
     ),
     "mrpc": Job(
         "classification", "accuracy", glue("MRPC", "train", **MRPC), glue("MRPC", "dev", **MRPC), 4, 32, 1792, 0.84, 45,

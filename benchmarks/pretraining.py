@@ -101,8 +101,9 @@ def pretrain(model: str, options: argparse.Namespace) -> None:
     steps = json.loads(plan.read_text())["steps"]
     fitted = [f"training.steps={steps}", f"training.validate_every={max(1, steps // VALIDATIONS)}"]
     trained(path, [*changes, *fitted], run, options.cache)
-    loss = events(run, "validation")[-1]["loss"]
-    record.write_text(json.dumps({"steps": steps, "seconds": training_seconds(run), "loss": loss}))
+    kept = min(events(run, "validation"), key=lambda line: line["loss"])
+    facts = {"steps": steps, "seconds": training_seconds(run), "kept": kept["step"], "loss": kept["loss"]}
+    record.write_text(json.dumps(facts))
     print(f"{model}: {record.read_text()}", file=sys.stderr, flush=True)
 
 
@@ -163,12 +164,15 @@ def learners(options: argparse.Namespace) -> Iterator[Learner]:
 
 def table(options: argparse.Namespace) -> None:
     """Mean and spread over the seeds, from scratch beside pre-trained."""
-    print(f"\n| model | from scratch | each | pre-trained | each | updates | pre-training loss |\n|{'---|' * 7}")
+    print(f"\n| model | from scratch | each | pre-trained | each | updates | kept after | loss there |\n|{'---|' * 8}")
     for model in MODELS:
         record = options.keep / f"{model}.json"
         cells = [measured(model, start, options) for start in ("from scratch", "pre-trained")]
         facts = json.loads(record.read_text()) if record.exists() else None
-        cells += [f"{facts['steps']:,} in {facts['seconds']:.0f} s", f"{facts['loss']:.3f}"] if facts else ["", ""]
+        if facts:
+            cells += [f"{facts['steps']:,} in {facts['seconds']:.0f} s", f"{facts['kept']:,}", f"{facts['loss']:.3f}"]
+        else:
+            cells += ["", "", ""]
         print(f"| {model} | {' | '.join(cells)} |", flush=True)
 
 
