@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import Field, TypeAdapter
 
 from regard.config import Config
+from regard.data.offsets import Span
 from regard.models import MODELS
+from regard.recipes.recipe import load_recipe
+from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
+from regard.tasks.answerer import Answered
 
 ROOT = Path(__file__).parent.parent
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "document_recipes"))
@@ -77,6 +82,38 @@ def kinds_in(schema: Any) -> Iterator[str]:
         kind = part.get("properties", {}).get("kind", {})
         if "const" in kind and "preset" in part["properties"]:
             yield kind["const"]
+
+
+def test_the_lines_of_data_are_those_of_their_recipes() -> None:
+    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| `(\{.*?\})`[^|]*\| `([\w-]+)`", text, re.MULTILINE)
+    assert len(rows) == len(re.findall(r"^\| .*\{", text, re.MULTILINE)) >= 12
+    for line, recipe in rows:
+        task = yaml.safe_load(shipped_text(recipe))["task"]
+        TASKS[task].data.model_validate({"train": yaml.safe_load(line)})
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_recipe_that_counts_layers_counts_right(name: str) -> None:
+    text = shipped_text(name)
+    said = re.search(
+        r"^(?:model:|  preset:).*#.*?\b(one|two|three|four|six|\d+) (?:decoder )?layers?\b", text, re.MULTILINE
+    )
+    if said is None or "(" in said[0].partition("#")[2]:  # some list the sizes that there are
+        return
+    model = load_recipe(name)[0].model
+    numbers = {"one": 1, "two": 2, "three": 3, "four": 4, "six": 6}
+    layers = {getattr(model, field) for field in ("layers", "decoder_layers") if hasattr(model, field)}
+    assert layers == {numbers.get(said[1]) or int(said[1])}
+
+
+def test_every_task_says_what_it_predicts() -> None:
+    text = (ROOT / "docs" / "predictions.md").read_text(encoding="utf-8")
+    listed = [task for cell in re.findall(r"^\| ([a-z_, ]+) \|", text, re.MULTILINE) for task in cell.split(", ")]
+    assert sorted(listed) == sorted({*TASKS, "task"})
+    said = Answered("q", "a b", ((Span(0, 1), -0.5), (Span(2, 3), -1.0)), False, -1.5, -2.0).to_json()
+    row = next(line for line in text.splitlines() if line.startswith("| question_answering"))
+    assert {"`" + name + "`" for name in said} - set(re.findall(r"`\w+`", row)) == {"`input`", "`output`"}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

@@ -1,4 +1,4 @@
-"""Every `regard ...` command that the READMEs show is one that exists."""
+"""Every `regard ...` command that the READMEs and the documents show is one that exists."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from regard.recipes.shipped import shipped
 
 ROOT = Path(__file__).parent.parent
 READMES = ["README.md", "README.ko.md"]
+DOCUMENTS = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("docs/*.md"))]
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
@@ -72,10 +73,10 @@ def readme(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", READMES)
-def test_every_command_in_the_readme_exists(name: str) -> None:
+@pytest.mark.parametrize("name", [*READMES, *DOCUMENTS])
+def test_every_command_in_a_document_exists(name: str) -> None:
     shown = list(commands(readme(name)))
-    assert len(shown) >= 5, "a README without commands, or they are not found any more"
+    assert len(shown) >= 5 or name not in READMES, "a README without commands, or they are not found any more"
     complaints = {" ".join(arguments): complaint(arguments) for arguments in shown}
     assert {command: what for command, what in complaints.items() if what} == {}
 
@@ -85,6 +86,14 @@ def test_every_verb_is_shown(name: str) -> None:
     shown = {arguments[0] for arguments in commands(readme(name)) if arguments}
     assert {"check", "train", "evaluate", "score", "explain", "recipes"} <= shown
     assert {"predict", "translate"} & shown
+
+
+def test_the_readmes_say_the_same() -> None:
+    """As many sections, and the same verbs in the same order."""
+    texts = [readme(name) for name in READMES]
+    english, korean = ([arguments[0] for arguments in commands(text)] for text in texts)
+    assert english == korean
+    assert len({len(re.findall("^## ", text, re.MULTILINE)) for text in texts}) == 1
 
 
 def test_a_wrong_command_would_be_found() -> None:
