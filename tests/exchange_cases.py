@@ -119,12 +119,12 @@ def save_gpt2(folder: Path, **changes: Any) -> Any:
     return model
 
 
-def train_sentencepiece(path: Path, kind: str, size: int) -> list[str]:
+def train_sentencepiece(path: Path, kind: str, size: int, **special: int) -> list[str]:
     """A SentencePiece model of one side; its pieces without the special ones."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS * 3), model_writer=written, model_type=kind, vocab_size=size, minloglevel=2,
-        hard_vocab_limit=False,
+        hard_vocab_limit=False, **special,
     )  # fmt: skip
     path.write_bytes(written.getvalue())
     loaded = sentencepiece.SentencePieceProcessor(model_proto=written.getvalue())
@@ -156,6 +156,29 @@ def save_marian(folder: Path, *, shared: bool = True, **changes: Any) -> Any:
     )  # fmt: skip
     torch.manual_seed(1)
     model = transformers.MarianMTModel(config)
+    model.final_logits_bias.normal_()
+    model = randomised(model)
+    model.save_pretrained(folder)
+    return model
+
+
+def save_pegasus(folder: Path, **changes: Any) -> Any:
+    """The same for Pegasus, with its SentencePiece model and a few of the tokens that its pre-training needs."""
+    folder.mkdir(exist_ok=True)
+    own = {"offset": 9}
+    size = (
+        3
+        + own["offset"]
+        + len(train_sentencepiece(folder / "spiece.model", "unigram", 90, pad_id=0, eos_id=1, unk_id=2, bos_id=-1))
+    )
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PegasusTokenizer", **own}))
+    config = transformers.PegasusConfig(
+        vocab_size=size, d_model=12, encoder_layers=2, decoder_layers=3, encoder_attention_heads=3,
+        decoder_attention_heads=3, encoder_ffn_dim=17, decoder_ffn_dim=17, max_position_embeddings=60,
+        **{"scale_embedding": True, "activation_function": "relu", "forced_eos_token_id": None, **changes},
+    )  # fmt: skip
+    torch.manual_seed(1)
+    model = transformers.PegasusForConditionalGeneration(config)
     model.final_logits_bias.normal_()
     model = randomised(model)
     model.save_pretrained(folder)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from model_cases import tokens_of
 from regard.data.batch import BEGIN, END, PAD, MaskedBatch, TextBatch
-from regard.layers.characters import spelled
+from regard.data.spelling import spelled
 from regard.models.base import ModelConfig
 from regard.models.bert import BERTConfig
 from regard.models.elmo import ELMoConfig

@@ -5,6 +5,7 @@ A plain RNN without memory does it: one-hot embeddings pass through saturated ta
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def planted_run(folder: Path, table: Table, *, letters: str, search: dict[str, A
             "search": search,
         }
     )
+    shutil.rmtree(folder, ignore_errors=True)  # an earlier one of the same test
     run = Run.create(folder, recipe, Tokenizers({"source": tokenizer, "target": tokenizer}))
     model = run.build()
     plant(model, log_p_of(table, tokenizer))

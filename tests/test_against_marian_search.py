@@ -14,7 +14,7 @@ from torch import nn
 from model_cases import SOURCES, batch_of, tokens_of
 from regard.data.batch import BEGIN, END, PAD, UNK
 from regard.models.transformer import Transformer
-from regard.search import Hypothesis, SearchConfig, Wording, score, search
+from regard.search import Ban, Hypothesis, SearchConfig, Wording, score, search
 
 pytest.importorskip("transformers")
 
@@ -65,7 +65,7 @@ def written(
     ours: Transformer, *, limit: int = LIMIT, prefixes: Any = (), banned: Any = (), **options: Any
 ) -> list[list[Hypothesis]]:
     """What we write for each source, of the same words."""
-    wording = Wording(prefixes, [*((token,) for token in OTHERS), *banned])
+    wording = Wording(prefixes, Ban.of_tokens([*((token,) for token in OTHERS), *banned]))
     return search(ours, tokens_of(SOURCES), SearchConfig(max_length=limit, **options), wording=wording)
 
 

@@ -152,6 +152,19 @@ def test_one_line_of_100_000_characters(project: Project) -> None:
     )
 
 
+def test_an_over_long_line_that_is_dropped_is_named_by_its_own_file(project: Project) -> None:
+    project.write("train.t", TARGET.replace("D E F", "X" * 100_000, 1))
+    found = succeed("check", project.recipe, "data.bad_lines=drop", "--json").json["data"]
+    assert found["findings"] == ["dropped 1 of 60 training pairs: 1 over data.max_characters=20000 (first: train.t:4)"]
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_a_split_without_a_corpus(project: Project, split: str) -> None:
+    message = project.refused(f"data.{split}=[]")
+    assert message.startswith(f"data.{split}: ")
+    assert "name at least one corpus" in message
+
+
 def test_a_missing_column_by_number(project: Project) -> None:
     project.write("train.tsv", "a\tA\nb\n")
     message = project.refused("data.train={file: train.tsv, source: 0, target: 1}")
@@ -258,6 +271,15 @@ def test_a_recipe_that_is_not_there() -> None:
     assert (
         message == "daets: there is no such recipe (a recipe is a .yaml file, or one that ships; did you mean 'dates'?)"
     )
+
+
+def test_a_recipe_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = "there is no such file (a recipe is a .yaml file, or one that ships;"
+    assert fail("check", "foo.yml") == [f"foo.yml: {said} 'regard recipes' lists those that ship)"]
+    assert fail("check", "sentimnt.yaml") == [f"sentimnt.yaml: {said} did you mean 'sentiment'?)"]
+    write(tmp_path / "mine.yaml", "task: translation\n")
+    assert fail("train", "mine.yml", "--out", "run") == [f"mine.yml: {said} did you mean 'mine.yaml'?)"]
 
 
 def test_a_recipe_that_is_not_yaml(project: Project) -> None:
@@ -375,8 +397,11 @@ def test_a_truncated_training_state(copied: Path, tiny_recipe: dict[str, Any]) -
     last = copied / "checkpoints" / (copied / "last").read_text(encoding="utf-8").strip()
     truncate(last / "training.pt")
     before = contents(copied / "checkpoints")
-    with pytest.raises(CheckpointError, match=r"training\.pt: the file is damaged"):
+    with pytest.raises(
+        CheckpointError, match=r"training\.pt: the file is damaged: it cannot be read as .* \(copy the"
+    ) as said:
         api.train(tiny_recipe, ["training.steps=40"], out=copied, resume=True, quiet=True)
+    assert "miniz" not in str(said.value)
     assert contents(copied / "checkpoints") == before
 
 
@@ -438,13 +463,15 @@ def test_a_name_that_is_too_long() -> None:
 
 # Inputs
 
+WAY_OUT = "nothing was written (--skip-bad leaves such lines out, with an empty output for each)"
+
 
 def test_an_empty_input(tiny_run: Path) -> None:
     message = "input 1: the text is empty (give at least one word)"
     assert fail("predict", tiny_run, "") == [message]
     assert fail("predict", tiny_run, " \t ") == [message]
     assert fail("predict", tiny_run, "a b", "") == [message.replace("1", "2")]
-    assert fail("predict", tiny_run, stdin="a b\n\n") == [message.replace("input 1", "standard input:2")]
+    assert fail("predict", tiny_run, stdin="a b\n\n") == [message.replace("input 1", "standard input:2"), WAY_OUT]
     assert fail("explain", tiny_run, "") == [message.replace("input 1", "input")]
     assert fail("score", tiny_run, "", "a") == [message.replace("input 1", "source")]
     assert fail("score", tiny_run, "a", "") == [message.replace("input 1", "target")]
@@ -468,11 +495,48 @@ def test_every_bad_input_is_named_and_a_flood_is_counted(tiny_run: Path, tmp_pat
     assert [message.partition(": ")[0] for message in fail("predict", tiny_run, "--file", file)] == [
         f"{file}:2",
         f"{file}:3",
+        WAY_OUT,
     ]
     write(file, "\n" * 1_000)
     messages = fail("predict", tiny_run, "--file", file)
-    assert len(messages) == 21
-    assert messages[-1] == "and 980 more such problems"
+    assert len(messages) == 22
+    assert messages[-2:] == ["and 980 more such problems", WAY_OUT]
+
+
+def test_bad_lines_of_a_file_can_be_skipped(tiny_run: Path, tmp_path: Path) -> None:
+    """Every line keeps its place: an empty output for each that was skipped, null with the reason in JSON."""
+    lines = [b"a b c", b"", b"d e", "한국어".encode(), b"caf\xe9", b"b a", b"  "]
+    good, file = ["a b c", "d e", "b a"], write(tmp_path / "in.txt", b"\n".join(lines) + b"\n")
+    first, second, third = succeed("predict", tiny_run, *good).out.splitlines()
+    found = succeed("predict", tiny_run, "--file", file, "--skip-bad")
+    assert found.out.split("\n") == [first, "", second, "", "", third, "", ""]
+    assert found.err == f"skipped 4 of 7 inputs; the first: {file}:2: the text is empty (give at least one word)\n"
+    told = succeed("predict", tiny_run, "--file", file, "--skip-bad", "--json").jsons
+    expected = succeed("predict", tiny_run, *good, "--json").jsons
+    assert [one for one in told if one["output"] is not None] == expected
+    assert [one["problem"]["where"] for one in told if one["output"] is None] == [f"{file}:{n}" for n in (2, 4, 5, 7)]
+    assert told[3]["problem"]["what"] == "the tokenizer knows nothing in '한국어'"
+    assert told[4]["problem"]["what"] == "the text is not valid UTF-8"
+    assert succeed("predict", tiny_run, "--skip-bad", stdin="\nb a\n").out == f"\n{third}\n"
+    assert succeed("predict", tiny_run, "--file", write(file, "\n\n"), "--skip-bad").out == "\n\n"
+    assert [one.to_json()["output"] for one in api.predict(tiny_run, ["", "b a"], skip_bad=True)] == [None, third]
+
+
+def test_skipping_keeps_prefixes_beside_their_inputs(tiny_run: Path, tmp_path: Path) -> None:
+    file, prefixes = write(tmp_path / "in.txt", "a b\n\nc d\n"), write(tmp_path / "p.txt", "b\na\nd\n")
+    options = ("--prefixes", prefixes, "--skip-bad")
+    first, second, third = succeed("predict", tiny_run, "--file", file, *options).out.splitlines()
+    assert (first[0], second, third[0]) == ("b", "", "d")
+    write(prefixes, "b\na\n한\n")
+    [message] = fail("predict", tiny_run, "--file", file, *options)
+    assert message.startswith("prefix 3: the tokenizer cannot write '한'"), "that is no reason to skip an input"
+
+
+def test_only_lines_can_be_skipped(tiny_run: Path) -> None:
+    message = "--skip-bad: it is for the lines of --file or standard input (leave it out)"
+    assert fail("predict", tiny_run, "a", "", "--skip-bad") == [message]
+    message = "--skip-bad: every input needs its vectors (leave it out)"
+    assert fail("predict", tiny_run, "--skip-bad", "--features", "a.npz", stdin="a\n") == [message]
 
 
 def test_an_endless_input(tiny_run: Path) -> None:
@@ -503,6 +567,12 @@ def test_a_file_of_inputs_that_is_not_there(tiny_run: Path, tmp_path: Path) -> N
     ("options", "message"),
     [
         (["--beam", "0"], "search.beam: should be greater than or equal to 1, not 0"),
+        (["--beam", "1000000"], "search.beam: should be less than or equal to 1000, not 1000000"),
+        (
+            ["--length-penalty", "3", "--set", "search.normalisation=none"],
+            "--length-penalty: search.normalisation: none has no length penalty "
+            "(leave it out, or --set search.normalisation=mean)",
+        ),
         (["--nbest", "0"], "search.nbest: should be greater than or equal to 1, not 0"),
         (
             ["--beam", "2", "--nbest", "5"],
@@ -574,9 +644,9 @@ def test_pictures_that_cannot_be_drawn(tiny_run: Path, tmp_path: Path) -> None:
     message = f"attention: cannot draw a file without suffix ({allowed})"
     assert fail("explain", tiny_run, "a", "--out", "attention") == [message]
     picture = tmp_path / "no" / "x.svg"
-    result = regard("explain", tiny_run, "a", "--out", picture)
-    assert result.code == 2
-    assert result.err == f"regard: {picture}: the picture cannot be written: No such file or directory\n"
+    assert fail("explain", tiny_run, "a", "--out", picture) == [
+        f"{picture}: there is no folder {picture.parent} (give another --out)"
+    ]
 
 
 def test_recipes_that_do_not_ship(tmp_path: Path) -> None:

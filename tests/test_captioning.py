@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import regard as api
 from command_line import contents, fail, succeed, write
+from regard.views.explanation import Explanation
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 160, 60), "blue": (40, 70, 220), "yellow": (230, 200, 40)}
 PLACES = {"top left": (0, 0), "top right": (8, 0), "bottom left": (0, 8), "bottom right": (8, 8)}
@@ -136,6 +138,18 @@ def test_explain_draws_one_panel_a_word(run: Path, home: Path) -> None:
     assert np.array(found["weights"]).shape == (len(words), 16)
 
 
+def test_a_transformer_over_regions_rolls_out(transformer: Path, home: Path) -> None:
+    path, caption = unseen(home)[0]
+    given = ("explain", transformer, path, "--target", caption, "--rollout")
+    assert "rolled out to layer 1 · self-attention of the decoder" in succeed(*given, "--view", "decoder").out
+    assert "rolled out to layer 1" in succeed(*given, "--out", home / "rollout.svg").out
+    found = api.explain(transformer, str(path), target=caption)
+    assert isinstance(found, Explanation)
+    shares = found.rollout()
+    np.testing.assert_allclose(shares.source[-1].sum(1) + shares.target[-1].sum(1), 1, rtol=1e-5)
+    assert fail("explain", home / "run", path, "--rollout")[0].startswith("--rollout: the model 'captioner' has no")
+
+
 def test_a_plain_decoder_has_probabilities_to_show(home: Path) -> None:
     folder = home / "plain"
     succeed("train", home / "recipe.yaml", "model.decoder=plain", "training.steps=2", "--out", folder)
@@ -163,6 +177,46 @@ def test_diagnose_judges_every_image(run: Path) -> None:
     assert [(bucket["from"], bucket["to"]) for bucket in found["by_length"]] == [(5, 5)]
     assert found["sentences"] == 12
     assert found["search_errors"] + found["model_errors"] == found["errors"]
+
+
+def test_every_verb_judges_an_output_by_all_captions_of_its_image(run: Path, home: Path, tmp_path: Path) -> None:
+    """The right captions of a model that is nearly always right, each with a second one that it would never write."""
+    images = unseen(home)[:12]
+    pairs = [(path, said) for path, right in images for said in ("nobody says this here", right)]
+    file = write(tmp_path / "pairs.tsv", "".join(f"{path}\t{said}\n" for path, said in pairs))
+    evaluated = succeed("evaluate", run, "--file", file, "--json").json
+    assert (evaluated["images"], evaluated["sentences"]) == (12, 24)
+    diagnosed = succeed("diagnose", run, "--file", file, "--no-sweep", "--json").json
+    assert diagnosed["sentences"] == 12
+    assert diagnosed["not_exact"] == diagnosed["errors"] == round(12 * (1 - evaluated["exact_match"])) <= 2
+    other = write(tmp_path / "other.txt", "".join(f"{right}\n" for _, right in images))
+    compared = succeed("compare", run, "--hypotheses", f"perfect={other}", "--file", file, "--json").json
+    assert compared["sentences"] == 12
+    for metric in ("bleu1", "bleu", "chrf", "exact_match"):
+        [tested] = [row for row in compared["significance"] if (row["system"], row["metric"]) == ("run", metric)]
+        numbers = (evaluated[metric], diagnosed[metric], compared["systems"][0][metric], tested["score"])
+        assert numbers == pytest.approx([evaluated[metric]] * 4), metric
+    assert compared["systems"][1]["exact_match"] == 1.0
+    assert compared["errors"][0]["errors"] == diagnosed["errors"]
+    assert compared["examples"][0]["reference"].startswith("nobody says this here / a ")
+    short = write(tmp_path / "short.txt", "a\n" * 24)
+    [message] = fail("compare", run, "--hypotheses", f"x={short}", "--file", file)
+    assert "24 lines for 12 inputs" in message
+    assert "several references is one input" in message
+
+
+def test_the_best_reference_is_what_the_output_is_held_against(run: Path, home: Path, tmp_path: Path) -> None:
+    """Of captions that differ by how likely they are, the verdict takes the likeliest, wherever it stands."""
+    path, right = unseen(home)[0]
+    said = [f"{right} {right}", f"{right} square", "square a a"]
+    file = write(tmp_path / "pairs.tsv", "".join(f"{path}\t{one}\n" for one in said))
+    scores = [succeed("score", run, path, one, "--json").json["score"] for one in said]
+    found = succeed("diagnose", run, "--file", file, "--no-sweep", "--json", "--set", "search.normalisation=none").json
+    [example] = [*found["examples"]["search_errors"], *found["examples"]["model_errors"]]
+    assert example["reference"] == said[scores.index(max(scores))]
+    assert example["reference_log_p"] == pytest.approx(max(scores), abs=1e-3)
+    assert example["references"] == said
+    assert example["verdict"] == ("search" if max(scores) > example["output_log_p"] else "model")
 
 
 def test_compare_tests_one_run_against_another(run: Path, transformer: Path) -> None:
@@ -202,6 +256,20 @@ def test_check_names_the_images(home: Path) -> None:
     assert found["ok"]
     assert found["data"]["samples"][0]["image"] == ["0.png"]
     assert found["training"]["sample_batch"]["source"][1] == 16
+
+
+def test_a_missing_image_says_what_its_path_is_relative_to(
+    run: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for verb in ("predict", "explain"):
+        [message] = fail(verb, run, "nope.png")
+        assert message.endswith("the image nope.png does not exist (paths are relative to the folder that the command "
+                                "runs in)")  # fmt: skip
+    (tmp_path / "below").mkdir()
+    write(tmp_path / "below" / "pairs.tsv", "nope.png\ta red square\n")
+    [message] = fail("evaluate", run, "--file", "below/pairs.tsv")
+    assert message.endswith("nope.png does not exist (paths are relative to the file that names them)")
 
 
 def test_an_image_has_no_words(home: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,9 @@ def sentiment(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Pat
     return run
 
 
-@pytest.mark.parametrize("verb", [["diagnose"], ["score", "good", "bad"]])
-def test_verbs_that_need_a_text_to_be_written_say_so(sentiment: Path, verb: list[str]) -> None:
-    name, *texts = verb
-    [message] = fail(name, sentiment, *texts)
-    assert "needs a run that reads one text and writes another, not one of classification" in message
+def test_verbs_that_need_a_text_to_be_written_say_so(sentiment: Path) -> None:
+    assert "references, which a run of classification does not have" in fail("diagnose", sentiment)[0]
+    assert "score needs a run that writes texts, not one of classification" in fail("score", sentiment, "a", "b")[0]
 
 
 def test_reviews_are_told_apart(sentiment: Path) -> None:
@@ -274,13 +273,80 @@ def test_a_label_that_the_training_data_has_not(project: Project) -> None:
     assert message.endswith("dev.tsv:3: the label '2' does not stand in the training data (the training data has 0, 1)")
 
 
+def test_a_label_that_head_labels_has_not(project: Project) -> None:
+    assert project.refused("head.labels=[0]").startswith(
+        "train.tsv:2: the label '1' is not one of head.labels (head.labels has 0; leave it out to take all labels)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "how"), [(" pos", "white space"), ("pos ", "white space"), ("pos\u00a0", "white space")]
+)
+def test_labels_that_look_alike_are_no_two_classes(tmp_path: Path, other: str, how: str) -> None:
+    write(tmp_path / "train.csv", f"text,label\ngood,pos\nbad,neg\nso bad,neg\nfine,{other}\nso good,pos\n")
+    message = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).refused()
+    assert message.startswith(f"train.csv:5: the labels 'pos' and {other!r} differ only in {how} (write them alike")
+
+
+def test_composed_and_decomposed_labels_are_no_two_classes(tmp_path: Path) -> None:
+    composed, decomposed = "긍정", unicodedata.normalize("NFD", "긍정")
+    write(tmp_path / "train.csv", f"text,label\ngood,{composed}\nbad,부정\nfine,{decomposed}\n")
+    message = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).refused()
+    assert "differ only in their Unicode form" in message
+
+
+def test_spaces_before_every_label_are_part_of_it(tmp_path: Path) -> None:
+    """Labels are never changed, so that those of a file which has a blank before each are told apart by their own."""
+    write(tmp_path / "train.csv", "text,label\ngood, pos\nbad, neg\nso bad, neg\n")
+    run = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).train()
+    assert Run.open(run).recipe.head.labels == [" neg", " pos"]
+
+
 def test_a_row_with_a_missing_column(project: Project) -> None:
     write(project.folder / "train.tsv", TABLE + "no label here\n")
     message = project.refused()
     assert message.startswith("train.tsv:6: there is no column 'label' (label) in this row")
     write(project.folder / "train.tsv", TABLE + "an empty one\t\n")
+    assert project.refused("data.validation={split: 0.5}") == (
+        "train.tsv:6: the label is empty (fill it, or data.bad_lines=drop drops such examples)"
+    )
+    write(project.folder / "train.tsv", TABLE + "\n")
     assert project.refused("data.validation={split: 0.5}").startswith("train.tsv:6: the line is empty")
+    write(project.folder / "train.tsv", TABLE.replace("label", "verdict") + "an empty one\t\n")
+    message = project.refused("data.validation={split: 0.5}", "data.train.label=verdict")
+    assert message.startswith("train.tsv:6: the label (column 'verdict') is empty")
     assert project.refused("data.train.label=lable").startswith("train.tsv:1: there is no column 'lable'")
+
+
+def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Project) -> None:
+    write(project.folder / "train.tsv", TABLE + "too short\ntoo\tlong\t1\nno label\t\nso bad\t0\n")
+    drop = ("data.bad_lines=drop", "data.validation={split: 0.2}")
+    facts = succeed("check", project.recipe, *drop, "--json").json["data"]
+    assert facts["splits"]["train"]["dropped"]["cells"] == {"count": 2, "places": ["train.tsv:6", "train.tsv:7"]}
+    assert facts["splits"]["train"]["dropped"]["empty"] == {"count": 1, "places": ["train.tsv:8"]}
+    assert sum(sum(counts.values()) for counts in facts["labels"].values()) == 5
+    [found] = facts["findings"]
+    assert "2 with too few or too many cells (first: train.tsv:6)" in found
+    run = project.train(*drop)
+    whole = project.folder / "train.tsv"
+    assert succeed("evaluate", run, "--file", whole, "--json").json["examples"] == 5
+    message = fail("check", project.recipe)[0]
+    assert message.startswith("train.tsv:6: there is no column 'label' (label) in this row")
+
+
+def test_text_and_label_that_were_swapped(project: Project) -> None:
+    rows = "".join(
+        f"{word} film number {number}\t{word == 'good'}\n" for number in range(30) for word in ("good", "bad")
+    )
+    write(project.folder / "train.tsv", "text\tverdict\n" + rows)
+    table = "{file: train.tsv, text: verdict, label: text}"
+    message = project.refused(f"data.train={table}", f"data.validation={table}")
+    assert message == (
+        "data.train.label: text: 60 different labels in 60 examples, such as 'good film number 0' "
+        "(are the columns swapped? text: text, label: verdict)"
+    )
+    table = "{file: train.tsv, text: text, label: text}"
+    assert "is it the right column?" in project.refused(f"data.train={table}", f"data.validation={table}")
 
 
 def test_numbers_with_a_fraction_are_no_classes(project: Project) -> None:

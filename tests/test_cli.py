@@ -25,7 +25,7 @@ from command_line import Result, contents, fail, regard, succeed, write
 from regard.config import parse_yaml, write_yaml
 from regard.data.corpora import generate
 from regard.errors import DataError
-from regard.recipes.shipped import shipped, shipped_text
+from regard.recipes.shipped import shipped, shipped_text, summary
 from regard.runs.splits import corpus_of
 from regard.tasks.inputs import by_length
 from regard.tasks.translation import EvaluationConfig, Parallel, Translation
@@ -120,8 +120,11 @@ def test_check_counts_parameters_as_by_hand(hand_made: Path) -> None:
     found = succeed("check", hand_made, "--json").json
     assert found["data"]["vocabulary"] == {"source": vocabulary, "target": vocabulary}
     assert found["model"] == {"kind": "rnn", "parameters": sum(by_hand.values()), "parts": by_hand}
-    tied = succeed("check", hand_made, "model.tie=target", "--json").json["model"]["parameters"]
-    assert tied == sum(by_hand.values()) - vocabulary * 3
+    tied = succeed("check", hand_made, "model.tie=target", "--json").json["model"]
+    assert tied["parameters"] == sum(by_hand.values()) - vocabulary * 3
+    assert tied["parts"] == by_hand | {"output": vocabulary}, "the shared matrix counts once"
+    assert tied["tied"] == {"output": "target_embedding"}
+    assert "output 8 and what target_embedding has)" in succeed("check", hand_made, "model.tie=target").out
 
 
 def test_check_counts_tokens_lengths_and_unknown_words_as_by_hand(hand_made: Path) -> None:
@@ -161,6 +164,16 @@ def test_check_speaks_to_people(hand_made: Path) -> None:
     assert re.search(r"^ +2-2 +█+ 3$", out, re.MULTILINE)
     assert "train.s:1\n    source  ▁a ▁b ▁c" in out
     assert re.search(r"about \d+ s for \d+ steps", out)
+
+
+def test_check_says_that_batches_are_smaller_than_examples(hand_made: Path) -> None:
+    """Texts of 1 to 5 words and an end: those of 3 words and more have more than 3 tokens."""
+    lengths = [len(line.split()) + 1 for line in HAND_MADE.splitlines()]
+    out = succeed("check", hand_made, "training.batch_tokens=3").out
+    longer = sum(length > 3 for length in lengths)
+    assert f"{longer} of 10 training examples are longer than training.batch_tokens=3 (the longest: 6 tokens)" in out
+    assert "of at most 3 tokens, or one example; the first: 1 example, " in out
+    assert "or one example" not in succeed("check", hand_made).out
 
 
 def test_check_leaves_nothing_behind(hand_made: Path) -> None:
@@ -368,7 +381,32 @@ def test_every_kind_of_file_gives_the_numbers_of_the_split(
     write(tmp_path / "t.trg", "".join(f"{target}\n" for _, target in TEST_PAIRS))
     for files in (["t.tsv"], ["t.jsonl.gz"], ["t.src", "t.trg"]):
         options = [part for file in files for part in ("--file", file)]
-        assert succeed("evaluate", run, *options, "--json").json == pytest.approx(evaluated)
+        found = succeed("evaluate", run, *options, "--json").json
+        assert found.pop("files") == files
+        assert {"split": "test", **found} == pytest.approx(evaluated)
+
+
+def test_a_line_that_names_the_columns_is_no_pair(
+    run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By number under names of the user's, by name under the task's own, in whatever order."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "own.tsv", "q\ta\n" + "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS))
+    write(tmp_path / "t.tsv", "target\tsource\n" + "".join(f"{target}\t{source}\n" for source, target in TEST_PAIRS))
+    for file, note in {"own.tsv": {"note": "the first line of own.tsv names its columns"}, "t.tsv": {}}.items():
+        found = succeed("evaluate", run, "--file", file, "--json").json
+        expected = {"files": [file], **note, **evaluated}
+        assert list(found) == [name for name in expected if name != "split"]
+        assert {name: found[name] for name in ("files", *note)} == {"files": [file], **note}
+        assert {name: found[name] for name in ("sentences", "bleu", "loss")} == pytest.approx(
+            {name: evaluated[name] for name in ("sentences", "bleu", "loss")}
+        )
+
+
+@pytest.mark.parametrize("pairs", ["a\tA\nb\tB\n", "a\tA\n", "Go.\tVa.\nI go now\tje pars\nwe go now\tnous partons\n"])
+def test_a_first_pair_of_short_texts_is_a_pair(pairs: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "short.tsv", pairs)
+    assert corpus_of([str(file)], [Parallel(source="a.en", target="a.de")]).header is None
 
 
 def test_columns_are_found_as_in_the_recipes_own_file() -> None:
@@ -383,7 +421,11 @@ def test_columns_are_found_as_in_the_recipes_own_file() -> None:
 def test_splits_are_chosen_by_name(run: Path, tiny_run: Path) -> None:
     assert succeed("evaluate", run, "--split", "validation", "--json").json["sentences"] == 30
     share = succeed("evaluate", tiny_run, "--json").json
+    assert share.pop("note") == "the run's recipe has no test set"
     assert share == succeed("evaluate", tiny_run, "--split", "validation", "--json").json
+    assert succeed("evaluate", tiny_run).out.splitlines()[:2] == [
+        "split           validation", "note            the run's recipe has no test set",
+    ]  # fmt: skip
     train = succeed("evaluate", tiny_run, "--split", "train", "--beam", 1, "--json").json
     distinct = len(set(generate("reverse", 300, 1, "train")))
     assert share["sentences"] == math.ceil(0.05 * distinct)
@@ -395,7 +437,7 @@ def test_bad_lines_are_dropped_where_the_recipe_drops_them(hand_made: Path, tmp_
     file = write(tmp_path / "t.tsv", f"a b\tA B\n\tA\nb\tB\na\t{'A ' * 15_000}\n")
     assert succeed("evaluate", tmp_path / "run", "--file", file, "--json").json["sentences"] == 2
     [message] = fail("evaluate", tmp_path / "run", "--file", write(tmp_path / "e.tsv", "\tA\n"))
-    assert message == f"{tmp_path / 'e.tsv'}:1: the line is empty (fill it, or drop the pair)"
+    assert message == f"{tmp_path / 'e.tsv'}:1: the source (column 0) is empty (fill it, or drop the pair)"
 
 
 def test_evaluation_settings_reach_the_metrics(run: Path) -> None:
@@ -408,6 +450,7 @@ def test_evaluate_speaks_to_people(run: Path, evaluated: dict[str, Any]) -> None
     lines = dict(line.split(maxsplit=1) for line in succeed("evaluate", run).out.splitlines())
     assert lines["bleu"] == f"{evaluated['bleu']:.4f}"
     assert lines["sentences"] == "40"
+    assert lines["split"] == "test"
     assert lines["bleu_signature"] == evaluated["bleu_signature"]
 
 
@@ -502,6 +545,7 @@ def test_every_model_explains_itself_and_the_plain_one_says_that_it_has_no_atten
 def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
     listed = succeed("recipes").out.splitlines()
     assert [line.split()[0] for line in listed] == shipped()
+    assert len({line.index(summary(name)) for name, line in zip(shipped(), listed, strict=True)}) == 1, "one column"
     assert list(succeed("recipes", "--json").json) == shipped()
     assert succeed("recipes", "dates").out == shipped_text("dates").rstrip("\n") + "\n"
     assert succeed("recipes", "dates", "--json").json == {"name": "dates", "recipe": shipped_text("dates")}
@@ -558,6 +602,11 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 COMMAND = f'"{sys.executable}" -m regard.cli'
+
+
+def test_python_runs_the_package_as_the_command_and_knows_its_version() -> None:
+    run = subprocess.run([sys.executable, "-m", "regard", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"regard {api.__version__}\n"
 
 
 def test_help_is_quick_because_torch_is_not_imported() -> None:

@@ -240,8 +240,18 @@ def test_every_problem_is_found_at_once() -> None:
         ),
         ("model.kind=bahdanu", "model", "unknown kind 'bahdanu' (did you mean 'bahdanau'?)"),
         ("model.preset=huge", "model.preset", "'huge' is not allowed (allowed: base, big, small, tiny)"),
-        ("data=null", "data", "should be a mapping of keys to values, not None"),
+        ("training.seed=null", "training.seed", "may not be null (should be a valid integer)"),
+        ("training.schedule=null", "training.schedule", "may not be null (allowed: constant, cosine, inverse_sqrt, "),
+        ("data.validation=null", "data.validation", "may not be null (should be a valid list)"),
+        ("model.kind=null", "model", "the key 'kind' is required (allowed: bahdanau, luong, "),
+        ("model=null", "model", "this key is required"),
+        ("data=null", "data", "this key is required"),
         ("data.train=[]", "data.train", "there is nothing to train on (name at least one corpus)"),
+        ("data.validation=[]", "data.validation", "the list is empty: name at least one corpus, or leave the key out"),
+        ("data.test=[]", "data.test", "the list is empty: name at least one corpus, or leave the key out"),
+        ("data.train.header=true", "data.train", "'header' needs 'file: ...' beside it, a .tsv or .csv"),
+        ("data.train={file: a.jsonl, source: a, target: b, header: true}", "data.train", "'header' needs 'file: ...'"),
+        ("data.train.seed=9", "data.train", "'seed' needs 'corpus: ...' beside it, one that the package generates"),
         ("data.train={corpus: dates, source: a}", "data.train", "a built-in corpus takes no file and no columns"),
         ("data.train={source: 0, target: 1}", "data.train", "a column number needs 'file: ...' beside it"),
         ("data.validation={split: 1}", "data.validation.split", "should be less than 1, not 1"),
@@ -259,7 +269,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed(override: str, where: str, 
 def test_a_missing_section_is_named() -> None:
     assert problems_of({"task": "translation"}) == [
         ("data", "this key is required", ""),
-        ("model", "this key is required", ""),
+        ("model", "this key is required", "kind: bahdanau, luong, rnn, self_attention, transformer"),
         ("training", "this key is required", ""),
     ]
 
@@ -294,7 +304,7 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     name = st.text(min_size=1) | WORDS
     two_files = st.fixed_dictionaries({"source": name, "target": name}, optional={"weight": st.floats(0.1, 9)})
     table = st.fixed_dictionaries(
-        {"file": name, "source": name | st.integers(0, 9), "target": name | st.integers(0, 9)},
+        {"file": name.map("{}.tsv".format), "source": name | st.integers(0, 9), "target": name | st.integers(0, 9)},
         optional={"header": st.booleans(), "size": st.integers(1, 10**9)},
     )
     built_in = st.fixed_dictionaries({"corpus": st.sampled_from(["dates", "copy"])}, optional={"seed": st.integers(0)})

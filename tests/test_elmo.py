@@ -14,7 +14,8 @@ import plain
 from language_model_cases import CASES, ELMO, SIZE, TEXTS, WORDS, build, each, text_batch
 from model_cases import close, tokens_of
 from regard.data.batch import BEGIN, END
-from regard.layers.characters import CHARACTERS, WORD_BEGINS, WORD_ENDS, CharacterCNN, Highway, spelled
+from regard.data.spelling import CHARACTERS, WORD_BEGINS, WORD_ENDS, spelled
+from regard.layers.characters import CharacterCNN, Highway
 from regard.layers.layer_mix import LayerMix
 from regard.models.contextual import MixedFeatures
 from regard.models.elmo import ELMoConfig, reordered, reversal

@@ -153,8 +153,7 @@ def test_what_is_given_beside_init_must_fit(pretrained: dict[str, Path], tmp_pat
     [message] = fail("train", recipe, "model={kind: gpt}", "--out", tmp_path / "run")
     assert message.startswith(f"model.kind: {pretrained['bert']} is a bert, this recipe asks for gpt")
     [message] = fail("train", recipe, "model={kind: bert, width: 32}", "--out", tmp_path / "run")
-    assert "do not fit this recipe's model: " in message
-    assert " is 16 there, 32 here; " in message
+    assert message == f"model.width: 32 does not fit the weights of {pretrained['bert']} (that run has 16)"
     [message] = fail("train", recipe, "model={kind: cnn, preset: tiny}", "--out", tmp_path / "run")
     assert message.startswith(f"training.init: {pretrained['bert']} is a bert, this recipe asks for cnn")
     [message] = fail("train", recipe, "training.init=nowhere", "--out", tmp_path / "run")
@@ -164,6 +163,30 @@ def test_what_is_given_beside_init_must_fit(pretrained: dict[str, Path], tmp_pat
     tokenizer = pretrained["gpt"] / "tokenizer.json"
     [message] = fail("train", recipe, f"tokenizer.file={tokenizer}", "--out", tmp_path / "run")
     assert "has another tokenizer" in message
+
+
+@pytest.mark.parametrize(
+    ("asked", "had"), [("layers: 5", 2), ("layers: 1", 2), ("heads: 4", 2), ("epsilon: 0.1", 1e-12)]
+)
+def test_a_size_that_contradicts_the_run(pretrained: dict[str, Path], asked: str, had: Any, tmp_path: Path) -> None:
+    """More layers would begin at random, fewer would throw some away, other heads would cut the weights elsewhere."""
+    recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained["bert"])))
+    name, value = asked.split(": ")
+    expected = [f"model.{name}: {value} does not fit the weights of {pretrained['bert']} (that run has {had})"]
+    assert fail("train", recipe, f"model={{{asked}, dropout: 0.3}}", "--out", tmp_path / "run") == expected
+    assert fail("check", recipe, f"model={{{asked}}}") == expected
+
+
+def test_a_tokenizer_that_contradicts_the_run(pretrained: dict[str, Path], tmp_path: Path) -> None:
+    """It would not be used, and recipe.yaml would say that it was; what the run itself says may be said again."""
+    recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained["bert"])))
+    kind, vocabulary = fail("check", recipe, "tokenizer={kind: bpe, vocabulary: 500, lowercase: false}")
+    assert kind.startswith(f"tokenizer.kind: {pretrained['bert']} has wordpiece, this recipe asks for bpe (leave the")
+    assert vocabulary.startswith(f"tokenizer.vocabulary: {pretrained['bert']} has 200, this recipe asks for 500 (")
+    [message] = fail("check", recipe, "tokenizer={knid: bpe}")
+    assert message == "tokenizer.knid: unknown key 'knid' (did you mean 'kind'?)"
+    found, _ = api.load_recipe(recipe, ["tokenizer={kind: wordpiece, vocabulary: 200}"])
+    assert found.tokenizer == api.load_recipe(recipe)[0].tokenizer
 
 
 def test_defaults_hang_on_the_model(pretrained: dict[str, Path]) -> None:
@@ -381,7 +404,8 @@ def test_neither_neighbours_nor_padding_change_an_answer(
     ]
     together = np.array(task.typed_scores(model, texts, texts, lambda done: None))
     for text, expected in zip(texts, together, strict=True):
-        rows = [model.framing.rows(model.framing.tokenizer.encode(text))]
+        framing = model.framing
+        rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), text))]
         alone = model(labelled_batch(rows, torch.zeros(1), 0))[0].tolist()
         assert expected.tolist() == pytest.approx(alone, abs=1e-5)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -66,6 +67,17 @@ def table(tmp_path: Path) -> Path:
 )
 def test_parquet_columns_by_name_number_and_path(table: Path, source: str | int, target: str | int) -> None:
     assert read(table, file="p.parquet", source=source, target=target) == rows(PAIRS)
+
+
+def test_parquet_paths_in_a_process_that_has_read_nothing_else(table: Path) -> None:
+    """Other libraries import parts of pyarrow that it does not import by itself."""
+    code = (
+        "from pathlib import Path; from regard.data.files import TextFile;"
+        "from regard.data.parquet import read_parquet;"
+        "print([row.values[0] for row in read_parquet(TextFile('p', Path('p.parquet')), ['translation.en'])])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=table, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, str([english for english, _ in PAIRS])), done.stderr
 
 
 def test_parquet_rows_are_numbered_from_one_and_size_stops(table: Path) -> None:
@@ -281,7 +293,7 @@ def test_a_prefix_stands_before_each_source_that_is_not_empty(tmp_path: Path) ->
     tagged = read(tmp_path, file="p.tsv", source=0, target=1, prefix="<2ko> ")
     assert [row.values for row in tagged] == [("<2ko> hello", "안녕"), ("", "빈"), ("<2ko> bye", "잘 가")]
     generated = read(tmp_path, corpus="copy", size=2, prefix="copy: ")
-    assert all(source == f"copy: {target}" for _, (source, target) in generated)
+    assert all(source == f"copy: {target}" for source, target in (row.values for row in generated))
     plain = open_corpus(Parallel(file="p.tsv", source=0, target=1), tmp_path)
     other = open_corpus(Parallel(file="p.tsv", source=0, target=1, prefix="<2de> "), tmp_path)
     assert plain.fingerprint() != other.fingerprint()

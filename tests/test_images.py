@@ -225,6 +225,29 @@ def test_every_broken_image_is_named_at_once(album: Path) -> None:
     assert sorted(message.split(":")[1] for message in messages) == ["15", "3", "9"]
 
 
+@pytest.mark.parametrize("captions", ["right", "empty", "missing"])
+@pytest.mark.parametrize("split", ["validation", "validation and test"])
+def test_all_that_is_wrong_is_named_at_once_wherever_it_falls(album: Path, captions: str, split: str) -> None:
+    """A missing, a broken and a huge image, which fall into any part; and rows without a caption beside them."""
+    lines = (album / "captions.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [f"images/{name}.png\tit is {name}" for name in ("nowhere", "broken", "huge")]
+    write(album / "images" / "broken.png", "broken")
+    write(album / "images" / "huge.png", png_header(10_000, 10_000))
+    rows += {"right": [], "empty": ["images/1.png\t", "images/2.png\t "], "missing": ["images/1.png"]}[captions]
+    write(album / "captions.tsv", "\n".join([*lines, *rows]))
+    parts = ["data.test={split: 0.2}"] if split.endswith("test") else []
+    messages = fail("check", album / "recipe.yaml", *parts)
+    found = {int(message.split(":")[1]) - len(lines): message.partition(": ")[2] for message in messages}
+    assert sorted(found) == list(range(1, len(rows) + 1))
+    assert "nowhere.png does not exist" in found[1]
+    assert found[2].startswith("broken.png cannot be read as an image")
+    assert found[3].startswith("huge.png has 10,000 x 10,000 pixels")
+    if captions == "empty":
+        assert found[4].startswith("the caption (column 1) is empty (fill it")
+    if captions == "missing":
+        assert found[4].startswith("there is no column 1 (caption) in this row")
+
+
 def test_the_input_of_predict_is_checked_too(album: Path) -> None:
     succeed("train", album / "recipe.yaml", "--out", album / "run")
     write(album / "broken.png", "broken")
@@ -316,8 +339,8 @@ def test_features_by_grid_and_by_list(tmp_path: Path) -> None:
         (np.zeros((0, 3)), r"holds \(0, 3\)"),
         (np.full((2, 3), np.nan), "not finite"),
         (np.array([["a", "b", "c"]]), "allowed: numbers"),
-        (np.array([{"a": 1}], dtype=object), "cannot be read as .npy"),
-        (b"nothing of the kind", "cannot be read as .npy"),
+        (np.array([{"a": 1}], dtype=object), "a.npy is no .npy file of numbers"),
+        (b"nothing of the kind", "a.npy is no .npy file of numbers"),
     ],
 )
 def test_features_that_cannot_be_used(tmp_path: Path, content: Any, words: str) -> None:
@@ -353,6 +376,11 @@ def test_features_train_and_predict_through_the_command_line(tmp_path: Path) -> 
     [line] = succeed("predict", tmp_path / "run", tmp_path / "1.npy").out.splitlines()
     assert line == "it is green"
     assert "the model reads images" not in succeed("score", tmp_path / "run", tmp_path / "2.npy", "it is blue").out
+    filled("RGB", RED).save(tmp_path / "3.png")
+    assert fail("predict", tmp_path / "run", tmp_path / "3.png") == [
+        "input 1: 3.png is no .npy file of numbers, and the model reads features of images "
+        "(one array an image, as numpy.save writes it)"
+    ]
     svg = tmp_path / "x.svg"
     succeed("explain", tmp_path / "run", tmp_path / "2.npy", "--out", svg)
     assert svg.read_text(encoding="utf-8").count('class="panel"') == 1 + 4

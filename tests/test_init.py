@@ -12,9 +12,11 @@ import torch
 from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.errors import ConfigError
+from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
 from regard.runs.log import read_metrics
+from regard.search import SearchConfig
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -43,6 +45,16 @@ def test_it_begins_where_the_best_checkpoint_of_the_other_ended(recipe: Path, tm
     plain = train(recipe, [*still, "training.init=null"], out=tmp_path / "plain", quiet=True)
     assert validation_loss(plain) > validation_loss(run) + 0.3
     assert Run.open(run.folder).recipe.training.init == str(before.folder)
+
+
+def test_a_section_that_is_null_is_left_out(recipe: Path, tmp_path: Path) -> None:
+    """The model is then that of the run to begin with, the search what it is by default."""
+    found, _ = load_recipe(recipe, ["model=null", "search=null"])
+    assert found.model == Run.open(tmp_path / "before").recipe.model
+    assert (found.model.hidden, found.search.beam) == (16, SearchConfig().beam)
+    assert load_recipe(recipe)[0].search.beam == 2 != SearchConfig().beam
+    with pytest.raises(ConfigError, match="model: this key is required"):
+        load_recipe(recipe, ["model=null", "training.init=null"])
 
 
 def test_it_is_said(recipe: Path, tmp_path: Path) -> None:
@@ -79,15 +91,13 @@ def refused(recipe: Path, *overrides: str) -> str:
 def test_other_shapes(recipe: Path, tmp_path: Path) -> None:
     size = Run.open(tmp_path / "before").tokenizers["source"].size
     assert refused(recipe, "model.embedding=24") == (
-        "training.init: the weights of before do not fit this recipe's model: "
-        f"source_embedding.weight is {size} x 16 there, {size} x 24 here; "
-        f"target_embedding.weight is {size} x 16 there, {size} x 24 here; "
-        "encoder.rnn.weight_ih_l0 is 48 x 16 there, 48 x 24 here; and 5 more "
-        "(the section model of before/recipe.yaml is the one that fits)"
+        "model.embedding: 24 does not fit the weights of before (that run has 16)"
     )
-    message = refused(recipe, "model.layers=2")
-    assert "encoder.rnn.weight_ih_l1 is missing there, 48 x 32 here" in message
-    assert "encoder.rnn.weight_ih_l0 " not in message
+    assert refused(recipe, "model.layers=2") == "model.layers: 2 does not fit the weights of before (that run has 1)"
+    assert refused(recipe, "model={kind: rnn, preset: tiny}") == (
+        "training.init: before is a bahdanau, this recipe asks for rnn "
+        "(leave the section model out: it is then that run's)"
+    )
     assert refused(recipe, "model.tie=target").startswith(
         "training.init: the weights of before do not fit this recipe's model: "
         f"output.linear.weight is {size} x 16 there, missing here ("

@@ -132,7 +132,7 @@ class TestBadLines:
         assert sources(found.train) == ["a", "fine"]
         assert [found.train.where(i) for i in range(2)] == ["train.en:1", "train.en:5"]
         dropped = found.report.splits["train"].dropped
-        assert (dropped["empty"].count, dropped["empty"].places) == (2, ("train.en:2", "train.en:3"))
+        assert (dropped["empty"].count, dropped["empty"].places) == (2, ("train.en:2", "train.de:3"))
         assert (dropped["over_long_line"].count, dropped["over_long_line"].places) == (1, ("train.en:4",))
         assert found.report.sentences()[:2] == [
             "dropped 3 of 5 training pairs: 2 with an empty side (first: train.en:2), "

@@ -23,6 +23,7 @@ from regard.objectives.language_model import CarriedNextToken, first_rows
 from regard.runs import Run
 from regard.runs.checkpoints import load_training, load_weights
 from regard.runs.verbs import features
+from regard.tasks.filling import put_in
 from regard.tasks.language_modeling import LanguageModeling, measured
 from regard.training.train import train
 
@@ -197,7 +198,9 @@ def test_a_file_can_be_measured(runs: dict[str, Path], tmp_path: Path) -> None:
     file = write(tmp_path / "text.txt", text)
     for name in ("gpt", "bert", "lstm"):
         own = succeed("evaluate", runs[name], "--split", "validation", "--json").json
-        assert succeed("evaluate", runs[name], "--file", file, "--json").json == own
+        found = succeed("evaluate", runs[name], "--file", file, "--json").json
+        assert (found.pop("files"), own.pop("split")) == ([str(file)], "validation")
+        assert found == own
 
 
 # Predicted
@@ -256,13 +259,41 @@ def test_gaps_are_filled_by_probability(runs: dict[str, Path]) -> None:
         best = sorted((value, token) for token, value in expected.items() if not token.startswith("["))[::-1][:4]
         assert mask["tokens"] == [token for _, token in best]
         assert mask["probabilities"] == pytest.approx([value for value, _ in best], rel=1e-4)
-    best_ids = tokenizer.token_ids([mask["tokens"][0] for mask in found["masks"]])
-    for place, token in zip(places, best_ids, strict=True):
-        ids_BL[0, place] = token
-    assert found["output"] == tokenizer.decode(ids_BL[0].tolist())
-    printed = succeed("predict", runs["bert"], text, "--nbest", "2").out.splitlines()
-    assert [line.split("\t")[0] for line in printed] == ["1", "1", "2", "2"]
-    assert succeed("predict", runs["bert"], text).out.strip() == found["output"]
+        assert mask["words"] == [token.removeprefix("▁") for token in mask["tokens"]]
+    assert found["output"] == text.replace("[MASK]", "{}").format(*(mask["words"][0] for mask in found["masks"]))
+    [printed] = succeed("predict", runs["bert"], text).out.splitlines()
+    told = [f"{mask['words'][0]} {mask['probabilities'][0]:.4f}" for mask in found["masks"]]
+    assert printed.split("\t") == [found["output"], *told]
+
+
+def test_a_gap_is_filled_in_the_text_as_it_was_typed(runs: dict[str, Path]) -> None:
+    """Whatever is unknown, spaced or written large in it."""
+    typed = "여우가  THE [MASK], ([MASK]) \u1112\u1161!"
+    found = succeed("predict", runs["bert"], typed, "--json").json
+    one, other = (mask["words"][0] for mask in found["masks"])
+    assert "▁" not in one + other
+    assert found["output"] == f"여우가  THE {one}, ({other}) \u1112\u1161!"
+    lines = [line.split("\t") for line in succeed("predict", runs["bert"], typed, "--nbest", "3").out.splitlines()]
+    assert [line[0] for line in lines] == ["1"] * 3 + ["2"] * 3
+    assert [line[2] for line in lines] == [word for mask in found["masks"] for word in mask["words"][:3]]
+    assert [line[1] for line in lines] == [f"{p:.4f}" for mask in found["masks"] for p in mask["probabilities"][:3]]
+    assert lines[1][3] == f"여우가  THE {lines[1][2]}, ({other}) \u1112\u1161!"
+    assert lines[5][3] == f"여우가  THE {one}, ({lines[5][2]}) \u1112\u1161!"
+
+
+@pytest.mark.parametrize(
+    ("typed", "words", "output"),
+    [
+        ("fox[MASK] ran", ["s"], "foxs ran"),
+        ("fox[MASK] ran", [" and"], "fox and ran"),
+        ("fox [MASK] ran", [" and"], "fox and ran"),
+        ("([MASK])", [" and"], "(and)"),
+        ("[MASK][MASK]", [" and", " s"], "and s"),
+        ("여우[MASK] [MASK]", ["가", " 갔다"], "여우가 갔다"),
+    ],
+)
+def test_a_word_comes_with_a_space_only_after_another(typed: str, words: list[str], output: str) -> None:
+    assert put_in(typed, words) == output
 
 
 def masked_probabilities(model: Any, ids_BL: torch.Tensor, places: list[int]) -> torch.Tensor:
@@ -293,6 +324,31 @@ def test_features_are_the_models_own_layers(runs: dict[str, Path], name: str, tm
     assert np.abs(bottom - stored["vectors"]).max() > 1e-3
     pooled = features(run, texts, layer=1, pooling="mean").vectors
     assert pooled.shape == (3, stored["vectors"].shape[1])
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "lstm"])
+def test_positions_that_were_never_learned_are_told_of_once(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+    """The runs were trained on 24 tokens and have rows for 64; an LSTM has no positions."""
+    run, text = Run.open(runs[name]), "The child was big. " * 4
+    length = len(run.tokenizers["text"].encode(text)) + 2
+    assert 24 < length < 64
+    out = ["--features", tmp_path / "a.npz"]
+    expected = (
+        f"note: input 2 has {length} tokens with the special ones; the model was trained on at most 24 "
+        "(data.max_length), and never learned the positions after them, and so for 1 more\n"
+    )
+    told = succeed("predict", runs[name], "The dog.", text, text, *out).err
+    assert told == ("" if name == "lstm" else expected)
+    assert succeed("predict", runs[name], "The dog.", *out).err == ""
+
+
+def test_so_are_those_of_what_is_filled_or_written(runs: dict[str, Path]) -> None:
+    assert "learned" not in succeed("predict", runs["bert"], "The [MASK].").err
+    assert "never learned the positions" in succeed("predict", runs["bert"], "The child was big. " * 4 + "[MASK]").err
+    short, long = ([f"--set=search.{name}_length={count}" for name in ("min", "max")] for count in (5, 40))
+    assert "learned" not in succeed("predict", runs["gpt"], "The", *short).err
+    [note] = succeed("predict", runs["gpt"], "The", *long).err.splitlines()
+    assert note.startswith("note: input 1 has ")
 
 
 def test_features_of_a_context_differ(runs: dict[str, Path]) -> None:
@@ -374,17 +430,37 @@ def test_a_binary_file_among_the_texts(gpt: Project) -> None:
     write(folder / "a.txt", TEXT)
     write(folder / "b.bin", b"ab\xfe\x00")
     message = gpt.refused("data.train={text: texts}")
-    assert message.startswith(f"{Path('texts', 'b.bin')}:1: byte 0xfe at position 3 of the line is not UTF-8")
+    assert message == (
+        f"{Path('texts', 'b.bin')}:1: this is a binary file, not a text: byte 0xfe at position 3 of the line is not "
+        "UTF-8 (take it out of what is read, or convert it if it is a text in UTF-16; read are texts in UTF-8, plain "
+        "or as .gz, .xz, .zst)"
+    )
 
 
 def test_a_single_document_with_next_sentences(bert: Project) -> None:
     write(bert.folder / "one.txt", TEXT.replace("\n\n", "\n"))
     message = bert.refused("data.train={text: one.txt}", "data.validation={text: text.txt}")
     assert message.startswith("data.train: next-sentence prediction needs two documents of two sentences")
+    assert "; there is 1 here, of 1 in all (end documents with blank lines, or say documents: lines; or set" in message
+    message = bert.refused("data.train={text: one.txt}")
+    assert message == (
+        "data.train: no training document is left: 1 document was read; 1 was set aside for validation and test "
+        "(documents end with a blank line, or with documents: lines at every line; give more of them: "
+        "next-sentence prediction needs two in each split, or set model.next_sentence=false)"
+    )
     succeed(
         "check", bert.recipe, "data.train={text: one.txt}", "data.validation={text: text.txt}",
         "model.next_sentence=false", "--json",
     )  # fmt: skip
+
+
+def test_a_split_that_is_too_small_for_next_sentences(bert: Project) -> None:
+    message = bert.refused("data.validation.split=0.02")
+    assert message.startswith("data.validation: next-sentence prediction needs two documents of two sentences")
+    assert message.endswith(
+        "(raise data.validation.split, which is 0.02, or give data.validation a text of its own; "
+        "or set model.next_sentence=false)"
+    )
 
 
 def test_a_vocabulary_without_a_mask(bert: Project, runs: dict[str, Path]) -> None:
@@ -450,9 +526,13 @@ def test_what_a_model_or_task_cannot_do(runs: dict[str, Path], gpt: Project) -> 
     assert message == "--layer: there is no layer 7 (0 to 1, or -1)"
     [message] = fail("predict", runs["gpt"], "The", "--features", "a.npz", "--pooling", "max")
     assert message == "--pooling: there is no pooling 'max' (allowed: mean, first, last)"
-    for verb in (["diagnose", runs["gpt"]], ["score", runs["bert"], "a", "b"]):
-        [message] = fail(*verb)
-        assert "needs a run that reads one text and writes another" in message
+    [message] = fail("diagnose", runs["gpt"])
+    assert "holds what is written against references, which a run of language_modeling does not have" in message
+    [message] = fail("score", runs["bert"], "a", "b")
+    assert "score needs a run that writes texts, not one of masked_language_modeling" in message
+    for name in ("elmo", "autoencoder"):
+        [message] = fail("score", runs[name], "a", "b")
+        assert message.startswith("score: this model does not go on with a text")
 
 
 def test_features_need_a_model_of_one_text(tiny_run: Path, tmp_path: Path) -> None:
@@ -475,4 +555,5 @@ def test_a_tokenised_corpus_is_measured_as_published(tmp_path: Path, model: Tree
     assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
     assert found["word_perplexity"] == pytest.approx(found["perplexity"])
     again = succeed("evaluate", tmp_path / "run", "--file", tmp_path / "wiki.tokens", "--json").json
-    assert again == pytest.approx(found)
+    assert again.pop("files") == [str(tmp_path / "wiki.tokens")]
+    assert {"split": "validation", "note": found["note"], **again} == pytest.approx(found)

@@ -86,7 +86,7 @@ def test_squad_by_hand(tmp_path: Path) -> None:
     ]
     (tmp_path / "dev.json.xz").write_bytes(lzma.compress(path.read_bytes()))
     assert read(tmp_path / "dev.json.xz") == read(path)
-    assert open_questions(QuestionedText(file="dev.json"), tmp_path).where(2) == "dev.json: question 2"
+    assert open_questions(QuestionedText(file="dev.json"), tmp_path).where(2) == "dev.json:1: question 2"
 
 
 def test_json_lines_with_answers_in_every_form(tmp_path: Path) -> None:
@@ -119,8 +119,30 @@ def test_bad_answers_are_named_with_file_and_question(tmp_path: Path, case: tupl
     write(tmp_path / "train.json", squad(asked("q1", "Where?", (20, "Sicily")), question))
     recipe = recipe_file(tmp_path, data={"train": {"file": "train.json"}})
     [message] = fail("train", recipe, "--out", tmp_path / "run")
-    assert message.startswith(f"train.json: question 'q7': {expected}")
+    assert message.startswith(f"train.json:1: question 'q7': {expected}")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> None:
+    """However the JSON is broken into lines, and whatever the texts say."""
+    context = 'He said: "question": 1, and\n"question" again, in Sicily'
+    first, second = asked("q1", 'What is "question"?', (3, "said")), asked("q7", "Where?", (3, "Malta"))
+    tree = json.loads(squad(first, second, context=context))
+    for indent in (None, 0, 2):
+        text = json.dumps(tree, indent=indent)
+        line = text[: text.rindex('"question": "Where?"')].count("\n") + 1
+        reader = open_questions(QuestionedText(file=write(tmp_path / "a.json", text).name), tmp_path)
+        with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q7': the answer 'Malta' does not stand in"):
+            list(reader)
+        assert reader.where(2) == f"a.json:{line}: question 2"
+        assert reader.where(0) == "a.json: question 0"
+
+
+def test_a_question_without_text_has_no_line(tmp_path: Path) -> None:
+    tree = json.loads(squad({"id": "q1", "answers": []}, asked("q2", "Where?")))
+    write(tmp_path / "a.json", json.dumps(tree, indent=1))
+    with pytest.raises(DataError, match=r"^a\.json: question 'q1': there is no column 'question'"):
+        list(open_questions(QuestionedText(file="a.json"), tmp_path))
 
 
 BROKEN = {

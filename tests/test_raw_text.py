@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import random
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -120,11 +122,74 @@ def test_bad_raw_text(tmp_path: Path) -> None:
         documents_in(tmp_path, text="nowhere.txt")
     (tmp_path / "none" / "a.txt").write_text("good\n")
     (tmp_path / "none" / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
-    with pytest.raises(DataError, match=r"b\.png:1: byte 0x89 .* is not UTF-8"):
+    with pytest.raises(DataError, match=r"b\.png:1: this is a PNG image, not a text: byte 0x89 .* is not UTF-8"):
         documents_in(tmp_path, text="none")
     (tmp_path / "none" / "b.png").write_bytes(b"good\n\0\0")
-    with pytest.raises(DataError, match=r"b\.png:2: the line holds a zero byte"):
+    with pytest.raises(DataError, match=r"b\.png:2: this is a binary file, not a text: the line holds a zero byte"):
         documents_in(tmp_path, text="none")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (bz2.compress(b"a text"), "this is a .bz2 file, not a text"),
+        (b"PK\x03\x04\xff", "this is a .zip archive, not a text"),
+        (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "this is a PDF, not a text"),
+        (gzip.compress(b"a text"), "this is a .gz file under another name, not a text"),
+        (random.Random(1).randbytes(300).replace(b"\0", b""), "this is a binary file, not a text"),
+        ("여우가 갔다.\n".encode("cp949"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
+        ("The café.\n".encode("latin1"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
+        ("The fox.\n".encode("utf-16"), "ENCODING may be utf-16"),
+    ],
+)
+def test_what_is_no_text_is_told_from_a_text_in_another_encoding(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("good\n")
+    (tmp_path / "texts" / "b").write_bytes(data)
+    with pytest.raises(DataError) as error:
+        documents_in(tmp_path, text="texts")
+    [problem] = error.value.problems
+    assert said in f"{problem.what} ({problem.hint})"
+    assert problem.where.startswith(str(Path("texts", "b:")))
+    if said.endswith("not a text"):
+        assert problem.hint.startswith("take it out of what is read")
+        assert problem.hint.endswith("plain or as .gz, .xz, .zst")
+
+
+def test_a_pattern_chooses_among_files(tmp_path: Path) -> None:
+    for name in ("a.txt", "deep/er/b.txt", "README.md", "empty.txt", ".hidden.txt"):
+        (tmp_path / "texts" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / name).write_text("" if name == "empty.txt" else name)
+    assert [text for _, text in documents_in(tmp_path, text="texts/**/*.txt")] == ["a.txt", "deep/er/b.txt"]
+    assert [text for _, text in documents_in(tmp_path, text=str(tmp_path / "texts/*.md"))] == ["README.md"]
+    [(where, _)] = documents_in(tmp_path, text="texts/?.txt")
+    assert where == str(Path("texts", "a.txt:1"))
+    with pytest.raises(DataError, match=r"texts/\*\.tex: no file has such a name"):
+        documents_in(tmp_path, text="texts/*.tex")
+    (tmp_path / "a*b.txt").write_text("a name of its own")
+    assert [text for _, text in documents_in(tmp_path, text="a*b.txt")] == ["a name of its own"]
+
+
+def test_what_is_read_of_a_folder_is_said(tmp_path: Path) -> None:
+    names = [
+        *(f"{number}.txt" for number in range(12)),
+        "README.md",
+        "LICENSE",
+        *(f"{number}.py" for number in range(5)),
+    ]
+    (tmp_path / "texts").mkdir()
+    for name in names:
+        (tmp_path / "texts" / name).write_text(f"The text of {name}.")
+    data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"split": 0.2}})
+    config = TokenizerConfig(kind="character")
+    for _ in range(2):
+        assert prepare_raw(data, config, base=tmp_path, seed=1).report.sentences() == [
+            "texts: 19 files are read: 12 .txt, 5 .py (0.py, 1.py, 2.py, ...), 1 without a suffix (LICENSE), "
+            "1 .md (README.md); texts/**/*.txt names the .txt files alone"
+        ]
+    data = RawData.model_validate({"train": {"text": "texts/*.txt"}, "validation": {"split": 0.2}})
+    found = prepare_raw(data, config, base=tmp_path, seed=1).report.sentences()
+    assert found == ["texts/*.txt: 12 files are read: 12 .txt"]
 
 
 @pytest.mark.parametrize(
@@ -253,7 +318,7 @@ def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:
     data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"text": "texts/a.txt"}})
     found = prepare_raw(data, TokenizerConfig(kind="character"), base=folder, seed=1)
     name = Path("texts", "a.txt")
-    assert found.report.sentences() == [
+    assert found.report.sentences()[1:] == [
         f"2 of 2 validation documents also stand in the training data (first: {name}:1)"
     ]
 

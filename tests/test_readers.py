@@ -231,7 +231,7 @@ def test_fingerprint_changes_with_what_is_read_and_only_with_it(tmp_path: Path) 
 def test_built_in_corpora_are_read_like_files(tmp_path: Path) -> None:
     rows = read(tmp_path, corpus="reverse", size=7)
     assert [row.line for row in rows] == [1, 2, 3, 4, 5, 6, 7]
-    assert all(target.split() == source.split()[::-1] for _, (source, target) in rows)
+    assert all(target.split() == source.split()[::-1] for source, target in (row.values for row in rows))
     assert len(list(open_corpus(Pairs(corpus="sort"), tmp_path, "validation"))) == 500
 
 
@@ -323,6 +323,28 @@ def test_a_column_that_is_not_there(tmp_path: Path, name: str, text: str) -> Non
     assert problem.hint == "it has 2, numbered from 0: en | de"
     assert problem_of(tmp_path, file=name, source=0, target=-1).what == "there is no column -1"
     assert "needs a header" in problem_of(tmp_path, file=name, source="en", target="de", header=False).what
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_what_spreadsheets_write_for_commas_is_recognised(tmp_path: Path, separator: str, quote: str) -> None:
+    cells = [["en", "de"], ["yes, sir", "ja, Herr"], ["no", "nein"]]
+    text = "".join(separator.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in cells)
+    put(tmp_path, "p.csv", text)
+    pairs = [("yes, sir", "ja, Herr"), ("no", "nein")]
+    named = open_corpus(Pairs(file="p.csv", source="en", target="de"), tmp_path)
+    assert [row.values for row in named] == pairs
+    numbered = open_corpus(Pairs(file="p.csv", source=0, target=1, header=True), tmp_path)
+    assert [row.values for row in numbered] == pairs
+
+
+def test_semicolons_in_a_text_are_no_separators(tmp_path: Path) -> None:
+    put(tmp_path, "p.csv", "en,de\na; b,c; d\ne;f,g;h\n")
+    for columns in ({"source": "en", "target": "de"}, {"source": 0, "target": 1, "header": True}):
+        rows = open_corpus(Pairs(file="p.csv", **columns), tmp_path)
+        assert [row.values for row in rows] == [("a; b", "c; d"), ("e;f", "g;h")]
+    problem = problem_of(tmp_path, file="p.csv", source="en", target="fr")
+    assert problem == Problem("p.csv:1", "there is no column 'fr'", "the columns are en, de")
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:

@@ -71,9 +71,9 @@ def written(recipe: Tree, path: Path, model: str = "bahdanau", **training: Any) 
     return path
 
 
-def command(arguments: list[str], output: Path, kill_at: int, biggest_file: int | None) -> None:
-    """`regard ARGUMENTS` in a process of its own, killed before it touches a file in a folder `killed` for the
-    `kill_at`-th time."""
+def command(arguments: list[str], output: Path, kill_at: int, kill_by: int, biggest_file: int | None) -> None:
+    """`regard ARGUMENTS` in a process of its own, sent the signal `kill_by` before it touches a file in a folder
+    `killed` for the `kill_at`-th time."""
     import resource
 
     from regard import cli
@@ -88,7 +88,7 @@ def command(arguments: list[str], output: Path, kill_at: int, biggest_file: int 
         if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir") and IN_RUN.search(str(values[0])):
             touched += 1
             if touched == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), kill_by)
 
     if kill_at:
         sys.addaudithook(touch)
@@ -106,8 +106,10 @@ class Commands:
         self.output = output
         self.started: list[BaseProcess] = []
 
-    def start(self, *arguments: str | Path, kill_at: int = 0, biggest_file: int | None = None) -> BaseProcess:
-        values = ([str(one) for one in arguments], self.output, kill_at, biggest_file)
+    def start(
+        self, *arguments: str | Path, kill_at: int = 0, kill_by: int = signal.SIGKILL, biggest_file: int | None = None
+    ) -> BaseProcess:
+        values = ([str(one) for one in arguments], self.output, kill_at, kill_by, biggest_file)
         process = self.context.Process(target=command, args=values)
         process.start()
         self.started.append(process)
@@ -244,6 +246,26 @@ def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(tin
     assert_same(Run.open(run), expected)
 
 
+@pytest.mark.parametrize("kill_at", [2, 12])
+@pytest.mark.parametrize("kill_by", [signal.SIGINT, signal.SIGKILL])
+def test_before_the_first_step_nothing_is_in_the_way_of_the_same_command(
+    tiny_recipe: Tree, tmp_path: Path, commands: Commands, kill_at: int, kill_by: int
+) -> None:
+    """While the folder is laid out, and after that, before the first checkpoint."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", steps=4, validate_every=4, decode=0)
+    run = tmp_path / "killed"
+    code = commands.run("train", recipe, "--out", run, kill_at=kill_at, kill_by=kill_by)
+    assert not (run / "last").exists()
+    if kill_by == signal.SIGINT:
+        assert code in (130, -signal.SIGINT)  # Python ends by the signal where it had passed through code in a string
+        said = "interrupted; nothing was trained yet, so nothing is lost: the same command begins anew\n"
+        assert commands.said().endswith(said)
+        assert "Traceback" not in commands.said()
+    assert (kill_at == 12) == run.exists()
+    assert commands.run("train", recipe, "training.seed=2", "--out", run) == 0, commands.said()
+    assert_same(Run.open(run), train(recipe, ["training.seed=2"], out=tmp_path / "uninterrupted", quiet=True))
+
+
 # A full disk
 
 
@@ -257,12 +279,15 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_pat
     model, state = ((saved / name).stat().st_size for name in ("model.safetensors", "training.pt"))
     log = (run / "metrics.jsonl").stat().st_size
     assert 2 * log < model < state
+    assert commands.run("train", recipe, "--out", tmp_path / "fresh", biggest_file=model - 100) == 2
+    assert commands.said().endswith("step-00000010: cannot be written: File too large\n"), "none was saved before"
     for room, named in [(log + 100, "metrics.jsonl"), (model - 100, "step-00000020"), (state - 100, "step-00000020")]:
         commands.output.write_text("")
         assert commands.run("train", recipe, "--out", run, "--resume", biggest_file=room) == 2
         assert f"regard: {run}" in commands.said()
-        assert f"{named}: cannot be written" in commands.said()
-        assert "--resume" in commands.said()
+        assert (
+            f"{named}: cannot be written: File too large (what was saved before is whole; --resume" in commands.said()
+        )
         assert "Traceback" not in commands.said()
         assert (run / "last").read_text() == "step-00000010\n"
         assert [path.name for path in (run / "checkpoints").iterdir()] == ["step-00000010"]
@@ -341,6 +366,7 @@ def test_two_processes_equal_one_that_accumulates_two_batches(tiny_recipe: Tree,
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
+    assert "step 0 of 10, cpu:0, 2 processes\n" in done.stderr
     overrides = ["model.dropout=0.0", "training.accumulate=2"]
     one = train(recipe, overrides, out=tmp_path / "one", quiet=True)
     two = Run.open(tmp_path / "two")
@@ -352,12 +378,27 @@ def test_two_processes_equal_one_that_accumulates_two_batches(tiny_recipe: Tree,
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_two_processes_complain_once_even_if_the_first_is_slow(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """A launcher kills all processes when one has ended, so that the first, which speaks for all, must end first."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau")
+    slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(5)\n"
+    (tmp_path / "sitecustomize.py").write_text(slow)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard", "train"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, *launch, str(recipe), "training.stesp=3", "--out", str(tmp_path / "run")],
+        capture_output=True, text=True, timeout=120, env=environment,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("regard: training.stesp: unknown key 'stesp' (did you mean 'steps'?)\n") == 1
+
+
 def test_accelerate_launches_two_processes_with_the_losses_of_one(tiny_recipe: Tree, tmp_path: Path) -> None:
     """As users call it (`--multi_gpu` is how it starts several processes on one machine, here on its processors)."""
     changes: Tree = {"steps": 6, "log_every": 1, "validate_every": 6, "decode": 0}
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
     launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
-    train_two = ["-m", "regard.cli", "train", str(recipe), "model.dropout=0.0", "--out", str(tmp_path / "two")]
+    train_two = ["-m", "regard", "train", str(recipe), "model.dropout=0.0", "--out", str(tmp_path / "two")]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [sys.executable, *launch, *train_two, "--json"], capture_output=True, text=True, timeout=120, env=environment

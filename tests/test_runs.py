@@ -282,9 +282,35 @@ def test_a_place_that_cannot_hold_a_run(tiny_recipe: Tree, tmp_path: Path) -> No
     (tmp_path / "file").write_text("mine")
     with pytest.raises(CheckpointError, match="cannot be written: Not a directory"):
         train(tiny_recipe, out=tmp_path / "file" / "run", quiet=True)
-    with pytest.raises(CheckpointError, match="exists already"):
-        train(tiny_recipe, out=tmp_path / "file", quiet=True)
+    for resume in (False, True):
+        with pytest.raises(CheckpointError, match="there is a file of this name"):
+            train(tiny_recipe, out=tmp_path / "file", resume=resume, quiet=True)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_an_empty_folder_is_used_as_it_is(
+    tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool
+) -> None:
+    """It stays the same folder, since it may be a mounted one, or the one where the command is typed."""
+    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path.stat().st_ino
+    train(tiny_recipe, out=Path("."), resume=resume, quiet=True)
+    assert tmp_path.stat().st_ino == folder
+    assert Run.open(tmp_path).checkpoint("last").name == "step-00000002"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_begun_run_with_files_of_the_users_is_left_alone(run: Run, tiny_recipe: Tree) -> None:
+    """Without a checkpoint a run would be begun anew, but not over what is not its own."""
+    for name in ("best", "last"):
+        (run.folder / name).unlink()
+    shutil.rmtree(run.checkpoints)
+    (run.folder / "notes.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"the run folder exists already.*--resume"):
+        train(tiny_recipe, out=run.folder, quiet=True)
+    assert (run.folder / "notes.txt").read_text() == "mine"
 
 
 def test_an_existing_run_is_not_trained_over(run: Run, tiny_recipe: Tree) -> None:
@@ -324,6 +350,26 @@ def test_data_that_has_changed_is_refused(tiny_recipe: Tree, tmp_path: Path) -> 
     (tmp_path / "pairs.tsv").write_text("".join(reversed(pairs)))
     with pytest.raises(CheckpointError, match="the training data has changed since the run began"):
         train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
+
+
+def test_what_to_do_about_a_damaged_checkpoint_is_said(run: Run, tiny_recipe: Tree) -> None:
+    """Where no other is left, and where the last one is gone as well."""
+    shutil.copytree(run.checkpoint("last"), other := run.checkpoints / "step-00000003", dirs_exist_ok=True)
+    cut(damaged(run, "model.safetensors"))
+    with pytest.raises(CheckpointError, match=r"other checkpoints here: .*step-00000003; --checkpoint uses one"):
+        predict(run.folder, ["a"])
+    assert len(predict(run.folder, ["a"], checkpoint="3")) == 1
+    for path in (path for path in run.checkpoints.iterdir() if path != run.checkpoint("last")):
+        shutil.rmtree(path)
+    assert not other.exists()
+    with pytest.raises(CheckpointError, match=r"copy the checkpoint back from elsewhere, or train anew"):
+        predict(run.folder, ["a"])
+    cut(damaged(run, "training.pt"))
+    shutil.rmtree(run.checkpoint("last"))
+    with pytest.raises(
+        CheckpointError, match=r"no such checkpoint \(the run has none: copy it back from elsewhere, or"
+    ):
+        predict(run.folder, ["a"])
 
 
 def test_checkpoints_by_name(tiny_recipe: Tree, tmp_path: Path) -> None:

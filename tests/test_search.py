@@ -419,6 +419,8 @@ class Recipe(Config):
     ("tree", "where", "words"),
     [
         ({"beam": 0}, "search.beam", "greater than or equal to 1"),
+        ({"beam": 1_000_000}, "search.beam", "less than or equal to 1000"),
+        ({"sample": True, "nbest": 10_001}, "search.nbest", "less than or equal to 10000"),
         ({"beam": 2, "nbest": 3}, "search.nbest", "raise beam to 3"),
         ({"nbest": 6}, "search.nbest", "a beam of 5 cannot give the best 6"),
         ({"sample": True, "beam": 4}, "search.beam", "set beam: 1"),
@@ -446,6 +448,12 @@ def test_contradictions_are_named_by_their_path(tree: dict[str, object], where: 
 def test_a_config_written_out_with_all_defaults_reads_back(tree: dict[str, object]) -> None:
     config = validate(SearchConfig, tree)
     assert validate(SearchConfig, config.model_dump()) == config
+
+
+def test_null_stands_for_no_sampling_and_for_nothing_else() -> None:
+    assert validate(SearchConfig, {"temperature": None, "top_k": None, "top_p": None}) == SearchConfig()
+    with pytest.raises(ConfigError, match="beam"):
+        validate(SearchConfig, {"beam": None})
 
 
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 3}, {"sample": True, "nbest": 2}])

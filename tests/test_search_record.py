@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from command_line import fail, succeed, write
 from regard import predict
 from regard.data.batch import END
-from regard.data.tokenizers import Tokenizer, TokenizerConfig
-from regard.search import Hypothesis, SearchConfig, Wording, search
+from regard.search import Ban, Hypothesis, SearchConfig, Wording, search
 from regard.search.record import BEYOND, NOT_DRAWN, SETTLED, Recorder
 from regard.search.rules import rules_for
-from regard.tasks.wording import banned_sequences, wording_of
 from toy_models import Toy, table_toy, tokens_of
 
 A, B, C, D = 4, 5, 6, 7
@@ -87,7 +85,7 @@ def test_what_could_not_win_any_more_is_said_to_be_so() -> None:
 def test_what_the_rules_forbade_stands_where_it_would_have_stood() -> None:
     model = table_toy(7, {A: 0.4, B: 0.3, END: 0.2, C: 0.1})
     config = SearchConfig(beam=1, no_repeat_ngram=2, min_length=3, max_length=6)
-    _, [record] = recorded(model, [[A, END]], config, Wording(prefixes=[(A,)], banned=[(A, B)]))
+    _, [record] = recorded(model, [[A, END]], config, Wording(prefixes=[(A,)], banned=Ban.of_tokens([(A, B)])))
     first, second, third = (short(step["candidates"]) for step in record["steps"][:3])
     assert first == [(0, "A", 1, "kept", None, 1), (0, "B", None, "ruled out", "prefix", None)]
     assert second == [
@@ -205,7 +203,7 @@ def test_a_record_that_has_no_place_is_refused_before_the_search(tiny_run: Path,
     assert fail("predict", tiny_run, "a", "--record", tmp_path)[0].startswith(f"{tmp_path}: this is a folder")
 
 
-# Prefixes and banned words, in the user's words
+# Prefixes, in the user's words
 
 
 def test_prefixes_of_the_command_line(tiny_run: Path, tmp_path: Path) -> None:
@@ -244,54 +242,6 @@ def test_a_wording_that_cannot_be_had(tiny_run: Path, options: list[str], messag
 def test_prefixes_that_do_not_fit_the_inputs(tiny_run: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "prefixes.txt", "b\n")
     hint = "(one line for each input, empty where it may begin as it likes)"
-    assert fail("predict", tiny_run, "a", "b", "--prefixes", file) == [f"{file}: 1 prefixes for 2 inputs {hint}"]
+    assert fail("predict", tiny_run, "a", "b", "--prefixes", file) == [f"{file}: 1 prefix for 2 inputs {hint}"]
     message = "--prefixes: give --prefix or --prefixes, not both"
     assert fail("predict", tiny_run, "a", "--prefixes", file, "--prefix", "a") == [message]
-
-
-TEXTS = ["das Haus ist groß", "im Haus, „Haus“ und Hausbau", "neues Rathaus am Hauptplatz", "groß und alt"] * 3
-
-
-@pytest.mark.parametrize("kind", ["word", "character", "byte", "bpe", "wordpiece", "unigram"])
-def test_a_banned_word_is_found_however_it_is_written(kind: Any) -> None:
-    tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), TEXTS)
-    banned = set(banned_sequences(tokenizer, ["Haus", "groß und"]))
-
-    def holds(ids: list[int]) -> bool:
-        return any(tuple(ids[i:j]) in banned for i in range(len(ids)) for j in range(i + 1, len(ids) + 1))
-
-    for text in ("Haus", "das Haus", "im Haus, alt", "„Haus“", "groß und alt", "das ist groß und"):
-        assert holds(tokenizer.encode(text)), text
-    for text in ("das ist groß", "und groß", "neues Rathaus", "am Hauptplatz"):
-        assert not holds(tokenizer.encode(text)), text
-
-
-def test_every_way_to_cut_a_banned_word_is_banned() -> None:
-    """H-a-u-s has as many cuts as there are ways to put it together from the vocabulary's pieces."""
-    tokenizer = Tokenizer.train(TokenizerConfig(kind="bpe", vocabulary=60), TEXTS)
-    pieces = [piece for piece in tokenizer.tokens(range(4, tokenizer.size)) if piece in "▁Haus"]
-    assert {"H", "a", "u", "s"} < set(pieces)
-
-    def cuts(rest: str) -> list[tuple[str, ...]]:
-        return [()] if not rest else [
-            (piece, *more) for piece in pieces if rest.startswith(piece) for more in cuts(rest[len(piece) :])
-        ]  # fmt: skip
-
-    expected = {tuple(tokenizer.token_ids(list(cut))) for spelt in ("Haus", "▁Haus") for cut in cuts(spelt)}
-    assert len(expected) > 4
-    assert set(banned_sequences(tokenizer, ["Haus"])) == expected
-
-
-def test_the_end_is_never_banned_and_what_cannot_be_written_needs_no_ban() -> None:
-    tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), [*TEXTS, "</s> <unk>"])
-    assert all(tokenizer.end not in ids for ids in banned_sequences(tokenizer, ["</s>", "<unk>"]))
-    assert banned_sequences(tokenizer, ["안녕"]) == []
-    assert wording_of(tokenizer, SearchConfig(), None, 3) == Wording()
-
-
-def test_no_output_of_a_run_holds_a_banned_word(tiny_run: Path) -> None:
-    inputs = ["a b c d", "h g f", "b b a"]
-    free = predict(tiny_run, inputs, beam=2)
-    letter = next(sign for sign in free[0].output if sign != " ")
-    for prediction in predict(tiny_run, inputs, beam=2, nbest=2, overrides=[f"search.banned=[{letter}]"]):
-        assert all(letter not in one.output for one in prediction.nbest)

@@ -86,6 +86,17 @@ def test_any_text_of_these_letters_has_their_ids(models: dict[str, Path], name: 
     assert Tokenizer.load(models[name]).encode(text) == theirs.encode(text)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_what_tokens_write_makes_the_text(models: dict[str, Path], name: str) -> None:
+    """Bytes included, of which a sign that has no piece is put together."""
+    tokenizer = Tokenizer.load(models[name])
+    written = tokenizer.written()
+    for text in [*SENTENCES, *ODD, *TAGGED]:
+        ids = tokenizer.encode(text)
+        made = b"".join(written[token] for token in ids).decode()
+        assert made.removeprefix("" if name == "unigram-bare" else " ") == tokenizer.decode(ids)
+
+
 def test_special_tokens_keep_their_ids_and_missing_ones_follow(models: dict[str, Path]) -> None:
     plain, padded = Tokenizer.load(models["unigram"]), Tokenizer.load(models["unigram-bare"])
     assert (plain.unk, plain.begin, plain.end, plain.pad, plain.size) == (0, 1, 2, 115, 116)

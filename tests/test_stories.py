@@ -120,6 +120,7 @@ BAD_BABI = {
     "1 Mary moved.\n2 Where is Mary?\tthe garden\t1\n": ("qa.txt:2", "the answer 'the garden' has 2 words"),
     "1 Mary moved.\n2 Where is Mary?\t\t1\n": ("qa.txt:2", "the question has no answer"),
     "1 Mary moved.\n2 Where is Mary?\n": ("qa.txt:2", "the question has no answer"),
+    "1 Mary moved.\n2 Where is Mary？\n": ("qa.txt:2", "the question has no answer"),
     "1 Where is Mary?\tgarden\t1\n": ("qa.txt:1", "there is no sentence before the question"),
     "1 Mary moved.\n2 Where is Mary?\tgarden\t2\n": ("qa.txt:2", "the supporting fact '2' is no sentence"),
     "1 Mary moved.\n2 Where is Mary?\tgarden\tone\n": ("qa.txt:2", "the supporting fact 'one' is no sentence"),
@@ -355,6 +356,11 @@ def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Pa
     told = write(tmp_path / "story.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
     assert succeed("predict", run, "--story", told, "Where is Mary?", "Where is John?").out == "kitchen\ngarden\n"
     lines = "Mary went to the kitchen.\nWhere is Mary?\nMary walked to the office.\nWhere is Mary?\n"
+    told = write(tmp_path / "own.txt", f"{lines}John went to the garden.\n")
+    assert succeed("predict", run, "--story", told).out == "kitchen\noffice\n", "its own questions, where none is asked"
+    assert succeed("predict", run, "--story", told, "Where is John?").out == "garden\n", "else what is asked alone"
+    [message] = fail("predict", run, "--story", told, "Mary sat.")
+    assert message.startswith(f"{told}:5, input 1: there is no question")
     assert succeed("predict", run, stdin=lines).out == "kitchen\noffice\n"
     assert succeed("predict", run, "--file", write(tmp_path / "typed.txt", lines)).out == "kitchen\noffice\n"
     likeliest = succeed("predict", run, "--nbest", 3, text).out.splitlines()
@@ -362,11 +368,36 @@ def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Pa
     assert len(likeliest) == 3
 
 
-def test_a_long_story_is_forgotten_but_for_its_end(run: Path) -> None:
-    long = " ".join(["Mary went to the kitchen."] + ["John walked to the garden."] * 9_999)
+def test_a_long_story_is_forgotten_but_for_its_end_and_that_is_said(run: Path) -> None:
+    long = " ".join(["Mary went to the kitchen."] + ["John walked to the garden."] * 99)
     [found] = succeed("predict", run, f"{long} Where is John?", "--json").jsons
-    assert (found["output"], found["sentences"], found["remembered"]) == ("garden", 10_000, 12)
-    assert "9,988 earlier sentences are forgotten" in succeed("explain", run, f"{long} Where is John?").out
+    assert (found["output"], found["sentences"], found["remembered"]) == ("garden", 100, 12)
+    result = succeed("predict", run, f"{long} Where is John?")
+    assert (result.out, result.err) == ("garden\n", "note: the memory holds the last 12 of the story's 100 sentences\n")
+    assert succeed("predict", run, "John walked to the garden. Where is John?").err == ""
+    assert "88 earlier sentences are forgotten" in succeed("explain", run, f"{long} Where is John?").out
+
+
+def test_a_story_of_ten_thousand_sentences_is_refused_by_a_limit_that_can_be_raised(run: Path, tmp_path: Path) -> None:
+    told = write(tmp_path / "long.txt", "John walked to the garden.\n" * 10_000)
+    what = "the story has 10,000 sentences, of which the memory would hold the last 12"
+    hint = "(at most 1,000; --set model.longest_story=N raises that)"
+    [message] = fail("predict", run, "--story", told, "Where is John?")
+    assert message == f"{told}:10000, input 1: {what} {hint}"
+    asking = write(tmp_path / "asking.txt", told.read_text() + "Where is John?\n")
+    assert fail("predict", run, "--file", asking)[0] == f"{asking}:10001: {what} {hint}"
+    raised = ("--set", "model.longest_story=10000")
+    assert succeed("predict", run, "--story", told, "Where is John?", *raised).out == "garden\n"
+
+
+@pytest.mark.parametrize("signs", ["。，？", "！、？", "。；?", ".：？", "。．？"])
+def test_signs_of_full_width_are_no_part_of_a_word(run: Path, signs: str) -> None:
+    first, second, asked = signs
+    text = f"John went to the garden{first} Mary{second} went to the kitchen. Where is Mary{asked}"
+    plain = "John went to the garden. Mary went to the kitchen. Where is Mary?"
+    found, expected = (succeed("predict", run, one, "--json").json for one in (text, plain))
+    assert found["probabilities"] == expected["probabilities"]
+    assert found["sentences"] == expected["sentences"] == 2
 
 
 def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
@@ -376,6 +407,9 @@ def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
     assert first.startswith("input 1: the word 'flew' is unknown")
     assert "'gardn' is unknown" in second
     assert "did you mean 'garden'?" in second
+    [first, second] = fail("predict", run, "Mary flew。 Where is Marry？")
+    assert first.startswith("input 1: the word 'flew' is unknown")
+    assert "the word 'Marry' is unknown" in second
     told = write(tmp_path / "story.txt", "Mary went to the garden.\n\nJohn went to the moon.\n")
     assert fail("predict", run, "--story", told, "Where is John?")[0].startswith(f"{told}:1: the story has no question")
     assert "unknown" in fail("explain", run, "Mary flew to the garden. Where is Mary?")[0]
@@ -385,9 +419,13 @@ def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
 
 def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
     story = ("Mary went to the garden.", "Where is Mary?")
-    for option in (("--prefix", "the"), ("--record", tmp_path / "search.json")):
-        [message] = fail("predict", run, *story, *option)
-        assert message == f"{option[0]}: a run of the task story_answering searches for nothing (leave it out)"
+    for name, *value in (
+        ("--prefix", "the"), ("--record", tmp_path / "search.json"), ("--beam", 3), ("--beam", 0),
+        ("--length-penalty", 0.5), ("search.banned", "--set", "search.banned=[a]"),
+    ):  # fmt: skip
+        [message] = fail("predict", run, *story, *([name] if name.startswith("--") else []), *value)
+        assert message == f"{name}: a run of the task story_answering searches for nothing (leave it out)"
+    assert fail("evaluate", run, "--beam", 3)[0].startswith("--beam: a run of the task story_answering")
     assert not (tmp_path / "search.json").exists()
 
 
@@ -429,6 +467,13 @@ def test_errors_are_told_task_by_task(run: Path, tmp_path: Path) -> None:
     found = succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt", "--json").json
     assert found["tasks"] == {"qa1_right": 0.0, "qa2_wrong": 1.0, "qa10_unheard": 1.0}
     assert found["error"] == pytest.approx(2 / 3)
+    lines = [
+        f"1 Mary went to the kitchen.\n2 Where is Mary?\t{answer}\t1\n" for answer in ["garden"] * 2 + ["kitchen"] * 8
+    ]
+    write(tmp_path / "qa3_shares_test.txt", "".join(lines))
+    found = succeed("evaluate", run, "--file", tmp_path / "qa3_shares_test.txt", "--json")
+    assert found.json["error"] == found.json["tasks"]["qa3_shares"] == 0.2
+    assert "0.2," in found.out, "and not what float32 makes of it"
     assert "  qa2_wrong       1.0000" in succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt").out
 
 
@@ -446,7 +491,7 @@ def test_averaged_weights_are_those_of_the_restart_that_validates_best(tmp_path:
 
 def test_a_hop_that_looked_at_nothing_says_so() -> None:
     weights = np.array([[0.2, 0.1], [0.1, 0.8]], dtype=np.float32)
-    hops = Hops("", "Who sat?", ("Mary sat.", "John left."), 0, weights, {"mary": 1.0}, None, (1,))
+    hops = Hops("", "Who sat?", ("Mary sat.", "John left."), 0, weights, {"mary": 1.0}, None, (1,), (1, 2))
     assert hops.verdict() == (
         "hop 1 looked most at nothing (0.700), then at sentence 1; hop 2 looked most at sentence 2: "
         "it agrees with the supporting facts (2)."

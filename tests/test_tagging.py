@@ -430,6 +430,9 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
     files = {"train": {"file": "train.conll"}, "validation": {"file": "dev.conll"}}
     [message] = fail("train", recipe_file(tmp_path, data=files), "--out", tmp_path / "new")
     assert message == "dev.conll:5: the tag 'B-LOC' does not stand in the training sentences (there are PER)"
+    labels = {"labels": ["O", "B-LOC", "I-LOC"]}
+    [message] = fail("train", recipe_file(tmp_path, data=files, head=labels), "--out", tmp_path / "new")
+    assert message == "train.conll:1: the tag 'B-PER' does not stand in head.labels (there are LOC)"
     write(tmp_path / "uneven.conll", "Anna NNP B-PER\nleft O\n")
     [message] = fail("check", recipe_file(tmp_path, data={"train": {"file": "uneven.conll"}}))
     assert message.startswith("uneven.conll:2: there are 2 columns, where the lines before have 3")
@@ -441,7 +444,7 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
         ({"data": {"train": {}}}, "name the sentences"),
         ({"data": {"train": [{"corpus": "names-en"}, {"file": "a", "scheme": "plain"}]}}, "scheme: plain is for all"),
         ({"model": {"kind": "cnn"}}, "unknown kind 'cnn' (allowed: bert, bilstm, elmo, gpt, lstm_lm)"),
-        ({"data": {"train": {"file": "train.conll", "header": True}}}, "tagged sentences have no 'header'"),
+        ({"data": {"train": {"file": "train.tsv", "header": True}}}, "tagged sentences have no 'header'"),
     ]
     for changes, expected in refused:
         assert expected in fail("train", recipe_file(tmp_path, **changes), "--out", tmp_path / "new")[0]

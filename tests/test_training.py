@@ -6,6 +6,7 @@ import copy
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from regard.runs.log import read_metrics
 from regard.training.display import Display
 from regard.training.loop import Trainer, total_steps
 from regard.training.optimiser import build_optimiser, move_average
+from regard.training.progress import Progress, Ranked
 from regard.training.schedule import Plateau, schedule_factor, warmup_note
 from regard.training.train import make_accelerator, resolve, train
 
@@ -305,18 +307,38 @@ def test_plateau_in_use(tiny_recipe: Tree, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metric", "values", "improved", "kept"),
     [
-        ("loss", [3.0, 2.0, 2.5, 2.0, 1.0], [True, True, False, False, True], [(1.0, 5), (2.0, 2)]),
-        ("perplexity", [9.0, 8.0, 8.5], [True, True, False], [(8.0, 2), (8.5, 3)]),
-        ("bleu", [10.0, 12.0, 11.0, 12.0, 30.0], [True, True, False, False, True], [(30.0, 5), (12.0, 2)]),
-        ("exact_match", [0.0, 0.0, 0.5, 0.25], [True, False, True, False], [(0.5, 3), (0.25, 4)]),
+        ("loss", [3.0, 2.0, 2.5, 2.0, 1.0], [True, True, False, False, True], [5, 2]),
+        ("perplexity", [9.0, 8.0, 8.5], [True, True, False], [2, 3]),
+        ("bleu", [10.0, 12.0, 11.0, 12.0, 30.0], [True, True, False, False, True], [5, 2]),
+        ("exact_match", [0.0, 0.0, 0.5, 0.25], [True, False, True, False], [3, 4]),
     ],
 )
 def test_better_is_lower_or_higher_as_the_metric_says(
     tiny_recipe: Tree, tmp_path: Path, metric: str, values: list[float], improved: list[bool], kept: list[Any]
 ) -> None:
     trainer = make_trainer(tiny_recipe, tmp_path / "run", best=metric, keep_best=2)
-    assert [trainer.ranks(value, step) for step, value in enumerate(values, 1)] == improved
-    assert trainer.progress.best == kept
+    assert [trainer.ranks(Ranked(value, step, loss=1.0)) for step, value in enumerate(values, 1)] == improved
+    assert [entry.step for entry in trainer.progress.best] == kept
+
+
+def test_the_lower_loss_wins_a_tie(tiny_recipe: Tree, tmp_path: Path) -> None:
+    trainer = make_trainer(tiny_recipe, tmp_path / "run", best="exact_match", keep_best=3)
+    entries = [Ranked(0.5, 1, 2.0), Ranked(1.0, 2, 0.4), Ranked(1.0, 3, 0.3), Ranked(1.0, 4, 0.3), Ranked(0.5, 5, 0.1)]
+    assert [trainer.ranks(entry) for entry in entries] == [True, True, True, False, False]
+    assert [entry.step for entry in trainer.progress.best] == [3, 4, 2]
+    older = Progress.of(asdict(trainer.progress) | {"best": [(1.0, 2)]})  # as earlier versions kept it
+    trainer.progress = older
+    assert not trainer.ranks(Ranked(1.0, 6, 0.01)), "of theirs, whose loss is not known, the earlier one stays"
+
+
+def test_a_tie_is_settled_by_the_loss_while_patience_waits_for_the_metric(tiny_recipe: Tree, tmp_path: Path) -> None:
+    changes: Tree = {"steps": 20, "validate_every": 2, "patience": 3, "best": "exact_match", "decode": 2}
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    validations = lines(run, "validation")
+    assert [line["exact_match"] for line in validations] == [0.0] * 4
+    lowest = min(validations, key=lambda line: line["loss"])
+    assert lowest["step"] > 2
+    assert run.checkpoint("best").name == f"step-{lowest['step']:08d}"
 
 
 def test_best_checkpoints_are_kept_and_pointed_to(tiny_recipe: Tree, tmp_path: Path) -> None:
@@ -379,8 +401,10 @@ def test_average_of_the_last_checkpoints(tiny_recipe: Tree, tmp_path: Path, rate
 def test_an_average_that_is_only_as_good_is_not_used(tiny_recipe: Tree, tmp_path: Path) -> None:
     changes: Tree = {"steps": 4, "validate_every": 2, "average": 2, "best": "exact_match", "decode": 2}
     run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
-    assert [line["exact_match"] for line in [*lines(run, "validation"), *lines(run, "average")]] == [0.0] * 3
-    assert (run.folder / "best").read_text() == "step-00000002\n"
+    measured = [*lines(run, "validation"), *lines(run, "average")]
+    assert [line["exact_match"] for line in measured] == [0.0] * 3
+    assert measured[1]["loss"] < measured[2]["loss"] < measured[0]["loss"]
+    assert (run.folder / "best").read_text() == "step-00000004\n"
 
 
 def test_validation_and_checkpoints_each_have_their_own_pace(tiny_recipe: Tree, tmp_path: Path) -> None:

@@ -204,7 +204,15 @@ def test_tied_embeddings_take_one_file(project: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["model.embedding=8"], "in.vec:1: the vectors have 4 numbers, the embeddings of the model 8"),
+        (
+            ["model.embedding=8"],
+            "in.vec:1: the vectors have 4 numbers, the embeddings of the model 8 (set model.embedding to 4, ",
+        ),
+        (
+            ["model={kind: transformer, preset: tiny, vectors: {source: in.vec}}"],
+            "in.vec:1: the vectors have 4 numbers, the embeddings of the model 128 (set model.width to 4, ",
+        ),
+        (["model.vectors.source=text.txt"], "text.txt:1: 'black' is not a number (a line is a word and its numbers"),
         (["model.vectors.source=broken.vec"], "broken.vec:2: 'cat' has 3 numbers, others have 4"),
         (["model.vectors.source=out.vec"], "out.vec: none of its vectors is of a token in the vocabulary"),
         (["model.vectors.source=on.vec"], "on.vec: there is no such file (did you mean 'in.vec'?)"),
@@ -213,10 +221,20 @@ def test_tied_embeddings_take_one_file(project: Path) -> None:
 )
 def test_a_mistake_leaves_no_run(project: Path, overrides: list[str], said: str) -> None:
     write(project / "broken.vec", "dog 1 2 3 4\ncat 5 6 7\n")
+    write(project / "text.txt", "the black cat 3\n")
     [message] = fail("train", project / "recipe.yaml", *overrides, "--out", project / "run")
     assert message.startswith(said)
     assert fail("check", project / "recipe.yaml", *overrides) == [message]
     assert not (project / "run").exists()
+
+
+def test_the_weights_of_a_run_come_before_vectors_and_that_is_said(project: Path) -> None:
+    recipe, one_step = project / "recipe.yaml", ["training.steps=1", "training.ema=null", "training.average=1"]
+    train(recipe, ["model.vectors=null", *one_step], out=project / "before", quiet=True)
+    both = [*one_step, "training.init=before", "model.vectors.source=on.vec"]
+    note = "vectors: model.vectors is not read, the weights of before bring embeddings of their own"
+    assert note in succeed("check", recipe, *both, "--json").json["data"]["findings"]
+    assert note in succeed("train", recipe, *both, "--out", project / "run").err
 
 
 def test_a_frozen_embedding_is_not_counted_as_trained(project: Path) -> None:

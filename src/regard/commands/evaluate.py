@@ -56,6 +56,8 @@ def evaluate(
     if as_json:
         show(found)
         return
+    if "files" in found:
+        found["files"] = ", ".join(found["files"])
     for name, value in found.items():
         for line in metric_lines(name, value):
             print(line)

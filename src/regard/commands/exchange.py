@@ -17,14 +17,23 @@ def import_(
     out: NewRunOption,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a run of a model of transformers: BERT, GPT-2 or Marian."""
+    """Make a run of a model of transformers: BERT, GPT-2, Marian or Pegasus."""
     from regard.runs.exchange import import_run
 
     run = import_run(source, out=out)
+    # The weights of a sentence encoder come without the head that fills gaps: better said now than by `predict`.
+    headless = run.recipe.task == "masked_language_modeling" and not run.recipe.model.masked_head
+    note = (
+        "it has no masked head, so it fills no gaps; it is good for features "
+        f"(regard predict {out} --features) and for fine-tuning (training.init={out})"
+    )
     if as_json:
-        show({"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()})
+        found = {"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()}
+        show(found | ({"note": note} if headless else {}))
     else:
         print(f"imported: {out}, a {run.recipe.model.kind} for {run.recipe.task}")
+        if headless:
+            print(note)
 
 
 def export(
@@ -45,7 +54,15 @@ def export(
     from regard.runs.exchange import export_run
 
     export_run(run, to=to, out=out, quantize=quantize, checkpoint=checkpoint)
+    # A second vocabulary is nothing that AutoTokenizer would look for: better said now than by wrong words.
+    two = to == "huggingface" and (out / "target").is_dir()
+    note = (
+        "source and target have a vocabulary each: what the model writes is decoded by "
+        f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} shows"
+    )
     if as_json:
-        show({"run": str(run), "to": to, "out": str(out)})
+        show({"run": str(run), "to": to, "out": str(out)} | ({"note": note} if two else {}))
     else:
         print(f"exported: {out}")
+        if two:
+            print(note)

@@ -44,5 +44,6 @@ def _show_list(as_json: bool) -> None:
     if as_json:
         show(listed)
         return
+    width = max(map(len, listed))
     for one, what in listed.items():
-        print(f"{one:22} {what}")
+        print(f"{one:{width}}  {what}")

@@ -14,8 +14,12 @@ from regard.errors import DecodeError
 
 def score(
     run: RunArgument,
-    source: Annotated[str, typer.Argument(metavar="SOURCE")],
-    target: Annotated[str, typer.Argument(metavar="TARGET")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="What the model reads; for a language model a text's beginning.")
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="What it would write, with the end; how the beginning goes on.")
+    ],
     *,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="TARGET is exact tokens: a JSON list, or separated by spaces.")
@@ -24,7 +28,11 @@ def score(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """log P(target | source), whole and token by token."""
+    """log P(target | source), whole and token by token.
+
+    Of a language model it is log P of how a text goes on, given its beginning; between the two stands a space, which
+    exact tokens do without.
+    """
     from regard.runs.verbs import score as score_pair
 
     found = score_pair(run, source, _exact(target) if tokens else target, checkpoint=checkpoint, device=device)

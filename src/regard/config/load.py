@@ -178,19 +178,21 @@ def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int |
 def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
     """What is wrong and what is allowed."""
     context, given = found.get("ctx", {}), found["input"]
+    if given is None and found["type"] not in ("missing", "value_error"):
+        return "may not be null", _instead_of_null(dict(found))
     match found["type"]:
         case "extra_forbidden":
             return f"unknown key {keys[-1]!r}", did_you_mean(str(keys[-1]), _allowed_keys(kind, keys[:-1], tree))
         case "missing":
-            return "this key is required", ""
+            return "this key is required", f"kind: {', '.join(sorted(tags))}" if (tags := _tags(kind, keys)) else ""
         case "literal_error" | "enum":
             allowed = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
             return f"{given!r} is not allowed", did_you_mean(str(given), allowed)
-        case "union_tag_invalid":
+        case "union_tag_invalid" if context["tag"] != "None":
             allowed = re.findall(r"'([^']*)'", context["expected_tags"])
             discriminator = context["discriminator"].strip("'")
             return f"unknown {discriminator} {context['tag']!r}", did_you_mean(str(context["tag"]), allowed)
-        case "union_tag_not_found":
+        case "union_tag_not_found" | "union_tag_invalid":
             return f"the key {context['discriminator']} is required", did_you_mean("", _tags(kind, keys))
         case "value_error":
             return str(context["error"]), ""
@@ -204,6 +206,17 @@ def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], 
             return f"should be a whole number, not {given!r}", f"write {int(given)}"
     message = found["msg"][:1].lower() + found["msg"][1:]
     return f"{message.replace('input should', 'should')}, not {given!r}", ""
+
+
+def _instead_of_null(found: dict[str, Any]) -> str:
+    """What is allowed where null is not."""
+    match found["type"]:
+        case "literal_error" | "enum":
+            allowed = re.findall(r"'([^']*)'", found["ctx"]["expected"]) or [found["ctx"]["expected"]]
+            return f"allowed: {', '.join(sorted(allowed))}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return "should be a mapping of keys to values"
+    return str(found["msg"]).removeprefix("Input ")
 
 
 def _allowed_keys(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[str]:

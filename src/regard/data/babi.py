@@ -243,7 +243,7 @@ def _refuse_unasked(asked: bool, where: str) -> None:
 
 
 def _refuse_open_question(said: str, where: str) -> None:
-    if said.rstrip().endswith("?"):
+    if said.rstrip().endswith(("?", "？")):
         hint = "a tab and the answer follow a question: 3 Where is Mary?\tbathroom\t1"
         raise DataError("the question has no answer", where=where, hint=hint)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +14,13 @@ from numpy.typing import NDArray
 
 from regard.data.batch import Batch
 from regard.data.config import Corpus
+from regard.data.corpora import Part
 from regard.data.dataset import Dataset
-from regard.data.images import Picture, Pictures, Reading, images_of, prepare_pictures
+from regard.data.images import Picture, Pictures, Reading, images_of, prepare_pictures, read_picture
+from regard.data.readers import open_corpus
 from regard.data.report import NAMED, Found
 from regard.data.store import Integers
+from regard.errors import DataError, Problem, first_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +97,39 @@ def captioned(
     return CaptionedImages(
         **own, pictures=pictures, numbers=np.searchsorted(pictures.kept, numbers[rows]), dropped=found
     )
+
+
+@contextmanager
+def images_checked_too(named: Mapping[Part, Sequence[Corpus]], base: Path, reading: Reading) -> Iterator[None]:
+    """Where captions are refused, also all that is wrong with their images: whoever mends the one wants to know the
+    other."""
+    try:
+        yield
+    except DataError as error:
+        found = [problem for part, corpora in named.items() for problem in _unreadable(corpora, part, base, reading)]
+        raise DataError(problems=first_of([*error.problems, *found])) from None
+
+
+def _unreadable(corpora: Sequence[Corpus], part: Part, base: Path, reading: Reading) -> Iterator[Problem]:
+    """What is wrong with the images that corpora name, each once."""
+    seen: set[tuple[Path, str]] = set()
+    for corpus in corpora:
+        folder = folder_of(corpus, base)
+        with suppress(DataError):  # a file that cannot be read, which is told already
+            reader = open_corpus(corpus, base, part)
+            for row in reader.rows():
+                name = row.values[reader.columns.index("source")]
+                if name.strip() and (folder, name) not in seen:
+                    seen.add((folder, name))
+                    yield from _problems_with(name, folder, reading, reader.where(row.line))
+
+
+def _problems_with(name: str, folder: Path, reading: Reading, where: str) -> Sequence[Problem]:
+    try:
+        read_picture(name, folder, reading, where)
+    except DataError as error:
+        return error.problems
+    return ()
 
 
 def folder_of(corpus: Corpus, base: Path) -> Path:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from regard.config import Config
 
@@ -92,6 +93,10 @@ class Corpus(Config):
             raise ValueError(f"give one of {' and '.join(named)}, not both")
         if self.dataset is None and (self.subset is not None or self.split is not None):
             raise ValueError("'subset' and 'split' need 'dataset: ...' beside them")
+        if self.header is not None and not re.search(r"\.[tc]sv(\.\w+)?$", self.file or "", re.IGNORECASE):
+            raise ValueError("'header' needs 'file: ...' beside it, a .tsv or .csv")
+        if self.seed != type(self).model_fields["seed"].default and self.corpus is None:
+            raise ValueError("'seed' needs 'corpus: ...' beside it, one that the package generates")
         missing = [name for name, value in self.columns.items() if value is None]
         if self.corpus is not None:
             if len(missing) < len(self.columns):
@@ -120,13 +125,20 @@ def as_list(value: Any) -> Any:
     return [value] if isinstance(value, (dict, Corpus)) else value
 
 
+def _some(corpora: list[C]) -> list[C]:
+    if not corpora:
+        raise ValueError("the list is empty: name at least one corpus, or leave the key out")
+    return corpora
+
+
 def _held_out_kind(value: Any) -> str:
     share = isinstance(value, dict) and "split" in value and "dataset" not in value
     return "[split]" if share or isinstance(value, Split) else "[corpora]"
 
 
 HeldOut = Annotated[
-    Annotated[Split, Tag("[split]")] | Annotated[list[C], BeforeValidator(as_list), Tag("[corpora]")],
+    Annotated[Split, Tag("[split]")]
+    | Annotated[list[C], BeforeValidator(as_list), AfterValidator(_some), Tag("[corpora]")],
     Discriminator(_held_out_kind),
 ]
 """Corpora of its own, or a share of the training examples."""
@@ -137,6 +149,8 @@ class Splits(Config, Generic[C]):
 
     UNIT: ClassVar[str] = "pairs"
     """What messages call the examples."""
+    MORE: ClassVar[str] = ""
+    """What to do where none is left."""
 
     train: Annotated[list[C], BeforeValidator(as_list)]
     """One corpus, or a list of them that are mixed by weight. An imported run has none."""
@@ -149,8 +163,8 @@ class Splits(Config, Generic[C]):
     max_characters: int = Field(20_000, ge=1)
     """A line longer than this is taken for a broken file."""
     bad_lines: Literal["error", "drop"] = "error"
-    """What to do with empty lines, lines over max_characters and images that cannot be read: stop and name them, or
-    drop and count them."""
+    """What to do with empty lines, lines over max_characters, rows of a .csv or .tsv that have too few or too many
+    cells, and images that cannot be read: stop and name them, or drop and count them."""
 
 
 class Data(Splits[C]):

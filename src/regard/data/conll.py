@@ -148,7 +148,7 @@ class TaggedReader(Reader):
             drawn = names.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
             return (Sentence((line,) * len(one.tokens), *one) for line, one in enumerate(drawn, 1))
         file = self.files[0]
-        return _listed(file, corpus) if file.suffixes[0] == ".jsonl" else _in_columns(file, corpus)
+        return _listed(file, corpus) if file.suffixes[0] == ".jsonl" else in_columns(file, corpus)
 
     def _check(self, sentence: Sentence) -> None:
         """Every tag is of a scheme, and sound where that is named."""
@@ -200,8 +200,11 @@ def _fault(tags: tuple[str, ...], scheme: Scheme) -> int | None:
 # CoNLL's columns
 
 
-def _in_columns(file: TextFile, corpus: TaggedText) -> Iterator[Sentence]:
-    """A word a line. What begins with #, but has other columns than the rest or a space in its first, is a comment."""
+def in_columns(file: TextFile, corpus: TaggedText, *, tagged: bool = True) -> Iterator[Sentence]:
+    """A word a line. What begins with #, but has other columns than the rest or a space in its first, is a comment.
+
+    Without `tagged` only words are asked for, and the tags say nothing.
+    """
     width, words = 0, list[tuple[int, str, str]]()
     for line, text in enumerate(file.lines(), 1):
         fields = [one.strip() or one for one in text.split("\t")] if "\t" in text else text.split()
@@ -212,13 +215,13 @@ def _in_columns(file: TextFile, corpus: TaggedText) -> Iterator[Sentence]:
             continue
         if text.startswith(COMMENT) and (len(fields) != (width or 1) or " " in fields[0]):
             continue
-        width = width or _checked(corpus, len(fields), file.where(line))
+        width = width or _checked(corpus, len(fields), file.where(line), tagged=tagged)
         if len(fields) != width:
             hint = "a word a line, its columns between tabs or spaces, an empty line after each sentence"
             raise DataError(
                 f"{_columns(len(fields))}, where the lines before have {width}", where=file.where(line), hint=hint
             )
-        token, tag = fields[_number(corpus.tokens, 0)], fields[_number(corpus.tags, -1)]
+        token, tag = fields[_number(corpus.tokens, 0)], fields[_number(corpus.tags, -1)] if tagged else ""
         words.append((line, token, tag))
     if words:
         yield Sentence(*zip(*words, strict=True))
@@ -232,16 +235,16 @@ def _number(key: Key | None, default: int) -> int:
     return default if key is None else int(key)
 
 
-def _checked(corpus: TaggedText, width: int, where: str) -> int:
+def _checked(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> int:
     """The number of columns, if those that are asked for are among them."""
-    for name, key in (("tokens", corpus.tokens), ("tags", corpus.tags)):
+    for name, key in (("tokens", corpus.tokens), *([("tags", corpus.tags)] if tagged else [])):
         if isinstance(key, str):
             hint = f"a number from 0 to {width - 1}, or -1 for the last"
             raise DataError(f"columns have no names here, so there is no {key!r} ({name})", where=where, hint=hint)
         if key is not None and not -width <= key < width:
             hint = f"they are numbered from 0 to {width - 1}, or from -1 back"
             raise DataError(f"there is no column {key} ({name})", where=where, hint=hint)
-    if _number(corpus.tokens, 0) % width == _number(corpus.tags, -1) % width:
+    if tagged and _number(corpus.tokens, 0) % width == _number(corpus.tags, -1) % width:
         hint = "a word and its tag are expected, between tabs or spaces"
         raise DataError(f"{_columns(width)}: words and tags cannot be the same one", where=where, hint=hint)
     return width

@@ -63,6 +63,10 @@ class Examples(ABC):
     def pieces(self, example: int) -> dict[str, list[str]]:
         """An example token by token, as a model reads it."""
 
+    def label_counts(self) -> dict[str, int]:
+        """How often each label occurs, where there are any."""
+        return {}
+
     def longest_example(self) -> int:
         """The one that takes up the most memory."""
         return int(np.argmax(self.lengths))

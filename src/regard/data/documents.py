@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from pydantic import BeforeValidator, Field, model_validator
 from regard.data import tales
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
-from regard.data.files import TextFile, problem_with
+from regard.data.files import BINARY_HINT, TextFile, problem_with
 from regard.data.formats import FORMATS, format_of
 from regard.data.readers import Reader, open_corpus
+from regard.data.report import NAMED
 from regard.data.rows import Row
 from regard.errors import DataError
 
@@ -30,8 +32,9 @@ class RawText(Corpus):
     """Documents: text files, tables with a column of text, or tales that the package writes."""
 
     text: str | int | None = None
-    """A text file, or a folder: all files below it by their names. Beside `file` or `dataset` the column that holds a
-    document in each row; default there, and in .jsonl, .parquet, .tsv and .csv files of a folder: text."""
+    """A text file; a folder: all files below it by their names; or a pattern: folder/**/*.txt. Beside `file` or
+    `dataset` the column that holds a document in each row; default there, and in .jsonl, .parquet, .tsv and .csv files
+    of a folder: text."""
     documents: Literal["blank_lines", "lines", "all_lines"] = "blank_lines"
     """What ends a document in a text file. `blank_lines`: a blank line; `lines`: every line, empty ones do not count;
     `all_lines`: every line, and an empty one is a document of nothing but its end, as published counts of tokens and
@@ -55,6 +58,7 @@ class RawData(Splits[RawText]):
     """The raw text of a run."""
 
     UNIT: ClassVar[str] = "documents"
+    MORE: ClassVar[str] = "documents end with a blank line, or with documents: lines at every line; give more of them"
 
     train: Annotated[list[RawText], BeforeValidator(as_list)]
     """One corpus, or a list of them that are mixed by weight. An imported run has none."""
@@ -74,10 +78,12 @@ def open_documents(corpus: RawText, base: Path, part: Part = "train") -> Reader:
         return open_corpus(corpus, base, part)
     reader = DocumentReader(corpus, base, part)
     if corpus.corpus is None:
-        if problem := _missing(reader.root):
+        if not reader.is_pattern and (problem := _missing(reader.root)):
             raise DataError(problems=[problem])
         if not reader.files:
-            raise DataError("there is no file in the folder", where=reader.root.name, hint="put .txt files into it")
+            what = "no file has such a name" if reader.is_pattern else "there is no file in the folder"
+            hint = "* stands for any name, ** for any folders" if reader.is_pattern else "put .txt files into it"
+            raise DataError(what, where=reader.root.name, hint=hint)
     return reader
 
 
@@ -101,15 +107,38 @@ class DocumentReader(Reader):
         return TextFile(name, self.base / name)
 
     @cached_property
+    def is_pattern(self) -> bool:
+        """Whether the name stands for several files."""
+        return self.corpus.file is None and glob.has_magic(self.root.name) and not self.root.path.exists()
+
+    @cached_property
     def files(self) -> tuple[TextFile, ...]:
         if self.corpus.corpus is not None:
             return ()
         root = self.root
+        if self.is_pattern:
+            names = sorted(glob.glob(root.name, root_dir=self.base, recursive=True))
+            return tuple(TextFile(name, self.base / name) for name in names if _has_text(self.base / name))
         if not root.path.is_dir():
             return (root,)
-        below = (path for path in sorted(root.path.rglob("*")) if path.is_file() and path.stat().st_size)
+        below = (path for path in sorted(root.path.rglob("*")) if _has_text(path))
         shown = (path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts))
         return tuple(TextFile(str(Path(root.name) / path.relative_to(root.path)), path) for path in shown)
+
+    def findings(self) -> Iterator[str]:
+        """Which files of a folder are read: one that was not meant would go into the training unseen."""
+        if len(self.files) < 2:
+            return
+        kinds: dict[str, list[str]] = {}
+        for file in self.files:
+            kinds.setdefault("".join(file.suffixes), []).append(Path(file.name).name)
+        first, *others = sorted(kinds, key=lambda kind: -len(kinds[kind]))
+        counts = [f"{len(kinds[first]):,} {first or 'without a suffix'}"]
+        for kind in others:
+            names = [*kinds[kind][:NAMED], *["..."] * (len(kinds[kind]) > NAMED)]
+            counts.append(f"{len(kinds[kind]):,} {kind or 'without a suffix'} ({', '.join(names)})")
+        choose = f"; {self.root.name}/**/*{first} names the {first} files alone" if first and others else ""
+        yield f"{self.root.name}: {len(self.files):,} files are read: {', '.join(counts)}{choose}"
 
     def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
@@ -118,7 +147,7 @@ class DocumentReader(Reader):
             yield from (Row(line, (tale,)) for line, tale in enumerate(drawn, 1))
         for number, file in enumerate(self.files):
             rows = self._table(file) if self._is_table(file) else _documents(file, corpus.documents)
-            yield from (Row(number * FILES + row.line, row.values) for row in rows)
+            yield from (row._replace(line=number * FILES + row.line) for row in rows)
 
     def _is_table(self, file: TextFile) -> bool:
         return self.corpus.file is not None or file.suffixes[0] in FORMATS
@@ -143,14 +172,18 @@ class DocumentReader(Reader):
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 
 
+def _has_text(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
+
+
 def _documents(file: TextFile, separated: str) -> Iterator[Row]:
     """The documents of a text file, each with its first line."""
     lines: list[str] = []
     first = size = 0
     for number, line in enumerate(file.lines(), 1):
         if "\0" in line:
-            hint = "it may be a binary file, or UTF-16: convert it, or take it out of the folder"
-            raise DataError("the line holds a zero byte, which no text does", where=file.where(number), hint=hint)
+            what = "this is a binary file, not a text: the line holds a zero byte"
+            raise DataError(what, where=file.where(number), hint=BINARY_HINT)
         text = line.strip()
         if lines and (not text or separated != "blank_lines" or size > PIECE):
             yield Row(first, ("\n".join(lines),))

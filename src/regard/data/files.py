@@ -19,6 +19,18 @@ from regard.errors import DataError, Problem, did_you_mean
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """How a text file may be compressed, by its last suffix."""
+BINARY_HINT = (
+    "take it out of what is read, or convert it if it is a text in UTF-16; "
+    f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
+)
+"""What to do with a file that is no text."""
+_KINDS = {
+    b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
+    b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
+}  # fmt: skip
+"""What a file is that begins so."""
+_HEAD = 4096
+"""Bytes that tell what kind of file it is."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +65,11 @@ class TextFile:
                 return io.BufferedReader(_Zstandard(self.path.open("rb"), zstandard))
         return self.path.open("rb")
 
-    def lines(self, keep_ends: bool = False) -> Iterator[str]:
-        r"""The lines, which end in \n or \r\n and nowhere else: U+2028 and \f are characters like others."""
+    def lines(self, keep_ends: bool = False, errors: str = "strict") -> Iterator[str]:
+        r"""The lines, which end in \n or \r\n and nowhere else: U+2028 and \f are characters like others.
+
+        `errors` is what Python does with bytes that are not UTF-8.
+        """
         line = 0
         try:
             with self.open() as stream:
@@ -63,9 +78,9 @@ class TextFile:
                         data = data.removeprefix(codecs.BOM_UTF8)
                     if not keep_ends:
                         data = data[:-2] if data.endswith(b"\r\n") else data.removesuffix(b"\n")
-                    yield data.decode("utf-8")
+                    yield data.decode("utf-8", errors)
         except UnicodeDecodeError as error:
-            raise _not_utf8(error, self.where(line)) from None
+            raise self._not_utf8(error, line) from None
         except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
             hint = "it may be cut off: copy or download it again"
             what = f"the {self.suffixes[1]} file is broken here: {error}"
@@ -74,6 +89,18 @@ class TextFile:
             raise DataError(f"cannot be read: {error.strerror or error}", where=self.name) from None
         if line == 0:
             raise DataError("the file is empty", where=self.name, hint="one example a line is expected")
+
+    def _not_utf8(self, error: UnicodeDecodeError, line: int) -> DataError:
+        what = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1} of the line is not UTF-8"
+        with self.open() as stream:
+            head = stream.read(_HEAD)
+        encoding = "cp949 (Korean) or latin1 (Western Europe)"
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            encoding = "utf-16"
+        elif kind := _binary_kind(head):
+            return DataError(f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT)
+        hint = f"convert the file with iconv -f ENCODING -t utf-8; ENCODING may be {encoding}"
+        return DataError(what, where=self.where(line), hint=hint)
 
     def count_lines(self) -> int:
         """How many lines there are; the last one need not end."""
@@ -101,15 +128,11 @@ def open_text(name: str, base: Path) -> TextFile:
     return file
 
 
-def _not_utf8(error: UnicodeDecodeError, where: str) -> DataError:
-    what = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1} of the line is not UTF-8"
-    if error.object.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    else:
-        encoding = "cp949 (Korean) or latin1 (Western Europe)"
-    return DataError(
-        what, where=where, hint=f"convert the file with iconv -f ENCODING -t utf-8; ENCODING may be {encoding}"
-    )
+def _binary_kind(head: bytes) -> str:
+    """What a file is that is no text in any encoding, from how it begins; nothing for one that may be text."""
+    controls = sum(byte < 9 or 13 < byte < 32 for byte in head)
+    known = next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), "")
+    return known or ("a binary file" if b"\0" in head or 100 * controls > len(head) else "")
 
 
 def problem_with(file: TextFile) -> Problem | None:

@@ -4,33 +4,61 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 from regard.data.config import Corpus
 from regard.data.files import COMPRESSIONS, TextFile
 from regard.data.parquet import parquet_rows
 from regard.data.rows import Key, Row, keys_of, numeric_keys, text_of, value_in
-from regard.errors import DataError
+from regard.errors import DataError, Problem
+
+SEPARATORS = (",", ";", "\t")
+"""What may stand between the cells of a .csv."""
+LOOKED_AT = 100
+"""Records by which they are told apart."""
 
 
 def _tsv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """Fields between tabs; there is no quoting."""
-    return _table_rows(file, corpus, _tsv_records(file))
+    return _table_rows(file, corpus, tsv_records(file))
 
 
-def _tsv_records(file: TextFile) -> Iterator[tuple[int, list[str]]]:
+def tsv_records(file: TextFile) -> Iterator[tuple[int, list[str]]]:
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
 
 
 def _csv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """RFC 4180: a field in double quotes may hold commas, line breaks and doubled quotes."""
-    return _table_rows(file, corpus, _csv_records(file))
+    """RFC 4180: a field in double quotes may hold commas, line breaks and doubled quotes.
+
+    Spreadsheets write semicolons or tabs for commas in many countries; they are taken for such where the columns that
+    are asked for are found with them, and not with commas.
+    """
+    keys = keys_of(corpus).values()
+    found = (one for one in SEPARATORS if _has_columns(keys, first_records(file, one)))
+    return _table_rows(file, corpus, csv_records(file, next(found, ",")))
 
 
-def _csv_records(file: TextFile) -> Iterator[tuple[int, list[str]]]:
-    records = csv.reader(file.lines(keep_ends=True), strict=True)
+def _has_columns(keys: Iterable[Key], records: Sequence[Sequence[str]]) -> bool:
+    """Whether columns are there: by name in the first record, else by number in each of them."""
+    names = [key for key in keys if isinstance(key, str)]
+    if names:
+        return any(records) and set(names) <= set(records[0])
+    return any(records) and all(isinstance(key, int) and key < len(record) for record in records for key in keys)
+
+
+def first_records(file: TextFile, separator: str) -> list[list[str]]:
+    """The first records of a .csv with this between its cells; none where it is no valid one."""
+    try:
+        return [fields for _, fields in islice(csv_records(file, separator), LOOKED_AT) if fields]
+    except DataError:
+        return []
+
+
+def csv_records(file: TextFile, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """The records of a .csv, each with the line where it begins."""
+    records = csv.reader(file.lines(keep_ends=True), strict=True, delimiter=separator)
     line = 1
     try:
         for fields in records:
@@ -48,16 +76,18 @@ def _table_rows(file: TextFile, corpus: Corpus, records: Iterator[tuple[int, lis
     first_line, names = next(records)
     indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
     line = 0
+    nothing = ("",) * len(indexes)
     for line, fields in records if header else chain([(first_line, names)], records):
         try:
             values = tuple([fields[index] for index in indexes])
-            if header and len(fields) > len(names) and any(fields[len(names) :]):
-                raise _too_many(names, fields, file.where(line))
         except IndexError:
-            if len(fields) > 1 or "".join(fields).strip():
-                raise _too_few(columns, indexes, fields, file.where(line)) from None
-            values = ("",) * len(indexes)  # an empty line: data.bad_lines decides about it
-        yield Row(line, values)
+            filled = len(fields) > 1 or "".join(fields).strip()  # an empty line is one for data.bad_lines, too
+            yield Row(line, nothing, _too_few(columns, indexes, fields, file.where(line)) if filled else None)
+            continue
+        if header and len(fields) > len(names) and any(fields[len(names) :]):
+            yield Row(line, nothing, _too_many(names, fields, file.where(line)))
+        else:
+            yield Row(line, values)
     if line == 0:
         raise DataError("there is a header, but no row below it", where=file.name)
 
@@ -76,15 +106,15 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
     return names.index(key)
 
 
-def _too_few(columns: dict[str, Key], indexes: list[int], fields: list[str], where: str) -> DataError:
+def _too_few(columns: dict[str, Key], indexes: list[int], fields: list[str], where: str) -> Problem:
     name, key = next(pair for pair, index in zip(columns.items(), indexes, strict=True) if index >= len(fields))
     what = f"there is no column {key!r} ({name}) in this row"
-    return DataError(what, where=where, hint=f"it has {len(fields)}, numbered from 0: {' | '.join(fields)[:200]}")
+    return Problem(where, what, f"it has {len(fields)}, numbered from 0: {' | '.join(fields)[:200]}")
 
 
-def _too_many(names: list[str], fields: list[str], where: str) -> DataError:
+def _too_many(names: list[str], fields: list[str], where: str) -> Problem:
     what = f"this row has {len(fields)} cells, the header {len(names)}: {' | '.join(fields)[:200]}"
-    return DataError(what, where=where, hint="in .csv a text with a comma stands in double quotes; .tsv has no quoting")
+    return Problem(where, what, "in .csv a text with a comma stands in double quotes; .tsv has no quoting")
 
 
 def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
@@ -101,14 +131,15 @@ def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
 def objects_in(file: TextFile) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """The objects of a .jsonl file with their lines; None for an empty line."""
     for line, text in enumerate(file.lines(), 1):
-        yield line, _object(text, file.where(line)) if text.strip() else None
+        yield line, object_in(text, file.where(line)) if text.strip() else None
 
 
 def _text(example: dict[str, Any], key: Key, where: str, *, number: bool) -> str:
     return text_of(value_in(example, key, where), key, where, number=number)
 
 
-def _object(text: str, where: str) -> dict[str, Any]:
+def object_in(text: str, where: str) -> dict[str, Any]:
+    """The object that a line of a .jsonl is."""
     try:
         example = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -128,8 +159,6 @@ FORMATS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
     ".parquet": parquet_rows,
 }
 """What one file with all columns may be, by its suffix."""
-RECORDS = {".tsv": _tsv_records, ".csv": _csv_records}
-"""The lines and fields of a table whose first line may be a header."""
 
 
 def format_of(file: TextFile) -> Callable[[TextFile, Corpus], Iterator[Row]]:

@@ -99,6 +99,7 @@ def images_of(pictures: Sequence[Picture]) -> Images:
 def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Picture:
     """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages."""
     if reading.feature_width is not None:
+        _refuse_missing(name, folder, where)
         return _features(folder / name, reading.feature_width, where)
     if name.startswith(shapes.PREFIX):
         pixels = shapes.draw(shapes.parse(name, where), reading.images.size)
@@ -106,6 +107,7 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Pictu
         hint = "model.encoder=features and model.feature_width=... read those"
         raise DataError(f"{name} is an array of features, and the model reads images", where=where, hint=hint)
     else:
+        _refuse_missing(name, folder, where)
         pixels = read_image(folder / name, reading.images, where)
     return Picture(pixels, reading.rows * reading.columns, reading.columns)
 
@@ -115,12 +117,12 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Pictu
 
 def _features(path: Path, width: int, where: str) -> Picture:
     """An array [regions, width] or [rows, columns, width] of any network's."""
-    _refuse_missing(path, where)
     try:
         array: Array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError):  # what numpy says here is how to load pickles, which is never wise
+        what = f"{path.name} is no .npy file of numbers, and the model reads features of images"
         hint = "one array an image, as numpy.save writes it"
-        raise DataError(f"{path.name} cannot be read as .npy: {_first_line(error)}", where=where, hint=hint) from None
+        raise DataError(what, where=where, hint=hint) from None
     if (
         not isinstance(array, np.ndarray)
         or array.ndim not in (2, 3)
@@ -146,7 +148,6 @@ def _features(path: Path, width: int, where: str) -> Picture:
 def read_image(path: Path, config: ImagesConfig, where: str) -> NDArray[np.uint8]:
     """The pixels of an image file, [size, size, 3]."""
     pillow, operations = (needed(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
-    _refuse_missing(path, where)
     try:
         with _own_limit(pillow), pillow.open(path) as image:
             _refuse_size(path, image.size, config.max_pixels, where)
@@ -174,10 +175,12 @@ def _own_limit(pillow: Any) -> Iterator[None]:
         pillow.MAX_IMAGE_PIXELS = before
 
 
-def _refuse_missing(path: Path, where: str) -> None:
+def _refuse_missing(name: str, folder: Path, where: str) -> None:
+    path = folder / name
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        raise DataError(f"the image {path} {what}", where=where, hint="paths are relative to the file that names them")
+        relative_to = "the folder that the command runs in" if folder == Path() else "the file that names them"
+        raise DataError(f"the image {path} {what}", where=where, hint=f"paths are relative to {relative_to}")
 
 
 def _refuse_size(path: Path, size: tuple[int, int], max_pixels: int, where: str) -> None:

@@ -24,8 +24,10 @@ from regard.data.texts import Progress, Texts, prepare_texts
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.data.vocabularies import SPECIAL
 
-_SIGNS = r"""[.,;:?!…。？！，"“”]+(\s|$)"""
-"""What ends a word and is no part of it; a comma between two words without a space stays."""
+SIGNS = """.,;:?!…。．，、；：？！"“”"""
+"""What ends a word and is no part of it, of ASCII and of East Asian width."""
+_ENDS = rf"[{SIGNS}]+(\s|$)"
+"""A comma between two words without a space stays."""
 
 Facts = tuple[int, ...] | None
 
@@ -46,7 +48,7 @@ def train_words(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """The words of stories, questions and answers as a vocabulary; punctuation at the end of a word is dropped."""
     cutter = library.Tokenizer(models.WordLevel({name: number for number, name in enumerate(SPECIAL)}, SPECIAL[UNK]))
     case = [normalizers.Lowercase()] if config.lowercase else []
-    signs = normalizers.Replace(library.Regex(_SIGNS), " ")
+    signs = normalizers.Replace(library.Regex(_ENDS), " ")
     cutter.normalizer = normalizers.Sequence([normalizers.NFC(), *case, signs])
     cutter.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     counts: Counter[str] = Counter()

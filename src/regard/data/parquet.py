@@ -30,22 +30,24 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
     `translation.en` is the field `en` of the column `translation`; a null is an empty text.
     """
     arrow = needed("pyarrow", extra="formats", where=file.name)
+    compute = needed("pyarrow.compute", extra="formats", where=file.name)  # which `import pyarrow` leaves out
     read = 0
     with _opened(file) as table:
         paths = [_path(key, table.schema_arrow, arrow, file.name, key in numeric) for key in keys]
         for batch in table.iter_batches(BATCH, columns=[".".join(path) for path in paths]):
-            columns = [_texts(batch, path, arrow) for path in paths]
+            columns = [_texts(batch, path, compute) for path in paths]
             yield from (Row(row, values) for row, values in enumerate(zip(*columns, strict=True), read + 1))
             read += batch.num_rows
     if read == 0:
         raise DataError("the file has no rows", where=file.name)
 
 
-def text_columns(file: TextFile) -> list[str]:
-    """The names of the columns that hold text."""
+def plain_columns(file: TextFile) -> list[str]:
+    """The names of the columns that hold text or numbers."""
     arrow = needed("pyarrow", extra="formats", where=file.name)
     with _opened(file) as table:
-        return [name for name, kind in _leaves(table.schema_arrow, arrow) if _is_text(kind, arrow)]
+        kinds = _leaves(table.schema_arrow, arrow)
+        return [name for name, kind in kinds if _is_text(kind, arrow) or _is_number(kind, arrow)]
 
 
 def count_rows(file: TextFile) -> int:
@@ -100,9 +102,9 @@ def _is_number(kind: Any, arrow: Any) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
-def _texts(batch: Any, path: list[str], arrow: Any) -> list[str]:
+def _texts(batch: Any, path: list[str], compute: Any) -> list[str]:
     column = batch.column(path[0])
     for name in path[1:]:
-        column = arrow.compute.struct_field(column, name)
+        column = compute.struct_field(column, name)
     values = column.to_pylist()
     return ["" if one is None else one if isinstance(one, str) else json.dumps(one) for one in values]

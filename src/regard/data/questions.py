@@ -122,8 +122,10 @@ class QuestionExamples(Examples):
         return [text for _, text in answers_in(self.answers[example])]
 
     def windows(self, example: int) -> list[Window]:
-        context = self.texts.ids[int(self.numbers[example])].tolist()
-        return self.asking.windows(self.question_ids[example].tolist(), context)
+        framing, number = self.asking.framing, int(self.numbers[example])
+        question = framing.spelled(self.question_ids[example].tolist(), self.questions[example])
+        context = framing.spelled(self.texts.ids[number].tolist(), self.texts.texts[number])
+        return self.asking.windows(question, context)
 
     def answer_tokens(self, example: int) -> tuple[int, int] | None:
         """The first and last token of the first answer, as numbers in the text; None where there is no answer."""

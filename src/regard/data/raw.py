@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.documents import RawData
+from regard.data.documents import DocumentReader, RawData
 from regard.data.report import ColumnReport, Histogram, Report, SplitReport
 from regard.data.sentences import split_sentences
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored, token_type
 from regard.data.texts import FORMAT, PreparedTexts, Progress, Texts, key_of, prepare_texts
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
+from regard.data.unknown import UnknownWords, UnknownWriter, encode_spelled
 from regard.data.vocabularies import SPECIAL
 from regard.errors import DataError
 
@@ -41,21 +42,32 @@ class RawTokens:
     """The number of the corpus that each document came from."""
     weights: tuple[float, ...]
     place: Callable[[int], str]
+    unknown: UnknownWords | None = None
+    """The words outside the vocabulary, where they are read letter by letter."""
 
     @classmethod
     def of(
-        cls, texts: Sequence[str], tokenizer: Tokenizer, place: Callable[[int], str], *, by_sentence: bool
+        cls,
+        texts: Sequence[str],
+        tokenizer: Tokenizer,
+        place: Callable[[int], str],
+        *,
+        by_sentence: bool,
+        letters: int | None = None,
     ) -> RawTokens:
         """Documents that were not prepared, encoded in memory; `place` names where one stands."""
         rows: list[list[int]] = []
         counts = [0]
-        for document in encoded(texts, tokenizer, by_sentence):
+        for document in Encoder(tokenizer, by_sentence, letters)(texts):
             rows += document
             counts.append(len(rows))
         values = np.fromiter((token for row in rows for token in row), dtype=np.int32)
         sentences = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         corpora = np.zeros(len(counts) - 1, dtype=np.int16)
-        return cls(values, sentences, np.asarray(counts), TextColumn.of(texts), tokenizer, corpora, (1.0,), place)
+        unknown = None if letters is None else UnknownWords.of(rows, letters)
+        return cls(
+            values, sentences, np.asarray(counts), TextColumn.of(texts), tokenizer, corpora, (1.0,), place, unknown
+        )
 
     def __len__(self) -> int:
         return len(self.documents) - 1
@@ -78,15 +90,25 @@ class RawTokens:
         return np.searchsorted(self.bounds, places, side="right") - 1
 
 
-def encoded(texts: Sequence[str], tokenizer: Tokenizer, by_sentence: bool) -> Iterator[list[list[int]]]:
-    """For each document the tokens of its sentences, the last one with `</s>`; or of the document as a whole."""
-    plain = [text.replace("\n", " ") for text in texts]
-    sentences = [split_sentences(text) or [""] for text in plain] if by_sentence else [[text] for text in plain]
-    rows = iter(tokenizer.encode_batch([sentence for document in sentences for sentence in document]))
-    for document in sentences:
-        ids = [next(rows) for _ in document]
-        ids[-1].append(tokenizer.end)
-        yield ids
+@dataclass(frozen=True)
+class Encoder:
+    """Documents -> tokens."""
+
+    tokenizer: Tokenizer
+    by_sentence: bool
+    letters: int | None = None
+    """How many of an unknown word its token remembers; None where it remembers none."""
+
+    def __call__(self, texts: Sequence[str]) -> Iterator[list[list[int]]]:
+        """For each document the tokens of its sentences, the last one with `</s>`; or of the document as a whole."""
+        plain = [text.replace("\n", " ") for text in texts]
+        sentences = [split_sentences(text) or [""] if self.by_sentence else [text] for text in plain]
+        flat = [sentence for document in sentences for sentence in document]
+        rows = iter(encode_spelled(self.tokenizer, flat, self.letters))
+        for document in sentences:
+            ids = [next(rows) for _ in document]
+            ids[-1].append(self.tokenizer.end)
+            yield ids
 
 
 @dataclass(frozen=True)
@@ -108,8 +130,12 @@ def prepare_raw(
     progress: Progress | None = None,
     by_sentence: bool = False,
     special: Sequence[str] = SPECIAL,
+    letters: int | None = None,
 ) -> PreparedRaw:
-    """Read, check, split and tokenise the text, or open what an earlier call prepared from the same content."""
+    """Read, check, split and tokenise the text, or open what an earlier call prepared from the same content.
+
+    `letters` is how many of a word outside the vocabulary are read, by a model that reads letters.
+    """
     progress = progress or (lambda step, documents: None)
     texts = prepare_texts(data, base=base, seed=seed, progress=progress)
     tokenizers = tokenizers or _tokenizers(config, texts, base, special, progress)
@@ -117,10 +143,17 @@ def prepare_raw(
     if "[MASK]" in special and tokenizer.mask is None:
         hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
         raise DataError("the vocabulary has no [MASK] token", where=f"{config.file or 'tokenizer'}", hint=hint)
-    folder = _tokens_folder(data, texts, tokenizer, by_sentence, progress)
+    folder = _tokens_folder(data, texts, Encoder(tokenizer, by_sentence, letters), progress)
     report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
-    splits = {str(name): _open(folder, name, split, tokenizer) for name, split in texts.splits.items()}
-    return PreparedRaw(splits, tokenizers, report)
+    splits = {str(name): _open(folder, name, split, tokenizer, letters) for name, split in texts.splits.items()}
+    return PreparedRaw(splits, tokenizers, replace(report, notes=_files_read(texts)))
+
+
+def _files_read(texts: PreparedTexts) -> tuple[str, ...]:
+    """What is read of the folders that are named; not cached, since only the content of files decides the rest."""
+    readers = [reader for split in texts.splits.values() for reader in split.readers]
+    found = [note for reader in readers if isinstance(reader, DocumentReader) for note in reader.findings()]
+    return tuple(dict.fromkeys(found))
 
 
 class _Lines:
@@ -151,34 +184,34 @@ def _tokenizers(
     return Tokenizers.load(stored(f"tokenizers-{key}", build), ("text",))
 
 
-def _tokens_folder(
-    data: RawData, texts: PreparedTexts, tokenizer: Tokenizer, by_sentence: bool, progress: Progress
-) -> Path:
+def _tokens_folder(data: RawData, texts: PreparedTexts, encode: Encoder, progress: Progress) -> Path:
     def build(folder: Path) -> None:
         splits: dict[str, SplitReport] = {}
         for split, split_texts in texts.splits.items():
-            column = _write(folder, split, split_texts, tokenizer, by_sentence, progress)
+            column = _write(folder, split, split_texts, encode, progress)
             splits[split] = replace(texts.report[split], columns={"text": column})
         report = Report(splits, {"over_long_line": data.max_characters}, data.UNIT)  # type: ignore[arg-type]
-        report.refuse_empty()
         (folder / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
 
-    return stored(f"raw-{key_of([FORMAT, texts.key, tokenizer.fingerprint, by_sentence])}", build)
+    spelt = [] if encode.letters is None else ["unknown words"]  # whole, however many letters of them are read
+    key = key_of([FORMAT, texts.key, encode.tokenizer.fingerprint, encode.by_sentence, *spelt])
+    return stored(f"raw-{key}", build)
 
 
-def _write(
-    folder: Path, split: str, texts: Texts, tokenizer: Tokenizer, by_sentence: bool, progress: Progress
-) -> ColumnReport:
+def _write(folder: Path, split: str, texts: Texts, encode: Encoder, progress: Progress) -> ColumnReport:
     """Tokenise a split; no more than a few documents are held."""
-    lengths, unknown, sentences = [], 0, 0
+    lengths, unknown, sentences, tokenizer = [], 0, 0, encode.tokenizer
     with (
         closing(ColumnWriter(folder, f"{split}.text", token_type(tokenizer.size))) as column,
         closing(ArrayWriter(folder / f"{split}.documents", np.int64)) as documents,
+        nullcontext() if encode.letters is None else closing(UnknownWriter(folder, split)) as words,
     ):
         documents.extend([0])
         for some in _chunks(texts.columns["text"]):
-            for rows in encoded(some, tokenizer, by_sentence):
+            for rows in encode(some):
                 column.extend_tokens(rows)
+                if words is not None:
+                    words.extend(rows)
                 sentences += len(rows)
                 documents.extend([sentences])
                 lengths.append(sum(map(len, rows)) - 1)
@@ -201,7 +234,7 @@ def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _open(folder: Path, split: str, texts: Texts, tokenizer: Tokenizer) -> RawTokens:
+def _open(folder: Path, split: str, texts: Texts, tokenizer: Tokenizer, letters: int | None) -> RawTokens:
     return RawTokens(
         open_array(folder / f"{split}.text.values", token_type(tokenizer.size)),
         open_array(folder / f"{split}.text.offsets", np.int64),
@@ -211,4 +244,5 @@ def _open(folder: Path, split: str, texts: Texts, tokenizer: Tokenizer) -> RawTo
         texts.corpora[texts.rows],
         tuple(reader.corpus.weight for reader in texts.readers),
         texts.where,
+        None if letters is None else UnknownWords.open(folder, split, letters),
     )

@@ -75,6 +75,14 @@ class Reader:
         return HubDataset(corpus.dataset, self.base, corpus.subset, corpus.split, self.part)
 
     def __iter__(self) -> Iterator[Row]:
+        """Every row, or a DataError for the first that cannot be read."""
+        for row in self.rows():
+            if row.fault is not None:
+                raise DataError(problems=[row.fault])
+            yield row
+
+    def rows(self) -> Iterator[Row]:
+        """The same with those that have a fault, for whoever may drop them."""
         rows = islice(self._rows(), self.corpus.size)
         return (_prefixed(row, self.corpus.prefix) for row in rows) if self.corpus.prefix else rows
 
@@ -98,6 +106,14 @@ class Reader:
             return self.dataset.where(line)
         number = self.columns.index(column) if column and self.corpus.file is None else 0
         return self.files[number].where(line)
+
+    def empty(self, row: Row, column: int) -> str:
+        """What to call an empty text: a line, or a cell where other cells of the row are filled."""
+        names = list(self.corpus.columns.items())
+        if self.corpus.file is None or len(names) != len(row.values) or not "".join(row.values).strip():
+            return "the line is empty"
+        name, key = names[column]
+        return f"the {name} is empty" if name == key else f"the {name} (column {key!r}) is empty"
 
     def fingerprint(self) -> str:
         """A hash of all that decides the rows: the bytes of the files as they lie there, and how they are read."""

@@ -65,7 +65,7 @@ class SplitReport:
     set_aside: int = 0
     """How many of those read were set aside for validation and test."""
     dropped: dict[str, Found] = field(default_factory=dict)
-    """By reason: empty, over_long_line, duplicate, max_length, max_ratio, image."""
+    """By reason: empty, over_long_line, cells, duplicate, max_length, max_ratio, image."""
     leaks: Found = Found()
     """Held-out examples whose source also stands in the training data."""
     columns: dict[str, ColumnReport] = field(default_factory=dict)
@@ -80,6 +80,8 @@ class Report:
     """The limits that examples were dropped by, by the reason's name."""
     unit: str = "pairs"
     """What the examples are."""
+    notes: tuple[str, ...] = ()
+    """What else there is to say."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -89,20 +91,22 @@ class Report:
         return TypeAdapter(cls).validate_python(tree)
 
     def sentences(self) -> list[str]:
-        """What was dropped and what leaks, for people."""
-        return [sentence for name, split in self.splits.items() for sentence in self._sentences_of(name, split)]
+        """What was read, what was dropped and what leaks, for people."""
+        found = [sentence for name, split in self.splits.items() for sentence in self._sentences_of(name, split)]
+        return [*self.notes, *found]
 
-    def refuse_empty(self) -> None:
+    def refuse_empty(self, hint: str = "") -> None:
         """An error for the first split of which nothing is left."""
+        one = self.unit.removesuffix("s")
         for name, split in self.splits.items():
             if split.kept == 0:
-                reasons = [*self._sentences_of(name, split)] or [f"{split.read:,} {self.unit} were read"]
+                read = f"1 {one} was read" if split.read == 1 else f"{split.read:,} {self.unit} were read"
+                reasons = [*self._sentences_of(name, split)] or [read]
                 if split.set_aside:
-                    reasons.append(f"{split.set_aside:,} were set aside for validation and test")
-                raise DataError(
-                    f"no {SPLITS[name]} {self.unit.removesuffix('s')} is left: {'; '.join(reasons)}",
-                    where=f"data.{name}",
-                )
+                    were = "was" if split.set_aside == 1 else "were"
+                    reasons.append(f"{split.set_aside:,} {were} set aside for validation and test")
+                what = f"no {SPLITS[name]} {one} is left: {'; '.join(reasons)}"
+                raise DataError(what, where=f"data.{name}", hint=hint)
 
     def _sentences_of(self, name: Part, split: SplitReport) -> Iterator[str]:
         count = sum(found.count for found in split.dropped.values())
@@ -121,6 +125,7 @@ class Report:
         words = {
             "empty": "with an empty side" if self.unit == "pairs" else "empty",
             "over_long_line": f"over data.max_characters={limit}",
+            "cells": "with too few or too many cells",
             "duplicate": "seen before",
             "max_length": f"longer than data.max_length={limit} tokens",
             "max_ratio": f"more unequal than data.max_ratio={limit}",

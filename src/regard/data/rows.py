@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from regard.data.config import Corpus
-from regard.errors import DataError
+from regard.errors import DataError, Problem
 
 Key = str | int
 """A column of a file: its name, or its number from 0."""
@@ -18,6 +18,8 @@ class Row(NamedTuple):
 
     line: int
     values: tuple[str, ...]
+    fault: Problem | None = None
+    """Why the columns cannot be told apart, if so; the values are then empty."""
 
 
 def keys_of(corpus: Corpus) -> dict[str, Key]:

@@ -26,6 +26,7 @@ PAIRS, MASKS = 1, 2
 """What numbers are drawn for, so that the one leaves the other as it is."""
 NEAR, TRIES = 32, 64
 """How far a negative may stand in the order of lengths, and how many there are tried."""
+MORE_DOCUMENTS = "end documents with blank lines, or say documents: lines"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,16 +146,19 @@ class SentencePairs(Segments):
     length. So what follows and what does not are the same parts: neither lengths nor breaks give the answer away.
     """
 
-    def __init__(self, text: RawTokens, masking: Masking, max_length: int, where: str = "data") -> None:
-        """`where` names the text in a message."""
+    def __init__(
+        self, text: RawTokens, masking: Masking, max_length: int, where: str = "data", hint: str = MORE_DOCUMENTS
+    ) -> None:
+        """`where` names the text in a message, `hint` says how it gets more documents."""
         self._room = max_length - 3
         self._firsts, self._lasts, self._owners = stretches(text, self._room)
         if len(np.unique(self._owners)) < 2:
-            raise DataError(
-                "next-sentence prediction needs two documents of two sentences or more: a negative comes from another",
-                where=where,
-                hint="end documents with blank lines, or say documents: lines; or set model.next_sentence=false",
+            long = int((np.diff(text.documents) >= 2).sum())
+            what = (
+                "next-sentence prediction needs two documents of two sentences or more: a negative comes from another"
             )
+            what += f"; {'there is 1' if long == 1 else 'there are none'} here, of {len(text):,} in all"
+            raise DataError(what, where=where, hint=f"{hint}; or set model.next_sentence=false")
         super().__init__(text, masking, text.corpora[self._owners])
 
     def draw(self, seed: int, epoch: int) -> Shown:

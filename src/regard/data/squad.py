@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -29,6 +32,8 @@ from regard.data.readers import Reader
 from regard.data.rows import Row, text_of, value_in
 from regard.errors import DataError
 
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
+"""A string of JSON; followed by a colon, it is a key."""
 _EXPECTED = "expected is SQuAD's JSON: data, in it paragraphs, in them a context and qas"
 
 
@@ -141,7 +146,13 @@ class QuestionReader(Reader):
         if not self.files:
             return f"corpus {self.corpus.corpus}:{line}"
         file = self.files[0]
-        return file.where(line) if file.suffixes[0] == ".jsonl" else f"{file.name}: question {line}"
+        if file.suffixes[0] == ".jsonl":
+            return file.where(line)
+        return f"{_place(file, line, self._lines if line else ())}: question {line}"
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return question_lines(self.files[0])
 
     def fingerprint(self) -> str:
         corpus = self.corpus
@@ -162,6 +173,41 @@ def answers_in(text: str) -> tuple[tuple[int, str], ...]:
 
 def squad_questions(file: TextFile) -> Iterator[Answers]:
     """The questions of a file, in their order."""
+    for number, (asked, context, clusters) in enumerate(_asked(file), 1):
+        id = str(asked.get("id", number))
+        try:
+            answers = [] if asked.get("is_impossible") is True else value_in(asked, "answers", "")
+            found = _checked(answers, context, clusters, "")
+            yield Answers(number, id, context, _text(asked, "question", ""), found)
+        except DataError as error:
+            where = f"{_place(file, number, question_lines(file))}: question {id!r}"
+            raise DataError(problems=[replace(problem, where=where) for problem in error.problems]) from None
+
+
+def squad_inputs(file: TextFile) -> Iterator[tuple[str, str, str]]:
+    """The same to predict for, answered or not: question, context and where it stands."""
+    lines = question_lines(file)
+    for number, (asked, context, _) in enumerate(_asked(file), 1):
+        where = f"{_place(file, number, lines)}: question {number}"
+        yield _text(asked, "question", where), context, where
+
+
+def question_lines(file: TextFile) -> list[int]:
+    """The line of each question of SQuAD's JSON, by the keys `question` in it; nothing where one has no such key."""
+    text = "\n".join(file.lines())
+    keys = [found.start() for found in _STRING.finditer(text) if found[1] and found[0].startswith('"question"')]
+    if len(keys) != sum(1 for _ in _asked(file)):
+        return []
+    lines = accumulate((text.count("\n", *part) for part in pairwise([0, *keys])), initial=1)
+    return list(lines)[1:]
+
+
+def _place(file: TextFile, number: int, lines: Sequence[int]) -> str:
+    return file.where(lines[number - 1]) if 0 < number <= len(lines) else file.name
+
+
+def _asked(file: TextFile) -> Iterator[tuple[dict[str, Any], str, Clusters]]:
+    """Each question of a file as it stands there, its context, and the characters of that."""
     number = 0
     for article, title in _items(_parsed(file), "data", file.name):
         for paragraph, place in _items(article, "paragraphs", title):
@@ -169,11 +215,7 @@ def squad_questions(file: TextFile) -> Iterator[Answers]:
             clusters = Clusters(context)
             for asked, _ in _items(paragraph, "qas", place):
                 number += 1
-                id = str(asked.get("id", number))
-                where = f"{file.name}: question {id!r}"
-                answers = [] if asked.get("is_impossible") is True else value_in(asked, "answers", where)
-                found = _checked(answers, context, clusters, where)
-                yield Answers(number, id, context, _text(asked, "question", where), found)
+                yield asked, context, clusters
     if number == 0:
         raise DataError("there is no question", where=file.name, hint=_EXPECTED)
 

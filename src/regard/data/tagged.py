@@ -24,10 +24,12 @@ from regard.data.schemes import OUTSIDE, entities_in, is_chunk_tag, labels_of, t
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
+from regard.data.unknown import encode_spelled
 from regard.errors import DataError
 
 NO_TAG = -100
 """Stands in `labels` where a token carries no tag."""
+TRAINED = "the training sentences"
 
 
 class Marked(NamedTuple):
@@ -54,9 +56,8 @@ class Marking:
         before = " " if self.spaced and separates(tokenizer) else ""
         spelt = [[word if number == 0 else before + word for number, word in enumerate(words)] for words in sentences]
         distinct = list(dict.fromkeys(word for words in spelt for word in words))
-        known = {
-            word: ids or [tokenizer.unk] for word, ids in zip(distinct, tokenizer.encode_batch(distinct), strict=True)
-        }
+        encoded = encode_spelled(tokenizer, distinct, self.framing.letters)
+        known = {word: ids or [tokenizer.unk] for word, ids in zip(distinct, encoded, strict=True)}
         return [[known[word] for word in words] for words in spelt]
 
     def rows(self, words: Sequence[Sequence[int]]) -> list[Marked]:
@@ -113,6 +114,9 @@ class TaggedExamples(Examples):
 
     def words(self, example: int) -> list[list[int]]:
         """The tokens of each word."""
+        framing = self.marking.framing
+        if framing.letters is not None and framing.tokenizer.unk in self.ids[example]:
+            return self.marking.encode([json.loads(self.tokens[example])])[0]
         ends = np.cumsum(self.sizes[example])[:-1]
         return [part.tolist() for part in np.split(self.ids[example], ends)]
 
@@ -143,6 +147,9 @@ class TaggedExamples(Examples):
     def frequencies(self) -> NDArray[np.int64]:
         """How often each tag is to be found."""
         return self.labels.counts(len(self.names))
+
+    def label_counts(self) -> dict[str, int]:
+        return dict(zip(self.names, self.frequencies().tolist(), strict=True))
 
     def pieces(self, example: int) -> dict[str, list[str]]:
         tokenizer = self.marking.framing.tokenizer
@@ -212,7 +219,10 @@ def prepare_tagged(
     tags = {name: [_learned(text, data) for text in split.columns["tags"]] for name, split in found.splits.items()}
     names = names or label_names(tags["train"], data)
     splits = {
-        name: _examples(split, tags[name], names, marking(tokenizers["text"])) for name, split in found.splits.items()
+        name: _examples(
+            split, tags[name], names, marking(tokenizers["text"]), "head.labels" if name == "train" else TRAINED
+        )
+        for name, split in found.splits.items()
     }
     reports = {name: replace(found.report[name], columns=_columns(splits[name])) for name in found.splits}
     report = Report(reports, {"over_long_line": data.max_characters}, data.UNIT)
@@ -225,7 +235,7 @@ def read_tagged(
     """Corpora as they are, to measure a run on."""
     rows = [(reader, row) for reader in readers for row in reader]
     tags = [_learned(row.values[1], data) for _, row in rows]
-    _refuse_unknown(tags, names, lambda row, word: rows[row][0].where_word(rows[row][1].line, word))
+    _refuse_unknown(tags, names, TRAINED, lambda row, word: rows[row][0].where_word(rows[row][1].line, word))
     return tagged_examples(
         [row.values[0] for _, row in rows],
         tags,
@@ -237,14 +247,18 @@ def read_tagged(
     )
 
 
-def _examples(texts: Texts, tags: list[list[str]], names: Sequence[str], marking: Marking) -> TaggedExamples:
+def _examples(
+    texts: Texts, tags: list[list[str]], names: Sequence[str], marking: Marking, origin: str
+) -> TaggedExamples:
+    """`origin` says where the names are from."""
+
     def where(row: int, word: int) -> str:
         number = texts.rows[row]
         reader = texts.readers[int(texts.corpora[number])]
         assert isinstance(reader, TaggedReader)
         return reader.where_word(int(texts.lines[number]), word)
 
-    _refuse_unknown(tags, names, where)
+    _refuse_unknown(tags, names, origin, where)
     return tagged_examples(
         list(texts.columns["tokens"]),
         tags,
@@ -268,13 +282,15 @@ def label_names(tags: Sequence[Sequence[str]], data: TaggingData) -> list[str]:
     return sorted(there) if data.plain else labels_of({tag[2:] for tag in there if tag != OUTSIDE}, data.learned)
 
 
-def _refuse_unknown(tags: Sequence[Sequence[str]], names: Sequence[str], where: Callable[[int, int], str]) -> None:
+def _refuse_unknown(
+    tags: Sequence[Sequence[str]], names: Sequence[str], origin: str, where: Callable[[int, int], str]
+) -> None:
     known = set(names)
     for row, sentence in enumerate(tags):
         for word, tag in enumerate(sentence):
             if tag not in known:
                 types = sorted({name[2:] for name in names if name != OUTSIDE}) if OUTSIDE in known else sorted(known)
-                what = f"the tag {tag!r} does not stand in the training sentences"
+                what = f"the tag {tag!r} does not stand in {origin}"
                 raise DataError(what, where=where(row, word), hint=f"there are {', '.join(types)[:200]}")
 
 

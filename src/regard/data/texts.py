@@ -139,7 +139,7 @@ def _open(folder: Path, split: Part, readers: Readers) -> Texts:
 
 
 def _write(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
-    checks = _Checks(data.max_characters, stop=data.bad_lines == "error")
+    checks = _Checks(data.max_characters, data.UNIT, stop=data.bad_lines == "error")
     copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
     checks.raise_problems()
     rows = _choose(data, copies, seed)
@@ -147,46 +147,56 @@ def _write(folder: Path, data: Splits[Any], readers: Readers, seed: int, progres
         with closing(ArrayWriter(folder / f"{split}.rows", np.int64)) as writer:
             writer.extend(chosen)
     report = {split: _report(split, copies, rows, readers, folder) for split in rows}
-    Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty()
+    Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
     tree = {split: asdict(found) for split, found in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
 
 
 @dataclass
 class _Checks:
-    """Finds lines that are empty or too long, in all files."""
+    """Finds lines that are empty, too long or without the columns, in all files."""
 
     max_characters: int
+    unit: str
     stop: bool
     problems: list[Problem] = field(default_factory=list)
     count: int = 0
 
-    def reason(self, reader: Reader, row: Row) -> str | None:
-        """Why the row cannot be kept, if so."""
+    def reason(self, reader: Reader, row: Row) -> tuple[str, str] | None:
+        """Why the row cannot be kept, if so, and where that is to be seen."""
+        if row.fault is not None:
+            if self.stop:
+                self._add(row.fault)
+            return "cells", row.fault.where
         reasons = [self._reason(text, reader.may_be_empty) for text in row.values]
         if not any(reasons):
             return None
         if self.stop:
-            for column, text, reason in zip(reader.columns, row.values, reasons, strict=True):
+            for number, (column, text, reason) in enumerate(zip(reader.columns, row.values, reasons, strict=True)):
                 if reason:
-                    self._note(reason, text, reader.where(row.line, column))
-        return "empty" if "empty" in reasons else "over_long_line"
+                    what = reader.empty(row, number) if reason == "empty" else self._over_long(text)
+                    self._note(what, reader.where(row.line, column))
+        first = "empty" if "empty" in reasons else "over_long_line"
+        return first, reader.where(row.line, reader.columns[reasons.index(first)])
 
     def _reason(self, text: str, may_be_empty: bool) -> str | None:
         if not (may_be_empty or text.strip()):
             return "empty"
         return "over_long_line" if len(text) > self.max_characters else None
 
-    def _note(self, reason: str, text: str, where: str) -> None:
-        self.count += 1
-        if self.count > NAMED_PROBLEMS:
+    def _over_long(self, text: str) -> str:
+        return f"the line has {len(text):,} characters, data.max_characters allows {self.max_characters:,}"
+
+    def _note(self, what: str, where: str) -> None:
+        way = "fill it" if what.endswith("empty") else "split it, raise the limit"
+        self._add(Problem(where, what, f"{way}, or data.bad_lines=drop drops such {self.unit}"))
+
+    def _add(self, problem: Problem) -> None:
+        if self.problems and self.problems[-1] == problem:  # an empty line of a table has several empty cells
             return
-        if reason == "empty":
-            problem = Problem(where, "the line is empty", "fill it, or data.bad_lines=drop drops such pairs")
-        else:
-            what = f"the line has {len(text):,} characters, data.max_characters allows {self.max_characters:,}"
-            problem = Problem(where, what, "split it, raise the limit, or data.bad_lines=drop drops such pairs")
-        self.problems.append(problem)
+        self.count += 1
+        if self.count <= NAMED_PROBLEMS:
+            self.problems.append(problem)
 
     def raise_problems(self) -> None:
         if self.count > NAMED_PROBLEMS:
@@ -211,7 +221,7 @@ class _Copy:
 
 def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks, progress: Progress) -> _Copy:
     """Stream the files of a split into columns."""
-    read, dropped = 0, {"empty": Found(), "over_long_line": Found()}
+    read, dropped = 0, {"empty": Found(), "over_long_line": Found(), "cells": Found()}
     sources, inputs, pairs = ([np.empty(0, np.uint64)] for _ in range(3))
     with ExitStack() as stack:
         columns = [
@@ -238,17 +248,18 @@ def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks,
 
 
 def _chunks(reader: Reader) -> Iterator[list[Row]]:
-    rows = iter(reader)
+    rows = reader.rows()
     while chunk := list(islice(rows, CHUNK)):
         yield chunk
 
 
 def _accepted(reader: Reader, row: Row, checks: _Checks, dropped: dict[str, Found]) -> bool:
-    reason = checks.reason(reader, row)
-    if reason is None:
+    found = checks.reason(reader, row)
+    if found is None:
         return True
+    reason, place = found
     before = dropped[reason]
-    places = before.places if before.count >= NAMED else (*before.places, reader.where(row.line))
+    places = before.places if before.count >= NAMED else (*before.places, place)
     dropped[reason] = Found(before.count + 1, places)
     return False
 

@@ -16,17 +16,11 @@ from pydantic import Field, model_validator
 
 from regard.config import Config
 from regard.data.batch import UNK
+from regard.data.pipelines import complete, continuing, special_names
 from regard.data.sentencepiece import converted
-from regard.data.vocabularies import MARK, SPECIAL, characters_of_bytes, train_vocabulary
+from regard.data.vocabularies import MARK, SPECIAL, bytes_of, characters_of_bytes, train_vocabulary
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
 
-_ALIASES = (
-    ("<pad>", "[PAD]", "<PAD>", "<|pad|>", "<|padding|>"),
-    ("<unk>", "[UNK]", "<UNK>", "<|unk|>"),
-    ("<s>", "[CLS]", "<bos>", "[BOS]", "<BOS>", "<|begin_of_text|>", "<|startoftext|>"),
-    ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
-)
-"""What pad, unk, begin and end are called in the vocabularies of others."""
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
 """What stands for a masked token there."""
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
@@ -88,7 +82,7 @@ class Tokenizer:
         self._tokenizer, self._json = tokenizer, text
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # a foreign vocabulary may have holes
         tokenizer.encode_special_tokens = True
-        special = self.token_ids(_special_names(tokenizer, json.loads(text)))
+        special = self.token_ids(special_names(tokenizer, json.loads(text)))
         self.pad, self.unk, self.begin, self.end = special
         masks = (tokenizer.token_to_id(name) for name in _MASKS)
         self.mask: int | None = next((number for number in masks if number is not None), None)
@@ -116,7 +110,7 @@ class Tokenizer:
         """Read a tokenizer.json of any make; special tokens that it lacks are added. `where` names it in messages."""
         try:
             tokenizer = tokenizers.Tokenizer.from_str(text)
-            if _complete(tokenizer, json.loads(text)):
+            if complete(tokenizer, json.loads(text)):
                 text = tokenizer.to_str()
             return cls(tokenizer, text)
         except Exception as error:  # the library raises bare Exception for all that can be wrong with a file
@@ -198,6 +192,32 @@ class Tokenizer:
         text: str = self._tokenizer.decode(written, skip_special_tokens=not self._writes_unknown)
         return text
 
+    def as_written(self, text: str) -> str:
+        """A text in the spelling in which it would be decoded: NFC, and lower case when that was asked for."""
+        normalizer, decoder = self._tokenizer.normalizer, self._tokenizer.decoder
+        spelt: str = text.strip() if normalizer is None else normalizer.normalize_str(text.strip())
+        return spelt if self._byte_level or decoder is None else decoder.decode([spelt]).strip()
+
+    def written(self) -> list[bytes]:
+        """What each token adds to the text before it, as UTF-8; nothing for one that is left out of a text.
+
+        The text of some tokens is what these make one after the other, less a space at its beginning.
+        """
+        if self._byte_level:
+            return [
+                b"" if token in self._special else bytes_of(spelt)
+                for token, spelt in enumerate(self.tokens(range(self.size)))
+            ]
+        if "suffix" in (self._decoder or {}):  # the end of a word is marked, not its beginning
+            ended = [spelt.replace(self._decoder["suffix"], " ") for spelt in self.tokens(range(self.size))]
+            return [b"" if token in self._special else spelt.encode() for token, spelt in enumerate(ended)]
+        first = next(token for token in range(self.size) if self.decode([token]).strip())
+        before = len(self.decode([first]))
+        found = [self.decode([first, token])[before:].encode() for token in range(self.size)]
+        for byte in range(256) if "ByteFallback" in json.dumps(self._decoder) else ():
+            found[self.id_of(f"<0x{byte:02X}>", self.pad)] = bytes([byte])
+        return found
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's own spelling of each token; `token_ids` is the way back."""
         return [self._tokenizer.id_to_token(token) or SPECIAL[UNK] for token in ids]
@@ -228,13 +248,46 @@ class Tokenizer:
             tokens = characters_of_bytes(tokens, special)
         return [_printable(token) for token in tokens]
 
+    def spelling(self, text: str, *, first: bool) -> str:
+        """How the vocabulary would spell a token that it lacks, as `pieces` shows those that it has.
+
+        The text is the token's, the space before a word included; `first` says that nothing stands before it.
+        """
+        normalizer = self._tokenizer.normalizer
+        normal = text if normalizer is None else normalizer.normalize_str(text)
+        normal = normal[len(self._prepended) :]
+        return _printable(MARK + normal if first and self._marks_first else normal)
+
+    @cached_property
+    def _prepended(self) -> str:
+        """What the normaliser puts before every text: a mark, or nothing."""
+        normalizer = self._tokenizer.normalizer
+        return MARK if normalizer is not None and normalizer.normalize_str("a").startswith(MARK) else ""
+
+    @cached_property
+    def _marks_first(self) -> bool:
+        """Whether the first word of a text is marked as those after a space are."""
+        splitter, text = self._tokenizer.pre_tokenizer, self._prepended + "a"
+        first: str = text if splitter is None else splitter.pre_tokenize_str(text)[0][0]
+        return first.startswith(MARK)
+
+    @cached_property
+    def continued(self) -> Tokenizer:
+        """The same vocabulary for a text that goes on after another one: no mark is put before it."""
+        return Tokenizer.from_json(json.dumps(continuing(json.loads(self._json))))
+
     def is_foreign(self, ids: Sequence[int]) -> bool:
         """Whether nothing in a text is known: it has no token, or only `<unk>`, other special tokens and spaces."""
         return self._empty.issuperset(ids)
 
     @cached_property
+    def _decoder(self) -> Any:
+        """How the library's file has it."""
+        return json.loads(self._json)["decoder"]
+
+    @cached_property
     def _byte_level(self) -> bool:
-        return '"ByteLevel"' in json.dumps(json.loads(self._json)["decoder"])
+        return '"ByteLevel"' in json.dumps(self._decoder)
 
     @cached_property
     def _empty(self) -> frozenset[int]:
@@ -322,39 +375,6 @@ def _check_columns(files: Mapping[str, str], columns: Iterable[str]) -> None:
 
 def _file_name(column: str | None) -> str:
     return f"tokenizer.{column}.json" if column else "tokenizer.json"
-
-
-def _special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> list[str]:
-    """What pad, unk, begin and end are called in this vocabulary; our own names for those that it lacks.
-
-    A vocabulary may say in its template that one token stands for another: GPT-2's end is its begin, too.
-    """
-    names = [next((n for n in aliases if tokenizer.token_to_id(n) is not None), aliases[0]) for aliases in _ALIASES]
-    model = tree["model"]
-    unknown = model.get("unk_token")
-    if isinstance(model.get("unk_id"), int):
-        unknown = model["vocab"][model["unk_id"]][0]
-    if unknown and unknown not in names:
-        names[1] = unknown
-    stand_ins = _stand_ins(tree.get("post_processor") or {})
-    return [stand_ins.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
-
-
-def _stand_ins(processor: Mapping[str, Any]) -> dict[str, str]:
-    """Names that a template uses -> the tokens that it puts there."""
-    entries = [one.get("special_tokens") or {} for one in processor.get("processors", [processor])]
-    return {name: token["tokens"][0] for one in entries for name, token in one.items() if token["tokens"]}
-
-
-def _complete(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> bool:
-    """Add the special tokens that are missing, and forget cutting and padding; whether anything had to be changed."""
-    changed = tokenizer.truncation is not None or tokenizer.padding is not None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
-    missing = [name for name in dict.fromkeys(_special_names(tokenizer, tree)) if name not in special]
-    tokenizer.add_special_tokens([tokenizers.AddedToken(name, special=True, normalized=False) for name in missing])
-    return changed or bool(missing)
 
 
 def _printable(piece: str) -> str:

@@ -54,18 +54,19 @@ class Vectors:
     """Row by row their vectors."""
 
 
-def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int) -> Vectors:
+def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str = "the width") -> Vectors:
     """The vectors of a vocabulary's tokens, which must have this width; all other lines are passed over.
 
+    `setting` is what messages call the width.
     A token is looked up as the vocabulary spells it (`▁Paris`), then without the mark (`Paris`), then in lower case.
     """
     wanted = _spellings(tokenizer)
     ranks: dict[int, int] = {}
     rows: dict[int, NDArray[np.float32]] = {}
     for line, text in enumerate(_text_lines(file), 1):
-        if line == 1 and (given := _width_of(text, file)) != width:
+        if line == 1 and (given := _width_of(text, width, file)) != width:
             what = f"the vectors have {given} numbers, the embeddings of the model {width}"
-            raise DataError(what, where=file.where(1), hint=f"set the model's width to {given}, or take other vectors")
+            raise DataError(what, where=file.where(1), hint=f"set {setting} to {given}, or take other vectors")
         if line == 1 and _is_header(text):
             continue
         word = _word_of(text, width, file.where(line))
@@ -114,11 +115,18 @@ def _is_header(first: str) -> bool:
     return len(fields) == 2 and all(field.isdecimal() for field in fields)
 
 
-def _width_of(first: str, file: TextFile) -> int:
+def _width_of(first: str, width: int, file: TextFile) -> int:
+    """How many numbers the vectors have; words of several words are known by the width that is wanted."""
     fields = first.split(" ")
     if len(fields) < 2:
         raise _broken(f"{first[:40]!r} has no numbers behind it", file.where(1))
-    return int(fields[1]) if _is_header(first) else len(fields) - 1
+    if _is_header(first):
+        return int(fields[1])
+    if len(fields) > width and all(map(_is_number, fields[-width:])) and not all(map(_is_number, fields[1:])):
+        return width
+    if wrong := next((field for field in fields[1:] if not _is_number(field)), None):
+        raise _broken(f"{wrong[:40]!r} is not a number", file.where(1))
+    return len(fields) - 1
 
 
 def _word_of(text: str, width: int, where: str) -> str:

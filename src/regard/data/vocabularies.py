@@ -193,6 +193,11 @@ BYTES = _bytes()
 _BYTE_OF = {sign: byte for byte, sign in enumerate(BYTES)}
 
 
+def bytes_of(token: str) -> bytes:
+    """What a token of a byte vocabulary stands for."""
+    return b"".join(bytes([_BYTE_OF[sign]]) if sign in _BYTE_OF else sign.encode() for sign in token)
+
+
 def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[str]:
     """The characters that begin in each token of a byte vocabulary."""
     pieces = [token if apart else "" for token, apart in zip(tokens, special, strict=True)]
@@ -200,7 +205,7 @@ def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[
     data = bytearray()
     for position, token in enumerate(tokens):
         if not special[position]:
-            held = b"".join(bytes([_BYTE_OF[sign]]) if sign in _BYTE_OF else sign.encode() for sign in token)
+            held = bytes_of(token)
             data += held
             owners += [position] * len(held)
     start = 0

@@ -46,6 +46,9 @@ class MemoryNetworkConfig(ModelConfig):
     sentences: int = Field(50, ge=1, le=1000)
     """How many sentences the memory holds: the last ones of a story. What came before them is forgotten, and memories
     that a short story leaves empty may be looked at too."""
+    longest_story: int = Field(1000, ge=1)
+    """Most sentences of a story that a question may be asked about, though only the last `sentences` are remembered: a
+    longer one is taken for a mistake. It may be raised for a trained run, too."""
     time_noise: float = Field(0.1, ge=0, le=1)
     """Empty memories that training puts between the sentences, as a share of these: so that T_A and T_C learn times
     that stories of the training data do not have."""
@@ -96,15 +99,15 @@ class MemoryNetwork(nn.Module):
         size_ID = (config.restarts, config.width)
         hops = range(1, config.hops + 1)
         # The tables of all A and C: one that two hops share is there, and is looked up, once
-        self.remembering = sorted({self._name(letter, hop) for hop in hops for letter in "AC"})
-        names = {self._name(letter, config.hops) for letter in "BW"}.union(self.remembering)
+        self.remembering = sorted({self.table_of(letter, hop) for hop in hops for letter in "AC"})
+        names = {self.table_of(letter, config.hops) for letter in "BW"}.union(self.remembering)
         self.tables = nn.ParameterDict({name: _drawn(vocabulary_size, *size_ID) for name in sorted(names)})
         timed = self.remembering if config.temporal else []
         self.times = nn.ParameterDict({name: _drawn(config.sentences, *size_ID) for name in timed})
         self.H_DID = _drawn(config.width, *size_ID) if config.tie == "layer_wise" else None
         self.register_buffer("winner", torch.tensor(0))
 
-    def _name(self, letter: str, hop: int) -> str:
+    def table_of(self, letter: str, hop: int) -> str:
         """Which table stands for the paper's letter: under tying, one table has several letters."""
         if self.config.tie == "layer_wise":
             return letter
@@ -114,17 +117,17 @@ class MemoryNetwork(nn.Module):
     def forward(self, batch: StoryBatch) -> Answered:
         told_B1S = (batch.times_BS > 0)[:, None]
         words_UL, story_BS, question_B = _distinct(batch)
-        u_BID = self._said(words_UL, self._name("B", 1))[question_B]
+        u_BID = self._said(words_UL, self.table_of("B", 1))[question_B]
         weights = []
         memories = {name: self._memory(words_UL, story_BS, batch.times_BS, name) for name in self.remembering}
         for hop in range(1, self.config.hops + 1):
-            m_BSID, c_BSID = memories[self._name("A", hop)], memories[self._name("C", hop)]
+            m_BSID, c_BSID = memories[self.table_of("A", hop)], memories[self.table_of("C", hop)]
             scores_BIS = torch.einsum("bid,bsid->bis", u_BID, m_BSID)
             p_BIS = scores_BIS.masked_fill(~told_B1S, 0.0) if batch.linear else self._looks(scores_BIS, told_B1S)
             o_BID = torch.einsum("bis,bsid->bid", p_BIS, c_BSID)
             u_BID = o_BID + (u_BID if self.H_DID is None else torch.einsum("eid,bid->bie", self.H_DID, u_BID))
             weights.append(p_BIS)
-        W_VID = self.tables[self._name("W", self.config.hops)]
+        W_VID = self.tables[self.table_of("W", self.config.hops)]
         return Answered(torch.einsum("bid,vid->biv", u_BID, W_VID), torch.stack(weights))
 
     def _looks(self, scores_BIS: Tensor, told_B1S: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -12,7 +13,7 @@ from regard.config import Config, apply_overrides, parse_yaml, read_yaml, valida
 from regard.config.load import Tree
 from regard.data.config import Corpus, Split, Splits
 from regard.data.tokenizers import TokenizerConfig
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, Problem, did_you_mean
 from regard.models import MODELS
 from regard.models.headed import HeadConfig
 from regard.recipes.shipped import shipped, shipped_text
@@ -20,6 +21,8 @@ from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
 from regard.tasks import TASKS, Task
 from regard.tasks.headed import HeadedTask
+
+_THEIR_TOKENIZER = "leave the section tokenizer out: it is then that run's, with which its weights were trained"
 
 D = TypeVar("D", bound=Splits[Any])
 E = TypeVar("E", bound=Config)
@@ -139,25 +142,43 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are relative to."""
     tree, base = load_tree(recipe, overrides)
     found = recipe_of(tree)
-    if not found.data.train:
-        raise ConfigError("there is nothing to train on", where="data.train", hint="name at least one corpus")
+    expect_training_data(found)
     return found, base
 
 
+def expect_training_data(recipe: AnyRecipe) -> None:
+    """Refuse a recipe that is not to be trained, as that of an imported run is."""
+    if not recipe.data.train:
+        raise ConfigError("there is nothing to train on", where="data.train", hint="name at least one corpus")
+
+
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
-    """The same before its values are checked."""
+    """The same before its values are checked; a section that is null is left out."""
     if isinstance(recipe, dict):
         tree, base = recipe, Path.cwd()
     elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
         raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
     elif Path(recipe).is_file() or str(recipe) not in shipped():
         if not Path(recipe).exists():
-            hint = f"a recipe is a .yaml file, or one that ships; {did_you_mean(str(recipe), shipped())}"
-            raise ConfigError("there is no such recipe", where=str(recipe), hint=hint)
+            raise _missing(str(recipe))
         tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
-    return _with_init(apply_overrides(tree, overrides), base), base
+    tree = apply_overrides(tree, overrides)
+    return _with_init({name: section for name, section in tree.items() if section is not None}, base), base
+
+
+def _missing(recipe: str) -> ConfigError:
+    """A name that is neither a file nor a recipe, with what may have been meant: one that ships, or a file nearby."""
+    path = Path(recipe)
+    near = get_close_matches(path.stem, shipped(), n=3, cutoff=0.7)
+    if path.suffix or path.parent != Path():
+        there = [str(path.with_name(file.name)) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        what, near = "there is no such file", [*get_close_matches(recipe, there, n=1), *near]
+    else:
+        what = "there is no such recipe"
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "'regard recipes' lists those that ship"
+    return ConfigError(what, where=recipe, hint=f"a recipe is a .yaml file, or one that ships; {hint}")
 
 
 def _with_init(tree: Tree, base: Path) -> Tree:
@@ -180,7 +201,7 @@ def _with_init(tree: Tree, base: Path) -> Tree:
     if isinstance(model, dict) and "preset" not in model:
         model = _same_kind(theirs["model"], model, init)
     if isinstance(tokenizer, dict):
-        tokenizer = {**theirs.get("tokenizer", {}), **_tokenizer_files(base, init), **tokenizer}
+        tokenizer = _same_tokenizer({**theirs.get("tokenizer", {}), **_tokenizer_files(base, init)}, tokenizer, init)
     return {**tree, "model": model, "tokenizer": tokenizer}
 
 
@@ -190,6 +211,21 @@ def _tokenizer_files(base: Path, init: str) -> Tree:
     if sides:
         return {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
     return {"file": f"{init}/tokenizer.json"}
+
+
+def _same_tokenizer(theirs: Tree, given: Tree, init: str) -> Tree:
+    """The tokenizer of a run is taken as it is: what the recipe says of one must not be another.
+
+    With a file of its own the recipe may say anything: what counts is then the file, and its tokens are compared.
+    """
+    problems = [
+        Problem(f"tokenizer.{name}", f"{init} has {theirs[name]}, this recipe asks for {value}", _THEIR_TOKENIZER)
+        for name, value in given.items()
+        if "file" not in given and value != theirs.get(name, value)
+    ]
+    if problems:
+        raise ConfigError(problems=problems)
+    return {**theirs, **given}
 
 
 def _same_kind(theirs: Tree, given: Tree, init: str) -> Tree:

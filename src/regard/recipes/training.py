@@ -72,7 +72,8 @@ class TrainingConfig(Config):
     keep_best: int = Field(1, ge=1)
     """How many of the best checkpoints to keep."""
     best: str = "loss"
-    """The validation metric that decides: loss, perplexity, or one of the task's."""
+    """The validation metric that decides: loss, perplexity, or one of the task's. Of checkpoints that are equal in it
+    the one with the lower loss is the best; patience and plateau wait for the metric itself."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many validations without a better one."""
     decode: int = Field(200, ge=0)

@@ -10,8 +10,11 @@ checkpoints/step-00000500/
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,18 +52,31 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def _fill(aside: Path, checkpoint: Checkpoint) -> None:
-    try:
-        save_file(_contiguous(checkpoint.weights), aside / "model.safetensors")
-        if checkpoint.training_weights is not None:
-            save_file(_contiguous(checkpoint.training_weights), aside / "training.safetensors")
-        if checkpoint.training is not None:
-            torch.save(dict(checkpoint.training), aside / "training.pt")
-    except (SafetensorError, RuntimeError) as error:  # what the two libraries make of a full disk
-        raise OSError(str(error).splitlines()[0]) from None
+    for name, weights in {"model": checkpoint.weights, "training": checkpoint.training_weights}.items():
+        if weights is not None:
+            with _reasons_of_the_system(path := aside / f"{name}.safetensors"):
+                save_file(_contiguous(weights), path)
+    if checkpoint.training is not None:
+        with _reasons_of_the_system(path := aside / "training.pt"):
+            torch.save(dict(checkpoint.training), path)
     facts = aside / "checkpoint.json"
     facts.write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
     for path in aside.glob("*.safetensors"):  # the library makes them readable for their owner alone
         shutil.copymode(facts, path)
+
+
+@contextmanager
+def _reasons_of_the_system(path: Path) -> Iterator[None]:
+    """An OSError for what the libraries say of a full disk. Going on with the file makes the system say it itself,
+    where the library does not give its number."""
+    try:
+        yield
+    except (SafetensorError, RuntimeError) as error:
+        if number := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
+        with path.open("ab") as file:
+            file.write(bytes(1 << 20))
+        raise OSError(str(error).splitlines()[0]) from None
 
 
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
@@ -69,9 +85,10 @@ def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
     try:
         return load_file(path)
     except FileNotFoundError:
-        raise CheckpointError("there is no such file: the checkpoint is not whole", where=str(path)) from None
+        what = "there is no such file: the checkpoint is not whole"
+        raise CheckpointError(what, where=str(path), hint=_way_out(folder)) from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"the file is damaged: {error}", where=str(path), hint=_others(folder)) from None
+        raise CheckpointError(f"the file is damaged: {error}", where=str(path), hint=_way_out(folder)) from None
 
 
 def load_facts(folder: Path) -> dict[str, Any]:
@@ -83,7 +100,7 @@ def load_facts(folder: Path) -> dict[str, Any]:
             raise ValueError("it does not say which tokenizer it belongs to")
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(
-            f"the file is missing or damaged: {error}", where=str(path), hint=_others(folder)
+            f"the file is missing or damaged: {error}", where=str(path), hint=_way_out(folder)
         ) from None
     return facts
 
@@ -96,13 +113,11 @@ def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
     try:
         training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise CheckpointError("training cannot go on from this checkpoint", where=str(path)) from None
-    except Exception as error:  # a damaged file makes the reader stumble in a dozen ways
-        first = (str(error) or type(error).__name__).splitlines()[0]
-        hint = (
-            f"{others}; one's name in the run's file `last` goes on from there" if (others := _others(folder)) else ""
-        )
-        raise CheckpointError(f"the file is damaged: {first}", where=str(path), hint=hint) from None
+        what = "training cannot go on from this checkpoint: there is no such file"
+        raise CheckpointError(what, where=str(path), hint=_way_out(folder)) from None
+    except Exception:  # a damaged file makes the reader stumble in a dozen ways, and speak of its own parts
+        what = "the file is damaged: it cannot be read as the state of a training"
+        raise CheckpointError(what, where=str(path), hint=_way_out(folder)) from None
     return weights, training
 
 
@@ -127,6 +142,12 @@ def _contiguous(weights: Mapping[str, Tensor]) -> Weights:
     return {name: tensor.detach().contiguous() for name, tensor in weights.items()}
 
 
-def _others(folder: Path) -> str:
+def _way_out(folder: Path) -> str:
+    """What to do about a checkpoint that is damaged: take another, where there is one."""
     others = sorted(path.name for path in folder.parent.glob("step-*") if path != folder)
-    return f"other checkpoints here: {', '.join(others[-3:])}" if others else ""
+    if not others:
+        return "copy the checkpoint back from elsewhere, or train anew with another --out"
+    return (
+        f"other checkpoints here: {', '.join(others[-3:])}; --checkpoint uses one, and its name in the run's file "
+        "`last` lets --resume go on from there"
+    )

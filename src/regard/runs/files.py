@@ -18,10 +18,11 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        saved = any((folder / "last").is_file() for folder in path.parents)  # in a run folder with a checkpoint
         raise CheckpointError(
             f"cannot be written: {error.strerror or error}",
             where=str(path),
-            hint="what was saved before is whole; --resume goes on from it once this can be written",
+            hint="what was saved before is whole; --resume goes on from it once this can be written" if saved else "",
         ) from None
 
 
@@ -57,11 +58,7 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
     try:
         with writing(path):
             aside.mkdir(parents=True)
-            fill(aside)
-            for file in (path for path in aside.rglob("*") if path.is_file()):
-                with file.open("rb+") as opened:
-                    os.fsync(opened.fileno())
-            sync_folder(aside)
+            _fill_and_sync(aside, fill)
             if path.exists():
                 path.rename(before)
             aside.rename(path)
@@ -69,6 +66,29 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(before, ignore_errors=True)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_into(folder: Path, fill: Callable[[Path], None], last: str) -> None:
+    """Put files into a folder that is there, as a mounted one must be: `last` appears when all others are whole."""
+    aside = folder / ".files.partial"
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        with writing(folder):
+            aside.mkdir()
+            _fill_and_sync(aside, fill)
+            for path in sorted(aside.iterdir(), key=lambda path: path.name == last):
+                path.replace(folder / path.name)
+            sync_folder(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _fill_and_sync(folder: Path, fill: Callable[[Path], None]) -> None:
+    fill(folder)
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        with file.open("rb+") as opened:
+            os.fsync(opened.fileno())
+    sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

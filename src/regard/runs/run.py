@@ -15,6 +15,7 @@ import copy
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -32,11 +33,15 @@ from regard.data.tokenizers import Tokenizers
 from regard.errors import CheckpointError, ConfigError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.checkpoints import load_facts, load_weights, remove_checkpoint, step_name
-from regard.runs.files import write_folder, write_text
+from regard.runs.files import write_folder, write_into, write_text
 from regard.tasks import TASKS
 
 FORMAT = 1
 """Version of the folder's layout; older ones stay readable."""
+BEGINNING = re.compile(
+    r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|tensorboard|checkpoints|\.lock|\..*\.partial"
+)
+"""What is in a run folder before the first checkpoint."""
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
 
 
@@ -50,7 +55,8 @@ class Run:
     def create(
         cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers, origin: Mapping[str, Any] | None = None
     ) -> Run:
-        """Lay the folder out in one go; `origin` says where an imported model comes from."""
+        """Lay the folder out in one go, or where there is a vacant one, in it; `origin` says where an imported model
+        comes from."""
         environment = _environment() | ({} if origin is None else {"imported": dict(origin)})
 
         def fill(aside: Path) -> None:
@@ -58,7 +64,12 @@ class Run:
             (aside / "environment.json").write_text(json.dumps(environment, indent=1), encoding="utf-8")
             tokenizers.save(aside)
 
-        write_folder(folder, fill)
+        if folder.exists():
+            assert is_vacant(folder)
+            _clear(folder)
+            write_into(folder, fill, last="recipe.yaml")
+        else:
+            write_folder(folder, fill)
         return cls(folder)
 
     @classmethod
@@ -148,7 +159,9 @@ class Run:
             )
         if not found.is_dir():
             there = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
-            raise CheckpointError("there is no such checkpoint", where=str(found), hint=did_you_mean(found.name, there))
+            none = "the run has none: copy it back from elsewhere, or train anew with another --out"
+            hint = did_you_mean(found.name, there) if there else none
+            raise CheckpointError("there is no such checkpoint", where=str(found), hint=hint)
         return found
 
     def build(self) -> Any:
@@ -179,6 +192,24 @@ class Run:
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name.startswith("step-") and path.name not in names:
                 remove_checkpoint(path)
+
+
+def is_vacant(folder: Path) -> bool:
+    """Whether a folder has nothing in it but what a run has before its first checkpoint: a training may begin there."""
+    if not folder.is_dir() or (folder / "last").exists():
+        return False
+    saved = folder / "checkpoints"
+    begun = all(path.name.startswith(".") for path in saved.iterdir()) if saved.is_dir() else True
+    return begun and all(BEGINNING.fullmatch(path.name) for path in folder.iterdir())
+
+
+def _clear(folder: Path) -> None:
+    """Empty a vacant folder; its lock stays, since another process may wait for it."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != ".lock":
+            path.unlink()
 
 
 def put_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor], where: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -26,8 +26,8 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
     if files:
         if split is not None:
             raise DataError("give a split or files, not both", where="--file")
-        own = [corpus for name in SPLITS if isinstance(part := getattr(data, name), list) for corpus in part]
-        return task.read(run.recipe, [task.corpus_of(files, own or [_blank(data)])], "test", Path.cwd(), run.tokenizers)
+        corpus = task.corpus_of(files, own_corpora(data))
+        return task.read(run.recipe, [corpus], "test", Path.cwd(), run.tokenizers)
     if not data.train:
         raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")
     if split is None:
@@ -43,7 +43,25 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
     return dataset
 
 
-def _blank(data: Any) -> Any:
-    """What stands for the corpora of a run that was imported: the task's columns, and nothing in them."""
+def measured_on(run: Run, split: SplitName | None, files: Sequence[str] = ()) -> dict[str, Any]:
+    """What `examples_of` takes, to stand before the metrics; and why, where it is not the test set that is expected."""
+    if files:
+        header = run.task.corpus_of(files, own_corpora(run.recipe.data)).header
+        return {"files": list(files), **({"note": f"the first line of {files[0]} names its columns"} if header else {})}
+    if split is None and run.recipe.data.test is None:
+        return {"split": "validation", "note": "the run's recipe has no test set"}
+    return {"split": split or "test"}
+
+
+def measured_text(found: Mapping[str, Any]) -> str:
+    """The same in words: `the validation set (the run's recipe has no test set)`, or the names of the files."""
+    if "files" in found:
+        return " and ".join(found["files"])
+    return f"the {found['split']} set" + (f" ({found['note']})" if "note" in found else "")
+
+
+def own_corpora(data: Any) -> list[Any]:
+    """The corpora of a run; for one that was imported, one with the task's columns and nothing in them."""
     [kind] = get_args(type(data).model_fields["train"].annotation)
-    return kind.model_construct()
+    named = [corpus for name in SPLITS if isinstance(part := getattr(data, name), list) for corpus in part]
+    return named or [kind.model_construct()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from regard.config import apply_overrides
 from regard.data.images import LIMIT
-from regard.errors import CheckpointError, ConfigError, DecodeError
+from regard.errors import CheckpointError, ConfigError, DecodeError, Problem
 from regard.models.contextual import Contextual, Pooling
 from regard.models.headed import Headed
 from regard.recipes.recipe import AnyRecipe, recipe_of
@@ -20,17 +20,22 @@ from regard.runs.predictions import with_predictions_written
 from regard.runs.progress import summed
 from regard.runs.records import check_writable, write_record
 from regard.runs.run import Run
-from regard.runs.splits import SplitName, examples_of
+from regard.runs.skipped import Inputs, Skipped, unreadable
+from regard.runs.splits import SplitName, examples_of, measured_on
+from regard.search.config import SAMPLING
+from regard.tasks import TASKS
 from regard.tasks.features import Features
 from regard.tasks.features import features as vectors_of
-from regard.tasks.inputs import encode_target, numbered
-from regard.tasks.task import Prediction
+from regard.tasks.inputs import numbered, refuse
+from regard.tasks.task import Prediction, Task
 from regard.tasks.text_to_text import TextToText
 
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
 CHANGEABLE = ("search", "evaluation")
 """The sections of a trained run's recipe that may be asked for otherwise."""
+LIMITS = {"captioning": (LIMIT,), "story_answering": ("model.longest_story",)}
+"""What may be asked for otherwise besides: how much a task reads at most."""
 
 
 def predict(
@@ -43,6 +48,7 @@ def predict(
     prefix: str | None = None,
     prefixes: Sequence[str] | None = None,
     record: str | Path | None = None,
+    skip_bad: bool = False,
     overrides: Sequence[str] = (),
     checkpoint: str = "best",
     device: str = "auto",
@@ -50,7 +56,8 @@ def predict(
     """What the run's model writes for each input, in their order; a single text is one input.
 
     Every output begins with `prefix`, or each with its own of `prefixes`. `record` names a file for the whole search
-    (docs/search-record.md).
+    (docs/search-record.md). With `skip_bad` a `Skipped` stands for each input that cannot be read, else the first such
+    inputs are a DecodeError.
     """
     if isinstance(inputs, str):  # which is a sequence of texts, too, but never meant so
         inputs = [inputs]
@@ -59,8 +66,9 @@ def predict(
     places = numbered(inputs)
     inputs, places = run.task.gather(inputs, places)
     chunks = predict_chunks(
-        run, inputs, recipe, prefixes=prefixes, record=record, checkpoint=checkpoint, device=device, places=places
-    )
+        run, inputs, recipe, prefixes=prefixes, record=record, skip_bad=skip_bad, checkpoint=checkpoint, device=device,
+        places=places,
+    )  # fmt: skip
     return [one for chunk in chunks for one in chunk]
 
 
@@ -71,40 +79,59 @@ def predict_chunks(
     *,
     prefixes: Sequence[str] | None = None,
     record: str | Path | None = None,
+    skip_bad: bool = False,
     checkpoint: str = "best",
     device: str = "auto",
     places: Sequence[str] | None = None,
+    faults: Mapping[str, Problem] | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Iterator[list[Prediction]]:
-    """The same a chunk at a time. All inputs are checked before the first is decoded; a record comes last."""
-    places = places or numbered(inputs)
-    asked = {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record}
-    for option in (option for option, value in asked.items() if value and not run.task.searches):
-        what = f"a run of the task {run.task.name} searches for nothing"
-        raise DecodeError(what, where=option, hint="leave it out")
+    """The same a chunk at a time. All inputs are checked before the first is decoded; a record comes last.
+
+    `faults` says by place what is wrong with inputs that could not even be read.
+    """
+    _refuse_search(run.task, {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record})
     if record is not None:
         check_writable(Path(record))
     model = run.under(recipe).load_model(checkpoint, device_named(device))
     run.task.adjust(model, recipe)
-    run.task.check_inputs(model, run.tokenizers, inputs, recipe.search, prefixes=prefixes, places=places)
+    asked = Inputs(inputs, places or numbered(inputs), prefixes)
+
+    def check(part: Inputs) -> None:
+        run.task.check_inputs(
+            model, run.tokenizers, part.texts, recipe.search, prefixes=part.prefixes, places=part.places
+        )
+
+    unread = {row: fault for row, place in enumerate(asked.places) if (fault := (faults or {}).get(place))}
+    bad = unreadable(check, asked) | unread if skip_bad else {}
+    if not skip_bad:
+        refuse(list(unread.values()))
+        check(asked)
     searches: list[dict[str, Any]] = []
     for first in range(0, len(inputs), CHUNK):
-        part = slice(first, first + CHUNK)
-        chunk = run.task.predict(
-            model,
-            run.tokenizers,
-            inputs[part],
-            recipe.search,
-            prefixes=None if prefixes is None else prefixes[part],
-            record=record is not None,
-            places=places[part],
-            progress=progress,
-        )
+        rows = range(first, min(first + CHUNK, len(inputs)))
+        kept = asked.take([row for row in rows if row not in bad])
+        found: Sequence[Prediction] = ()
+        if kept.texts:
+            found = run.task.predict(
+                model, run.tokenizers, kept.texts, recipe.search, prefixes=kept.prefixes, places=kept.places,
+                record=record is not None, progress=progress,
+            )  # fmt: skip
+        progress(len(rows) - len(found))
+        predicted = iter(found)
+        chunk = [Skipped(inputs[row], bad[row]) if row in bad else next(predicted) for row in rows]
         searches += [{"input": one.input, **one.search} for one in chunk if one.search is not None]
         yield chunk
     if record is not None:
         config = recipe.search.model_dump()
         write_record(Path(record), {"run": str(run.folder), "search": config, "inputs": searches})
+
+
+def _refuse_search(task: type[Task], asked: dict[str, Any]) -> None:
+    """Refuse options of a search for a task that has none."""
+    for option in (option for option, value in asked.items() if value is not None and not task.searches):
+        what = f"a run of the task {task.name} searches for nothing"
+        raise DecodeError(what, where=option, hint="leave it out")
 
 
 def features(
@@ -144,14 +171,16 @@ def score(
     checkpoint: str = "best",
     device: str = "auto",
 ) -> dict[str, Any]:
-    """log P(target | source), whole and token by token. A target given as a list is taken as exact tokens."""
-    run = opened_pairs(run, "score")
-    model = run.load_model(checkpoint, device_named(device))
-    vocabulary = run.tokenizers["target"]
-    [source_ids] = run.task.encode(model, run.tokenizers, [source], ["source"])
-    ids = encode_target(vocabulary, target)
-    [scores] = run.task.score(model, run.tokenizers, [source_ids], [ids[:-1] if ids[-1] == vocabulary.end else ids])
-    scores = scores[: len(ids)]
+    """log P(target | source), whole and token by token. A target given as a list is taken as exact tokens.
+
+    To a language model the source is the beginning of a text, and the target how it goes on.
+    """
+    run = opened(run)
+    if run.task.writes is None:
+        what = f"score needs a run that writes texts, not one of {run.recipe.task}"
+        raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
+    model, vocabulary = run.load_model(checkpoint, device_named(device)), run.tokenizers[run.task.writes]
+    ids, scores = run.task.score_text(model, run.tokenizers, source, target)
     return {
         "source": source,
         "target": vocabulary.decode(ids),
@@ -174,7 +203,7 @@ def evaluate(
     predictions: str | Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """The task's metrics on a split or on files.
+    """The task's metrics on a split or on files, and which of them it was.
 
     Where the task has an answer for each example, they are written to the file `predictions`, or predictions.jsonl in
     the run folder, and the wrong ones beside it (runs/predictions.py).
@@ -187,7 +216,8 @@ def evaluate(
     model = run.load_model(checkpoint, device_named(device))
     moved = summed(progress, len(dataset))
     found: dict[str, Any] = run.task.evaluate(model, recipe, dataset, run.tokenizers, moved)
-    return with_predictions_written(found, file, asked=predictions is not None)
+    measured = measured_on(run, split, files) | found
+    return with_predictions_written(measured, file, asked=predictions is not None)
 
 
 def opened(run: str | Path | Run) -> Run:
@@ -195,10 +225,10 @@ def opened(run: str | Path | Run) -> Run:
 
 
 def opened_pairs(run: str | Path | Run, verb: str) -> Run:
-    """A run whose task reads one text and writes another, as the verb needs it."""
+    """A run whose task has something to write for each input, as the verb needs it."""
     run = opened(run)
     if not issubclass(run.task, TextToText):
-        what = f"{verb} needs a run that reads one text and writes another, not one of {run.recipe.task}"
+        what = f"{verb} holds what is written against references, which a run of {run.recipe.task} does not have"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
     return run
 
@@ -214,22 +244,48 @@ def with_search(
 ) -> AnyRecipe:
     """The run's recipe with the search asked for now.
 
-    A beam that is not asked for is widened to hold the n best, and left out for samples.
+    A beam that is asked for turns sampling into a beam search. One that is not is widened to hold the n best, and left
+    out for samples.
     """
-    for override in overrides:
-        path = override.partition("=")[0]
-        section, changeable = path.partition(".")[0], [*CHANGEABLE, *([LIMIT] if recipe.task == "captioning" else [])]
-        if section in type(recipe).model_fields and not {section, path}.intersection(changeable):
-            what, hint = f"{section} is settled in a trained run", f"allowed: {', '.join(changeable)}"
-            raise ConfigError(what, where=override, hint=hint)
+    paths = {override.partition("=")[0] for override in overrides}
+    searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
+    _refuse_search(TASKS[recipe.task], {"--beam": beam, "--length-penalty": length_penalty, **searched})
+    _refuse_settled(recipe, overrides)
     tree = apply_overrides(recipe.model_dump(), overrides)
     asked: dict[str, Any] = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "prefix": prefix}
     search = tree["search"]
     if isinstance(search, dict):
+        if recipe.search.sample:
+            _leave_sampling(search, paths, beam)
         if search.get("beam") == recipe.search.beam:
             search["beam"] = 1 if search.get("sample") is True else max(nbest or 1, recipe.search.beam)
         search |= {name: value for name, value in asked.items() if value is not None}
+        if length_penalty is not None and search.get("normalisation") == "none":
+            hint = "leave it out, or --set search.normalisation=mean"
+            raise ConfigError("search.normalisation: none has no length penalty", where="--length-penalty", hint=hint)
     return recipe_of(tree)
+
+
+def _refuse_settled(recipe: AnyRecipe, overrides: Sequence[str]) -> None:
+    """Refuse changes to what a training has settled."""
+    changeable = [*CHANGEABLE, *LIMITS.get(recipe.task, ())]
+    for override in overrides:
+        path = override.partition("=")[0]
+        section = path.partition(".")[0]
+        if section in type(recipe).model_fields and not {section, path}.intersection(changeable):
+            what, hint = f"{section} is settled in a trained run", f"allowed: {', '.join(changeable)}"
+            raise ConfigError(what, where=override, hint=hint)
+
+
+def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -> None:
+    """Where a run that samples is asked for a beam, or not to sample: without what only samples have, unless named."""
+    given = [name for name in SAMPLING if f"search.{name}" in paths]
+    if "search.sample" not in paths and not given and (beam is not None or "search.beam" in paths):
+        search["sample"] = False
+    if search.get("sample") is False:
+        for name in SAMPLING:
+            if name not in given:
+                search.pop(name, None)
 
 
 def device_named(name: str) -> torch.device:

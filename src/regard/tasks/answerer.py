@@ -21,8 +21,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from regard.config import Config
+from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.files import TextFile
 from regard.data.offsets import Span
 from regard.data.questions import Asking, SpannedTexts, Window, question_batch
+from regard.data.rows import Key
+from regard.data.squad import QuestionedText, squad_inputs
 from regard.errors import Problem
 from regard.models.base import device_of
 from regard.models.headed import Headed
@@ -106,6 +110,21 @@ def best_answers(
     return Found(answers, null - best[0][0] if best else math.inf, null - log_z)
 
 
+def answer_probability(
+    model: Answerer, found: Found, read: Sequence[tuple[Window, Logits]], tokens: tuple[int, int] | None
+) -> float:
+    """P of the answer from one token to another, as `best_answers` has it for the best; of none, where it is None."""
+    if tokens is None:
+        return math.exp(found.silence)
+    first, last = tokens
+    window, logits_2L = max(read, key=lambda one: min(first - one[0].start, one[0].stop - 1 - first))
+    if last >= window.stop or last - first >= model.settings.longest_answer:
+        return 0.0
+    log_z = min(float(one[0, 0] + one[1, 0]) for _, one in read) - found.silence
+    places = first - window.start + window.first, last - window.start + window.first
+    return math.exp(float(logits_2L[0, places[0]] + logits_2L[1, places[1]]) - log_z)
+
+
 def _band(length: int, longest: int) -> NDArray[np.bool_]:
     """Where the last token is not before the first, and not too far behind it."""
     ahead = np.arange(length) - np.arange(length)[:, None]
@@ -166,6 +185,24 @@ def answered(input: str, texts: SpannedTexts, number: int, found: Found, model: 
     no_answer = found.no_answer if model.may_be_silent else None
     silent = not spans or (no_answer is not None and no_answer > model.settings.threshold)
     return Answered(input, texts.texts[number], tuple(spans.items()), silent, no_answer, found.silence)
+
+
+def question_inputs(file: TextFile, corpus: QuestionedText) -> Iterator[FileInput] | None:
+    """The questions of SQuAD's JSON or of a table, each with its text, as they may be typed; None where each line is
+    one, as in a .tsv without these columns."""
+    if file.suffixes[0] == ".json":
+        return (FileInput(_typed(*asked), where) for *asked, where in squad_inputs(file))
+    columns: dict[str, Key] = {"question": corpus.question, "context": corpus.context}
+    if not is_table(file) or (file.suffixes[0] == ".tsv" and not has_columns(file, columns)):
+        return None
+    return (
+        FileInput("" if row.fault else _typed(*row.values), file.where(row.line), row.fault)
+        for row in table_rows(file, columns)
+    )
+
+
+def _typed(question: str, context: str) -> str:
+    return json.dumps({"question": question, "context": context}, ensure_ascii=False)
 
 
 def question_in(text: str, place: str) -> tuple[str, str] | Problem:

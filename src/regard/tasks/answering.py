@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import fixed_batches
-from regard.data.memories import Memory, StoryExamples, StoryTexts, story_examples
+from regard.data.memories import SIGNS, Memory, StoryExamples, StoryTexts, story_examples
 from regard.data.store import Integers
 from regard.data.tokenizers import Tokenizer
 from regard.errors import Problem, did_you_mean
@@ -53,6 +53,13 @@ class Answer:
             "sentences": self.sentences,
             "remembered": self.remembered,
         }
+
+    @property
+    def note(self) -> str | None:
+        """What a user should know of the answer, where there is something."""
+        if self.remembered == self.sentences:
+            return None
+        return f"the memory holds the last {self.remembered:,} of the story's {self.sentences:,} sentences"
 
     def lines(self, nbest: int) -> Iterator[str]:
         """The answer, or the likeliest of them with their probabilities where several were asked for."""
@@ -124,7 +131,12 @@ def tallied(
 def error_by_task(wrong_BI: Tensor, examples: StoryExamples) -> Tensor:
     """The share of wrong answers of each task that has questions, for each restart."""
     tasks_B = torch.from_numpy(examples.tasks)
-    return torch.stack([wrong_BI[tasks_B == task].float().mean(0) for task in range(len(examples.names))])
+    return torch.stack([wrong_BI[tasks_B == task].double().mean(0) for task in range(len(examples.names))])
+
+
+def share(part: float | Tensor) -> float:
+    """A share as it is told: 2 of 500 is 0.004, not what the last bits of a sum make of it."""
+    return round(float(part), 12)
 
 
 def facts_found(looked: Sequence[int], facts: Sequence[int]) -> float:
@@ -135,7 +147,7 @@ def facts_found(looked: Sequence[int], facts: Sequence[int]) -> float:
 def mean_facts_found(looked_BN: Tensor, examples: StoryExamples) -> dict[str, float]:
     known = ((row, facts) for row in range(len(examples)) if (facts := examples.kept_facts(row)))
     shares = [facts_found(looked_BN[row].tolist(), facts) for row, facts in known]
-    return {"facts_found": float(np.mean(shares))} if shares else {}
+    return {"facts_found": share(float(np.mean(shares)))} if shares else {}
 
 
 def sample(model: MemoryNetwork, examples: StoryExamples, row: int) -> dict[str, str]:
@@ -145,6 +157,15 @@ def sample(model: MemoryNetwork, examples: StoryExamples, row: int) -> dict[str,
     return {"source": shown, "output": output, "target": examples.texts.answers[row]}
 
 
+def too_long_a_story(typed: Typed, config: MemoryNetworkConfig) -> Problem | None:
+    """Why a story cannot be asked about: hardly any of it would be remembered."""
+    if len(typed.story) <= config.longest_story:
+        return None
+    what = f"the story has {len(typed.story):,} sentences, of which the memory would hold the last {config.sentences:,}"
+    hint = f"at most {config.longest_story:,}; --set model.longest_story=N raises that"
+    return Problem(typed.place, what, hint)
+
+
 def unknown_words(tokenizer: Tokenizer, typed: Typed, remembered: int) -> Iterator[Problem]:
     """The words that the model has never seen, in what it reads of a story."""
     vocabulary = [word for word in tokenizer.tokens(range(tokenizer.size)) if not word.startswith("<")]
@@ -152,7 +173,7 @@ def unknown_words(tokenizer: Tokenizer, typed: Typed, remembered: int) -> Iterat
     for sentence in [*typed.story[-remembered:], typed.question]:
         for word in sentence.split():
             if tokenizer.unk in tokenizer.encode(word):
-                plain = word.strip(".,;:?!")
+                plain = word.strip(SIGNS)
                 near = did_you_mean(plain.lower(), vocabulary)
                 hint = f"the run's stories have other words, {near if near.startswith('did') else unlike}"
                 yield Problem(typed.place, f"the word {plain!r} is unknown", hint)

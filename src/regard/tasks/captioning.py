@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,10 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import model_validator
 
-from regard.data.captioned import CaptionedImages, captioned
-from regard.data.config import Corpus, Data, Split
+from regard.data.captioned import CaptionedImages, captioned, images_checked_too
+from regard.data.config import Corpus, Data
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset
 from regard.data.images import Picture, read_picture
 from regard.data.prepare import Prepared, prepare
 from regard.data.report import Report
@@ -29,6 +29,7 @@ from regard.tasks.task import Progress
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import EvaluationConfig
 
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
 References = str | Sequence[str]
 """What was said of an image, once or several times."""
 
@@ -101,26 +102,38 @@ class Captioning(TextToText):
         }
 
     @classmethod
+    def by_input(cls, examples: CaptionedImages) -> list[list[int]]:
+        """The examples of each image, images in the order of their first."""
+        rows: dict[int, list[int]] = {}
+        for row, number in enumerate(examples.numbers.tolist()):
+            rows.setdefault(number, []).append(row)
+        return list(rows.values())
+
+    @classmethod
     def prepare(
         cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
     ) -> Prepared[Any]:
         data, heard = recipe.data, progress or (lambda what, done: None)
-        texts = prepare(
-            data, recipe.tokenizer, base=base, seed=recipe.training.seed, tokenizers=tokenizers, progress=progress,
-            columns=cls.columns,
-        )  # fmt: skip
-
-        def with_images(part: Part, dataset: Dataset) -> CaptionedImages:
-            named = getattr(data, part)
-            corpora = data.train if isinstance(named, Split) else named
-            return captioned(
-                dataset, corpora, base, recipe.model.reading, lambda done: heard(f"reading images of {part}", done),
-                drop=data.bad_lines == "drop",
+        with images_checked_too(_named(data), base, recipe.model.reading):
+            texts = prepare(
+                data, recipe.tokenizer, base=base, seed=recipe.training.seed, tokenizers=tokenizers, progress=progress,
+                columns=cls.columns,
             )  # fmt: skip
-
-        train, validation = with_images("train", texts.train), with_images("validation", texts.validation)
-        test = None if texts.test is None else with_images("test", texts.test)
-        report = _with_dropped(texts.report, {"train": train, "validation": validation, "test": test})
+        found: dict[Part, CaptionedImages] = {}
+        problems: list[Problem] = []
+        for part in PARTS:
+            if (dataset := getattr(texts, part)) is None:
+                continue
+            moved = partial(heard, f"reading images of {part}")
+            corpora, drop = _named(data).get(part, data.train), data.bad_lines == "drop"
+            try:
+                found[part] = captioned(dataset, corpora, base, recipe.model.reading, moved, drop=drop)
+            except DataError as error:
+                problems += error.problems
+        if problems:
+            raise DataError(problems=problems)
+        train, validation, test = found["train"], found["validation"], found.get("test")
+        report = _with_dropped(texts.report, found)
         return replace(texts, train=train, validation=validation, test=test, report=report)
 
     @classmethod
@@ -143,14 +156,15 @@ class Captioning(TextToText):
     def read(
         cls, recipe: Any, corpora: Sequence[Corpus], part: Part, base: Path, tokenizers: Tokenizers
     ) -> CaptionedImages:
-        texts = read_pairs(recipe.data, corpora, part, base, tokenizers)
+        with images_checked_too({part: corpora}, base, recipe.model.reading):
+            texts = read_pairs(recipe.data, corpora, part, base, tokenizers)
         return captioned(texts, corpora, base, recipe.model.reading, drop=recipe.data.bad_lines == "drop")
 
     @classmethod
     def validate(cls, model: Generator, recipe: Any, data: Prepared[Any]) -> dict[str, Any]:
         """Loss and perplexity on all examples; the metrics on the first images, decoded greedily."""
         found: dict[str, Any] = dict(cls.loss(model, data.validation))
-        firsts = images_in(data.validation)[: recipe.training.decode]
+        firsts = cls.by_input(data.validation)[: recipe.training.decode]
         if not firsts or not np.isfinite(found["loss"]):
             return found
         greedy = recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
@@ -170,7 +184,7 @@ class Captioning(TextToText):
         cls, model: Generator, recipe: Any, examples: Any, tokenizers: Tokenizers, progress: Callable[[int], None]
     ) -> dict[str, Any]:
         """The metrics on one output an image, loss and perplexity of all captions."""
-        images = images_in(examples)
+        images = cls.by_input(examples)
         outputs, references = cls._decoded(model, examples, images, tokenizers, recipe.search, progress)
         return {
             "images": len(images),
@@ -213,19 +227,17 @@ class Captioning(TextToText):
         return found
 
 
-def images_in(examples: CaptionedImages) -> list[list[int]]:
-    """The examples of each image, images in the order of their first."""
-    rows: dict[int, list[int]] = {}
-    for row, number in enumerate(examples.numbers.tolist()):
-        rows.setdefault(number, []).append(row)
-    return list(rows.values())
+def _named(data: Any) -> dict[Part, list[Captioned]]:
+    """The corpora of the splits that have some of their own."""
+    parts = {part: getattr(data, part) for part in PARTS}
+    return {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
 
 
-def _with_dropped(report: Report, splits: Mapping[Part, CaptionedImages | None]) -> Report:
+def _with_dropped(report: Report, splits: Mapping[Part, CaptionedImages]) -> Report:
     """With the examples that were left out for their images."""
     found = dict(report.splits)
     for name, split in splits.items():
-        if split is not None and split.dropped.count:
+        if split.dropped.count:
             dropped = found[name].dropped | {"image": split.dropped}
             found[name] = replace(found[name], kept=len(split), dropped=dropped)
     return replace(report, splits=found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,18 +16,27 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from regard.data.dataset import Dataset
-from regard.data.labelled import LabelledData
+from regard.data.labelled import Labelled, LabelledData
 from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
 from regard.data.tokenizers import Tokenizers
-from regard.errors import ConfigError, DataError, did_you_mean
+from regard.errors import ConfigError, DataError, Problem, did_you_mean
 from regard.models.headed import Headed
 from regard.objectives.classes import ClassCrossEntropy, by_example
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of
+from regard.tasks.labelling import (
+    Scores,
+    TextHeadConfig,
+    TextLabelling,
+    class_numbers,
+    refuse_labels,
+    scores_of,
+)
 from regard.tasks.metrics import classification_metrics
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
+MANY = 20
+"""Labels that there may be, however few the examples."""
 SHOWN = 10
 """Labels that a message names."""
 
@@ -52,6 +62,9 @@ class ClassHeadConfig(TextHeadConfig):
     rarer a class, the more, N / (classes * n) for a class of n of N examples."""
     both_orders: bool = False
     """Read two texts in both orders and take the mean: GPT's way for texts that are compared as equals."""
+    apart: bool = False
+    """Read two texts each by itself and compare their vectors, as Sentence-BERT does: [u; v; |u - v|] says the class.
+    Their `pooling` is then mean unless it is said."""
 
 
 class Classification(TextLabelling):
@@ -72,11 +85,14 @@ class Classification(TextLabelling):
 
     @classmethod
     def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:
-        return arrangement_of(columns, recipe.head.both_orders)
+        return arrangement_of(columns, recipe)
 
     @classmethod
     def names_in(cls, recipe: Any, train: Dataset) -> tuple[str, ...]:
-        return cls.labels_of(recipe) or classes_in(train)
+        names = cls.labels_of(recipe)
+        if names:
+            _refuse_unlisted(train, names)
+        return names or classes_in(train, recipe.data.train[0])
 
     @classmethod
     def numbers(cls, dataset: Dataset, names: Sequence[str]) -> NDArray[np.int64]:
@@ -152,13 +168,24 @@ class Classified:
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
 
 
-def arrangement_of(columns: Sequence[str], both_orders: bool) -> Arrangement:
-    if both_orders and len(columns) < 2:
-        raise ConfigError("there is only one text", where="head.both_orders", hint="set it to false")
-    return "both_orders" if both_orders else "single" if len(columns) == 1 else "pair"
+def arrangement_of(columns: Sequence[str], recipe: Any) -> Arrangement:
+    """How one text or two become rows, as the section `head` says."""
+    asked: list[Literal["both_orders", "apart"]] = [
+        name for name in ("both_orders", "apart") if getattr(recipe.head, name)
+    ]
+    if len(asked) > 1:
+        raise ConfigError(
+            "two texts that are read apart have no order", where="head.both_orders", hint="set it to false"
+        )
+    if asked and len(columns) < 2:
+        raise ConfigError("there is only one text", where=f"head.{asked[0]}", hint="set it to false")
+    if asked == ["apart"] and recipe.data.long == "windows":
+        what = "a text that is compared has one vector"
+        raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
+    return asked[0] if asked else "single" if len(columns) == 1 else "pair"
 
 
-def classes_in(train: Dataset) -> tuple[str, ...]:
+def classes_in(train: Dataset, corpus: Labelled) -> tuple[str, ...]:
     """The labels of the training data as they are written there, sorted as people would."""
     counts = Counter(train.texts["label"])
     for row, label in enumerate(train.texts["label"]):
@@ -169,7 +196,46 @@ def classes_in(train: Dataset) -> tuple[str, ...]:
             )
     if len(counts) < 2:
         raise DataError(f"every label is {next(iter(counts))!r}", where="data.train", hint="two labels at the least")
+    if len(counts) > max(MANY, len(train) / 2):
+        raise _no_labels(train, corpus, len(counts))
+    _refuse_lookalikes(train, list(counts))
     return tuple(sorted(counts, key=natural))
+
+
+def _refuse_unlisted(train: Dataset, names: Sequence[str]) -> None:
+    """Labels of the training data that head.labels leaves out, each where it first stands."""
+    labels = list(train.texts["label"])
+    unlisted = sorted(set(labels).difference(names), key=labels.index)
+    hint = f"head.labels has {listed(names)}; leave it out to take all labels"
+    refuse_labels(
+        [
+            Problem(train.where(labels.index(label)), f"the label {label!r} is not one of head.labels", hint)
+            for label in unlisted
+        ]
+    )
+
+
+def _refuse_lookalikes(train: Dataset, labels: Sequence[str]) -> None:
+    """Labels that nobody can tell apart would silently be two classes."""
+    seen: dict[str, str] = {}
+    for label in labels:
+        other = seen.setdefault(" ".join(unicodedata.normalize("NFC", label).split()), label)
+        if other != label:
+            where = train.where(list(train.texts["label"]).index(label))
+            how = "white space" if label.split() == other.split() else "their Unicode form (NFC)"
+            hint = "write them alike: what stands between a comma and a label belongs to it"
+            raise DataError(f"the labels {other!r} and {label!r} differ only in {how}", where=where, hint=hint)
+
+
+def _no_labels(train: Dataset, corpus: Labelled, labels: int) -> DataError:
+    """Most examples have a label of their own: texts, names or numbers were taken for labels."""
+    what = f"{labels:,} different labels in {len(train):,} examples, such as {train.texts['label'][0][:60]!r}"
+    name = corpus.texts[0]
+    if len(set(train.texts[name])) < labels / 2:
+        hint = f"are the columns swapped? {name}: {corpus.label}, label: {corpus.columns[name]}"
+    else:
+        hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
+    return DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:

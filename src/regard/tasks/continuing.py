@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
-from regard.search import Hypothesis, SearchConfig, search
-from regard.tasks.inputs import by_length, encode_inputs, numbered, padded
-from regard.tasks.text_to_text import DECODE_TOKENS, Output
+from regard.search import Hypothesis, SearchConfig, score_texts, search
+from regard.tasks.inputs import by_length, encode_inputs, encode_target, numbered, padded
+from regard.tasks.recorded import Recorders
+from regard.tasks.text_to_text import DECODE_TOKENS, Output, Prediction
 from regard.tasks.wording import wording_of
 
 
@@ -49,28 +51,51 @@ def continuations(
     *,
     prefixes: Sequence[str] | None = None,
     places: Sequence[str] | None = None,
+    record: bool = False,
     progress: Callable[[int], None] = lambda done: None,
-) -> list[list[Output]]:
+) -> list[Prediction]:
     """For each text the best ways to go on with it, each as the whole text; scores and tokens are of what is new."""
     places = places or numbered(texts)
     prompts = encode_prompts(model, tokenizer, texts, places)
-    wording = wording_of(tokenizer, config, prefixes, len(texts))
-    found: dict[int, list[Output]] = {}
+    wording = replace(wording_of(tokenizer, config, prefixes, len(texts)), begun=prompts)
+    recorders, found = Recorders(tokenizer, begin_id=tokenizer.end), dict[int, list[Output]]()
     for rows, limited in _batches(model, prompts, config):
+        source = padded([prompts[row] for row in rows], tokenizer.pad).to(device_of(model))
         hypotheses = search(
             model,
-            padded([prompts[row] for row in rows], tokenizer.pad).to(device_of(model)),
+            source,
             limited,
             wording=wording.of(rows),
             begin_id=tokenizer.end,
             end_id=tokenizer.end,
             pad_id=tokenizer.pad,
             unknown_id=tokenizer.unk,
+            watch=recorders.on(rows, source, limited, wording.of(rows)) if record else None,
         )
         for row, best in zip(rows, hypotheses, strict=True):
             found[row] = [_output(tokenizer, prompts[row], one) for one in best]
         progress(len(rows))
-    return [found[row] for row in range(len(texts))]
+    searches = recorders.searches(lambda row: tokenizer.tokens(prompts[row]))
+    return [Prediction(text, tuple(found[row]), searches.get(row)) for row, text in enumerate(texts)]
+
+
+def score_continuation(
+    model: LanguageModel, tokenizer: Tokenizer, prompt: str, continuation: str | Sequence[str]
+) -> tuple[list[int], list[float]]:
+    """The tokens with which a text goes on, and log P of each. Two texts have a space between them."""
+    prompt = prompt.rstrip() if isinstance(continuation, str) else prompt
+    [before] = encode_prompts(model, tokenizer, [prompt], ["source"])
+    after = encode_target(tokenizer, continuation)
+    if isinstance(continuation, str) and prompt:
+        whole = [tokenizer.end, *encode_target(tokenizer, f"{prompt} {continuation.lstrip()}")]
+        if whole[: len(before)] != before:
+            what = f"{prompt[-20:]!r} is cut into other tokens where the text goes on"
+            raise DecodeError(what, where="source", hint="end it where a word ends, or give exact tokens with --tokens")
+        after = whole[len(before) :]
+    if model.longest is not None:
+        refuse_longer([[*before, *after]], model.longest, ["target"])
+    [scores] = score_texts(model, padded([[*before, *after]], tokenizer.pad).to(device_of(model)))
+    return after, scores[-len(after) :]
 
 
 def _batches(

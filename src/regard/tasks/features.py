@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
+from regard.data.spelling import unknown_in
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
 from regard.models.base import device_of
@@ -56,7 +57,7 @@ def features(
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here.
     """
     places = places or numbered(texts)
-    encoded = encode_inputs(tokenizer, texts, places)
+    encoded = encode_inputs(tokenizer, texts, places, letters=model.letters)
     rows = [[_first(model, tokenizer), *ids, tokenizer.end] for ids in encoded]
     longest = getattr(model, "longest", None)
     if longest is not None:
@@ -65,9 +66,17 @@ def features(
     vectors = [found[number] for number in range(len(rows))]
     if pooling is not None:
         return Features(tuple(texts), np.stack(vectors))
-    tokens = tuple(token for ids in encoded for token in tokenizer.tokens(ids))
+    tokens = tuple(token for ids in encoded for token in _tokens(tokenizer, ids))
     offsets = np.cumsum([0, *map(len, encoded)]).tolist()
     return Features(tuple(texts), np.concatenate(vectors), tokens, tuple(offsets))
+
+
+def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """What the vectors are of: a token as the vocabulary spells it, or the word that was read in spite of it."""
+    spelt = tokenizer.tokens(ids)
+    for place, token in unknown_in(ids):
+        spelt[place] = token.word
+    return spelt
 
 
 def _first(model: Contextual, tokenizer: Tokenizer) -> int:

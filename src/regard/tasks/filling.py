@@ -10,7 +10,6 @@ import torch
 
 from regard.data.batch import MaskedBatch, Tokens
 from regard.data.tokenizers import Tokenizer
-from regard.data.vocabularies import MARK
 from regard.errors import DecodeError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.bert import BERT
@@ -31,7 +30,15 @@ class Gap:
     """What may stand in one gap, most probable first."""
 
     tokens: tuple[str, ...]
+    """As the vocabulary spells them."""
+    words: tuple[str, ...]
+    """As they stand in a text."""
     probabilities: tuple[float, ...]
+    outputs: tuple[str, ...]
+    """The text with each of them, and the likeliest in the other gaps."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tokens": list(self.tokens), "words": list(self.words), "probabilities": list(self.probabilities)}
 
 
 @dataclass(frozen=True)
@@ -40,21 +47,22 @@ class Filled:
 
     input: str
     output: str
+    """The text as it was typed, with a word in each gap."""
     gaps: tuple[Gap, ...]
     search: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        gaps = [{"tokens": list(gap.tokens), "probabilities": list(gap.probabilities)} for gap in self.gaps]
-        return {"input": self.input, "output": self.output, "masks": gaps}
+        return {"input": self.input, "output": self.output, "masks": [gap.to_json() for gap in self.gaps]}
 
     def lines(self, nbest: int) -> Iterator[str]:
-        """The filled text; or, where several were asked for, the candidates of each gap with their probabilities."""
+        """The filled text with the probability of each word; or, where several were asked for, a line for each
+        candidate of each gap: the number of the gap, the probability, the word and the text with it."""
         if nbest == 1:
-            yield self.output
+            yield "\t".join([self.output, *(f"{gap.words[0]} {gap.probabilities[0]:.4f}" for gap in self.gaps)])
             return
         for number, gap in enumerate(self.gaps, 1):
-            for token, probability in zip(gap.tokens[:nbest], gap.probabilities, strict=False):
-                yield f"{number}\t{probability:.4f}\t{token}"
+            told = zip(gap.probabilities, gap.words, gap.outputs, strict=True)
+            yield from (f"{number}\t{p:.4f}\t{word}\t{output}" for p, word, output in [*told][:nbest])
 
 
 def encode_gaps(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]) -> list[list[int]]:
@@ -72,24 +80,15 @@ def encode_gaps(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places:
 
 
 def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text around its gaps."""
+    """The tokens of a text around its gaps. A gap takes the space before it, as the tokens that were hidden did."""
     assert tokenizer.mask is not None
-    before, *others = text.split(GAP)
-    ids = tokenizer.encode(before.rstrip()) if before.strip() else []
-    for part in others:
-        ids.append(tokenizer.mask)
-        if part.strip():
-            ids += _going_on(tokenizer, part)
+    *parts, last = text.split(GAP)
+    ids: list[int] = []
+    for number, part in enumerate([*(part.rstrip() for part in parts), last]):
+        ids += [tokenizer.mask] if number else []
+        if part:
+            ids += (tokenizer.continued if number else tokenizer).encode(part)
     return ids
-
-
-def _going_on(tokenizer: Tokenizer, part: str) -> list[int]:
-    """The tokens of what stands after a gap: without the mark of a space where there is none, as in `[MASK].`"""
-    first, *others = tokenizer.encode(part.strip())
-    spelt = tokenizer.tokens([first])[0]
-    if part[0].isspace() or not spelt.startswith(MARK):
-        return [first, *others]
-    return others if spelt == MARK else [tokenizer.id_of(spelt.removeprefix(MARK), default=first), *others]
 
 
 @torch.inference_mode()
@@ -106,7 +105,7 @@ def filled(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places: Sequ
         gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
         for number in numbers:
             count = rows[number].count(tokenizer.mask)  # type: ignore[arg-type]
-            found[number] = _filled(tokenizer, texts[number], rows[number], [next(gaps) for _ in range(count)])
+            found[number] = _filled(tokenizer, texts[number], [next(gaps) for _ in range(count)])
     return [found[number] for number in range(len(texts))]
 
 
@@ -116,10 +115,29 @@ def _batch(text: Tokens, tokenizer: Tokenizer) -> MaskedBatch:
     return MaskedBatch(text, torch.zeros_like(text.ids_BL), places_P, torch.zeros_like(places_P))
 
 
-def _filled(
-    tokenizer: Tokenizer, text: str, row: Sequence[int], gaps: Sequence[tuple[list[float], list[int]]]
-) -> Filled:
-    best = iter(tokens[0] for _, tokens in gaps)
-    ids = [next(best) if token == tokenizer.mask else token for token in row]
-    told = tuple(Gap(tuple(tokenizer.pieces(tokens)), tuple(values)) for values, tokens in gaps)
-    return Filled(text, tokenizer.decode(ids), told)
+def _filled(tokenizer: Tokenizer, text: str, gaps: Sequence[tuple[list[float], list[int]]]) -> Filled:
+    written = [[_written(tokenizer, token) for token in tokens] for _, tokens in gaps]
+    best = [words[0] for words in written]
+    told = tuple(
+        Gap(
+            tuple(tokenizer.pieces(tokens)),
+            tuple(word.strip() for word in words),
+            tuple(values),
+            tuple(put_in(text, [*best[:number], word, *best[number + 1 :]]) for word in words),
+        )
+        for number, ((values, tokens), words) in enumerate(zip(gaps, written, strict=True))
+    )
+    return Filled(text, put_in(text, best), told)
+
+
+def _written(tokenizer: Tokenizer, token: int) -> str:
+    """A token as it is written after another one, with the space between the two where it begins a word."""
+    return tokenizer.decode([token, token]).removeprefix(tokenizer.decode([token]))
+
+
+def put_in(text: str, words: Sequence[str]) -> str:
+    """The text as it was typed with a word in each gap: no space comes to those that are there, but between words."""
+    before, *others = text.split(GAP)
+    for word, after in zip(words, others, strict=True):
+        before += (word if before[-1:].isalnum() else word.strip()) + after
+    return before

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import nn
 
 from regard.config import Config
-from regard.data.framing import Framing
+from regard.data.framing import Framing, Long
+from regard.data.spelling import spelled
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import ConfigError
-from regard.layers.characters import spelled
 from regard.models.contextual import Contextual
-from regard.models.elmo import ELMoConfig
 from regard.models.headed import CAUSAL, HEAD_DEFAULTS, AnyTextConfig, HeadConfig, Headed, build_base
+from regard.search import SearchConfig
+from regard.tasks.inputs import numbered
 from regard.tasks.raw import refuse_longer
-from regard.tasks.task import Task
+from regard.tasks.task import Prediction, Task
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
@@ -32,7 +33,7 @@ class NothingToChoose(Config):
 class HeadedTask(Task):
     """A task whose model is a base, pre-trained or fresh, under a head of its own.
 
-    A subclass names `data` (with `max_length`, `long`, `stride`) and `head`, and says what head there is.
+    A subclass names `data` (with `max_length`, `stride`, perhaps `long`) and `head`, and says what head there is.
     """
 
     searches = False
@@ -78,16 +79,17 @@ class HeadedTask(Task):
     def base(cls, recipe: Any, tokenizer: Tokenizer) -> Contextual:
         """The model under the head, fresh."""
         config, characters_VC = recipe.model, None
-        if isinstance(config, ELMoConfig) and config.words == "characters":
-            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.longest_word)
+        if config.letters is not None:
+            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)
         keep_readout = getattr(recipe.head, "auxiliary", 0.0) > 0
         return build_base(config, tokenizer.size, characters_VC, keep_readout=keep_readout)
 
     @classmethod
     def framing(cls, recipe: Any, tokenizer: Tokenizer) -> Framing:
-        """How texts become rows of tokens."""
-        data = recipe.data
-        return Framing(tokenizer, recipe.model.kind == "bert", data.max_length, data.long, data.stride)
+        """How texts become rows of tokens; data that does not say what is read of a long one is read in windows."""
+        data, model = recipe.data, recipe.model
+        long: Long = getattr(data, "long", "windows")
+        return Framing(tokenizer, model.kind == "bert", data.max_length, long, data.stride, model.letters)
 
     @classmethod
     def check(cls, recipe: Any, data: Any) -> None:
@@ -98,6 +100,46 @@ class HeadedTask(Task):
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
         if getattr(recipe.head, "auxiliary", 0.0) > 0:
             _check_auxiliary(recipe.head, kind)
+
+    @classmethod
+    def check_inputs(
+        cls,
+        model: Any,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None,
+        places: Sequence[str],
+    ) -> None:
+        cls.check_texts(model, texts, places)
+
+    @classmethod
+    def check_texts(cls, model: Any, texts: Sequence[str], places: Sequence[str]) -> None:
+        """Refuse inputs that the model cannot read."""
+        raise NotImplementedError
+
+    @classmethod
+    def predict(
+        cls,
+        model: Any,
+        tokenizers: Tokenizers,
+        texts: Sequence[str],
+        config: SearchConfig,
+        *,
+        prefixes: Sequence[str] | None = None,
+        record: bool = False,
+        places: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Sequence[Prediction]:
+        return cls.answers(model, texts, places or numbered(texts), config.nbest, progress)
+
+    @classmethod
+    def answers(
+        cls, model: Any, texts: Sequence[str], places: Sequence[str], nbest: int, progress: Callable[[int], None]
+    ) -> Sequence[Prediction]:
+        """A prediction for each text, or a DecodeError that names those that cannot be read."""
+        raise NotImplementedError
 
 
 def _section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -9,7 +9,9 @@ import torch
 from regard.data.batch import Tokens
 from regard.data.dataset import Encoded
 from regard.data.images import Picture, images_of
+from regard.data.spelling import Spelling, unknown_in
 from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.data.unknown import encode_spelled
 from regard.errors import DataError, DecodeError, Problem, first_of
 
 LONGEST = 2048
@@ -29,11 +31,19 @@ def only_file(files: Sequence[str], hint: str = "give one") -> str:
 
 
 def encode_inputs(
-    tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str], longest: int | None = LONGEST
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    places: Sequence[str],
+    longest: int | None = LONGEST,
+    letters: int | None = None,
 ) -> list[list[int]]:
-    """Token ids of each text, or one DecodeError that names the texts that cannot be read."""
+    """Token ids of each text, or one DecodeError that names the texts that cannot be read.
+
+    With `letters` unknown words keep so many of theirs, for a model that reads them.
+    """
     unreadable = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
-    encoded = tokenizer.encode_batch(["" if problem else text for text, problem in zip(texts, unreadable, strict=True)])
+    readable = ["" if problem else text for text, problem in zip(texts, unreadable, strict=True)]
+    encoded = encode_spelled(tokenizer, readable, letters)
     unknown = [_problem_in_tokens(tokenizer, *one, longest) for one in zip(texts, encoded, places, strict=True)]
     refuse([first or second for first, second in zip(unreadable, unknown, strict=True)])
     return encoded
@@ -81,7 +91,7 @@ def _too_long(ids: Sequence[int], place: str) -> Problem | None:
 def _problem_in_tokens(
     tokenizer: Tokenizer, text: str, ids: list[int], place: str, longest: int | None
 ) -> Problem | None:
-    if tokenizer.is_foreign(ids):
+    if tokenizer.is_foreign(ids) and not any(unknown_in(ids)):
         shown = text.strip()[:20]
         return Problem(place, f"the tokenizer knows nothing in {shown!r}", "it was trained on other words or script")
     return None if longest is None else _too_long(ids, place)
@@ -107,7 +117,7 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:
     ids_BL = torch.full((len(rows), int(lengths_B.max())), pad)
     for number, row in enumerate(rows):
         ids_BL[number, : len(row)] = torch.tensor(row)
-    return Tokens.of(ids_BL, lengths_B)
+    return Tokens.of(ids_BL, lengths_B, Spelling.of_rows(rows))
 
 
 def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

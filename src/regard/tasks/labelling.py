@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,19 +17,21 @@ from regard.data.batches import fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
+from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.files import TextFile
 from regard.data.labelled import Labelled, open_labelled
 from regard.data.labelled_examples import Arrangement, LabelledExamples, Labels
 from regard.data.prepare import Prepared, prepare
+from regard.data.rows import Key, keys_of
 from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.headed import POOLING, HeadConfig, Headed
-from regard.models.heads import Pooling, TextHead
-from regard.search import SearchConfig
+from regard.models.heads import ApartHead, Pooling, TextHead
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import numbered, problem_in_text, refuse
+from regard.tasks.inputs import problem_in_text, refuse
 from regard.tasks.pairs import corpus_of as corpus_in_file
-from regard.tasks.pairs import read_texts, suffix_of
+from regard.tasks.pairs import header_in, read_texts, suffix_of
 from regard.tasks.task import Prediction, Progress
 
 SCORE_TOKENS = 8_192
@@ -58,7 +60,8 @@ class TextLabelling(HeadedTask):
     def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().filled(tree)
         kind = tree["model"].get("kind") if isinstance(tree.get("model"), dict) else None
-        return tree | {"head": ({"pooling": POOLING[kind]} if kind in POOLING else {}) | tree["head"]}
+        pooling = "mean" if tree["head"].get("apart") else POOLING.get(str(kind))
+        return tree | {"head": ({"pooling": pooling} if pooling else {}) | tree["head"]}
 
     @classmethod
     def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:
@@ -94,9 +97,12 @@ class TextLabelling(HeadedTask):
         raise NotImplementedError
 
     @classmethod
-    def make_head(cls, width: int, recipe: Any) -> TextHead:
+    def make_head(cls, width: int, recipe: Any) -> TextHead | ApartHead:
         head, kind = recipe.head, recipe.model.kind
         pooler, outputs = kind == "bert" and head.pooling == "first", cls.outputs or len(cls.labels_of(recipe))
+        if getattr(head, "apart", False):
+            number = cls.outputs is not None
+            return ApartHead(width, outputs, pooling=head.pooling, dropout=head.dropout, number=number)
         return TextHead(width, outputs, pooling=head.pooling, pooler=pooler, dropout=head.dropout)
 
     @classmethod
@@ -142,30 +148,46 @@ class TextLabelling(HeadedTask):
         return cls.examples(dataset, recipe, cls.labels_of(recipe), columns)
 
     @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
+        """The texts of a table, less the label, with tabs between those of a row; a .txt has one input a line."""
+        if not is_table(file):
+            return None
+        columns, header = cls.table_columns(recipe, file, own)
+        return (
+            FileInput(_with_tabs(row.values), file.where(row.line), row.fault)
+            for row in table_rows(file, columns, header)
+        )
+
+    @classmethod
+    def table_columns(cls, recipe: Any, file: TextFile, own: Sequence[Any]) -> tuple[dict[str, Key], bool | None]:
+        """The columns of text in a table, and whether it has a header: as in one of the recipe's, else by the names
+        that the task has for them."""
+        if _tables(own):
+            like = cls.corpus_of([file.name], own)
+            keys = keys_of(like)
+            header = any(isinstance(key, str) for key in keys.values()) if like.header is None else like.header
+            return {name: key for name, key in keys.items() if name != "label"}, header
+        pair: dict[str, Key] = {"first": "first", "second": "second"}
+        if not recipe.data.train and has_columns(file, pair):
+            return pair, None
+        return {name: name for name in own[0].texts}, None
+
+    @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
         """What `--file` names, with the columns of a table of the recipe's, one of the same format if there is one.
 
         Where there is no table: the text and the label by number, or in .jsonl by these names.
         """
-        tables = [corpus for corpus in own if corpus.file is not None or corpus.dataset is not None]
+        tables = _tables(own)
         if len(files) != 1 or not tables:
             return corpus_in_file(files, own or [Labelled(corpus="reviews-en")])
         suffix = suffix_of(files[0])
         like = next((one for one in tables if one.file is not None and suffix_of(one.file) == suffix), tables[0])
         others = {"dataset": None, "subset": None, "split": None, "size": None, "prefix": ""}
-        return like.model_copy(update={"file": files[0], **others})
+        return like.model_copy(update={"file": files[0], "header": header_in(files[0], like), **others})
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: Headed,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
+    def check_texts(cls, model: Headed, texts: Sequence[str], places: Sequence[str]) -> None:
         cls.fields(model, texts, places)
 
     @classmethod
@@ -185,19 +207,10 @@ class TextLabelling(HeadedTask):
         return Problem(place, f"two texts are expected, not {len(fields)}", "put a tab between first and second")
 
     @classmethod
-    def predict(
-        cls,
-        model: Headed,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None = None,
-        record: bool = False,
-        places: Sequence[str] | None = None,
-        progress: Callable[[int], None] = lambda done: None,
+    def answers(
+        cls, model: Headed, texts: Sequence[str], places: Sequence[str], nbest: int, progress: Callable[[int], None]
     ) -> list[Prediction]:
-        scores = cls.typed_scores(model, texts, places or numbered(texts), progress)
+        scores = cls.typed_scores(model, texts, places, progress)
         return [cls.prediction(model, *one) for one in zip(texts, scores, strict=True)]
 
     @classmethod
@@ -221,6 +234,15 @@ class TextLabelling(HeadedTask):
             examples = LabelledExamples(dataset, model.framing, arrangement, np.zeros(len(rows), dtype=np.int64))
             found |= dict(zip(rows, scores_of(cls, model, examples, progress), strict=True))
         return [found[row] for row in range(len(texts))]
+
+
+def _tables(corpora: Sequence[Corpus]) -> list[Corpus]:
+    return [corpus for corpus in corpora if corpus.file is not None or corpus.dataset is not None]
+
+
+def _with_tabs(texts: Sequence[str]) -> str:
+    """One text as it is; several as they are typed, so that a tab within one becomes a blank."""
+    return texts[0] if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
 
 
 @torch.inference_mode()

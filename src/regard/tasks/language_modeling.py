@@ -18,9 +18,9 @@ from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, prepare_raw
+from regard.data.spelling import spelled
 from regard.data.tokenizers import Tokenizers
 from regard.errors import ConfigError, DecodeError
-from regard.layers.characters import spelled
 from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
 from regard.models.elmo import ELMo, ELMoConfig
@@ -37,7 +37,7 @@ from regard.objectives.language_model import (
     first_rows,
 )
 from regard.search import SearchConfig
-from regard.tasks.continuing import continuations, encode_prompts
+from regard.tasks.continuing import continuations, encode_prompts, score_continuation
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
 from regard.tasks.task import Progress, Task
@@ -73,6 +73,7 @@ class LanguageModeling(Task):
 
     name = "language_modeling"
     columns = ("text",)
+    writes = "text"
     data = LanguageData
     evaluation = NoEvaluation
     model = Annotated[
@@ -97,6 +98,7 @@ class LanguageModeling(Task):
             seed=recipe.training.seed,
             tokenizers=tokenizers,
             progress=progress,
+            letters=recipe.model.letters,
         )
         splits = {name: cls._examples(text, recipe.data) for name, text in found.splits.items()}
         return Prepared(splits["train"], splits["validation"], splits.get("test"), found.tokenizers, found.report)
@@ -122,8 +124,8 @@ class LanguageModeling(Task):
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
         config, tokenizer, characters_VC = recipe.model, tokenizers["text"], None
-        if isinstance(config, ELMoConfig) and config.words == "characters":
-            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.longest_word)
+        if config.letters is not None:
+            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)
         return build(config, tokenizer.size, characters_VC)
 
     @classmethod
@@ -158,9 +160,9 @@ class LanguageModeling(Task):
         prompts = [" ".join(words[:PROMPT]) for words in split]
         greedy = SearchConfig(beam=1, max_length=CONTINUATION)
         found = continuations(model, text.tokenizer, prompts, greedy)
-        for words, prompt, outputs in zip(split, prompts, found, strict=True):
+        for words, prompt, prediction in zip(split, prompts, found, strict=True):
             rest = " ".join(words[PROMPT : PROMPT + CONTINUATION])
-            yield {"source": prompt, "output": outputs[0].output, "target": f"{prompt} {rest}"}
+            yield {"source": prompt, "output": prediction.output, "target": f"{prompt} {rest}"}
 
     @classmethod
     def loss(cls, model: Any, examples: Pieces, recipe: Any) -> dict[str, Any]:
@@ -186,7 +188,8 @@ class LanguageModeling(Task):
 
     @classmethod
     def read(cls, recipe: Any, corpora: Sequence[RawText], part: Part, base: Path, tokenizers: Tokenizers) -> Pieces:
-        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], by_sentence=False)
+        letters = recipe.model.letters
+        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], by_sentence=False, letters=letters)
         return cls._examples(text, recipe.data)
 
     @classmethod
@@ -203,6 +206,20 @@ class LanguageModeling(Task):
         return found
 
     @classmethod
+    def _refuse_to_go_on(cls, model: Any, verb: str) -> None:
+        if not isinstance(model, LanguageModel) or not cls._writes(model):
+            what = "this model does not go on with a text: it reads in both directions, or writes what it has read"
+            raise DecodeError(what, where=verb, hint="predict --features gives its vectors")
+
+    @classmethod
+    def score_text(
+        cls, model: Any, tokenizers: Tokenizers, source: str, target: str | Sequence[str]
+    ) -> tuple[list[int], list[float]]:
+        """The source is the beginning of a text, the target how it goes on."""
+        cls._refuse_to_go_on(model, "score")
+        return score_continuation(model, tokenizers["text"], source, target)
+
+    @classmethod
     def check_inputs(
         cls,
         model: Any,
@@ -213,9 +230,7 @@ class LanguageModeling(Task):
         prefixes: Sequence[str] | None,
         places: Sequence[str],
     ) -> None:
-        if not isinstance(model, LanguageModel) or not cls._writes(model):
-            what = "this model does not go on with a text: it reads in both directions, or writes what it has read"
-            raise DecodeError(what, where="predict", hint="--features gives its vectors")
+        cls._refuse_to_go_on(model, "predict")
         encode_prompts(model, tokenizers["text"], texts, places)
 
     @classmethod
@@ -232,12 +247,9 @@ class LanguageModeling(Task):
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Prediction]:
         """The texts as the model goes on with them; the score is log P of what it adds."""
-        if record:
-            raise DecodeError("only a search with a source can be recorded", where="--record")
-        found = continuations(
-            model, tokenizers["text"], texts, config, prefixes=prefixes, places=places, progress=progress
+        return continuations(
+            model, tokenizers["text"], texts, config, prefixes=prefixes, places=places, record=record, progress=progress
         )
-        return [Prediction(text, tuple(outputs)) for text, outputs in zip(texts, found, strict=True)]
 
 
 @torch.inference_mode()

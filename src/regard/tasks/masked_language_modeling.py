@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import torch
 from pydantic import Field
 
+from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.masking import Masking, Whole
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, prepare_raw
-from regard.data.segments import Segments, SentencePairs, SingleSegments
+from regard.data.segments import MORE_DOCUMENTS, Segments, SentencePairs, SingleSegments
 from regard.data.tokenizers import Tokenizers
 from regard.data.vocabularies import MASKING
 from regard.errors import ConfigError
@@ -33,6 +34,10 @@ from regard.tasks.task import Progress, Task
 
 class MaskedData(RawData):
     """The raw text of a masked language model, and what is hidden in it."""
+
+    MORE: ClassVar[str] = (
+        f"{RawData.MORE}: next-sentence prediction needs two in each split, or set model.next_sentence=false"
+    )
 
     mask_rate: float = Field(0.15, gt=0, lt=1)
     """Share of the tokens that are to be predicted. Of these 80 % become [MASK], 10 % another token, 10 % stay."""
@@ -76,15 +81,18 @@ class MaskedLanguageModeling(Task):
             by_sentence=recipe.model.next_sentence,
             special=MASKING,
         )
-        splits = {name: cls._examples(text, recipe, f"data.{name}") for name, text in found.splits.items()}
+        splits = {name: cls._examples(text, recipe, name) for name, text in found.splits.items()}
         return Prepared(splits["train"], splits["validation"], splits.get("test"), found.tokenizers, found.report)
 
     @classmethod
-    def _examples(cls, text: RawTokens, recipe: Any, where: str) -> Segments:
+    def _examples(cls, text: RawTokens, recipe: Any, name: str) -> Segments:
         masking = Masking(text.tokenizer, recipe.data.mask_rate, recipe.data.whole_words)
-        if recipe.model.next_sentence:
-            return SentencePairs(text, masking, recipe.data.max_length, where)
-        return SingleSegments(text, masking, recipe.data.max_length)
+        if not recipe.model.next_sentence:
+            return SingleSegments(text, masking, recipe.data.max_length)
+        part, hint = getattr(recipe.data, name, None), MORE_DOCUMENTS
+        if isinstance(part, Split):
+            hint = f"raise data.{name}.split, which is {part.split:g}, or give data.{name} a text of its own"
+        return SentencePairs(text, masking, recipe.data.max_length, f"data.{name}", hint)
 
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Segments]) -> None:
@@ -131,7 +139,7 @@ class MaskedLanguageModeling(Task):
     def read(cls, recipe: Any, corpora: Sequence[RawText], part: Part, base: Path, tokenizers: Tokenizers) -> Segments:
         sentences = recipe.model.next_sentence
         text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], by_sentence=sentences)
-        return cls._examples(text, recipe, f"data.{part}")
+        return cls._examples(text, recipe, part)
 
     @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[RawText]) -> RawText:

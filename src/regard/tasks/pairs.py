@@ -14,6 +14,7 @@ from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.files import TextFile
 from regard.data.readers import Reader, open_corpus
+from regard.data.recognise import header_of
 from regard.data.rows import Row
 from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, Problem, first_of
@@ -23,7 +24,8 @@ from regard.tasks.inputs import LONGEST
 def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
     """What `--file` names: one file a column, or one with all columns.
 
-    Those are found as in the recipe's own file of the same format, if there is one; else by number, in .jsonl by name.
+    Those are found as in the recipe's own file of the same format, if there is one; else by number, and in .jsonl, or
+    where the first line says so, by name. A first line that names columns is none of the rows.
     """
     kind, columns = type(own[0]), list(own[0].columns)
     if len(files) == len(columns):
@@ -33,11 +35,21 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
         hint = f"one with all columns, or {len(columns)}: {', '.join(columns)}"
         raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
     suffix = suffix_of(files[0])
+    names = header_of(TextFile(files[0], Path(files[0]))) if suffix in (".tsv", ".csv") else []
     for corpus in own:
         if corpus.file is not None and suffix_of(corpus.file) == suffix:
-            return kind(file=files[0], header=corpus.header, **corpus.columns)  # type: ignore[arg-type]
-    keys: dict[str, Any] = {name: name if suffix == ".jsonl" else number for number, name in enumerate(columns)}
-    return kind(file=files[0], **keys)
+            return kind(file=files[0], header=header_in(files[0], corpus), **corpus.columns)  # type: ignore[arg-type]
+    named = suffix == ".jsonl" or set(columns) <= set(names)
+    keys: dict[str, Any] = {name: name if named else number for number, name in enumerate(columns)}
+    return kind(file=files[0], header=True if names and not named else None, **keys)
+
+
+def header_in(file: str, like: Corpus) -> bool | None:
+    """The setting `header` for a file that is read as another corpus: a first line that names columns is no row, also
+    where they are asked for by number."""
+    by_number = like.header is None and all(isinstance(key, int) for key in like.columns.values())
+    named = by_number and suffix_of(file) in (".tsv", ".csv") and header_of(TextFile(file, Path(file)))
+    return True if named else like.header
 
 
 def suffix_of(file: str) -> str:
@@ -67,7 +79,7 @@ def read_texts(data: Splits[Any], readers: Sequence[Reader], tokenizers: Tokeniz
     problems: list[Problem] = []
     for number, reader in enumerate(readers):
         columns = [texts.setdefault(name, []) for name in reader.columns]
-        for row in reader:
+        for row in reader.rows():
             if bad := _problems_in(reader, row, data.max_characters):
                 problems += bad
                 continue
@@ -82,10 +94,13 @@ def read_texts(data: Splits[Any], readers: Sequence[Reader], tokenizers: Tokeniz
 
 
 def _problems_in(reader: Reader, row: Row, max_characters: int) -> list[Problem]:
+    if row.fault is not None:
+        return [row.fault]
     problems = []
-    for name, value in zip(reader.columns, row.values, strict=True):
+    for number, (name, value) in enumerate(zip(reader.columns, row.values, strict=True)):
         if not value.strip():
-            problems.append(Problem(reader.where(row.line, name), "the line is empty", "fill it, or drop the pair"))
+            what = reader.empty(row, number)
+            problems.append(Problem(reader.where(row.line, name), what, "fill it, or drop the pair"))
         elif len(value) > max_characters:
             what = f"the line has {len(value):,} characters, data.max_characters allows {max_characters:,}"
             problems.append(Problem(reader.where(row.line, name), what, "split it, or drop the pair"))

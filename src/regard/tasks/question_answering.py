@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from regard.data.corpora import Part
-from regard.data.framing import Framing
+from regard.data.file_inputs import FileInput
+from regard.data.files import TextFile
 from regard.data.prepare import Prepared
 from regard.data.questions import (
     Asking,
@@ -30,7 +31,6 @@ from regard.models.elmo import ELMoConfig
 from regard.models.headed import HeadConfig
 from regard.models.heads import TokenHead
 from regard.objectives.spans import SpanCrossEntropy
-from regard.search import SearchConfig
 from regard.tasks.answer_scores import best_threshold, exact_match, f1
 from regard.tasks.answerer import (
     Answered,
@@ -41,10 +41,11 @@ from regard.tasks.answerer import (
     answered,
     best_answers,
     question_in,
+    question_inputs,
     row_logits,
 )
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import encode_inputs, numbered, only_file, refuse
+from regard.tasks.inputs import encode_inputs, only_file, refuse
 from regard.tasks.task import Progress
 
 AT_ONCE = 256
@@ -71,11 +72,6 @@ class QuestionAnswering(HeadedTask):
     model = Annotated[ELMoConfig | BERTConfig | BiLSTMConfig, Field(discriminator="kind")]
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "exact_match": True, "f1": True}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "f1"}}
-
-    @classmethod
-    def framing(cls, recipe: Any, tokenizer: Tokenizer) -> Framing:
-        data = recipe.data
-        return Framing(tokenizer, recipe.model.kind == "bert", data.max_length, "windows", data.stride)
 
     @classmethod
     def asking(cls, recipe: Any, tokenizer: Tokenizer) -> Asking:
@@ -134,6 +130,10 @@ class QuestionAnswering(HeadedTask):
         return read_questions(readers, cls.asking(recipe, tokenizers["text"]))
 
     @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[QuestionedText], file: TextFile) -> Iterator[FileInput] | None:
+        return question_inputs(file, cls.corpus_of([file.name], own))
+
+    @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[QuestionedText]) -> QuestionedText:
         file = only_file(files)
         like = next((corpus for corpus in own if corpus.file is not None), QuestionedText(file=file))
@@ -157,49 +157,31 @@ class QuestionAnswering(HeadedTask):
         return {**found, "predictions": told}
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: Answerer,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
-        _typed(tokenizers["text"], texts, places)
+    def check_texts(cls, model: Answerer, texts: Sequence[str], places: Sequence[str]) -> None:
+        _typed(model, texts, places)
 
     @classmethod
-    def predict(
-        cls,
-        model: Answerer,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None = None,
-        record: bool = False,
-        places: Sequence[str] | None = None,
-        progress: Callable[[int], None] = lambda done: None,
+    def answers(
+        cls, model: Answerer, texts: Sequence[str], places: Sequence[str], nbest: int, progress: Callable[[int], None]
     ) -> list[Answered]:
-        places = places or numbered(texts)
-        typed = _typed(tokenizers["text"], texts, places)
+        typed = _typed(model, texts, places)
         contexts, questions = zip(*typed, strict=True)
         unknown = ["[]"] * len(typed), [""] * len(typed)
         examples = question_examples((contexts, questions, *unknown), model.asking, lambda row: places[row])
         return [
             answered(texts[row], examples.texts, int(examples.numbers[row]), found, model)
-            for row, found, _ in answers_to(model, examples, config.nbest, progress)
+            for row, found, _ in answers_to(model, examples, nbest, progress)
         ]
 
 
-def _typed(tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]) -> list[tuple[str, str]]:
+def _typed(model: Answerer, texts: Sequence[str], places: Sequence[str]) -> list[tuple[str, str]]:
     """The contexts and questions that were typed, or one DecodeError that names those that cannot be read."""
     found = [question_in(text, place) for text, place in zip(texts, places, strict=True)]
     refuse([one for one in found if isinstance(one, Problem)])
     pairs = [(one[1], one[0]) for one in found if not isinstance(one, Problem)]
     for name, sides in zip(("context", "question"), zip(*pairs, strict=True), strict=True):
-        encode_inputs(tokenizer, sides, [f"{place} ({name})" for place in places], longest=None)
+        named, framing = [f"{place} ({name})" for place in places], model.framing
+        encode_inputs(framing.tokenizer, sides, named, longest=None, letters=framing.letters)
     return pairs
 
 

@@ -14,20 +14,27 @@ from regard.tasks.inputs import only_file
 
 
 def read_documents(
-    data: RawData, corpora: Sequence[RawText], part: Part, base: Path, tokenizer: Tokenizer, *, by_sentence: bool
+    data: RawData,
+    corpora: Sequence[RawText],
+    part: Part,
+    base: Path,
+    tokenizer: Tokenizer,
+    *,
+    by_sentence: bool,
+    letters: int | None = None,
 ) -> RawTokens:
     """All documents of the corpora, less empty ones that are not meant so."""
     texts: list[str] = []
     places: list[str] = []
     for corpus in corpora:
         reader = open_documents(corpus, base, part)
-        for row in reader:
+        for row in reader.rows() if data.bad_lines == "drop" else reader:
             if reader.may_be_empty or row.values[0].strip():
                 texts.append(row.values[0])
                 places.append(reader.where(row.line))
     if not texts:
         raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
-    return RawTokens.of(texts, tokenizer, lambda row: places[row], by_sentence=by_sentence)
+    return RawTokens.of(texts, tokenizer, lambda row: places[row], by_sentence=by_sentence, letters=letters)
 
 
 def corpus_of_files(files: Sequence[str], own: Sequence[RawText]) -> RawText:

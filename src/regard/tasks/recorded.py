@@ -2,65 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
-import torch
-
+from regard.data.batch import Tokens
 from regard.data.dataset import Encoded
 from regard.data.images import Picture
-from regard.data.tokenizers import Tokenizers
+from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.search import SearchConfig
 from regard.search.limits import Wording
 from regard.search.record import Recorder
 from regard.search.rules import rules_for
-from regard.tasks.inputs import sources_of
 
 
 class Recorders:
-    """A recorder for each batch of encoded inputs."""
+    """A recorder for each batch of inputs; `target` spells what is written."""
 
-    def __init__(
-        self,
-        tokenizers: Tokenizers,
-        encoded: Sequence[Encoded],
-        config: SearchConfig,
-        wording: Wording,
-        device: torch.device,
-    ) -> None:
-        self._tokenizers, self._config, self._wording, self._device = tokenizers, config, wording, device
-        self._sources = encoded
-        self._batches: list[tuple[list[int], Recorder]] = []
+    def __init__(self, target: Tokenizer, *, begin_id: int) -> None:
+        self._target, self._begin_id = target, begin_id
+        self._batches: list[tuple[list[int], Recorder, int]] = []
 
-    def __call__(self, rows: list[int]) -> Recorder:
+    def on(self, rows: list[int], source: Tokens, config: SearchConfig, wording: Wording) -> Recorder:
         """The one who looks on while these rows are decoded."""
-        target = self._tokenizers["target"]
-        tokens = sources_of([self._sources[row] for row in rows], self._tokenizers).to(self._device)
+        target = self._target
         rules = rules_for(
-            tokens,
-            self._config,
-            self._wording.of(rows),
-            begin_id=target.begin,
+            source,
+            config,
+            wording,
+            begin_id=self._begin_id,
             end_id=target.end,
             pad_id=target.pad,
             unknown_id=target.unk,
         )
-        recorder = Recorder(tokens, self._config, rules, target.end)
-        self._batches.append((rows, recorder))
+        recorder = Recorder(source, config, rules, target.end)
+        self._batches.append((rows, recorder, config.nbest))
         return recorder
 
-    def searches(self) -> dict[int, dict[str, Any]]:
-        """The search of each row, once all are decoded."""
-        target = self._tokenizers["target"]
+    def searches(self, source_of: Callable[[int], list[str]]) -> dict[int, dict[str, Any]]:
+        """The search of each row, once all are decoded; `source_of` names the tokens that were read."""
         return {
-            row: {"source": self._named(self._sources[row]), **record.to_json(target, self._config.nbest)}
-            for rows, recorder in self._batches
+            row: {"source": source_of(row), **record.to_json(self._target, nbest)}
+            for rows, recorder, nbest in self._batches
             for row, record in zip(rows, recorder.records(), strict=True)
         }
 
-    def _named(self, encoded: Encoded) -> list[str]:
-        """The tokens of a source, with `</s>`; the regions of an image as "row,column"."""
-        if isinstance(encoded, Picture):
-            return encoded.names()
-        source = self._tokenizers["source"]
-        return source.tokens([*encoded, source.end])
+
+def tokens_read(encoded: Encoded, tokenizers: Tokenizers) -> list[str]:
+    """The tokens of a source, with `</s>`; the regions of an image as "row,column"."""
+    if isinstance(encoded, Picture):
+        return encoded.names()
+    source = tokenizers["source"]
+    return source.tokens([*encoded, source.end])

@@ -26,7 +26,9 @@ from regard.tasks.answering import (
     likeliest_answers,
     mean_facts_found,
     sample,
+    share,
     tallied,
+    too_long_a_story,
     typed_examples,
     unknown_words,
 )
@@ -102,9 +104,9 @@ class StoryAnswering(Task):
         return {
             "loss": loss,
             "perplexity": perplexity(loss),
-            "error": float(error_I[best[0]]),
+            "error": share(error_I[best[0]]),
             "restart": best[0] + 1,
-            "errors": error_I.tolist(),
+            "errors": [share(error) for error in error_I.tolist()],
             "samples": samples,
         }
 
@@ -133,10 +135,10 @@ class StoryAnswering(Task):
     ) -> dict[str, Any]:
         """The share of wrong answers, task by task and as their mean; how many of the known facts were looked at."""
         tally, winner = tallied(model, examples, progress), int(model.winner)
-        errors = error_by_task(tally.wrong_BI, examples)[:, winner].tolist()
+        errors = [share(one) for one in error_by_task(tally.wrong_BI, examples)[:, winner].tolist()]
         found = {
             "questions": len(examples),
-            "error": float(np.mean(errors)),
+            "error": share(float(np.mean(errors))),
             "loss": float(tally.losses_BI[:, winner].mean()),
             **mean_facts_found(tally.looked_BN, examples),
         }
@@ -162,6 +164,9 @@ class StoryAnswering(Task):
         places: Sequence[str],
     ) -> None:
         typed = [typed_in(text, place) for text, place in zip(texts, places, strict=True)]
+        too_long = [problem for one in typed if (problem := too_long_a_story(one, model.config))]
+        if too_long:
+            raise DecodeError(problems=first_of(too_long))
         problems = [
             problem for one in typed for problem in unknown_words(tokenizers["text"], one, model.config.sentences)
         ]

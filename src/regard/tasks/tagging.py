@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -13,12 +13,14 @@ from pydantic import BeforeValidator, Field
 from regard.data.config import as_list
 from regard.data.conll import TaggedText, TaggingData, open_tagged
 from regard.data.corpora import Part
-from regard.data.framing import Framing
+from regard.data.file_inputs import FileInput
+from regard.data.files import TextFile
 from regard.data.offsets import Span, word_spans
 from regard.data.prepare import Prepared
 from regard.data.schemes import entities_in
 from regard.data.tagged import Marking, TaggedExamples, prepare_tagged, read_tagged
 from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.data.untagged import untagged_inputs
 from regard.errors import ConfigError
 from regard.models.bert import BERTConfig
 from regard.models.bilstm import BiLSTMConfig
@@ -28,11 +30,10 @@ from regard.models.headed import CAUSAL, HeadConfig
 from regard.models.heads import TokenHead
 from regard.models.lstm_lm import LSTMLanguageModelConfig
 from regard.objectives.tags import TagCrossEntropy
-from regard.search import SearchConfig
 from regard.tasks.classification import as_texts
 from regard.tasks.entity_scores import accuracy, entity_scores
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import encode_inputs, numbered, only_file, problem_in_text
+from regard.tasks.inputs import encode_inputs, only_file, problem_in_text
 from regard.tasks.tagger import LogProbabilities, TaggedInput, Tagger, bracketed, tag_words, tagged_inputs
 from regard.tasks.task import Progress
 
@@ -74,11 +75,6 @@ class Tagging(HeadedTask):
         if recipe.data.plain and recipe.training.best not in ("loss", "accuracy"):
             what = f"plain tags mark no entities, so that there is no {recipe.training.best}"
             raise ConfigError(what, where="training.best", hint="allowed: loss, accuracy")
-
-    @classmethod
-    def framing(cls, recipe: Any, tokenizer: Tokenizer) -> Framing:
-        data = recipe.data
-        return Framing(tokenizer, recipe.model.kind == "bert", data.max_length, "windows", data.stride)
 
     @classmethod
     def marking(cls, recipe: Any, tokenizer: Tokenizer) -> Marking:
@@ -139,6 +135,10 @@ class Tagging(HeadedTask):
         return read_tagged(readers, recipe.data, recipe.head.labels, cls.marking(recipe, tokenizers["text"]))
 
     @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[TaggedText], file: TextFile) -> Iterator[FileInput] | None:
+        return untagged_inputs(file, cls.corpus_of([file.name], own))
+
+    @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[TaggedText]) -> TaggedText:
         file = only_file(files)
         is_json = ".jsonl" in Path(file).suffixes
@@ -161,39 +161,21 @@ class Tagging(HeadedTask):
         return {"sentences": len(examples), **scores(examples, log_p), "predictions": told}
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: Tagger,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
+    def check_texts(cls, model: Tagger, texts: Sequence[str], places: Sequence[str]) -> None:
         read = [
             text
             if problem_in_text(text, place)
             else " ".join(text[slice(*span)] for span in word_spans(text, model.words))
             for text, place in zip(texts, places, strict=True)
         ]
-        encode_inputs(tokenizers["text"], read, places, longest=None)
+        framing = model.framing
+        encode_inputs(framing.tokenizer, read, places, longest=None, letters=framing.letters)
 
     @classmethod
-    def predict(
-        cls,
-        model: Tagger,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None = None,
-        record: bool = False,
-        places: Sequence[str] | None = None,
-        progress: Callable[[int], None] = lambda done: None,
+    def answers(
+        cls, model: Tagger, texts: Sequence[str], places: Sequence[str], nbest: int, progress: Callable[[int], None]
     ) -> list[TaggedInput]:
-        places = places or numbered(texts)
-        cls.check_inputs(model, tokenizers, texts, config, prefixes=prefixes, places=places)
+        cls.check_texts(model, texts, places)
         return tagged_inputs(model, texts, progress)
 
 

@@ -12,6 +12,8 @@ from regard.config import Config
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Examples
+from regard.data.file_inputs import FileInput
+from regard.data.files import TextFile
 from regard.data.prepare import Prepared
 from regard.data.tokenizers import Tokenizers
 from regard.search import SearchConfig
@@ -51,6 +53,8 @@ class Task:
     """The configs of the models that it trains: a union told apart by `kind`."""
     unit: ClassVar[str] = "tokens"
     """What the loss is a mean over."""
+    writes: ClassVar[str | None] = None
+    """The column whose tokenizer spells what it writes; None where it writes no text of its own."""
     searches: ClassVar[bool] = True
     """Whether its predictions come from a search, which can be given a beginning and be recorded."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -116,6 +120,12 @@ class Task:
         raise NotImplementedError
 
     @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
+        """The inputs in a file to predict for, where they are more than its lines: by the columns of the recipe's own
+        corpora. None: a line is an input."""
+        return None
+
+    @classmethod
     def gather(cls, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
         """What was typed, line by line -> the inputs to predict for, and where each stands: here, every line is one."""
         return list(texts), list(places)
@@ -123,6 +133,13 @@ class Task:
     @classmethod
     def adjust(cls, model: Any, recipe: Any) -> None:
         """Let a model that was loaded know of the settings, other than the search's, that are asked for now."""
+
+    @classmethod
+    def score_text(
+        cls, model: Any, tokenizers: Tokenizers, source: str, target: str | Sequence[str]
+    ) -> tuple[list[int], list[float]]:
+        """The tokens of a target, `</s>` last where it is a text, and log P of each; for tasks that write."""
+        raise NotImplementedError
 
     @classmethod
     def check_inputs(

@@ -22,10 +22,10 @@ from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
 from regard.search.limits import Limits
-from regard.tasks.inputs import by_length, encode_inputs, numbered, padded, positions_of, sources_of
+from regard.tasks.inputs import by_length, encode_inputs, encode_target, numbered, padded, positions_of, sources_of
 from regard.tasks.metrics import perplexity
 from regard.tasks.pairs import corpus_of, read_pairs
-from regard.tasks.recorded import Recorders
+from regard.tasks.recorded import Recorders, tokens_read
 from regard.tasks.task import Progress, Task
 from regard.tasks.wording import wording_of
 
@@ -80,6 +80,7 @@ class TextToText(Task):
     columns: ClassVar[tuple[str, ...]] = ("source", "target")
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
     model: ClassVar[Any] = AnyModelConfig
+    writes = "target"
     lengths_of: ClassVar[LengthsOf] = "source"
     """What makes an example a long one, where quality is shown by length."""
 
@@ -87,6 +88,11 @@ class TextToText(Task):
     def metrics(outputs: Sequence[str], references: Sequence[str], config: Any) -> dict[str, Any]:
         """How good outputs are, measured against references; `config` is of the class `evaluation`."""
         raise NotImplementedError
+
+    @classmethod
+    def by_input(cls, examples: Any) -> list[list[int]]:
+        """The examples of each input: several where a task takes them for one input with several references."""
+        return [[row] for row in range(len(examples))]
 
     @classmethod
     def prepare(
@@ -192,12 +198,17 @@ class TextToText(Task):
         places = places or numbered(texts)
         encoded = cls.encode(model, tokenizers, texts, places)
         wording = wording_of(tokenizers["target"], config, prefixes, len(texts))
-        recorders = Recorders(tokenizers, encoded, config, wording, device_of(model)) if record else None
-        found: dict[int, list[Hypothesis]] = {}
-        for rows, hypotheses in decode(model, tokenizers, encoded, config, wording=wording, watch=recorders or _nobody):
+        recorders = Recorders(tokenizers["target"], begin_id=tokenizers["target"].begin)
+
+        def recorded(rows: list[int]) -> Watch:
+            source = sources_of([encoded[row] for row in rows], tokenizers).to(device_of(model))
+            return recorders.on(rows, source, config, wording.of(rows))
+
+        watch, found = recorded if record else _nobody, dict[int, list[Hypothesis]]()
+        for rows, hypotheses in decode(model, tokenizers, encoded, config, wording=wording, watch=watch):
             found.update(zip(rows, hypotheses, strict=True))
             progress(len(rows))
-        searches = recorders.searches() if recorders else {}
+        searches = recorders.searches(lambda row: tokens_read(encoded[row], tokenizers))
         return [
             Prediction(text, tuple(_output(tokenizers, one) for one in found[row]), searches.get(row))
             for row, text in enumerate(texts)
@@ -229,6 +240,16 @@ class TextToText(Task):
         for rows, batch in _pairs(model, tokenizers, sources, targets):
             scores.update(zip(rows, score(model, batch), strict=True))
         return [scores[row] for row in range(len(sources))]
+
+    @classmethod
+    def score_text(
+        cls, model: Generator, tokenizers: Tokenizers, source: str, target: str | Sequence[str]
+    ) -> tuple[list[int], list[float]]:
+        [encoded] = cls.encode(model, tokenizers, [source], ["source"])
+        ids = encode_target(tokenizers["target"], target)
+        written = ids[:-1] if ids[-1] == tokenizers["target"].end else ids
+        [scores] = cls.score(model, tokenizers, [encoded], [written])
+        return ids, scores[: len(ids)]
 
     @staticmethod
     def hypotheses(

@@ -22,6 +22,8 @@ class Typed:
     facts: tuple[int, ...] | None
     """The numbers, from 0, of the sentences that the answer rests on, where they were given."""
     place: str
+    numbers: tuple[int, ...]
+    """What the user calls each sentence: the number of its line, or its own, both from 1."""
 
     @property
     def text(self) -> str:
@@ -36,6 +38,8 @@ class _Told:
     """A story so far."""
 
     sentences: list[str] = field(default_factory=list)
+    named: list[int] = field(default_factory=list)
+    """The number of each sentence."""
     numbers: dict[int, int] = field(default_factory=dict)
     """The number of a line -> that of its sentence."""
     last: int = 0
@@ -44,7 +48,8 @@ class _Told:
     place: str = ""
 
     def add(self, sentence: str, number: int | None) -> None:
-        self.numbers[number or len(self.sentences) + 1] = len(self.sentences)
+        self.named.append(number or len(self.sentences) + 1)
+        self.numbers[self.named[-1]] = len(self.sentences)
         self.sentences.append(sentence)
 
 
@@ -98,11 +103,20 @@ def _asked(told: _Told, question: str, known: Sequence[str], place: str) -> Type
     if wrong:
         raise DecodeError(f"the supporting fact {wrong[0]!r} is no sentence before the question", where=place)
     facts = tuple(told.numbers[int(one)] for one in named) or None
-    return Typed(tuple(told.sentences), question.strip(), answer, facts, place)
+    return Typed(tuple(told.sentences), question.strip(), answer, facts, place, tuple(told.named))
 
 
 def typed_in(text: str, place: str) -> Typed:
     """The last question of one text."""
     if not text.strip():
         raise DecodeError("the text is empty", where=place, hint="tell a story, then ask a question that ends in '?'")
-    return list(questions_in((line, place) for line in text.split("\n")))[-1]
+    lines = text.split("\n")
+    return last_question(lines, [place] * len(lines))
+
+
+def last_question(lines: Sequence[str], places: Sequence[str]) -> Typed:
+    """The last question among lines."""
+    asked = list(questions_in(zip(lines, places, strict=True)))
+    if not asked:
+        raise DecodeError("there is no question", where=places[-1], hint="tell a story, then end a question in '?'")
+    return asked[-1]

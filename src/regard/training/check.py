@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import Parameter
 
 from regard.config import parse_yaml, validate
 from regard.config.load import Tree
@@ -20,12 +21,19 @@ from regard.data.texts import prepare_texts
 from regard.errors import ConfigError, Problem, RegardError
 from regard.models import Generator
 from regard.models.base import count_parameters
-from regard.recipes.propose import data_files, proposal_for
-from regard.recipes.recipe import AnyRecipe, load_tree, recipe_of
+from regard.recipes.propose import data_files, next_commands, proposal_for
+from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.tasks import TASKS
 from regard.training.display import Display
 from regard.training.initial import initialise
-from regard.training.memory import BYTES_PER_PARAMETER, memory_named, saved_by, sums_of, with_fitting_batches
+from regard.training.memory import (
+    BYTES_PER_PARAMETER,
+    budget_note,
+    memory_named,
+    saved_by,
+    sums_of,
+    with_fitting_batches,
+)
 from regard.training.optimiser import build_optimiser
 from regard.training.progress import total_steps
 from regard.training.schedule import warmup_note
@@ -42,6 +50,8 @@ class Check:
     training: dict[str, Any] = field(default_factory=dict)
     proposal: str | None = None
     """The recipe that is proposed, where files of data were checked."""
+    commands: tuple[str, ...] = ()
+    """What to type next to use it."""
 
     @property
     def ok(self) -> bool:
@@ -49,7 +59,7 @@ class Check:
 
     def to_json(self) -> dict[str, Any]:
         problems = [{"where": one.where, "what": one.what, "hint": one.hint} for one in self.problems]
-        proposal = {} if self.proposal is None else {"proposal": self.proposal}
+        proposal = {} if self.proposal is None else {"proposal": self.proposal, "commands": list(self.commands)}
         return {
             "ok": self.ok, "problems": problems, "model": self.model, "data": self.data, "training": self.training,
             **proposal,
@@ -65,17 +75,18 @@ def check(
     proposed, written to `out` if that is given, and then checked.
     """
     problems: list[Problem] = []
-    found, proposal = Check(), None
+    found, proposal, commands = Check(), None, list[str]()
     with noted(problems):
         if files := data_files(recipe, overrides):
             proposal, base = proposal_for(files, overrides, out)
+            commands = next_commands(files, out)
             tree = parse_yaml(proposal, where="the proposal")
         elif out is not None:
             raise ConfigError("only a recipe that is proposed for files of data is written", where="--out")
         else:
             tree, base = load_tree(recipe, overrides)
         found = _check_tree(tree, base, quiet)
-    return replace(found, problems=(*problems, *found.problems), proposal=proposal)
+    return replace(found, problems=(*problems, *found.problems), proposal=proposal, commands=tuple(commands))
 
 
 def _check_tree(tree: Tree, base: Path, quiet: bool) -> Check:
@@ -87,6 +98,7 @@ def _check_tree(tree: Tree, base: Path, quiet: bool) -> Check:
             problems += error.problems
             _read_data(tree, base)
             return Check(tuple(problems))
+        expect_training_data(asked)
         with noted(problems):
             check_metric(asked)
         with noted(problems):
@@ -132,17 +144,22 @@ def _facts(asked: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
         if asked.training.batch_tokens == "auto":
             recipe = with_fitting_batches(recipe, data.train, model, accelerator)
         training = _estimate(recipe, data, model, accelerator.device)
-    notes = [*begun, *warmup_note(recipe.training, training["steps"])]
+    notes = [*begun, *warmup_note(recipe.training, training["steps"]), *budget_note(recipe.training, data.train)]
     return Check((), _model_facts(recipe, model), _data_facts(data, notes), training)
 
 
 def _model_facts(recipe: AnyRecipe, model: Generator) -> dict[str, Any]:
-    parts = {name: count_parameters(part) for name, part in model.named_children()}
-    return {
-        "kind": recipe.model.kind,
-        "parameters": count_parameters(model),
-        "parts": {name: count for name, count in parts.items() if count},
-    }
+    """Parameters by part; those that several parts share are the first one's, so that the parts add up to the whole."""
+    owners: dict[Parameter, str] = {}
+    parts: dict[str, int] = {}
+    tied: dict[str, str] = {}
+    for name, part in model.named_children():
+        for parameter in (one for one in part.parameters() if one.requires_grad):
+            owner = owners.setdefault(parameter, name)
+            parts[owner] = parts.get(owner, 0) + (parameter.numel() if owner == name else 0)
+            tied |= {} if owner == name else {name: owner}
+    facts = {"kind": recipe.model.kind, "parameters": count_parameters(model), "parts": parts}
+    return facts | ({"tied": tied} if tied else {})
 
 
 def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
@@ -150,9 +167,17 @@ def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
     return {
         **data.report.to_json(),
         "vocabulary": vocabularies,
+        **_label_counts(data),
         "findings": [*data.report.sentences(), *notes],
         "samples": samples(data),
     }
+
+
+def _label_counts(data: Prepared[Any]) -> dict[str, Any]:
+    """How often each label occurs in each split, for tasks that have labels."""
+    parts = {"train": data.train, "validation": data.validation, "test": data.test}
+    counts = {name: part.label_counts() for name, part in parts.items() if part is not None}
+    return {"labels": counts} if counts["train"] else {}
 
 
 def samples(data: Prepared[Any], count: int = 3) -> list[dict[str, Any]]:

@@ -72,7 +72,9 @@ def duration(seconds: float) -> str:
 def check_sentences(found: dict[str, Any]) -> Iterator[str]:
     """What `check` found, for people."""
     model, data, training = found["model"], found["data"], found["training"]
-    parts = ", ".join(f"{name} {count:,}" for name, count in model["parts"].items())
+    counts = {name: f"{count:,}" for name, count in model["parts"].items()}
+    tied = {name: f"{counts.get(name, 0)} and what {owner} has" for name, owner in model.get("tied", {}).items()}
+    parts = ", ".join(f"{name} {count}" for name, count in (counts | tied).items())
     yield f"model      {model['kind']}, {model['parameters']:,} parameters ({parts})"
     for split, facts in data["splits"].items():
         tokens = ", ".join(
@@ -81,6 +83,8 @@ def check_sentences(found: dict[str, Any]) -> Iterator[str]:
         )
         yield f"{split:10} {facts['kept']:,} of {facts['read']:,} {data['unit']}; {tokens}"
     yield f"vocabulary {', '.join(f'{name} {size:,}' for name, size in data['vocabulary'].items())}"
+    for split, counts in data.get("labels", {}).items():
+        yield f"labels     {split}: {_counted(counts)}"
     yield from (f"note       {finding}" for finding in data["findings"])
     for name, column in data["splits"]["train"]["columns"].items():
         lengths = column["lengths"]
@@ -90,18 +94,33 @@ def check_sentences(found: dict[str, Any]) -> Iterator[str]:
     for sample in data["samples"]:
         yield f"  {sample['where']}"
         yield from (f"    {name:7} {' '.join(pieces)}" for name, pieces in sample.items() if name != "where")
-    shapes = {name: shape for name, shape in training["sample_batch"].items() if isinstance(shape, list)}
-    padded = ", ".join(f"{name} padded to {longest}" for name, (_, longest) in shapes.items())
-    rows = next(iter(shapes.values()))[0]
-    yield (
-        f"\nbatches    {training['batches_per_epoch']:,} an epoch of at most {training['batch_tokens']:,} tokens; "
-        f"the first: {rows} examples, {padded}"
-    )
+    yield f"\nbatches    {_batches(training)}"
     yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
     yield (
         f"time       about {duration(training['seconds'])} for {training['steps']:,} steps, "
         f"{training['seconds_per_step']:.3f} s each as measured here"
     )
+
+
+def _batches(training: dict[str, Any]) -> str:
+    """How many batches an epoch has, how large they may be, and what the first one looks like."""
+    shapes = {name: shape for name, shape in training["sample_batch"].items() if isinstance(shape, list)}
+    padded = ", ".join(f"{name} padded to {longest}" for name, (_, longest) in shapes.items())
+    rows, _ = next(iter(shapes.values()))
+    budget = training["batch_tokens"]
+    alone = ", or one example" if any(longest > budget for _, longest in shapes.values()) else ""
+    return (
+        f"{training['batches_per_epoch']:,} an epoch of at most {budget:,} tokens{alone}; "
+        f"the first: {rows} example{'s' if rows > 1 else ''}, {padded}"
+    )
+
+
+def _counted(counts: dict[str, int], most: int = 12) -> str:
+    """The most frequent labels, each with its count and share."""
+    ranked = sorted(counts.items(), key=lambda one: -one[1])
+    total = max(1, sum(counts.values()))
+    shown = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:most]]
+    return ", ".join([*shown, *([f"and {len(ranked) - most:,} more"] if len(ranked) > most else [])])
 
 
 def _histogram(lengths: dict[str, Any]) -> Iterator[str]:

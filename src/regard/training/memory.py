@@ -25,6 +25,7 @@ from regard.errors import ConfigError
 from regard.models import Generator
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, recipe_of
+from regard.recipes.training import TrainingConfig
 from regard.tasks import TASKS
 from regard.training.optimiser import build_optimiser
 
@@ -108,6 +109,18 @@ def fitting_batch_tokens(
     rows = 1 if on_cpu else max(1, GPU_TOKENS // length)
     longest = int(train.lengths.max())
     return largest_measured(measure, rows=rows, length=length, available=available, wish=wish, longest=longest)
+
+
+def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
+    """A sentence where examples are longer than a batch is to be, for `check` and for those who train at once."""
+    assert isinstance(config.batch_tokens, int)
+    longer = int(np.count_nonzero(train.lengths > config.batch_tokens))
+    if not longer:
+        return []
+    return [
+        f"{longer:,} of {len(train):,} training examples are longer than training.batch_tokens={config.batch_tokens} "
+        f"(the longest: {int(train.lengths.max()):,} tokens): each of them is a batch of its own"
+    ]
 
 
 def longest_example(train: Examples) -> int:

@@ -14,18 +14,19 @@ from accelerate.state import AcceleratorState
 from regard.config.load import Tree
 from regard.data.batches import auto_batch_tokens
 from regard.data.prepare import Prepared
-from regard.errors import CheckpointError, ConfigError, Problem, did_you_mean
+from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.models import Generator
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.training import TrainingConfig
 from regard.runs import Run
 from regard.runs.lock import locked
+from regard.runs.run import is_vacant
 from regard.tasks import TASKS
 from regard.training.display import Display
 from regard.training.initial import expect_frequencies, initialise
 from regard.training.loop import Interrupted, Trainer
-from regard.training.memory import fitting_afterwards, memory_named, with_fitting_batches
+from regard.training.memory import budget_note, fitting_afterwards, memory_named, with_fitting_batches
 from regard.training.schedule import warmup_note
 
 CHANGEABLE = frozenset(
@@ -88,19 +89,24 @@ def _train(
     run: Run, recipe: AnyRecipe, data: Prepared[Any], model: Generator, accelerator: Accelerator, display: Display
 ) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
-    for sentence in [*data.report.sentences(), *warmup_note(recipe.training, trainer.steps)]:
+    notes = [*warmup_note(recipe.training, trainer.steps), *budget_note(recipe.training, data.train)]
+    for sentence in [*data.report.sentences(), *notes]:
         display.say(sentence)
     resumed = trainer.restore()
     if accelerator.is_main_process and run.recipe != recipe:
         run.change_recipe(recipe)
     display.say(
         f"{'resuming' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} parameters, "
-        f"{len(data.train):,} examples, step {trainer.progress.step:,} of {trainer.steps:,}, {accelerator.device}"
+        f"{len(data.train):,} examples, step {trainer.progress.step:,} of {trainer.steps:,}, {accelerator.device}, "
+        f"{accelerator.num_processes} process{'es' if accelerator.num_processes > 1 else ''}"
     )
     try:
         trainer.train()
     except Interrupted:
         display.say(f"interrupted and saved at step {trainer.progress.step:,}; the same command with --resume goes on")
+        raise
+    except RegardError as error:
+        error.add_note(f"in process {accelerator.process_index}")  # what other processes may not meet
         raise
     display.say(f"done: {run.folder}")
 
@@ -152,18 +158,26 @@ def check_metric(recipe: AnyRecipe) -> None:
 
 
 def _existing(folder: Path, resume: bool) -> Run | None:
-    if not folder.exists():
+    """The run to go on with; None where one is to begin: in a new folder, or one where nothing was trained yet."""
+    if not folder.exists() or (is_vacant(folder) and not (resume and (folder / "recipe.yaml").exists())):
         return None
+    if not folder.is_dir():
+        raise CheckpointError("there is a file of this name", where=str(folder), hint="give another --out")
     if not resume:
-        is_run = (folder / "recipe.yaml").exists()
-        hint = "--resume goes on with it; give another --out for a new one" if is_run else "give another --out"
-        raise CheckpointError("the run folder exists already", where=str(folder), hint=hint)
+        if (folder / "recipe.yaml").exists():
+            what, hint = "the run folder exists already", "--resume goes on with it; give another --out for a new one"
+        else:
+            what, hint = "the folder exists already, and has other files than those of a run", "give another --out"
+        raise CheckpointError(what, where=str(folder), hint=hint)
     return Run.open(folder)
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
     if accelerator.is_main_process:
         _existing(folder, resume=False)  # another process may have made it since
+        if folder.exists():
+            with locked(folder):  # or may be training there, before its first checkpoint
+                pass
         Run.create(folder, recipe, data.tokenizers)
     accelerator.wait_for_everyone()
     return Run(folder)
