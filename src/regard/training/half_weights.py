@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor, nn
 
 
@@ -42,15 +43,27 @@ class HalfWeights:
 
     def __init__(self, module: nn.Module, dtype: torch.dtype) -> None:
         self.dtype = dtype
-        owners = Counter(id(weight) for part in module.modules() for weight in part._parameters.values())
-        # A weight that an embedding shares is needed in full precision, too.
+        parts = list(module.modules())
+        owners = Counter(id(weight) for part in parts for weight in part._parameters.values())
+        # The gradients of a readout are added up part by part (objectives/cross_entropy.py), which wants full
+        # precision, as does a weight that another module shares.
+        output = getattr(getattr(module, "model", None), "output", None)
+        kept = {id(weight) for weight in output.parameters()} if isinstance(output, nn.Module) else set()
         self.places = [
             (part._parameters, name)
-            for part in module.modules()
+            for part in parts
             if isinstance(part, nn.Linear)
             for name, weight in part._parameters.items()
-            if weight is not None and weight.requires_grad and owners[id(weight)] == 1
+            if weight is not None and weight.requires_grad and owners[id(weight)] == 1 and id(weight) not in kept
         ]
+
+    @classmethod
+    def where_they_pay(cls, module: nn.Module, accelerator: Accelerator) -> HalfWeights | None:
+        """On one GPU in half precision; several processes exchange gradients while others are still computed."""
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(accelerator.mixed_precision)
+        if dtype is None or accelerator.device.type != "cuda" or accelerator.num_processes > 1:
+            return None
+        return cls(module, dtype)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:

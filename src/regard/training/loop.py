@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.batch import AnyBatch, TextBatch
 from regard.data.batches import Position, Stream, ahead
@@ -32,7 +30,6 @@ from regard.runs.checkpoints import (
     save_checkpoint,
     step_name,
 )
-from regard.runs.files import writing
 from regard.runs.log import MetricsLog
 from regard.runs.run import put_weights, stored_weights
 from regard.tasks import TASKS
@@ -42,6 +39,7 @@ from regard.training.half_weights import HalfWeights
 from regard.training.optimiser import build_optimiser, move_average
 from regard.training.progress import Progress, Ranked, random_state, restore_random_state, total_steps
 from regard.training.schedule import Plateau, schedule_factor
+from regard.training.tracking import asked_to_stop, tracker
 from regard.training.validation import validate
 
 AHEAD = 8
@@ -78,7 +76,7 @@ class Trainer:
             what = "streams are read in one process, this training has several"
             raise ConfigError(what, where="data.blocks", hint="set it to documents, or train in one process")
         self.carry: Any = None
-        self.halves = self._half_weights(objective)
+        self.halves = None if self.config.compile else HalfWeights.where_they_pay(objective, accelerator)
         if self.config.compile:
             objective.compile(dynamic=True)
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
@@ -90,13 +88,6 @@ class Trainer:
         self.steps = total_steps(self.config.steps, self.config.epochs, batches, self.group)
         self.validate_every = self.config.validate_every or max(1, batches // self.group)
         self.checkpoint_every = self.config.checkpoint_every or self.validate_every
-
-    def _half_weights(self, objective: nn.Module) -> HalfWeights | None:
-        """On one GPU in half precision; several processes exchange gradients while others are still computed."""
-        accelerator, dtypes = self.accelerator, {"bf16": torch.bfloat16, "fp16": torch.float16}
-        if accelerator.device.type != "cuda" or accelerator.num_processes > 1 or self.config.compile:
-            return None
-        return HalfWeights(objective, dtypes[half]) if (half := accelerator.mixed_precision) in dtypes else None
 
     def stream(self) -> Stream:
         accelerator = self.accelerator
@@ -115,7 +106,7 @@ class Trainer:
         progress = self.progress
         log = MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length) if self.leads else None
         batches = ahead(self.stream(), AHEAD, move=lambda batch: batch.to(self.accelerator.device))
-        with closing(batches), asked_to_stop() as stop, self.tracker(log) as write:
+        with closing(batches), asked_to_stop() as stop, tracker(self.run, self.progress.step, log) as write:
             while progress.step < self.steps and not progress.stopped:
                 started = time.perf_counter()
                 self.update([next(batches) for _ in range(self.config.accumulate)])
@@ -365,54 +356,3 @@ class Trainer:
         if self.leads:
             self.tidy()
         return True
-
-    @contextmanager
-    def tracker(self, log: MetricsLog | None) -> Iterator[Any]:
-        """Where lines go: metrics.jsonl, and TensorBoard when it is installed."""
-        board: Any = _tensorboard(self.run, self.progress.step) if log else None
-
-        def write(line: dict[str, Any]) -> None:
-            if log:
-                log.write(line)
-            with writing(self.run.folder / "tensorboard"):
-                for name, value in line.items() if board else ():
-                    if isinstance(value, (int, float)) and name != "step":
-                        board.add_scalar(f"{line['event']}/{name}", value, line["step"])
-
-        try:
-            yield write
-        finally:
-            if log:
-                log.close()
-            if board:
-                with suppress(OSError):
-                    board.close()
-
-
-@contextmanager
-def asked_to_stop() -> Iterator[list[bool]]:
-    """A list that is no longer empty once the user has pressed Ctrl-C; a second Ctrl-C interrupts at once."""
-    stop: list[bool] = []
-
-    def heard(number: int, frame: Any) -> None:
-        if stop:
-            raise KeyboardInterrupt
-        stop.append(True)
-
-    try:
-        before = signal.signal(signal.SIGINT, heard)
-    except ValueError:  # not in the main thread: whoever runs us there handles Ctrl-C
-        yield stop
-        return
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _tensorboard(run: Run, step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(run.folder / "tensorboard"), purge_step=step + 1)
