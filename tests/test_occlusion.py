@@ -194,15 +194,15 @@ def test_bars_are_as_long_as_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> No
         "how much P(good) = 0.900 fal…", "not  +0.800 ████████████████", "영화 -0.400 ▒▒▒▒▒▒▒▒", "a    +0.000",
     ]  # fmt: skip
     picture = found.heatmap("a text")
-    assert picture.values.sum(1) / 24 == pytest.approx([0.8, -0.4, -0.0001])
+    assert (picture.values != 0).sum(1).tolist() == [24, 12, 0]
+    assert [*picture.values[:, 0]] == pytest.approx([0.8, -0.4, 0.0])  # the shade says the same as the length
     assert picture.rows == ("+0.800 not", "-0.400 영화", "+0.000 a")
 
 
 def test_bars_of_small_falls_are_short() -> None:
     """A whole bar is at least a tenth of the value, so that noise does not look like a reason."""
     found = Occlusion(("P(good)",), (0.9,), ("a", "film"), np.array([[0.009], [0.0]]))
-    assert found.heatmap("").values.sum(1) / 24 == pytest.approx([0.009, 0.0])
-    assert found.heatmap("").values.max() == pytest.approx(0.09)
+    assert (found.heatmap("").values != 0).sum(1).tolist() == [3, 0]
 
 
 def test_it_is_a_view_of_models_with_attention(runs: dict[str, Path], tmp_path: Path) -> None:

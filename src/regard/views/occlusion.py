@@ -56,16 +56,16 @@ class Occlusion:
         }
 
     def heatmap(self, about: str) -> Heatmap:
-        """A bar a word, made of cells; of a tagger, a row a word and a column a tag."""
+        """A bar a word, made of cells of its own shade; of a tagger, a row a word and a column a tag."""
         title, words = f"{self.title} · {about}", tuple(map(clean, self.words))
         if len(self.answers) != 1:
             return Heatmap(words, self.answers, self.falls_WA, title)
         falls_W = self.falls_WA[:, 0]
         peak = self.peak
-        filled_WC = np.clip(np.abs(falls_W)[:, None] / peak * CELLS - np.arange(CELLS), 0.0, 1.0)
+        filled_WC = np.arange(CELLS) < np.ceil(np.abs(falls_W)[:, None].round(3) / peak * CELLS)
         marks = tuple(number(peak * cell / CELLS) if cell % (CELLS // 4) == 0 else "" for cell in range(CELLS))
         rows = tuple(f"{_signed(fall)} {word}" for fall, word in zip(falls_W, words, strict=True))
-        return Heatmap(rows, marks, np.sign(falls_W)[:, None] * peak * filled_WC, title, label_width=28)
+        return Heatmap(rows, marks, np.where(filled_WC, falls_W[:, None], 0.0), title, label_width=28)
 
     def to_text(self) -> str:
         """For the terminal: a line a word."""
