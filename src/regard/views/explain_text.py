@@ -123,7 +123,9 @@ def _under_a_head(run: Run, model: Headed, text: str) -> Reading:
     batch, told = calls[""][0].inputs[0], predicted.to_json()
     ids = batch.text.row(0)
     row = Framed(ids, batch.segments_BL[0, : len(ids)].tolist())
-    return Reading(row, str(told["output"]), {name: told[name] for name in told if name not in ("input", "output")})
+    answer = told["output"]
+    output = f"{answer:.4f}" if isinstance(answer, float) else str(answer)
+    return Reading(row, output, {name: told[name] for name in told if name not in ("input", "output")})
 
 
 def _with_gaps(model: BERT, tokenizer: Tokenizer, text: str) -> Reading:
