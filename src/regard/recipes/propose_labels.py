@@ -33,6 +33,7 @@ class Sizes:
 
 
 SIZES = (
+    Sizes(1_000, "tiny", 2_000, 256, 60, 10),
     Sizes(5_000, "tiny", 2_000, 512, 20, 5),
     Sizes(50_000, "tiny", 8_000, 1_024, 10, 3),
     Sizes(inf, "small", 16_000, 4_096, 5, 2),
@@ -50,8 +51,10 @@ def labelled_lines(found: RecognisedLabels, corpus: str) -> Iterator[tuple[str, 
     yield "  validation: {split: 0.1}", "set aside to choose the best checkpoint with; or a file of its own, as above"
     yield "  test: {split: 0.1}", "likewise, for `regard evaluate`"
     if found.characters:
-        length = next((length for length in LENGTHS if found.characters <= 2 * length), LENGTHS[-1])
-        yield f"  max_length: {length}", f"tokens; 99 of 100 inputs have at most {found.characters:,} characters"
+        yield (
+            f"  max_length: {_length(found)}",
+            f"tokens; 99 of 100 inputs have at most {found.characters:,} characters",
+        )
     if found.words is not None:
         yield f"  words: {found.words}", "how a text that is typed becomes words, as in the data"
     yield "  bad_lines: drop", "drop empty and endless lines, and count them; `error` stops and names them"
@@ -78,6 +81,13 @@ def _learned(found: RecognisedLabels, sizes: Sizes) -> Iterator[tuple[str, str]]
     yield f"  best: {best}", "the metric that chooses" + (": every label counts the same" if found.uneven else "")
 
 
+def _length(found: RecognisedLabels) -> int:
+    """Tokens that nearly all inputs have at the most."""
+    return next((length for length in LENGTHS if found.characters <= 2 * length), LENGTHS[-1])
+
+
 def _room(found: RecognisedLabels) -> int:
     """Tokens that the longest example may have: all choices count."""
-    return 384 if found.task == "question_answering" else 128 * len(found.columns.get("choices", "x"))
+    if found.task == "question_answering":
+        return 384
+    return (_length(found) if found.characters else 128) * len(found.columns.get("choices", "x"))

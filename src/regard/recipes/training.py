@@ -73,7 +73,7 @@ class TrainingConfig(Config):
     """How many of the best checkpoints to keep."""
     best: str = "loss"
     """The validation metric that decides: loss, perplexity, or one of the task's. Of checkpoints that are equal in it
-    the one with the lower loss is the best; patience and plateau wait for the metric itself."""
+    the one with the lower loss is the best. The schedule `plateau` waits for the metric itself."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many validations without a better one."""
     decode: int = Field(200, ge=0)

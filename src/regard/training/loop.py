@@ -242,10 +242,9 @@ class Trainer:
         if not math.isfinite(line["loss"]):
             raise self.not_a_number("validation loss", progress.step, [])
         entry = Ranked(line[self.config.best], progress.step, line["loss"])
-        improved = not progress.best or self.cost(entry.value) < self.cost(progress.best[0].value)
+        self.plateau.heard(not progress.best or self.cost(entry.value) < self.cost(progress.best[0].value))
         best = self.ranks(entry)
-        self.plateau.heard(improved)
-        progress.waited = 0 if improved else progress.waited + 1
+        progress.waited = 0 if best else progress.waited + 1
         progress.stopped = self.out_of_patience()
         self.display.validated(line, best)
         if progress.stopped:
