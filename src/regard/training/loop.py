@@ -248,12 +248,17 @@ class Trainer:
         progress.stopped = self.out_of_patience()
         self.display.validated(line, best)
         if progress.stopped:
-            self.display.say(f"stopped: {progress.waited} validations without a better {self.config.best}")
+            self.display.say(f"stopped: {self.reason}")
         return line
 
     def cost(self, value: float) -> float:
         """The metric that decides, as something to make small."""
         return -value if self.task.higher_is_better[self.config.best] else value
+
+    @property
+    def reason(self) -> str:
+        """Why a training stopped by itself."""
+        return f"{self.progress.waited} validations without a better {self.config.best}"
 
     def out_of_patience(self) -> bool:
         return self.config.patience is not None and self.progress.waited >= self.config.patience

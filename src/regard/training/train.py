@@ -100,6 +100,8 @@ def _train(
         f"{len(data.train):,} examples, step {trainer.progress.step:,} of {trainer.steps:,}, {accelerator.device}, "
         f"{accelerator.num_processes} process{'es' if accelerator.num_processes > 1 else ''}"
     )
+    if trainer.progress.stopped:
+        display.say(f"it had stopped by itself: {trainer.reason}")
     try:
         trainer.train()
     except Interrupted:

@@ -18,10 +18,12 @@ def show(found: Comparison | UnitComparison) -> None:
     """Print the systems with their metrics, then a sentence for each test. Seeds of one system are one row."""
     unit, count = ("sentences", len(found.texts)) if isinstance(found, Comparison) else (found.unit, found.units)
     console = console_of()
-    table, left_out = fitting(console, Column("system", list(found.groups), justify="left"), columns_of(found, unit))
+    columns = columns_of(found, unit)
+    table, left_out = fitting(console, Column("system", list(found.groups), justify="left"), columns)
     console.print(f"{count:,} {unit} of {measured_text(found.measured_on)}", markup=False)
     console.print(table)
-    console.print(f"* differs significantly from {found.baseline}", markup=False)
+    if any("*" in cell for column in columns for cell in column.cells):
+        console.print(f"* differs significantly from {found.baseline}", markup=False)
     if len(found.groups) < len(found.systems):
         console.print("± is the standard deviation over the seeds")
     if left_out:
