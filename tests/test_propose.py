@@ -227,7 +227,7 @@ def test_a_proposal_with_problems_in_the_data_is_still_shown(folder: Path) -> No
     ("arguments", "message"),
     [
         (["missing.tsv"], "missing.tsv: there is no such file"),
-        (["pairs.txt"], "pairs.txt: one file with all columns cannot be a .txt (allowed: .tsv"),
+        (["pairs.txt"], "pairs.txt: what is in this file cannot be told from it alone (a table (.tsv"),
         (
             ["one.tsv"],
             "one.tsv: two columns of text are needed, but only column 0 looks like text (the col",

@@ -72,8 +72,11 @@ def recognise(names: Sequence[str], base: Path) -> Recognised | RecognisedLabels
 
 
 def _table(file: TextFile) -> Recognised | RecognisedLabels:
-    format_of(file)
     suffix = file.suffixes[0]
+    if suffix not in FORMATS:
+        hint = f"a table ({', '.join(FORMATS)}), CoNLL columns, SQuAD's .json, or two parallel texts: {file.name} OTHER"
+        raise DataError("what is in this file cannot be told from it alone", where=file.name, hint=hint)
+    format_of(file)
     header, objects = False, list[dict[str, Any]]()
     if suffix == ".parquet":
         names = plain_columns(file)
