@@ -24,6 +24,7 @@ from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models.base import Generator
 from regard.models.captioner import Captioner, CaptionerConfig, build_captioner
 from regard.objectives.doubly_stochastic import DoublyStochastic
+from regard.tasks.classification import natural
 from regard.tasks.pairs import read_pairs
 from regard.tasks.task import Progress
 from regard.tasks.text_to_text import TextToText
@@ -131,7 +132,7 @@ class Captioning(TextToText):
             except DataError as error:
                 problems += error.problems
         if problems:
-            raise DataError(problems=problems)
+            raise DataError(problems=sorted(problems, key=lambda problem: natural(problem.where)))
         train, validation, test = found["train"], found["validation"], found.get("test")
         report = _with_dropped(texts.report, found)
         return replace(texts, train=train, validation=validation, test=test, report=report)

@@ -81,7 +81,8 @@ def _gain(sweep: Sweep, beam: int) -> str:
 def _width(beam: int, sweep: Sweep) -> Iterator[str]:
     if sweep.enough.beam < beam:
         share = sweep.enough.seconds / sweep.at(beam).seconds
-        yield f"A beam of {sweep.enough.beam} is no worse than {beam} here, and takes {percent(share)} of the time."
+        quicker = f", and takes {percent(share)} of the time" if share < 1 else ""
+        yield f"A beam of {sweep.enough.beam} is no worse than {beam} here{quicker}."
     widest = sweep.widths[-1]
     if sweep.best is not widest and sweep.behind(widest).matters:
         yield (
