@@ -31,7 +31,7 @@ from regard.training.display import Display
 from regard.training.loop import Trainer, total_steps
 from regard.training.optimiser import build_optimiser, move_average
 from regard.training.progress import Progress, Ranked
-from regard.training.schedule import Plateau, schedule_factor, warmup_note
+from regard.training.schedule import Plateau, schedule_factor, length_notes
 from regard.training.train import make_accelerator, resolve, train
 
 Tree = dict[str, Any]
@@ -581,10 +581,13 @@ def test_mistakes_in_the_section_training(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_warmup_that_takes_most_of_the_training_is_noted() -> None:
-    assert warmup_note(TrainingConfig(steps=100, warmup=50), 100) == []
-    [note] = warmup_note(TrainingConfig(steps=100, warmup=51), 100)
+def test_a_warmup_that_takes_most_of_the_training_is_noted_and_an_early_end() -> None:
+    assert [*length_notes(TrainingConfig(steps=100, warmup=50), 100)] == []
+    [note] = length_notes(TrainingConfig(steps=100, warmup=51), 100)
     assert note.startswith("training.warmup=51 is more than half of the 100 steps")
+    assert note.endswith("10 would be a tenth")
+    [note] = length_notes(TrainingConfig(steps=20, epochs=3, warmup=2), 12)
+    assert note == "training.epochs=3 ends at step 12, before training.steps=20"
 
 
 # A refactor must not move a number

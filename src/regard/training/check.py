@@ -36,7 +36,7 @@ from regard.training.memory import (
 )
 from regard.training.optimiser import build_optimiser
 from regard.training.progress import total_steps
-from regard.training.schedule import warmup_note
+from regard.training.schedule import length_notes
 from regard.training.train import check_metric, make_accelerator, resolve
 
 
@@ -144,7 +144,7 @@ def _facts(asked: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
         if asked.training.batch_tokens == "auto":
             recipe = with_fitting_batches(recipe, data.train, model, accelerator)
         training = _estimate(recipe, data, model, accelerator.device)
-    notes = [*begun, *warmup_note(recipe.training, training["steps"]), *budget_note(recipe.training, data.train)]
+    notes = [*begun, *length_notes(recipe.training, training["steps"]), *budget_note(recipe.training, data.train)]
     return Check((), _model_facts(recipe, model), _data_facts(data, notes), training)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from regard.recipes.training import TrainingConfig
 
@@ -27,11 +28,15 @@ def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
             return 1.0
 
 
-def warmup_note(config: TrainingConfig, steps: int) -> list[str]:
-    """What to say of a warm-up that a training is hardly longer than."""
-    if 2 * config.warmup <= steps:
-        return []
-    return [f"training.warmup={config.warmup} is more than half of the {steps:,} steps: the model will hardly learn"]
+def length_notes(config: TrainingConfig, steps: int) -> Iterator[str]:
+    """What to say of a training that ends earlier than it was asked to, or is hardly longer than its warm-up."""
+    if config.steps is not None and steps < config.steps:
+        yield f"training.epochs={config.epochs} ends at step {steps:,}, before training.steps={config.steps}"
+    if 2 * config.warmup > steps:
+        yield (
+            f"training.warmup={config.warmup} is more than half of the {steps:,} steps: the model will hardly learn; "
+            f"{max(1, steps // 10)} would be a tenth"
+        )
 
 
 class Plateau:

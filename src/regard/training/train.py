@@ -27,7 +27,7 @@ from regard.training.display import Display
 from regard.training.initial import expect_frequencies, initialise
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import budget_note, fitting_afterwards, memory_named, with_fitting_batches
-from regard.training.schedule import warmup_note
+from regard.training.schedule import length_notes
 
 CHANGEABLE = frozenset(
     f"training.{name}"
@@ -89,7 +89,7 @@ def _train(
     run: Run, recipe: AnyRecipe, data: Prepared[Any], model: Generator, accelerator: Accelerator, display: Display
 ) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
-    notes = [*warmup_note(recipe.training, trainer.steps), *budget_note(recipe.training, data.train)]
+    notes = [*length_notes(recipe.training, trainer.steps), *budget_note(recipe.training, data.train)]
     for sentence in [*data.report.sentences(), *notes]:
         display.say(sentence)
     resumed = trainer.restore()
