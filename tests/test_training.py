@@ -31,7 +31,7 @@ from regard.training.display import Display
 from regard.training.loop import Trainer, total_steps
 from regard.training.optimiser import build_optimiser, move_average
 from regard.training.progress import Progress, Ranked
-from regard.training.schedule import Plateau, schedule_factor, length_notes
+from regard.training.schedule import Plateau, length_notes, schedule_factor
 from regard.training.train import make_accelerator, resolve, train
 
 Tree = dict[str, Any]
