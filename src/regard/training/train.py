@@ -101,7 +101,7 @@ def _train(
         f"{accelerator.num_processes} process{'es' if accelerator.num_processes > 1 else ''}"
     )
     if trainer.progress.stopped:
-        display.say(f"it had stopped by itself: {trainer.reason}")
+        display.say(f"it had stopped by itself: {trainer.reason}; with more training.patience it goes on")
     try:
         trainer.train()
     except Interrupted:
