@@ -17,8 +17,8 @@ from command_line import fail, succeed
 from regard import predict
 from regard.data.batch import BEGIN, END, PAD, UNK
 from regard.data.tokenizers import Tokenizer, TokenizerConfig
-from regard.search import Ban, SearchConfig, search
-from regard.search.banned import HELD, Automaton, Banned
+from regard.search import Ban, SearchConfig, Wording, search
+from regard.search.banned import Automaton, Banned
 from regard.search.hypotheses import NEVER, Live
 from regard.tasks.wording import ban_of, wording_of
 from toy_models import Toy, tokens_of
@@ -39,14 +39,24 @@ TEXTS = st.lists(st.text(LETTERS, min_size=1, max_size=12), min_size=2, max_size
     read=st.lists(st.integers(0, 2), max_size=12),
 )
 def test_a_text_is_seen_where_it_is_complete(texts: list[list[int]], read: list[int]) -> None:
-    automaton, state = Automaton(texts), 0
+    automaton, state, so_far = Automaton(texts), 0, False
     for place in range(1, len(read) + 1):
-        state = automaton.after(state, read[place - 1 : place])
+        state, held = automaton.read(state, read[place - 1 : place])
         ended = any(read[place - len(text) : place] == text for text in texts if len(text) <= place)
-        assert (state == HELD) == ended
-        assert automaton.after(0, read[:place]) == state, "one by one or all at once"
-        if ended:
-            return
+        assert held == ended
+        so_far |= ended
+        assert automaton.read(0, read[:place]) == (state, so_far), "one by one or all at once"
+
+
+def test_a_forced_text_may_begin_another_one() -> None:
+    """Banned are a and a b; a prefix writes a all the same: then b is still ruled out."""
+    a, b, c = 4, 5, 6
+    ban = Ban.of_tokens([(a,), (a, b), (c,)])
+    assert ban.completing_SM[ban.after([a])].tolist() == [b]
+    model, config = Toy(7, 1), SearchConfig(beam=1, max_length=3)
+    [[best]] = search(model, tokens_of([[END]]), config, wording=Wording([(a,)], ban))
+    assert best.tokens[0] == a
+    assert best.tokens[1] != b
 
 
 # What is ruled out, against enumeration

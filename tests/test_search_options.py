@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_cases import batch_of, close
@@ -106,8 +106,6 @@ def test_any_beam_with_any_options_against_plain_loops(
     data: st.DataObject,
 ) -> None:
     """The reference sees one sentence and runs to the limit: neither neighbours nor stopping early change anything."""
-    # Where a prefix forces a banned text, that is past, and with it what another one that holds it had begun.
-    assume(not any(one != other and holds(one, other) for one in banned for other in banned))
     nbest = data.draw(st.integers(1, beam))
     config = SearchConfig(beam=beam, nbest=nbest, max_length_ratio=1.0, **options)
     model, wording = (
@@ -122,10 +120,6 @@ def test_any_beam_with_any_options_against_plain_loops(
         return
     for found, one in zip(search(model, toy_tokens(sources), config, wording=wording), expected, strict=True):
         assert_same(found, one)
-
-
-def holds(one: Ids, other: Ids) -> bool:
-    return any(one[at : at + len(other)] == other for at in range(len(one)))
 
 
 # Samples

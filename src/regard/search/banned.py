@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.search.hypotheses import NEVER, Live
 
-HELD = -1
-"""Instead of a state: one of the texts is complete."""
 NOTHING = -1
 """Fills a list of tokens."""
 WIDE = 1 << 32
 """More than there are tokens."""
+
+
+class Read(NamedTuple):
+    """Where a piece leads, and whether it completes one of the texts."""
+
+    state: int
+    held: bool
 
 
 class Automaton:
@@ -39,37 +45,26 @@ class Automaton:
             self._holds[state] = True
         self.shorter = [0] * len(self.nexts)
         """The longest end of each state that is a state itself."""
-        self._by_length = [0]
-        for state in self._by_length:  # which grows meanwhile
+        self.states = [0]
+        """All of them, shorter ones first."""
+        for state in self.states:  # which grows meanwhile
             for symbol, longer in self.nexts[state].items():
                 self.shorter[longer] = self._step(self.shorter[state], symbol) if state else 0
                 self._holds[longer] |= self._holds[self.shorter[longer]]
-                self._by_length.append(longer)
-
-    def live(self) -> list[int]:
-        """The states in which no text is complete, shorter ones first."""
-        return [state for state in self._by_length if not self._holds[state]]
+                self.states.append(longer)
 
     def _step(self, state: int, symbol: int) -> int:
         while state and symbol not in self.nexts[state]:
             state = self.shorter[state]
         return self.nexts[state].get(symbol, 0)
 
-    def after(self, state: int, piece: Sequence[int]) -> int:
-        """The state once a piece is read, or HELD."""
+    def read(self, state: int, piece: Sequence[int]) -> Read:
+        """The state once a piece is read, and whether a text was complete on the way."""
+        held = False
         for symbol in piece:
             state = self._step(state, symbol)
-            if self._holds[state]:
-                return HELD
-        return state
-
-    def past(self, state: int, piece: Sequence[int]) -> int:
-        """The same where a text may be complete, and is then done with."""
-        for symbol in piece:
-            state = self._step(state, symbol)
-            while self._holds[state]:
-                state = self.shorter[state]
-        return state
+            held |= self._holds[state]
+        return Read(state, held)
 
 
 class Ban:
@@ -82,10 +77,11 @@ class Ban:
     def __init__(self, texts: Sequence[Sequence[int]], pieces: Mapping[int, Sequence[int]]) -> None:
         self._automaton, self._pieces = Automaton(texts), pieces
         rows = self._rows()
-        moves = sorted((s * WIDE + token, led) for s, row in rows.items() for token, led in row.items() if led != HELD)
+        moves = sorted((state * WIDE + token, read.state) for state, row in rows.items() for token, read in row.items())
         self.keys, self.states = (torch.tensor(column) for column in zip((-1, 0), *moves, strict=True))
-        """state * WIDE + token, and where it leads; what is not here leads where it does from state 0, or to 0."""
-        held = {state: [token for token, led in row.items() if led == HELD] for state, row in rows.items()}
+        """state * WIDE + token, and where it leads; what is not here leads where it does from state 0, or to 0. Tokens
+        that complete a text are there, too: a prefix may force them, and what goes on from there completes another."""
+        held = {state: [token for token, read in row.items() if read.held] for state, row in rows.items()}
         self.always = torch.tensor(held.pop(0), dtype=torch.long)
         """The tokens that hold a text by themselves."""
         self.completing_SM = torch.full((len(self._automaton.nexts), max(map(len, held.values()), default=0)), NOTHING)
@@ -101,8 +97,8 @@ class Ban:
         """Of sequences of tokens, each of which writes itself."""
         return Ban(sequences, {token: (token,) for tokens in sequences for token in tokens})
 
-    def _rows(self) -> dict[int, dict[int, int]]:
-        """Where tokens lead from each state, if elsewhere than from state 0; HELD where they are ruled out.
+    def _rows(self) -> dict[int, dict[int, Read]]:
+        """What tokens do in each state, where it is something else than in state 0.
 
         A token that does not go on with a state does there what it does in the next shorter one: so little is left to
         work out, even for many texts and a large vocabulary.
@@ -110,21 +106,21 @@ class Ban:
         by_first: dict[int, list[int]] = defaultdict(list)
         for token, piece in self._pieces.items():
             by_first[piece[0] if len(piece) else NOTHING].append(token)
-        from_nothing = {token: self._automaton.after(0, piece) for token, piece in self._pieces.items()}
-        rows = {0: {token: led for token, led in from_nothing.items() if led}}
-        for state in self._automaton.live()[1:]:
+        from_nothing = {token: self._automaton.read(0, piece) for token, piece in self._pieces.items()}
+        rows = {0: {token: read for token, read in from_nothing.items() if read != (0, False)}}
+        for state in self._automaton.states[1:]:
             going_on = (token for symbol in self._automaton.nexts[state] for token in by_first.get(symbol, ()))
             shorter = self._automaton.shorter[state]
-            row = (rows[shorter] if shorter else {}) | dict.fromkeys(by_first.get(NOTHING, ()), state)
-            led = {token: self._automaton.after(state, self._pieces[token]) for token in going_on}
-            rows[state] = row | {token: to for token, to in led.items() if to != from_nothing[token]}
+            row = (rows[shorter] if shorter else {}) | dict.fromkeys(by_first.get(NOTHING, ()), Read(state, False))
+            own = {token: self._automaton.read(state, self._pieces[token]) for token in going_on}
+            rows[state] = row | {token: read for token, read in own.items() if read != from_nothing[token]}
         return rows
 
     def after(self, tokens: Iterable[int]) -> int:
-        """The state once these are written; what they hold of the texts is past."""
+        """The state once these are written, whatever they hold of the texts."""
         state = 0
         for token in tokens:
-            state = self._automaton.past(state, self._pieces.get(token, ()))
+            state = self._automaton.read(state, self._pieces.get(token, ())).state
         return state
 
 
