@@ -33,7 +33,7 @@ SHORT = ["training.batch_tokens=16384", "training.ema=null", "training.validate_
 TIME = {
     "multi30k-transformer": [
         *SHORT,
-        "training.steps=650",
+        "training.steps=750",
         "training.warmup=150",
         "model.dropout=0.2",
     ],

@@ -154,12 +154,7 @@ def save_marian(folder: Path, *, shared: bool = True, **changes: Any) -> Any:
         max_position_embeddings=60, scale_embedding=True, pad_token_id=pad, eos_token_id=0, bos_token_id=0,
         decoder_start_token_id=pad, forced_eos_token_id=None, **{"activation_function": "swish", **changes},
     )  # fmt: skip
-    torch.manual_seed(1)
-    model = transformers.MarianMTModel(config)
-    model.final_logits_bias.normal_()
-    model = randomised(model)
-    model.save_pretrained(folder)
-    return model
+    return _saved(transformers.MarianMTModel, config, folder)
 
 
 def save_pegasus(folder: Path, **changes: Any) -> Any:
@@ -177,8 +172,13 @@ def save_pegasus(folder: Path, **changes: Any) -> Any:
         decoder_attention_heads=3, encoder_ffn_dim=17, decoder_ffn_dim=17, max_position_embeddings=60,
         **{"scale_embedding": True, "activation_function": "relu", "forced_eos_token_id": None, **changes},
     )  # fmt: skip
+    return _saved(transformers.PegasusForConditionalGeneration, config, folder)
+
+
+def _saved(architecture: Any, config: Any, folder: Path) -> Any:
+    """With random weights, drawn anew from the same seed."""
     torch.manual_seed(1)
-    model = transformers.PegasusForConditionalGeneration(config)
+    model = architecture(config)
     model.final_logits_bias.normal_()
     model = randomised(model)
     model.save_pretrained(folder)

@@ -405,7 +405,7 @@ def test_neither_neighbours_nor_padding_change_an_answer(
     together = np.array(task.typed_scores(model, texts, texts, lambda done: None))
     for text, expected in zip(texts, together, strict=True):
         framing = model.framing
-        rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), text))]
+        rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]
         alone = model(labelled_batch(rows, torch.zeros(1), 0))[0].tolist()
         assert expected.tolist() == pytest.approx(alone, abs=1e-5)
 

@@ -45,6 +45,10 @@ class DataError(RegardError):
     """A file that cannot be read as asked."""
 
 
+class ColumnError(DataError):
+    """A column that is asked for and not there."""
+
+
 class CheckpointError(RegardError):
     """A run folder that is missing, broken, or not the one that was meant."""
 

@@ -28,7 +28,7 @@ from regard.data.offsets import Words
 from regard.data.readers import Reader
 from regard.data.rows import Key, Row, text_of, value_in
 from regard.data.schemes import PREFIXES, Scheme, first_fault, is_chunk_tag
-from regard.errors import DataError
+from regard.errors import ColumnError, DataError
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
@@ -243,7 +243,7 @@ def _checked(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> int
             raise DataError(f"columns have no names here, so there is no {key!r} ({name})", where=where, hint=hint)
         if key is not None and not -width <= key < width:
             hint = f"they are numbered from 0 to {width - 1}, or from -1 back"
-            raise DataError(f"there is no column {key} ({name})", where=where, hint=hint)
+            raise ColumnError(f"there is no column {key} ({name})", where=where, hint=hint)
     if tagged and _number(corpus.tokens, 0) % width == _number(corpus.tags, -1) % width:
         hint = "a word and its tag are expected, between tabs or spaces"
         raise DataError(f"{_columns(width)}: words and tags cannot be the same one", where=where, hint=hint)

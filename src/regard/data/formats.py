@@ -11,8 +11,8 @@ from typing import Any
 from regard.data.config import Corpus
 from regard.data.files import COMPRESSIONS, TextFile
 from regard.data.parquet import parquet_rows
-from regard.data.rows import Key, Row, keys_of, numeric_keys, text_of, value_in
-from regard.errors import DataError, Problem
+from regard.data.rows import Key, Row, keys_of, no_column, numeric_keys, text_of, value_in
+from regard.errors import ColumnError, DataError, Problem
 
 SEPARATORS = (",", ";", "\t")
 """What may stand between the cells of a .csv."""
@@ -96,13 +96,14 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
     """The number of a column; `names` is the header, if there is one."""
     if isinstance(key, int):
         if key < 0:
-            raise DataError(f"there is no column {key}", where=where, hint="columns are numbered from 0")
+            raise ColumnError(f"there is no column {key}", where=where, hint="columns are numbered from 0")
         return key
     if names is None:
         raise DataError(f"a column named {key!r} needs a header", where=where, hint="header: true, or a column number")
-    if names.count(key) != 1:
-        what = f"two columns are named {key!r}" if key in names else f"there is no column {key!r}"
-        raise DataError(what, where=where, hint=f"the columns are {', '.join(names)}")
+    if key not in names:
+        raise no_column(key, names, where)
+    if names.count(key) > 1:
+        raise DataError(f"two columns are named {key!r}", where=where, hint=f"the columns are {', '.join(names)}")
     return names.index(key)
 
 

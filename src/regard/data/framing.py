@@ -47,11 +47,14 @@ class Framing:
     letters: int | None = None
     """Characters of a word outside the vocabulary that the model reads; None where it reads `<unk>`."""
 
-    def spelled(self, ids: list[int], text: str) -> list[int]:
-        """The tokens of a text, with the unknown words that they stand for where the model reads these."""
+    def spelled(self, ids: list[int], texts: Sequence[str], number: int) -> list[int]:
+        """The tokens of a text, with the unknown words that they stand for where the model reads these.
+
+        Only then is the text itself fetched from among the others.
+        """
         if self.letters is None or self.tokenizer.unk not in ids:
             return ids
-        return encode_spelled(self.tokenizer, [text], self.letters)[0]
+        return encode_spelled(self.tokenizer, [texts[number]], self.letters)[0]
 
     def frame(self, first: Ids, second: Ids | None = None) -> Framed:
         """The row of these tokens, as many as they are."""

@@ -58,7 +58,7 @@ class LabelledExamples(Examples):
     def rows(self, example: int) -> list[Framed]:
         """What a model reads of an example."""
         columns, typed = self.dataset.columns.items(), self.dataset.texts
-        texts = [self.framing.spelled(column[example].tolist(), typed[name][example]) for name, column in columns]
+        texts = [self.framing.spelled(column[example].tolist(), typed[name], example) for name, column in columns]
         return arranged(texts, self.framing, self.arrangement)
 
     @cached_property

@@ -123,8 +123,8 @@ class QuestionExamples(Examples):
 
     def windows(self, example: int) -> list[Window]:
         framing, number = self.asking.framing, int(self.numbers[example])
-        question = framing.spelled(self.question_ids[example].tolist(), self.questions[example])
-        context = framing.spelled(self.texts.ids[number].tolist(), self.texts.texts[number])
+        question = framing.spelled(self.question_ids[example].tolist(), self.questions, example)
+        context = framing.spelled(self.texts.ids[number].tolist(), self.texts.texts, number)
         return self.asking.windows(question, context)
 
     def answer_tokens(self, example: int) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from regard.data.config import Corpus
-from regard.errors import DataError, Problem
+from regard.errors import ColumnError, DataError, Problem
 
 Key = str | int
 """A column of a file: its name, or its number from 0."""
@@ -63,8 +63,8 @@ def text_of(value: Any, key: Key, where: str, *, number: bool = False) -> str:
     return value
 
 
-def no_column(key: Key, there: Iterable[str], where: str) -> DataError:
-    return DataError(f"there is no column {key!r}", where=where, hint=f"the columns are {', '.join(there)}")
+def no_column(key: Key, there: Iterable[str], where: str) -> ColumnError:
+    return ColumnError(f"there is no column {key!r}", where=where, hint=f"the columns are {', '.join(there)}")
 
 
 def leaves_in(example: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from regard.data.file_inputs import FileInput, TolerantFile
 from regard.data.files import open_text
-from regard.errors import DataError, Problem
+from regard.errors import ColumnError, DataError, Problem
 from regard.runs.run import Run
 from regard.runs.splits import own_corpora
 
@@ -25,9 +25,7 @@ def file_inputs(run: str | Path | Run, file: Path, *, skip_bad: bool = False) ->
         rows = run.task.inputs_in(run.recipe, own_corpora(run.recipe.data), opened)
         if rows is not None:
             return list(rows)
-    except DataError as error:
-        if "no column" not in error.problems[0].what:
-            raise
+    except ColumnError as error:
         what = "of a table the run's own columns are read, or 'text', or 'first' and 'second' where it has none"
         problems = [*error.problems, Problem("", what, "a .txt has one input a line, tabs between its texts")]
         raise DataError(problems=problems) from None
