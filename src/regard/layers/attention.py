@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.layers.linear import Linear
 from regard.layers.packing import Packing
 from regard.layers.visibility import Visibility
 
@@ -174,9 +175,9 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, width: int, heads: int, *, scaled: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
         self.heads, self.scaled, self.dropout = heads, scaled, dropout
-        self.W_Q = nn.Linear(width, width)
-        self.W_KV = nn.Linear(width, 2 * width)
-        self.W_O = nn.Linear(width, width)
+        self.W_Q = Linear(width, width)
+        self.W_KV = Linear(width, 2 * width)
+        self.W_O = Linear(width, width)
         for weight in (self.W_Q.weight, *self.W_KV.weight.chunk(2), self.W_O.weight):
             nn.init.xavier_uniform_(weight)
         for bias in (self.W_Q.bias, self.W_KV.bias, self.W_O.bias):

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
+from regard.layers.linear import Linear
 
 Tie = Literal["none", "target", "all"]
-
-FEW = range(2, 9)
-"""Numbers of rows for which a readout on a CPU takes its product the other way round."""
 
 
 class Embedding(nn.Embedding):
@@ -31,7 +29,7 @@ class Readout(nn.Module):
 
     def __init__(self, width: int, vocabulary: int, tied: Embedding | None, *, bias: bool = True) -> None:
         super().__init__()
-        self.linear = nn.Linear(width, vocabulary, bias=bias)
+        self.linear = Linear(width, vocabulary, bias=bias)
         if bias:
             nn.init.zeros_(self.linear.bias)
         if tied is not None:
@@ -52,12 +50,6 @@ class Readout(nn.Module):
         self.linear.bias.copy_((smoothed_V / smoothed_V.sum()).log())
 
     def forward(self, hidden: Tensor) -> Tensor:
-        rows, on_cpu = hidden.numel() // hidden.shape[-1], hidden.device.type == "cpu"
-        if on_cpu and rows in FEW and hidden.dtype == self.linear.weight.dtype and not torch.is_grad_enabled():
-            # W h instead of h W^T: on a CPU several times faster where W is tall and rows are few.
-            logits_RV = (self.linear.weight @ hidden.reshape(rows, -1).t()).t()
-            biased_RV = logits_RV if self.linear.bias is None else logits_RV + self.linear.bias
-            return biased_RV.reshape(*hidden.shape[:-1], -1)
         logits: Tensor = self.linear(hidden)
         return logits
 

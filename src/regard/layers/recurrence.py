@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.batch import Tokens
+from regard.layers.linear import Linear, linear
 from regard.layers.packing import Packing, put_back
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -93,7 +94,7 @@ class Bridge(nn.Module):
     def __init__(self, cell: Cell, encoder_width: int, decoder_width: int) -> None:
         super().__init__()
         parts = 2 if cell == "lstm" else 1
-        self.W_s = nn.ModuleList(nn.Linear(encoder_width, decoder_width) for _ in range(parts))
+        self.W_s = nn.ModuleList(Linear(encoder_width, decoder_width) for _ in range(parts))
 
     def forward(self, carry: Carry) -> Carry:
         return tuple(torch.tanh(W_s(part)) for W_s, part in zip(self.W_s, carry, strict=True))
@@ -111,8 +112,8 @@ def words_read(cell: nn.RNNCellBase, y_BTD: Tensor) -> Tensor:
 
 def fed_step(kind: Cell, cell: nn.RNNCellBase, words_RG: Tensor, fed_RD: Tensor, carry: Carry) -> Carry:
     """One step of such a cell, given W_y y + b."""
-    read_RG = words_RG + F.linear(fed_RD, cell.weight_ih[:, -fed_RD.shape[-1] :])
-    kept_RG = F.linear(carry[0], cell.weight_hh, cell.bias_hh)
+    read_RG = words_RG + linear(fed_RD, cell.weight_ih[:, -fed_RD.shape[-1] :])
+    kept_RG = linear(carry[0], cell.weight_hh, cell.bias_hh)
     return through_gates(kind, read_RG, kept_RG, carry)
 
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard.layers.attention import is_recording, record
+from regard.layers.linear import Linear, linear
 from regard.layers.looks import Looks
 from regard.layers.visibility import Visibility
 
@@ -115,9 +115,9 @@ class AdditiveAttention(SummedAttention):
 
     def __init__(self, query_width: int, memory_width: int, width: int) -> None:
         super().__init__()
-        self.W_a = nn.Linear(query_width, width, bias=False)
-        self.U_a = nn.Linear(memory_width, width)
-        self.v_a = nn.Linear(width, 1, bias=False)
+        self.W_a = Linear(query_width, width, bias=False)
+        self.U_a = Linear(memory_width, width)
+        self.v_a = Linear(width, 1, bias=False)
 
     @property
     def v(self) -> nn.Linear:
@@ -144,18 +144,18 @@ class ConcatAttention(SummedAttention):
     def __init__(self, query_width: int, memory_width: int, width: int) -> None:
         super().__init__()
         self.query_width = query_width
-        self.W_b = nn.Linear(query_width + memory_width, width)
-        self.w = nn.Linear(width, 1, bias=False)
+        self.W_b = Linear(query_width + memory_width, width)
+        self.w = Linear(width, 1, bias=False)
 
     @property
     def v(self) -> nn.Linear:
         return self.w
 
     def keys(self, h_BSD: Tensor) -> Tensor:
-        return F.linear(h_BSD, self.W_b.weight[:, self.query_width :], self.W_b.bias)
+        return linear(h_BSD, self.W_b.weight[:, self.query_width :], self.W_b.bias)
 
     def query(self, s_BQD: Tensor) -> Tensor:
-        return F.linear(s_BQD, self.W_b.weight[:, : self.query_width])
+        return linear(s_BQD, self.W_b.weight[:, : self.query_width])
 
 
 class FullyConnectedAttention(ConcatAttention):
@@ -197,7 +197,7 @@ class GeneralAttention(ScoredAttention):
 
     def __init__(self, query_width: int, memory_width: int) -> None:
         super().__init__()
-        self.W_a = nn.Linear(memory_width, query_width, bias=False)
+        self.W_a = Linear(memory_width, query_width, bias=False)
 
     def keys(self, h_BSD: Tensor) -> Tensor:
         keys_BSA: Tensor = self.W_a(h_BSD)

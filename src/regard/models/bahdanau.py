@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
+from regard.layers.linear import Linear
 from regard.layers.packing import put_back
 from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, words_read
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
@@ -94,7 +95,7 @@ class Bahdanau(Generator):
         self.bridge = Bridge(config.cell, memory_width, config.hidden)
         self.attention = SCORES[config.score](config.hidden, memory_width, config.attention)
         self.cell = CELLS[config.cell](config.embedding + memory_width, config.hidden)
-        self.UVC_o = nn.Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
+        self.UVC_o = Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
         self.dropout = nn.Dropout(config.dropout)
 

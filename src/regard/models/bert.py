@@ -15,6 +15,7 @@ from regard.data.batch import LabelledBatch, MaskedBatch
 from regard.errors import DecodeError
 from regard.layers.attention import MultiHeadAttention
 from regard.layers.embeddings import Embedding, Readout
+from regard.layers.linear import Linear
 from regard.layers.packing import Packing
 from regard.layers.positions import Positions
 from regard.layers.visibility import Visibility
@@ -105,8 +106,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
-        self.W_1 = nn.Linear(config.width, config.feed_forward)
-        self.W_2 = nn.Linear(config.feed_forward, config.width)
+        self.W_1 = Linear(config.width, config.feed_forward)
+        self.W_2 = Linear(config.feed_forward, config.width)
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -140,7 +141,7 @@ class MaskedHead(nn.Module):
 
     def __init__(self, config: BERTConfig, vocabulary_size: int, tied: Embedding) -> None:
         super().__init__()
-        self.W = nn.Linear(config.width, config.width)
+        self.W = Linear(config.width, config.width)
         self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.output = Readout(config.width, vocabulary_size, tied)
         self.activation = ACTIVATIONS[config.activation]
@@ -163,8 +164,8 @@ class NextSentenceHead(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.pooler = nn.Linear(width, width)
-        self.output = nn.Linear(width, 2)
+        self.pooler = Linear(width, width)
+        self.output = Linear(width, 2)
 
     def pool(self, hidden_BLD: Tensor) -> Tensor:
         """One vector a text, [B, D]."""

@@ -20,6 +20,7 @@ from regard.data.images import ImagesConfig, Reading
 from regard.layers.attention import is_recording
 from regard.layers.convolution import Convolutions, GridPositions, halved
 from regard.layers.embeddings import Embedding, Readout
+from regard.layers.linear import Linear
 from regard.layers.positions import Positions
 from regard.layers.recurrence import Bridge, Carry, fed_step, words_read
 from regard.layers.scores import AdditiveAttention, Memory
@@ -111,7 +112,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.config = config
         self.convolutions = Convolutions(config.channels) if config.encoder == "convolution" else nn.Identity()
-        self.W = nn.Linear(config.feature_width or config.channels[-1], config.width)
+        self.W = Linear(config.feature_width or config.channels[-1], config.width)
         self.norm = nn.LayerNorm(config.width)
         self.positions = GridPositions()
         self.dropout = nn.Dropout(config.dropout)
@@ -168,7 +169,7 @@ class PlainCaptioner(Captioner):
 
     def __init__(self, config: CaptionerConfig, target_size: int) -> None:
         super().__init__(config, target_size)
-        self.W_I = nn.Linear(config.width, config.width)
+        self.W_I = Linear(config.width, config.width)
         self.decoder = nn.LSTM(config.width, config.width, batch_first=True)
 
     def encode(self, source: Tokens) -> Carry:
@@ -215,9 +216,9 @@ class AttentiveCaptioner(Captioner):
         width = config.width
         self.bridge = Bridge("lstm", width, width)
         self.attention = AdditiveAttention(width, width, config.attention)
-        self.W_beta = nn.Linear(width, 1) if config.gated else None
+        self.W_beta = Linear(width, 1) if config.gated else None
         self.cell = nn.LSTMCell(2 * width, width)
-        self.L_h, self.L_z = nn.Linear(width, width), nn.Linear(width, width)
+        self.L_h, self.L_z = Linear(width, width), Linear(width, width)
 
     def encode(self, source: Tokens) -> tuple[Carry, Memory]:
         memory = self.attention.remember(self.image_encoder(source), source.lengths_B)

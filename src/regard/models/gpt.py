@@ -16,6 +16,7 @@ from regard.data.batch import TextBatch, Tokens
 from regard.layers.attention import MultiHeadAttention
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.graphs import StepGraph, captures, room_for
+from regard.layers.linear import Linear
 from regard.layers.packing import Packing
 from regard.layers.positions import Positions
 from regard.layers.visibility import Visibility
@@ -75,8 +76,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
-        self.W_1 = nn.Linear(config.width, config.feed_forward)
-        self.W_2 = nn.Linear(config.feed_forward, config.width)
+        self.W_1 = Linear(config.width, config.feed_forward)
+        self.W_2 = Linear(config.feed_forward, config.width)
         for linear in (self.W_1, self.W_2):
             nn.init.zeros_(linear.bias)
 

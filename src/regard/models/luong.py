@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.data.batch import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
+from regard.layers.linear import Linear
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, FedCells, RecurrentEncoder, as_carry, as_torch
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
 from regard.models.base import Generator, ModelConfig, Output, Presets, shifted
@@ -109,8 +110,8 @@ class PredictiveWindow(nn.Module):
     def __init__(self, width: int, reach: int) -> None:
         super().__init__()
         self.D = reach
-        self.W_p = nn.Linear(width, width, bias=False)
-        self.v_p = nn.Linear(width, 1, bias=False)
+        self.W_p = Linear(width, width, bias=False)
+        self.v_p = Linear(width, 1, bias=False)
 
     def forward(self, h_BQD: Tensor, t_Q: Tensor, memory: Memory) -> Focus:
         place_BQ = self.v_p(torch.tanh(self.W_p(h_BQD))).squeeze(-1)
@@ -174,7 +175,7 @@ class Luong(Generator):
         self.decoder = _decoder(config)
         self.attention = _attention(config, memory_width)
         self.window = _window(config)
-        self.W_c = nn.Linear(memory_width + config.hidden, config.embedding, bias=False)
+        self.W_c = Linear(memory_width + config.hidden, config.embedding, bias=False)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
         self.dropout = nn.Dropout(config.dropout)
 

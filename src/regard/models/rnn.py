@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
+from regard.layers.linear import Linear
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
 from regard.models.base import Generator, ModelConfig, Output, Presets, shifted, sources_of
 
@@ -93,7 +94,7 @@ class RNN(Generator):
             batch_first=True,
             dropout=config.dropout if config.layers > 1 else 0.0,
         )
-        self.V = nn.Linear(config.hidden, config.embedding)
+        self.V = Linear(config.hidden, config.embedding)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
         self.dropout = nn.Dropout(config.dropout)
 

@@ -16,6 +16,7 @@ from regard.data.batch import Batch, Tokens
 from regard.layers.attention import MultiHeadAttention, is_recording, packs
 from regard.layers.embeddings import Embedding, Readout, Tie, tied_embeddings
 from regard.layers.graphs import StepGraph, captures, room_for
+from regard.layers.linear import Linear
 from regard.layers.packing import Packing, pays
 from regard.layers.positions import PositionKind, Positions
 from regard.layers.visibility import Visibility
@@ -120,8 +121,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.W_1 = nn.Linear(config.width, config.feed_forward)
-        self.W_2 = nn.Linear(config.feed_forward, config.width)
+        self.W_1 = Linear(config.width, config.feed_forward)
+        self.W_2 = Linear(config.feed_forward, config.width)
         self.activation = ACTIVATIONS[config.activation]
         self.dropout = nn.Dropout(config.activation_dropout)
         for linear in (self.W_1, self.W_2):
