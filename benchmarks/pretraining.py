@@ -1,15 +1,15 @@
 """What pre-training buys: NSMC sentiment with few labels or all, from scratch and after pre-training for equal time.
 
     python benchmarks/pretraining.py FOLDER --keep DIR [--only pretrain|finetune] [--models lstm_lm elmo gpt bert ...]
-        [--seconds 240] [--together] [--labels 2000|all] [--seeds 3] [--side-by-side 4] [--set KEY=VALUE ...]
+        [--seconds 240] [--labels 2000|all] [--starts pre-trained] [--seeds 3] [--side-by-side 4] [--set KEY=VALUE ...]
 
 FOLDER holds `nsmc`. The recipes are those of docs/what-pretraining-buys. First BERT's word pieces are learned, which
 all models read; then each of the four that can be pre-trained reads the unlabelled reviews for `--seconds` of updates,
-one after the other, each alone on the machine, or all at once with `--together`. Then all models learn from the
-labelled reviews, several side by side: the four from their pre-trained weights, the same four with fresh ones, a BiLSTM
-and a CNN. Each seed draws other labelled reviews, the same for all models. What stands in DIR is not made again, so
-that the parts can be done in several calls; a training that was cut short goes on. Fine-tuned runs are measured on the
-test reviews and removed. The table has all results that are in DIR.
+one after the other, each alone on the machine. Then all models learn from the labelled reviews, several side by side:
+the four from their pre-trained weights, the same four with fresh ones, a BiLSTM and a CNN. Each seed draws other
+labelled reviews, the same for all models. What stands in DIR is not made again, so that the parts can be done in
+several calls; a training that was cut short goes on. Fine-tuned runs are measured on the test reviews and removed. The
+table has all results that are in DIR.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from commands import TRIED, VALIDATIONS, events, regard, step_seconds, summary, 
 RECIPES = Path(__file__).parent.parent / "docs" / "what-pretraining-buys"
 PRETRAINED = ("lstm_lm", "elmo", "gpt", "bert")
 MODELS = ("bilstm", "cnn", *PRETRAINED)
+STARTS = ("from scratch", "pre-trained")
 SCRATCH = {
     "lstm_lm": ["training.learning_rate=1.0e-3", "head.layer_decay=1.0"],
     "elmo": ["training.learning_rate=1.0e-3", "head.freeze=0"],
@@ -50,7 +51,7 @@ class Learner:
 
     model: str
     start: str
-    """`pre-trained` or `from scratch`."""
+    """One of STARTS."""
     seed: int
 
     @property
@@ -157,9 +158,10 @@ def learners(options: argparse.Namespace) -> Iterator[Learner]:
     """Those that can be: pre-trained ones only where the pre-training is done."""
     for seed in range(1, options.seeds + 1):
         for model in options.models:
-            if (options.keep / f"{model}.json").exists():
+            if "pre-trained" in options.starts and (options.keep / f"{model}.json").exists():
                 yield Learner(model, "pre-trained", seed)
-            yield Learner(model, "from scratch", seed)
+            if "from scratch" in options.starts:
+                yield Learner(model, "from scratch", seed)
 
 
 def table(options: argparse.Namespace) -> None:
@@ -167,7 +169,7 @@ def table(options: argparse.Namespace) -> None:
     print(f"\n| model | from scratch | each | pre-trained | each | updates | kept after | loss there |\n|{'---|' * 8}")
     for model in MODELS:
         record = options.keep / f"{model}.json"
-        cells = [measured(model, start, options) for start in ("from scratch", "pre-trained")]
+        cells = [measured(model, start, options) for start in STARTS]
         facts = json.loads(record.read_text()) if record.exists() else None
         if facts:
             cells += [f"{facts['steps']:,} in {facts['seconds']:.0f} s", f"{facts['kept']:,}", f"{facts['loss']:.3f}"]
@@ -188,8 +190,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=["pretrain", "finetune"])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--seconds", type=float, default=240, help="of updates, for each pre-training")
-    parser.add_argument("--together", action="store_true", help="pre-train all at the same time")
     parser.add_argument("--labels", default="2000", help="how many labelled reviews, or all")
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--side-by-side", type=int, default=4, metavar="N", help="fine-tunings at a time")
     parser.add_argument("--device", default="auto")
@@ -208,9 +210,9 @@ def main() -> None:
     options = arguments()
     learn_tokenizer(options)
     if options.only != "finetune":
-        asked = [model for model in options.models if model in PRETRAINED]
-        with ThreadPoolExecutor(len(asked) if options.together else 1) as pool:
-            list(pool.map(lambda model: pretrain(model, options), asked))
+        for model in options.models:
+            if model in PRETRAINED:
+                pretrain(model, options)
     if options.only != "pretrain":
         tables = {seed: draw_labelled(options, seed) for seed in range(1, options.seeds + 1)}
         with ThreadPoolExecutor(options.side_by_side) as pool:
