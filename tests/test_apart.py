@@ -13,6 +13,7 @@ from command_line import fail, succeed, write
 from regard.data.batch import Tokens
 from regard.models.heads import ApartHead
 from regard.runs import Run
+from regard.tasks import TASKS
 from test_classification import Project
 
 BERT = {"kind": "bert", "layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "max_positions": 32}
@@ -86,6 +87,17 @@ def test_it_begins_between_the_lowest_and_the_highest(tmp_path: Path) -> None:
     project = Project(tmp_path, "regression", PAIR, model=BERT, head={"apart": True})
     run = project.train("training.learning_rate=1e-9")
     assert succeed("predict", run, "c\tc", "--json").json["output"] == pytest.approx(30, abs=0.1)
+
+
+def test_a_batch_keeps_to_its_budget_with_its_padding(tmp_path: Path) -> None:
+    pairs = [("a " * one, "b " * two) for one in range(1, 14) for two in range(1, 14)]
+    write(tmp_path / "train.csv", "\n".join(["one,two,score", *(f"{one},{two},1" for one, two in pairs)]) + "\n")
+    project = Project(tmp_path, "regression", PAIR, model=BERT, head={"apart": True})
+    recipe: Any = Run.open(project.train()).recipe
+    examples = TASKS["regression"].prepare(recipe, tmp_path, progress=lambda what, done: None).train
+    shapes = [tuple(examples.batch(rows).text.ids_BL.shape) for rows in examples.plan(60, seed=1, epoch=0)]
+    assert max(rows * length for rows, length in shapes) <= 60
+    assert sum(rows * length for rows, length in shapes) < 1.1 * examples.lengths.sum()
 
 
 def test_it_has_no_likeness_in_transformers(compared: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ class LabelledExamples(Examples):
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
-        """All rows of an example together."""
+        """All rows of an example together, each as long as its longest: so they are padded."""
         columns = (column.lengths.tolist() for column in self.dataset.columns.values())
         known: dict[tuple[int, ...], int] = {}
         lengths = [_positions(sizes, self.framing, self.arrangement, known) for sizes in zip(*columns, strict=True)]
@@ -121,5 +121,6 @@ def _positions(
     sizes: tuple[int, ...], framing: Framing, arrangement: Arrangement, known: dict[tuple[int, ...], int]
 ) -> int:
     if sizes not in known:
-        known[sizes] = sum(len(row.ids) for row in arranged([range(size) for size in sizes], framing, arrangement))
+        rows = arranged([range(size) for size in sizes], framing, arrangement)
+        known[sizes] = len(rows) * max(len(row.ids) for row in rows)
     return known[sizes]
