@@ -108,6 +108,18 @@ def test_a_wrong_encoding(project: Project) -> None:
     )
 
 
+def test_what_is_wrong_with_one_file_does_not_hide_what_is_wrong_with_another(project: Project) -> None:
+    project.write("train.t", TARGET.replace("B C D", "", 1))
+    project.write("test.t", TARGET.replace("B C D", "CAFÉ", 1).encode("latin-1"))
+    test = "data.test={source: train.s, target: test.t}"
+    messages = fail("check", project.recipe, test)
+    assert [message.split(" (")[0] for message in messages] == [
+        "test.t:2: byte 0xc9 at position 4 of the line is not UTF-8",
+        "train.t:2: the line is empty",
+    ]
+    assert fail("train", project.recipe, test, "--out", project.folder / "run") == messages
+
+
 def test_korean_in_the_encoding_of_windows(project: Project) -> None:
     project.write("train.s", ("안녕하세요\n" + SOURCE.partition("\n")[2]).encode("cp949"))
     message = project.refused()

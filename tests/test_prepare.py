@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,18 @@ class TestSplit:
         fields = {"train": write(tmp_path, "train", numbered(3)), "validation": write(tmp_path, "val", [(" ", "b")])}
         with pytest.raises(DataError, match=r"data.validation: no validation pair is left: dropped 1 of 1"):
             prepared(data_of(**fields, bad_lines="drop"), tmp_path)
+
+
+def test_composed_and_decomposed_letters_are_the_same_text(tmp_path: Path) -> None:
+    """As file systems and PDFs write them: a tokenizer reads both alike, so both are one to a split, too."""
+    pairs = [("배가 고프다", "a"), ("사과를 먹는다", "b"), ("café", "c"), ("학교", "d")]
+    decomposed = [(unicodedata.normalize("NFD", source), target) for source, target in pairs]
+    assert decomposed != pairs
+    train, again = write(tmp_path, "train", pairs), write(tmp_path, "again", decomposed)
+    found = prepared(data_of(train=train, validation=again), tmp_path)
+    assert found.report.splits["validation"].leaks.count == 4
+    found = prepared(data_of(train=[train, again], validation=write(tmp_path, "val", [("new", "e")])), tmp_path)
+    assert found.report.splits["train"].dropped["duplicate"].count == 4
 
 
 def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:

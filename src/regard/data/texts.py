@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
@@ -29,7 +30,7 @@ from regard.data.squad import QuestionedText, open_questions
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored
 from regard.errors import DataError, Problem
 
-FORMAT = 1
+FORMAT = 2
 """Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
 
 CHUNK = 4096
@@ -161,6 +162,8 @@ class _Checks:
     stop: bool
     problems: list[Problem] = field(default_factory=list)
     count: int = 0
+    unreadable: list[Problem] = field(default_factory=list)
+    """What ended the reading of a corpus."""
 
     def reason(self, reader: Reader, row: Row) -> tuple[str, str] | None:
         """Why the row cannot be kept, if so, and where that is to be seen."""
@@ -201,8 +204,8 @@ class _Checks:
     def raise_problems(self) -> None:
         if self.count > NAMED_PROBLEMS:
             self.problems.append(Problem("", f"and {self.count - NAMED_PROBLEMS:,} more such lines"))
-        if self.problems:
-            raise DataError(problems=self.problems)
+        if self.problems or self.unreadable:
+            raise DataError(problems=[*self.unreadable, *self.problems])
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,14 +234,14 @@ def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks,
         corpora = stack.enter_context(closing(ArrayWriter(folder / f"{split}.corpora", np.int16)))
         lines = stack.enter_context(closing(ArrayWriter(folder / f"{split}.lines", np.int64)))
         for number, reader in enumerate(readers):
-            for rows in _chunks(reader):
+            for rows in _chunks(reader, checks):
                 kept = [row for row in rows if _accepted(reader, row, checks, dropped)]
-                texts = [[row.values[column].encode("utf-8") for row in kept] for column in range(len(columns))]
-                for writer, encoded in zip(columns, texts, strict=True):
-                    writer.extend_bytes(encoded)
+                texts = [[row.values[column] for row in kept] for column in range(len(columns))]
+                for writer, column in zip(columns, texts, strict=True):
+                    writer.extend_bytes([text.encode("utf-8") for text in column])
                 corpora.extend(np.full(len(kept), number))
                 lines.extend([row.line for row in kept])
-                hashes = [_hashes(encoded) for encoded in texts]
+                hashes = [_hashes(column) for column in texts]
                 sources.append(hashes[0])
                 inputs.append(_combined(hashes[: reader.corpus.inputs]))
                 pairs.append(_combined(hashes))
@@ -247,10 +250,14 @@ def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks,
     return _Copy(read, dropped, np.concatenate(sources), np.concatenate(inputs), np.concatenate(pairs))
 
 
-def _chunks(reader: Reader) -> Iterator[list[Row]]:
+def _chunks(reader: Reader, checks: _Checks) -> Iterator[list[Row]]:
+    """The rows of a corpus, as far as it can be read."""
     rows = reader.rows()
-    while chunk := list(islice(rows, CHUNK)):
-        yield chunk
+    try:
+        while chunk := list(islice(rows, CHUNK)):
+            yield chunk
+    except DataError as error:
+        checks.unreadable += error.problems
 
 
 def _accepted(reader: Reader, row: Row, checks: _Checks, dropped: dict[str, Found]) -> bool:
@@ -264,8 +271,10 @@ def _accepted(reader: Reader, row: Row, checks: _Checks, dropped: dict[str, Foun
     return False
 
 
-def _hashes(texts: Sequence[bytes]) -> Hashes:
-    digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+def _hashes(texts: Sequence[str]) -> Hashes:
+    """The same for letters that are composed and those that are not: tokenizers read them as one (NFC)."""
+    composed = (text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts)
+    digests = [hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest() for text in composed]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
@@ -318,7 +327,7 @@ def _report(
         dropped = copy.dropped | {"duplicate": _found(folder, split, readers, duplicates)}
         set_aside = len(copy.pairs) - len(duplicates) - kept
         return SplitReport(copy.read, kept, set_aside, dropped)
-    seen = np.isin(copy.inputs, copies["train"].inputs[rows["train"]]) & (copy.sources != _hashes([b""])[0])
+    seen = np.isin(copy.inputs, copies["train"].inputs[rows["train"]]) & (copy.sources != _hashes([""])[0])
     leaks = np.flatnonzero(seen)
     return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=_found(folder, split, readers, leaks))
 
