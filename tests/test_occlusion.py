@@ -16,6 +16,7 @@ from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.data.offsets import word_spans
 from regard.runs import Run
+from regard.tasks.inputs import Inputs
 from regard.tasks.tagger import tag_words
 from regard.training.train import train
 from regard.views.leave_out import MOST, without
@@ -149,7 +150,7 @@ def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) ->
     found = api.explain(run, text).occlusion  # type: ignore[union-attr]
     model = run.load_model()
     search = run.recipe.search.model_copy(update={"nbest": 10_000})
-    [whole] = run.task.predict(model, run.tokenizers, [text], search)
+    [whole] = run.task.predict(model, run.tokenizers, Inputs.of([text]), search)
     silent = threshold < 0
     assert whole.silent is silent
     start, end = (0, 0) if silent else whole.answers[0][0]
@@ -160,7 +161,7 @@ def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) ->
     for row, span in enumerate(about, len(asked)):
         left = without(CONTEXT, span)
         moved = len(CONTEXT) - len(left) if span.start < start else 0
-        [other] = run.task.predict(model, run.tokenizers, [f"Where does Ben live?\t{left}"], search)
+        [other] = run.task.predict(model, run.tokenizers, Inputs.of([f"Where does Ben live?\t{left}"]), search)
         scores = {tuple(place): score for place, score in other.answers}
         score = other.silence if silent else scores.get((start - moved, end - moved), -math.inf)
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)

@@ -29,6 +29,7 @@ from regard.runs import Run
 from regard.search import SearchConfig
 from regard.tasks.answer_scores import best_threshold, exact_match, f1, normalised
 from regard.tasks.answerer import Answerer, best_answers, row_logits
+from regard.tasks.inputs import Inputs
 from regard.tasks.question_answering import QuestionAnswering
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
 from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
@@ -294,10 +295,10 @@ def test_every_model_answers_the_same_alone_and_among_others(characters: Tokeniz
     with_weights_that_matter(model).double()  # in single precision ELMo with such weights is chaotic
     typed = ["Where?\tAnna lives in Oslo.", "Anna?\t민수는 서울에 산다. Anna lives in Oslo.", "Oslo\tAnna."]
     tokenizers, search = Tokenizers({"text": characters}), SearchConfig(nbest=2, beam=2)
-    together = [one.to_json() for one in QuestionAnswering.predict(model, tokenizers, typed, search)]
+    together = [one.to_json() for one in QuestionAnswering.predict(model, tokenizers, Inputs.of(typed), search)]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):
-        alone = QuestionAnswering.predict(model, tokenizers, [text], search)[0].to_json()
+        alone = QuestionAnswering.predict(model, tokenizers, Inputs.of([text]), search)[0].to_json()
         assert alone["output"] == among["output"]
         assert [alone["score"], alone["no_answer"]] == pytest.approx([among["score"], among["no_answer"]], abs=1e-4)
 
@@ -362,7 +363,7 @@ def test_every_answer_is_a_slice_of_whole_characters_of_the_context_as_typed(
     lower_bytes: Tokenizer, talkative: Answerer, context: str, question: str
 ) -> None:
     typed, search = json.dumps({"question": question, "context": context}), SearchConfig(nbest=3, beam=3)
-    [found] = QuestionAnswering.predict(talkative, Tokenizers({"text": lower_bytes}), [typed], search)
+    [found] = QuestionAnswering.predict(talkative, Tokenizers({"text": lower_bytes}), Inputs.of([typed]), search)
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", context))}
     for answer in [told, *told.get("nbest", [])]:

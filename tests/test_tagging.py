@@ -32,6 +32,7 @@ from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig
 from regard.tasks.entity_scores import accuracy, entity_scores
+from regard.tasks.inputs import Inputs
 from regard.tasks.tagger import Tagger, tag_words
 from regard.tasks.tagging import Tagging
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
@@ -300,7 +301,9 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
 @given(TEXTS.filter(lambda text: text.strip()), st.sampled_from(["punctuation", "whitespace", "characters"]))
 def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(text: str, words: str) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"])
-    [found] = Tagging.predict(tagger(tokenizer, words=words), Tokenizers({"text": tokenizer}), [text], SearchConfig())
+    [found] = Tagging.predict(
+        tagger(tokenizer, words=words), Tokenizers({"text": tokenizer}), Inputs.of([text]), SearchConfig()
+    )
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}
     for part in [*told["entities"], *told["words"]]:

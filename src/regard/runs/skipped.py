@@ -7,21 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from regard.errors import DecodeError, Problem
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What is predicted for."""
-
-    texts: Sequence[str]
-    places: Sequence[str]
-    """Where each stands, or what to call it."""
-    prefixes: Sequence[str] | None = None
-    """What each output is to begin with."""
-
-    def take(self, rows: Sequence[int]) -> Inputs:
-        prefixes = None if self.prefixes is None else [self.prefixes[row] for row in rows]
-        return Inputs([self.texts[row] for row in rows], [self.places[row] for row in rows], prefixes)
+from regard.tasks.inputs import Inputs
 
 
 @dataclass(frozen=True)

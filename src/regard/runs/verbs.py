@@ -20,13 +20,13 @@ from regard.runs.predictions import with_predictions_written
 from regard.runs.progress import summed
 from regard.runs.records import check_writable, write_record
 from regard.runs.run import Run
-from regard.runs.skipped import Inputs, Skipped, unreadable
+from regard.runs.skipped import Skipped, unreadable
 from regard.runs.splits import SplitName, examples_of, measured_on
 from regard.search.config import SAMPLING
 from regard.tasks import TASKS
 from regard.tasks.features import Features
 from regard.tasks.features import features as vectors_of
-from regard.tasks.inputs import numbered, refuse
+from regard.tasks.inputs import Inputs, numbered, refuse
 from regard.tasks.task import Prediction, Task
 from regard.tasks.text_to_text import TextToText
 
@@ -98,9 +98,7 @@ def predict_chunks(
     asked = Inputs(inputs, places or numbered(inputs), prefixes)
 
     def check(part: Inputs) -> None:
-        run.task.check_inputs(
-            model, run.tokenizers, part.texts, recipe.search, prefixes=part.prefixes, places=part.places
-        )
+        run.task.check_inputs(model, run.tokenizers, part, recipe.search)
 
     unread = {row: fault for row, place in enumerate(asked.places) if (fault := (faults or {}).get(place))}
     bad = unreadable(check, asked) | unread if skip_bad else {}
@@ -114,9 +112,8 @@ def predict_chunks(
         found: Sequence[Prediction] = ()
         if kept.texts:
             found = run.task.predict(
-                model, run.tokenizers, kept.texts, recipe.search, prefixes=kept.prefixes, places=kept.places,
-                record=record is not None, progress=progress,
-            )  # fmt: skip
+                model, run.tokenizers, kept, recipe.search, record=record is not None, progress=progress
+            )
         progress(len(rows) - len(found))
         predicted = iter(found)
         chunk = [Skipped(inputs[row], bad[row]) if row in bad else next(predicted) for row in rows]

@@ -11,7 +11,7 @@ from regard.errors import DecodeError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
 from regard.search import Hypothesis, SearchConfig, score_texts, search
-from regard.tasks.inputs import by_length, encode_inputs, encode_target, numbered, padded
+from regard.tasks.inputs import Inputs, by_length, encode_inputs, encode_target, padded
 from regard.tasks.recorded import Recorders
 from regard.tasks.text_to_text import DECODE_TOKENS, Output, Prediction
 from regard.tasks.wording import wording_of
@@ -46,18 +46,15 @@ def refuse_longer(rows: Sequence[Sequence[int]], longest: int, places: Sequence[
 def continuations(
     model: LanguageModel,
     tokenizer: Tokenizer,
-    texts: Sequence[str],
+    inputs: Inputs,
     config: SearchConfig,
     *,
-    prefixes: Sequence[str] | None = None,
-    places: Sequence[str] | None = None,
     record: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Prediction]:
     """For each text the best ways to go on with it, each as the whole text; scores and tokens are of what is new."""
-    places = places or numbered(texts)
-    prompts = encode_prompts(model, tokenizer, texts, places)
-    wording = replace(wording_of(tokenizer, config, prefixes, len(texts)), begun=prompts)
+    prompts = encode_prompts(model, tokenizer, inputs.texts, inputs.places)
+    wording = replace(wording_of(tokenizer, config, inputs.prefixes, len(inputs)), begun=prompts)
     recorders, found = Recorders(tokenizer, begin_id=tokenizer.end), dict[int, list[Output]]()
     for rows, limited in _batches(model, prompts, config):
         source = padded([prompts[row] for row in rows], tokenizer.pad).to(device_of(model))
@@ -76,7 +73,7 @@ def continuations(
             found[row] = [_output(tokenizer, prompts[row], one) for one in best]
         progress(len(rows))
     searches = recorders.searches(lambda row: tokenizer.tokens(prompts[row]))
-    return [Prediction(text, tuple(found[row]), searches.get(row)) for row, text in enumerate(texts)]
+    return [Prediction(text, tuple(found[row]), searches.get(row)) for row, text in enumerate(inputs.texts)]
 
 
 def score_continuation(

@@ -15,7 +15,7 @@ from regard.errors import ConfigError
 from regard.models.contextual import Contextual
 from regard.models.headed import CAUSAL, HEAD_DEFAULTS, AnyTextConfig, HeadConfig, Headed, build_base
 from regard.search import SearchConfig
-from regard.tasks.inputs import numbered
+from regard.tasks.inputs import Inputs
 from regard.tasks.raw import refuse_longer
 from regard.tasks.task import Prediction, Task
 
@@ -102,17 +102,8 @@ class HeadedTask(Task):
             _check_auxiliary(recipe.head, kind)
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: Any,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
-        cls.check_texts(model, texts, places)
+    def check_inputs(cls, model: Any, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
+        cls.check_texts(model, inputs.texts, inputs.places)
 
     @classmethod
     def check_texts(cls, model: Any, texts: Sequence[str], places: Sequence[str]) -> None:
@@ -124,15 +115,13 @@ class HeadedTask(Task):
         cls,
         model: Any,
         tokenizers: Tokenizers,
-        texts: Sequence[str],
+        inputs: Inputs,
         config: SearchConfig,
         *,
-        prefixes: Sequence[str] | None = None,
         record: bool = False,
-        places: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Sequence[Prediction]:
-        return cls.answers(model, texts, places or numbered(texts), config.nbest, progress)
+        return cls.answers(model, inputs.texts, inputs.places, config.nbest, progress)
 
     @classmethod
     def answers(

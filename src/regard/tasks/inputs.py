@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -16,6 +17,28 @@ from regard.errors import DataError, DecodeError, Problem, first_of
 
 LONGEST = 2048
 """Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is predicted for."""
+
+    texts: Sequence[str]
+    places: Sequence[str]
+    """Where each stands, or what to call it."""
+    prefixes: Sequence[str] | None = None
+    """What each output is to begin with, instead of `search.prefix`."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Inputs:
+        return cls(texts, numbered(texts))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int]) -> Inputs:
+        prefixes = None if self.prefixes is None else [self.prefixes[row] for row in rows]
+        return Inputs([self.texts[row] for row in rows], [self.places[row] for row in rows], prefixes)
 
 
 def numbered(texts: Sequence[str]) -> list[str]:

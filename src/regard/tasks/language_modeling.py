@@ -38,6 +38,7 @@ from regard.objectives.language_model import (
 )
 from regard.search import SearchConfig
 from regard.tasks.continuing import continuations, encode_prompts, score_continuation
+from regard.tasks.inputs import Inputs
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
 from regard.tasks.task import Progress, Task
@@ -159,7 +160,7 @@ class LanguageModeling(Task):
         split = [*islice(filter(None, (one.split() for one in text.texts)), recipe.training.samples)]
         prompts = [" ".join(words[:PROMPT]) for words in split]
         greedy = SearchConfig(beam=1, max_length=CONTINUATION)
-        found = continuations(model, text.tokenizer, prompts, greedy)
+        found = continuations(model, text.tokenizer, Inputs.of(prompts), greedy)
         for words, prompt, prediction in zip(split, prompts, found, strict=True):
             rest = " ".join(words[PROMPT : PROMPT + CONTINUATION])
             yield {"source": prompt, "output": prediction.output, "target": f"{prompt} {rest}"}
@@ -220,36 +221,23 @@ class LanguageModeling(Task):
         return score_continuation(model, tokenizers["text"], source, target)
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: Any,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
+    def check_inputs(cls, model: Any, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
         cls._refuse_to_go_on(model, "predict")
-        encode_prompts(model, tokenizers["text"], texts, places)
+        encode_prompts(model, tokenizers["text"], inputs.texts, inputs.places)
 
     @classmethod
     def predict(
         cls,
         model: Any,
         tokenizers: Tokenizers,
-        texts: Sequence[str],
+        inputs: Inputs,
         config: SearchConfig,
         *,
-        prefixes: Sequence[str] | None = None,
         record: bool = False,
-        places: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Prediction]:
         """The texts as the model goes on with them; the score is log P of what it adds."""
-        return continuations(
-            model, tokenizers["text"], texts, config, prefixes=prefixes, places=places, record=record, progress=progress
-        )
+        return continuations(model, tokenizers["text"], inputs, config, record=record, progress=progress)
 
 
 @torch.inference_mode()

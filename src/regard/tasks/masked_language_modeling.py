@@ -25,7 +25,7 @@ from regard.models.language_models import build
 from regard.objectives.masked_lm import MaskedTallies, MaskedTokens, masked_tallies
 from regard.search import SearchConfig
 from regard.tasks.filling import Filled, encode_gaps, filled
-from regard.tasks.inputs import numbered
+from regard.tasks.inputs import Inputs
 from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
@@ -152,33 +152,21 @@ class MaskedLanguageModeling(Task):
         return {"documents": len(examples.text), "examples": len(examples), **cls.loss(model, examples, progress)}
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: BERT,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
-        encode_gaps(model, tokenizers["text"], texts, places)
+    def check_inputs(cls, model: BERT, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
+        encode_gaps(model, tokenizers["text"], inputs.texts, inputs.places)
 
     @classmethod
     def predict(
         cls,
         model: BERT,
         tokenizers: Tokenizers,
-        texts: Sequence[str],
+        inputs: Inputs,
         config: SearchConfig,
         *,
-        prefixes: Sequence[str] | None = None,
         record: bool = False,
-        places: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Filled]:
         """Each text with every [MASK] filled, and the `config.nbest` most probable tokens for each of them."""
-        places = places or numbered(texts)
-        found = filled(model, tokenizers["text"], texts, places, config.nbest)
-        progress(len(texts))
+        found = filled(model, tokenizers["text"], inputs.texts, inputs.places, config.nbest)
+        progress(len(inputs))
         return found

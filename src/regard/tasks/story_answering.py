@@ -32,7 +32,7 @@ from regard.tasks.answering import (
     typed_examples,
     unknown_words,
 )
-from regard.tasks.inputs import numbered, only_file
+from regard.tasks.inputs import Inputs, only_file
 from regard.tasks.metrics import perplexity
 from regard.tasks.task import Progress, Task
 from regard.tasks.typed import questions_in, typed_in
@@ -153,17 +153,8 @@ class StoryAnswering(Task):
         return [one.text for one in typed], [one.place for one in typed]
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: MemoryNetwork,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
-        typed = [typed_in(text, place) for text, place in zip(texts, places, strict=True)]
+    def check_inputs(cls, model: MemoryNetwork, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
+        typed = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
         too_long = [problem for one in typed if (problem := too_long_a_story(one, model.config))]
         if too_long:
             raise DecodeError(problems=first_of(too_long))
@@ -178,17 +169,14 @@ class StoryAnswering(Task):
         cls,
         model: MemoryNetwork,
         tokenizers: Tokenizers,
-        texts: Sequence[str],
+        inputs: Inputs,
         config: SearchConfig,
         *,
-        prefixes: Sequence[str] | None = None,
         record: bool = False,
-        places: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Answer]:
-        places = places or numbered(texts)
-        typed = [typed_in(text, place) for text, place in zip(texts, places, strict=True)]
-        cls.check_inputs(model, tokenizers, texts, config, prefixes=prefixes, places=places)
+        cls.check_inputs(model, tokenizers, inputs, config)
+        typed = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
         examples = typed_examples(typed, tokenizers["text"], model.config)
         answers: list[Answer] = []
         for start in range(0, len(typed), AT_ONCE):
@@ -197,6 +185,6 @@ class StoryAnswering(Task):
                 rows.tolist(), likeliest_answers(model, examples, rows, config.nbest), strict=True
             ):
                 story, kept = typed[row].story, int(examples.stories.lengths[row])
-                answers.append(Answer(texts[row], likeliest, len(story), kept))
+                answers.append(Answer(inputs.texts[row], likeliest, len(story), kept))
             progress(len(rows))
         return answers

@@ -17,6 +17,7 @@ from regard.data.files import TextFile
 from regard.data.prepare import Prepared
 from regard.data.tokenizers import Tokenizers
 from regard.search import SearchConfig
+from regard.tasks.inputs import Inputs
 
 Progress = Callable[[str, int], None]
 
@@ -142,16 +143,7 @@ class Task:
         raise NotImplementedError
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: Any,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
+    def check_inputs(cls, model: Any, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
         """Refuse what cannot be predicted, before the first of many inputs is."""
         raise NotImplementedError
 
@@ -160,12 +152,10 @@ class Task:
         cls,
         model: Any,
         tokenizers: Tokenizers,
-        texts: Sequence[str],
+        inputs: Inputs,
         config: SearchConfig,
         *,
-        prefixes: Sequence[str] | None = None,
         record: bool = False,
-        places: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Sequence[Prediction]:
         """A prediction for each text, in their order."""

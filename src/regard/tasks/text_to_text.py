@@ -22,7 +22,15 @@ from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
 from regard.search.limits import Limits
-from regard.tasks.inputs import by_length, encode_inputs, encode_target, numbered, padded, positions_of, sources_of
+from regard.tasks.inputs import (
+    Inputs,
+    by_length,
+    encode_inputs,
+    encode_target,
+    padded,
+    positions_of,
+    sources_of,
+)
 from regard.tasks.metrics import perplexity
 from regard.tasks.pairs import corpus_of, read_pairs
 from regard.tasks.recorded import Recorders, tokens_read
@@ -163,18 +171,9 @@ class TextToText(Task):
         return encode_inputs(tokenizers["source"], texts, places)
 
     @classmethod
-    def check_inputs(
-        cls,
-        model: Generator,
-        tokenizers: Tokenizers,
-        texts: Sequence[str],
-        config: SearchConfig,
-        *,
-        prefixes: Sequence[str] | None,
-        places: Sequence[str],
-    ) -> None:
-        encoded = cls.encode(model, tokenizers, texts, places)
-        wording = wording_of(tokenizers["target"], config, prefixes, len(texts))
+    def check_inputs(cls, model: Generator, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
+        encoded = cls.encode(model, tokenizers, inputs.texts, inputs.places)
+        wording = wording_of(tokenizers["target"], config, inputs.prefixes, len(inputs))
         Limits.of([positions_of(one) for one in encoded], config, wording)
 
     @classmethod
@@ -182,22 +181,15 @@ class TextToText(Task):
         cls,
         model: Generator,
         tokenizers: Tokenizers,
-        texts: Sequence[str],
+        inputs: Inputs,
         config: SearchConfig,
         *,
-        prefixes: Sequence[str] | None = None,
         record: bool = False,
-        places: Sequence[str] | None = None,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Prediction]:
-        """A prediction for each text, in their order.
-
-        `prefixes` says what each output begins with, instead of `config.prefix`; `record` keeps the whole search in
-        `Prediction.search`; `places` name the texts in messages.
-        """
-        places = places or numbered(texts)
-        encoded = cls.encode(model, tokenizers, texts, places)
-        wording = wording_of(tokenizers["target"], config, prefixes, len(texts))
+        """A prediction for each text, in their order; `record` keeps the whole search in `Prediction.search`."""
+        encoded = cls.encode(model, tokenizers, inputs.texts, inputs.places)
+        wording = wording_of(tokenizers["target"], config, inputs.prefixes, len(inputs))
         recorders = Recorders(tokenizers["target"], begin_id=tokenizers["target"].begin)
 
         def recorded(rows: list[int]) -> Watch:
@@ -211,7 +203,7 @@ class TextToText(Task):
         searches = recorders.searches(lambda row: tokens_read(encoded[row], tokenizers))
         return [
             Prediction(text, tuple(_output(tokenizers, one) for one in found[row]), searches.get(row))
-            for row, text in enumerate(texts)
+            for row, text in enumerate(inputs.texts)
         ]
 
     @staticmethod

@@ -15,7 +15,7 @@ from regard.errors import DecodeError
 from regard.models.base import Generator, device_of
 from regard.runs import Run
 from regard.runs.verbs import device_named, opened, with_search
-from regard.tasks.inputs import encode_target
+from regard.tasks.inputs import Inputs, encode_target
 from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.text_to_text import TextToText
 from regard.views.capture import Observed, observe
@@ -110,7 +110,7 @@ def _written(run: Run, model: Generator, text: str, target: str | None, beam: in
     if target is not None:
         return target, encode_target(vocabulary, target)
     search = with_search(run.recipe, beam, 1, None, []).search
-    best = run.task.predict(model, run.tokenizers, [text], search)[0].nbest[0]
+    best = run.task.predict(model, run.tokenizers, Inputs.of([text]), search)[0].nbest[0]
     return best.output, vocabulary.token_ids(best.tokens)
 
 

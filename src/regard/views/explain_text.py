@@ -25,7 +25,7 @@ from regard.runs import Run
 from regard.runs.verbs import device_named, with_search
 from regard.tasks.continuing import encode_prompts, refuse_longer
 from regard.tasks.filling import GAP, filled, with_gaps
-from regard.tasks.inputs import encode_inputs
+from regard.tasks.inputs import Inputs, encode_inputs
 from regard.views.capture import Observed, watch, watching
 from regard.views.explain_parts import attention_of, positions_of, steps_of
 from regard.views.explanation import Explanation
@@ -117,9 +117,9 @@ def _read(run: Run, model: Any, text: str, target: str | None, beam: int | None)
 
 def _under_a_head(run: Run, model: Headed, text: str) -> Reading:
     """What the task has the model read, the first row where it is several (windows, choices), and its answer."""
-    run.task.check_inputs(model, run.tokenizers, [text], run.recipe.search, prefixes=None, places=["input"])
+    run.task.check_inputs(model, run.tokenizers, Inputs([text], ["input"]), run.recipe.search)
     with watching(model, lambda name, _: name == "") as calls:
-        [predicted] = run.task.predict(model, run.tokenizers, [text], run.recipe.search)
+        [predicted] = run.task.predict(model, run.tokenizers, Inputs([text], ["input"]), run.recipe.search)
     batch, told = calls[""][0].inputs[0], predicted.to_json()
     ids = batch.text.row(0)
     row = Framed(ids, batch.segments_BL[0, : len(ids)].tolist())
@@ -152,7 +152,7 @@ def _going_on(run: Run, model: Any, text: str, target: str | None, beam: int | N
     if beam is None or target is not None:
         return prompt
     search = with_search(run.recipe, beam, 1, None, ["search.sample=false"]).search
-    best = run.task.predict(model, run.tokenizers, [text], search)[0].nbest[0]
+    best = run.task.predict(model, run.tokenizers, Inputs([text], ["input"]), search)[0].nbest[0]
     written = tokenizer.token_ids(best.tokens)
     return [*prompt, *(written[:-1] if written and written[-1] == tokenizer.end else written)]
 

@@ -19,6 +19,7 @@ from regard.models.memory_network import MemoryNetwork
 from regard.runs import Run
 from regard.runs.verbs import device_named
 from regard.tasks.answering import facts_found, likeliest_answers, typed_examples
+from regard.tasks.inputs import Inputs
 from regard.tasks.typed import last_question
 from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, Numbers
@@ -184,7 +185,7 @@ def explain_hops(
     typed = last_question(lines, places or ["input"] * len(lines))
     model = run.load_model(checkpoint, device_named(device))
     tokenizer = run.tokenizers["text"]
-    run.task.check_inputs(model, run.tokenizers, [typed.text], run.recipe.search, prefixes=None, places=[typed.place])
+    run.task.check_inputs(model, run.tokenizers, Inputs([typed.text], [typed.place]), run.recipe.search)
     examples = typed_examples([typed], tokenizer, model.config)
     first = np.zeros(1, dtype=np.int64)
     batch = examples.batch(first).to(device_of(model))

@@ -14,10 +14,10 @@ from regard.data.questions import question_examples
 from regard.errors import DecodeError, Problem
 from regard.models.headed import Headed
 from regard.runs import Run
-from regard.runs.skipped import Inputs, unreadable
+from regard.runs.skipped import unreadable
 from regard.tasks.answerer import Answered, Answerer, answer_probability, question_in
 from regard.tasks.classification import Classified
-from regard.tasks.inputs import numbered
+from regard.tasks.inputs import Inputs
 from regard.tasks.multiple_choice import Chosen
 from regard.tasks.question_answering import answers_to
 from regard.tasks.regression import Estimated
@@ -57,10 +57,12 @@ def leave_one_out(run: Run, model: Headed, text: str) -> Occlusion:
 
 def _of_label(run: Run, model: Headed, text: str) -> Occlusion:
     """Of a label, a choice or a number."""
-    [whole] = run.task.predict(model, run.tokenizers, [text], run.recipe.search)
+    [whole] = run.task.predict(model, run.tokenizers, Inputs.of([text]), run.recipe.search)
     fields = [text] if model.arrangement == "single" else text.split("\t")
     kept = _readable(run, model, shortened(fields, "punctuation"), "\t".join)
-    found = run.task.predict(model, run.tokenizers, ["\t".join(one.fields) for one in kept], run.recipe.search)
+    found = run.task.predict(
+        model, run.tokenizers, Inputs.of(["\t".join(one.fields) for one in kept]), run.recipe.search
+    )
     name, value_of = _asked_of(whole)
     value = value_of(whole)
     falls_WA = np.array([[value - value_of(one)] for one in found])
@@ -78,7 +80,7 @@ def _asked_of(whole: Prediction) -> tuple[str, Callable[[Any], float]]:
 
 def _of_answer(run: Run, model: Answerer, text: str) -> Occlusion:
     """Of the answer to a question, or of there being none. The words of the answer itself stay."""
-    [whole] = run.task.predict(model, run.tokenizers, [text], run.recipe.search)
+    [whole] = run.task.predict(model, run.tokenizers, Inputs.of([text]), run.recipe.search)
     asked = question_in(text, "input")
     assert isinstance(whole, Answered)
     assert not isinstance(asked, Problem)
@@ -144,9 +146,9 @@ def _readable(
     texts = [join(one.fields) for one in inputs]
 
     def check(part: Inputs) -> None:
-        run.task.check_inputs(model, run.tokenizers, part.texts, run.recipe.search, prefixes=None, places=part.places)
+        run.task.check_inputs(model, run.tokenizers, part, run.recipe.search)
 
-    bad = unreadable(check, Inputs(texts, numbered(texts)))
+    bad = unreadable(check, Inputs.of(texts))
     _refuse_number(1 + (len(bad) < len(texts)))
     return [one for row, one in enumerate(inputs) if row not in bad]
 
