@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 import torch
 
+from regard.errors import ConfigError
 from regard.runs import Run
 from regard.runs.checkpoints import load_training, load_weights
 from regard.runs.log import read_metrics
@@ -341,6 +342,37 @@ def test_going_on_from_an_earlier_checkpoint(tiny_recipe: Tree, tmp_path: Path) 
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulator.EventAccumulator(str(run.folder / "tensorboard")).Reload()
     assert [scalar.step for scalar in events.Scalars("train/loss")] == list(range(1, 21))
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+def test_a_lost_pointer_loses_nothing(tiny_recipe: Tree, tmp_path: Path, emptied: bool) -> None:
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", log_every=1)
+    expected = train(recipe, ["training.steps=30"], out=tmp_path / "at_once", quiet=True)
+    run = train(recipe, out=tmp_path / "run", quiet=True)
+    (run.folder / "last").unlink()
+    if emptied:
+        (run.folder / "last").touch()
+    assert_same(train(recipe, ["training.steps=30"], out=run.folder, resume=True, quiet=True), expected)
+
+
+def test_steps_that_were_made_are_not_taken_back(tiny_recipe: Tree, tmp_path: Path) -> None:
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml")
+    run = train(recipe, out=tmp_path / "run", quiet=True)
+    before = contents(run), (run.folder / "recipe.yaml").read_bytes()
+    with pytest.raises(ConfigError, match=r"training.steps: the run has made 20 steps, more than 15"):
+        train(recipe, ["training.steps=15"], out=run.folder, resume=True, quiet=True)
+    assert (contents(run), (run.folder / "recipe.yaml").read_bytes()) == before
+
+
+def test_a_schedule_that_is_laid_over_more_steps_is_told_of(
+    tiny_recipe: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Step 20 ends a descent to zero, step 21 is in the middle of another: (1 - 16 / 40) of 0.01."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", schedule="linear", warmup=5, learning_rate=0.01, steps=20)
+    train(recipe, out=tmp_path / "run", quiet=True)
+    train(recipe, ["training.steps=44"], out=tmp_path / "run", resume=True)
+    said = "the linear schedule is laid over 44 steps now: the learning rate goes on at 0.006"
+    assert said in capsys.readouterr().err
 
 
 def test_a_log_that_was_cut_is_gone_on_with(tiny_recipe: Tree, tmp_path: Path) -> None:

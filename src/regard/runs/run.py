@@ -141,9 +141,16 @@ class Run:
     def pointer(self, name: str) -> Path | None:
         """The checkpoint that `best` or `last` names."""
         try:
-            return self.checkpoints / (self.folder / name).read_text(encoding="utf-8").strip()
+            named = (self.folder / name).read_text(encoding="utf-8").strip()
         except FileNotFoundError:
             return None
+        return self.checkpoints / named if named else None
+
+    def resumable(self) -> Path | None:
+        """The checkpoint that training goes on from: what `last` names, or the newest where that file is lost."""
+        if self.pointer("last") is not None:
+            return self.checkpoint("last")
+        return max((path.parent for path in self.checkpoints.glob("step-*/training.pt")), default=None)
 
     def point(self, name: str, checkpoint: str) -> None:
         write_text(self.folder / name, checkpoint + "\n")

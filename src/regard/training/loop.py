@@ -334,10 +334,9 @@ class Trainer:
 
     def restore(self) -> bool:
         """Go on from the last checkpoint, if there is one."""
-        folder = self.run.pointer("last")
+        folder = self.run.resumable()
         if folder is None:
             return False
-        folder = self.run.checkpoint("last")
         self.run.check_tokenizer(folder)
         weights, training = load_training(folder)
         data = self.data.train.fingerprint()
@@ -358,5 +357,6 @@ class Trainer:
         self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)
         if self.leads:
+            self.run.point("last", folder.name)
             self.tidy()
         return True

@@ -39,6 +39,13 @@ def length_notes(config: TrainingConfig, steps: int) -> Iterator[str]:
         )
 
 
+def resume_notes(before: TrainingConfig, now: TrainingConfig, done: int, steps: int) -> Iterator[str]:
+    """What to say of a schedule that went down to zero and is laid over another number of steps now."""
+    if now.schedule in ("linear", "cosine") and (before.steps, before.epochs) != (now.steps, now.epochs):
+        rate = now.learning_rate * schedule_factor(now, done + 1, steps)
+        yield f"the {now.schedule} schedule is laid over {steps:,} steps now: the learning rate goes on at {rate:.2g}"
+
+
 class Plateau:
     """Lower the learning rate when the validation has stopped improving."""
 

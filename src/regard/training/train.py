@@ -27,7 +27,7 @@ from regard.training.display import Display
 from regard.training.initial import expect_frequencies, initialise
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import budget_note, fitting_afterwards, memory_named, with_fitting_batches
-from regard.training.schedule import length_notes
+from regard.training.schedule import length_notes, resume_notes
 
 CHANGEABLE = frozenset(
     f"training.{name}"
@@ -61,7 +61,7 @@ def train(
         if existing:
             _refuse_other_recipe(existing, resolved)
         model = _build(resolved, data, accelerator)
-        if existing is None or existing.pointer("last") is None:
+        if existing is None or existing.resumable() is None:
             expect_frequencies(model, data.train)
             for sentence in initialise(model, asked, base, data.tokenizers):
                 display.say(sentence)
@@ -92,7 +92,11 @@ def _train(
     notes = [*length_notes(recipe.training, trainer.steps), *budget_note(recipe.training, data.train)]
     for sentence in [*data.report.sentences(), *notes]:
         display.say(sentence)
-    resumed = trainer.restore()
+    before, resumed = run.recipe.training, trainer.restore()
+    if resumed:
+        _refuse_fewer_steps(recipe.training, trainer)
+        for sentence in resume_notes(before, recipe.training, trainer.progress.step, trainer.steps):
+            display.say(sentence)
     if accelerator.is_main_process and run.recipe != recipe:
         run.change_recipe(recipe)
     display.say(
@@ -111,6 +115,14 @@ def _train(
         error.add_note(f"in process {accelerator.process_index}")  # what other processes may not meet
         raise
     display.say(f"done: {run.folder}")
+
+
+def _refuse_fewer_steps(config: TrainingConfig, trainer: Trainer) -> None:
+    done = trainer.progress.step
+    if done > trainer.steps:
+        where = "training.epochs" if config.steps is None else "training.steps"
+        what = f"the run has made {done:,} steps, more than {trainer.steps:,}"
+        raise ConfigError(what, where=where, hint="--checkpoint of other commands takes an earlier checkpoint")
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
