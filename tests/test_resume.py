@@ -180,7 +180,7 @@ def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path:
         line["learning_rate"] for line in read_metrics(expected.folder / "metrics.jsonl") if "learning_rate" in line
     }
     assert len(rates) > 1  # the plateau did act
-    moments, kills, left = random.Random(7), 0, set()
+    moments, kills, left = random.Random(1), 0, set()
     arguments = ("train", recipe, "--out", tmp_path / "killed", "--resume")
     while (code := commands.run(*arguments, kill_at=moments.randint(3, 35))) != 0:
         assert code == -signal.SIGKILL, commands.said()
@@ -224,8 +224,14 @@ def wait_for(process: BaseProcess | subprocess.Popen[str], happened: Callable[[]
 # Ctrl-C
 
 
-def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(tiny_recipe: Tree, tmp_path: Path) -> None:
-    """In a command of its own. The checkpoint it saves out of turn must not enter the average of the last three."""
+@pytest.mark.parametrize("asked_by", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
+    tiny_recipe: Tree, tmp_path: Path, asked_by: signal.Signals
+) -> None:
+    """In a command of its own; `timeout`, containers and job schedulers send SIGTERM.
+
+    The checkpoint it saves out of turn must not enter the average of the last three.
+    """
     changes: Tree = EVERYTHING | {"steps": 80, "validate_every": 20, "checkpoint_every": 20, "log_every": 1}
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
     expected = reference(recipe, tmp_path / "uninterrupted")
@@ -235,7 +241,7 @@ def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(tin
     wait_for(
         process, lambda: (run / "metrics.jsonl").exists() and b'"step": 42,' in (run / "metrics.jsonl").read_bytes()
     )
-    process.send_signal(signal.SIGINT)
+    process.send_signal(asked_by)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "--resume" in said.splitlines()[-1]

@@ -357,6 +357,7 @@ class Trainer:
         self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)
         if self.leads:
-            self.run.point("last", folder.name)
+            if self.run.pointer("last") is None:
+                self.run.point("last", folder.name)
             self.tidy()
         return True

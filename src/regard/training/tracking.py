@@ -47,7 +47,8 @@ def _tensorboard(run: Run, step: int) -> Any:
 
 @contextmanager
 def asked_to_stop() -> Iterator[list[bool]]:
-    """A list that is no longer empty once the user has pressed Ctrl-C; a second Ctrl-C interrupts at once."""
+    """A list that is no longer empty once the user has pressed Ctrl-C, or a scheduler has asked the process to end;
+    a second time interrupts at once."""
     stop: list[bool] = []
 
     def heard(number: int, frame: Any) -> None:
@@ -56,11 +57,12 @@ def asked_to_stop() -> Iterator[list[bool]]:
         stop.append(True)
 
     try:
-        before = signal.signal(signal.SIGINT, heard)
-    except ValueError:  # not in the main thread: whoever runs us there handles Ctrl-C
+        before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread: whoever runs us there handles them
         yield stop
         return
     try:
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
