@@ -57,7 +57,7 @@ def as_pairs(folder: Path, task: int, work: Path) -> list[str]:
         reader = open_stories(Stories(file=f"{folder.absolute()}/qa{task}_*_{part}.txt*"), Path())
         path = work / f"qa{task}_{part}.tsv"
         with path.open("w", encoding="utf-8") as file:
-            for _, story, question, answer, _ in (row.values for row in reader):
+            for _, story, question, answer, *_ in (row.values for row in reader):
                 told = " ".join([*story.split("\n")[-REMEMBERED:], question])
                 file.write(f"{told}\t{answer.replace(',', ' ')}\n")
         settings.append(f"data.{part}={{file: {path}, source: 0, target: 1}}")

@@ -54,12 +54,25 @@ def test_sentences_are_numbered_as_the_user_numbers_them(run: Path, tmp_path: Pa
 def test_a_story_without_a_question_is_named_with_its_line(run: Path, tmp_path: Path) -> None:
     told = write(tmp_path / "told.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
     for verb in ("predict", "explain"):
-        [message] = fail(verb, run, "--story", told)
-        assert message.startswith(f"{told}:2: the story has no question")
+        assert fail(verb, run, "--story", told)[0].startswith(f"{told}:2: the story has no question")
     [message] = fail("explain", run, "--story", told, "Where is Xerxes?")
     assert message.startswith(f"{told}:2, input: the word 'Xerxes' is unknown")
     empty = write(tmp_path / "empty.txt", "\n\n")
     assert "there is no question" in fail("explain", run, "--story", empty)[0]
+
+
+def test_a_story_in_jsonl_is_explained(run: Path, tmp_path: Path) -> None:
+    """With the numbers that its facts count by; the last object of the file, or another question about it."""
+    one = '{"story": ["Mary went to the kitchen.", "John walked to the garden."], "question": "Where is Mary?", %s}\n'
+    told = write(tmp_path / "q.jsonl", one % '"facts": [1]' + one % '"answer": "kitchen", "facts": [2]')
+    found = succeed("explain", run, "--story", told, "--json").json
+    assert (found["question"], found["numbers"], found["facts"]) == ("Where is Mary?", [1, 2], [2])
+    assert found["answer"] == "kitchen"
+    assert found["hops"] == succeed("explain", run, STORY.replace("\n", " "), "--json").json["hops"]
+    asked = succeed("explain", run, "--story", told, "Where is John?", "--json").json
+    assert (asked["question"], asked["sentences"], asked["facts"]) == ("Where is John?", found["sentences"], None)
+    broken = write(tmp_path / "broken.jsonl", one % '"facts": [3]')
+    assert fail("explain", run, "--story", broken)[0].startswith(f"{broken}:1: the facts are [3]")
 
 
 def plain_hop(model: Any, batch: Any, sentences: int, hop: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import lzma
 import re
@@ -68,9 +69,9 @@ def test_babi_lines_by_hand(tmp_path: Path) -> None:
     rows = read(write(tmp_path / "qa.txt", BABI))
     opening = "Mary moved to the bathroom.\nJohn went to the hallway."
     assert rows == [
-        (opening, opening, "Where is Mary?", "bathroom", "0"),
-        (opening, f"{opening}\nDaniel went back to the hallway.", "Where is Daniel?", "hallway", "2"),
-        (*["Sandra got the apple.\nSandra got the milk."] * 2, "What is Sandra carrying?", "apple,milk", "0 1"),
+        (opening, opening, "Where is Mary?", "bathroom", "0", "2"),
+        (opening, f"{opening}\nDaniel went back to the hallway.", "Where is Daniel?", "hallway", "2", "3"),
+        (*["Sandra got the apple.\nSandra got the milk."] * 2, "What is Sandra carrying?", "apple,milk", "0 1", "2"),
     ]
 
 
@@ -85,10 +86,15 @@ def test_jsonl_stories(tmp_path: Path) -> None:
     lines = [
         {"story": ["Mary left.", "John came."], "question": "Who left?", "answer": "Mary", "facts": [1]},
         {"story": "Mary left. John came.", "question": "Who came?", "answer": "John"},
+        {"story": "Mary left. John came.", "question": "How many?", "answer": 2},
     ]
     text = "Mary left.\nJohn came."
     path = write(tmp_path / "qa.jsonl", "\n".join(map(json.dumps, lines)))
-    assert read(path) == [(text, text, "Who left?", "Mary", "0"), (text, text, "Who came?", "John", "-")]
+    assert read(path) == [
+        (text, text, "Who left?", "Mary", "0", "2"),
+        (text, text, "Who came?", "John", "-", "2"),
+        (text, text, "How many?", "2", "-", "2"),
+    ]
     named = write(tmp_path / "named.jsonl", json.dumps({"t": "Mary left.", "q": "Who left?", "a": "Mary"}))
     assert read(named, story="t", question="q", answer="a")[0][3] == "Mary"
 
@@ -109,7 +115,7 @@ def test_a_story_of_ten_thousand_sentences_keeps_the_last(tmp_path: Path) -> Non
     lines = [*told, "10001 Where is Mary?\troom10000\t10000 1"]
     [row] = read(write(tmp_path / "qa.txt", "\n".join(lines)))
     assert row[1].split("\n") == [f"Mary went to room{number}." for number in range(10_001 - KEPT, 10_001)]
-    assert row[4] == str(KEPT - 1)  # the fact that is forgotten is left out
+    assert row[4:] == (str(KEPT - 1), "10000")  # the fact that is forgotten is left out
 
 
 BAD_BABI = {
@@ -140,10 +146,14 @@ def test_malformed_babi_is_named_with_its_line(tmp_path: Path, content: str, exp
 BAD_JSONL = {
     '{"story": ["Mary left."], "question": "Who?", "answer": "my aunt"}': "the answer 'my aunt' has 2 words",
     '{"story": [], "question": "Who?", "answer": "Mary"}': "the story is empty",
+    '{"story": ["A.", " ", "B."], "question": "Who?", "answer": "B", "facts": [3]}': "sentence 2 of the story is empty",
     '{"story": "Mary left.", "question": " ", "answer": "Mary"}': "the question is empty",
     '{"story": "Mary left.", "answer": "Mary"}': "there is no column 'question'",
     '{"story": "Mary left.", "question": "Who?", "answer": "Mary", "facts": [2]}': "the facts are [2]",
+    '{"story": "Mary left.", "question": "Who?", "answer": "Mary", "facts": [true]}': "the facts are [true]",
     '{"story": 7, "question": "Who?", "answer": "Mary"}': "the column 'story' holds 7, not a string",
+    '{"story": "A left.", "question": "Who?", "answer": ["A", "B"]}': 'the column \'answer\' holds ["A", "B"], not a '
+    "string (an answer is one word; several go with commas",
 }
 
 
@@ -153,6 +163,64 @@ def test_malformed_jsonl_is_named_with_its_line(tmp_path: Path, content: str, ex
     with pytest.raises(DataError) as error:
         read(write(tmp_path / "qa.jsonl", f"{good}\n{content}\n"))
     assert str(error.value).startswith(f"qa.jsonl:2: {expected}")
+
+
+MANY = """\
+1 Mary went to the kitchen.
+2 Where is Mary?\tkitchen\t1
+3 Where is Mary?\tthe kitchen\t1
+4 Where is Mary?
+5 John went to the garden.
+6 Where is John?\tgarden\t9
+7 Where is John?\tgarden\t5
+1 Mary went to the garden.
+1 Mary went to the office.
+3 John went to the garden.
+4 Where is John?\tgarden\t3
+5 Where is Mary?\toffice\t1
+1 John went to the hallway.
+2 Where is John?\thallway\t1
+Mary sat.
+1 Sandra went to the hallway.
+2 Where is Sandra?\thallway\t1
+"""
+"""Four questions that can be read (lines 2, 7, 14 and 17), five that cannot, and two faults without a question."""
+WRONG = ["3: the answer 'the", "4: the question has no answer", "6: the supporting fact '9'", "8: the story has no q",
+         "10: line number 3 follows 1", "15: the line does not begin"]  # fmt: skip
+
+
+def test_all_that_is_wrong_with_stories_is_told_at_once(tmp_path: Path, run: Path) -> None:
+    """A line that cannot be read is told once, however many questions come after it; `evaluate` says the same."""
+    many = write(tmp_path / "many.txt", MANY)
+    recipe = recipe_file(tmp_path, data={"train": {"file": "many.txt"}})
+    for messages, name in ((fail("check", recipe), "many.txt"), (fail("evaluate", run, "--file", many), str(many))):
+        assert len(messages) == len(WRONG)
+        for message, expected in zip(messages, WRONG, strict=True):
+            assert message.startswith(f"{name}:{expected}")
+    lines = [{"story": "Mary left.", "question": "Who?", "answer": answer} for answer in ("my aunt", "Mary", "a b")]
+    write(tmp_path / "many.jsonl", "\n".join([*map(json.dumps, lines), "nonsense"]))
+    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "many.jsonl"}}))
+    assert [message.partition(": ")[0] for message in messages] == [f"many.jsonl:{line}" for line in (1, 3, 4)]
+
+
+def test_bad_questions_are_dropped_and_counted_where_that_is_asked_for(tmp_path: Path) -> None:
+    write(tmp_path / "many.txt", MANY)
+    told = [{"story": [one], "question": "Who sat?", "answer": "Mary"} for one in ("", " ", "Mary sat.")]
+    write(tmp_path / "many.jsonl", "\n".join(map(json.dumps, told)))
+    data = {"train": {"file": "many.txt"}, "validation": {"file": "many.jsonl"}, "bad_lines": "drop"}
+    short = {"epochs": 1, "device": "cpu", "samples": 0}
+    recipe = recipe_file(tmp_path, data=data, training=short)
+    found = succeed("check", recipe, "--json").json["data"]
+    assert [(found["splits"][name]["read"], found["splits"][name]["kept"]) for name in ("train", "validation")] == [
+        (11, 4),
+        (3, 1),
+    ]
+    assert found["findings"] == [
+        "dropped 7 of 11 training questions: 7 that cannot be read (first: many.txt:3)",
+        "dropped 2 of 3 validation questions: 2 that cannot be read (first: many.jsonl:1)",
+    ]
+    succeed("train", recipe, "--out", tmp_path / "run", "--json")
+    assert succeed("evaluate", tmp_path / "run", "--split", "validation", "--json").json["questions"] == 1
 
 
 def test_bad_recipes_are_refused(tmp_path: Path) -> None:
@@ -294,6 +362,12 @@ def test_noise_and_linear_start_are_for_training_only(tmp_path: Path) -> None:
     assert held.times_BS.max(1).values.tolist() == (held.times_BS > 0).sum(1).tolist()
 
 
+def test_training_questions_are_measured_as_others_are(run: Path) -> None:
+    """Not with the noise and the linear start, with which they are learned."""
+    assert RECIPE["model"]["linear_start"] > 0
+    assert succeed("evaluate", run, "--split", "train", "--json").json["error"] <= 0.05
+
+
 # What is typed
 
 
@@ -390,6 +464,36 @@ def test_a_story_of_ten_thousand_sentences_is_refused_by_a_limit_that_can_be_rai
     assert succeed("predict", run, "--story", told, "Where is John?", *raised).out == "garden\n"
 
 
+def told_of_john(sentences: int) -> str:
+    lines = [f"{number} John walked to the garden." for number in range(1, sentences + 1)]
+    return "\n".join([*lines, f"{sentences + 1} Where is John?\tgarden\t{sentences}\n"])
+
+
+def test_files_have_the_same_limit(run: Path, tmp_path: Path) -> None:
+    long = write(tmp_path / "long.txt", told_of_john(3) + told_of_john(10_000))
+    what = "the story has 10,000 sentences, of which the memory would hold the last 12 (at most 1,000; "
+    recipe = recipe_file(tmp_path, data={"train": {"file": "long.txt"}, "validation": {"file": "long.txt"}})
+    for verb, *options in (("check",), ("train", "--out", tmp_path / "run")):
+        [message] = fail(verb, recipe, *options)
+        assert message == f"long.txt:10005: {what}model.longest_story=N raises that)"
+    assert not (tmp_path / "run").exists()
+    [message] = fail("evaluate", run, "--file", long)
+    assert message == f"{long}:10005: {what}--set model.longest_story=N raises that)"
+    raised = "model.longest_story=10000"
+    assert succeed("evaluate", run, "--file", long, "--set", raised, "--json").json["error"] == 0
+    assert succeed("check", recipe, raised, "--json").json["ok"]
+
+
+def test_stories_longer_than_the_memory_are_counted(run: Path, tmp_path: Path) -> None:
+    told = write(tmp_path / "told.txt", told_of_john(12) + told_of_john(13) + told_of_john(40))
+    rest = f"are about stories longer than the memory, which reads only their last 12 sentences (first: {told}:27)"
+    data = {"train": {"file": str(told)}, "validation": {"corpus": "stories-en", "size": 5}}
+    assert f"2 of 3 training questions {rest}" in succeed("check", recipe_file(tmp_path, data=data)).out
+    assert succeed("evaluate", run, "--file", told, "--json").json["memory"] == f"2 of 3 questions {rest}"
+    short = write(tmp_path / "short.txt", told_of_john(12))
+    assert "memory" not in succeed("evaluate", run, "--file", short, "--json").json
+
+
 @pytest.mark.parametrize("signs", ["。，？", "！、？", "。；?", ".：？", "。．？"])
 def test_signs_of_full_width_are_no_part_of_a_word(run: Path, signs: str) -> None:
     first, second, asked = signs
@@ -415,6 +519,65 @@ def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
     assert "unknown" in fail("explain", run, "Mary flew to the garden. Where is Mary?")[0]
     assert "nothing to explain" in fail("explain", run)[0]
     assert "too many" in fail("evaluate", run, "--file", "a.txt", "--file", "b.txt")[0]
+
+
+def test_objects_are_questions_as_in_training(run: Path, tmp_path: Path) -> None:
+    """Each with a story of its own, whatever its sentences look like; an answer is not needed."""
+    mary = {"story": ["Mary went to the kitchen.", "John walked to the garden."], "question": "Where is Mary?"}
+    john = {"story": "Mary went to the kitchen. John walked to the garden.", "question": "Where is John"}
+    content = f"{json.dumps(mary | {'answer': 'kitchen', 'facts': [1]})}\n\n{json.dumps(john | {'answer': None})}\n"
+    path = write(tmp_path / "q.jsonl", content)
+    assert succeed("predict", run, "--file", path).out == "kitchen\ngarden\n"
+    assert succeed("predict", run, stdin=content).out == "kitchen\ngarden\n"
+    assert succeed("predict", run, json.dumps(mary)).out == "kitchen\n"
+    assert succeed("predict", run, "--story", path, "Where is Mary?").out == "kitchen\n", "asked about the last story"
+    found = succeed("predict", run, "--file", path, "--json").jsons
+    assert [json.loads(one["input"])["question"] for one in found] == ["Where is Mary?", "Where is John"]
+    assert [one["sentences"] for one in found] == [2, 2]
+    odd = {
+        "story": ["Mary went to the garden. John left.", "1 John went to the kitchen."],
+        "question": "Where is Mary?",
+    }
+    [one] = typed(json.dumps(odd | {"answer": "garden", "facts": [2]}))
+    assert (one.story, one.answer, one.facts) == (tuple(odd["story"]), "garden", (1,))
+    assert typed(one.text) == [dataclasses.replace(one, place="line 1")]
+
+
+def test_objects_are_read_by_the_keys_of_the_recipe(tmp_path: Path) -> None:
+    lines = [{"t": f"{who} went to the {where}.", "q": f"Where is {who}?", "a": where}
+             for who in ("Mary", "John") for where in ("kitchen", "garden")]  # fmt: skip
+    path = write(tmp_path / "own.jsonl", "\n".join(map(json.dumps, lines)))
+    named = {"file": "own.jsonl", "story": "t", "question": "q", "answer": "a"}
+    short = {"epochs": 1, "device": "cpu", "samples": 0}
+    recipe = recipe_file(tmp_path, data={"train": named, "validation": named}, training=short)
+    succeed("train", recipe, "--out", tmp_path / "run", "--json")
+    found = succeed("predict", tmp_path / "run", "--file", path, "--json").jsons
+    assert [json.loads(one["input"])["story"] for one in found] == [[line["t"]] for line in lines]
+    other = write(tmp_path / "other.jsonl", '{"story": "Mary went.", "question": "Where is Mary?"}\n')
+    assert fail("predict", tmp_path / "run", "--file", other)[0].startswith(f"{other}:1: there is no column 't'")
+
+
+def test_what_cannot_be_answered_is_skipped_where_that_is_asked_for(run: Path, tmp_path: Path) -> None:
+    """A story without a question, a question without a story, a broken object: each in its place."""
+    lines = "Mary went to the kitchen.\nWhere is Mary?\n\nJohn sat.\n\nWhere is John?\n\nJohn went to the garden.\n"
+    text = write(tmp_path / "some.txt", f"{lines}Where is John?\n")
+    messages = fail("predict", run, "--file", text)
+    assert messages[0].startswith(f"{text}:4: the story has no question")
+    assert messages[1].startswith(f"{text}:6: there is no story before the question")
+    assert "--skip-bad" in messages[2]
+    for given in ({"stdin": text.read_text()}, {}):
+        found = succeed("predict", run, "--skip-bad", *([] if given else ["--file", text]), **given)
+        assert found.out == "kitchen\n\n\ngarden\n"
+        assert "skipped 2 of 4 inputs" in found.err
+    good = '{"story": "Mary went to the kitchen.", "question": "Where is Mary?"}'
+    bad = ["nonsense", '{"story": "Mary sat."}', '{"story": ["Mary sat.", ""], "question": "Who sat?"}', "more"]
+    objects = write(tmp_path / "some.jsonl", "\n".join([good, *bad, good]))
+    messages = fail("predict", run, "--file", objects)
+    assert [message.partition(": ")[0] for message in messages[:-1]] == [f"{objects}:{line}" for line in (2, 3, 4, 5)]
+    assert succeed("predict", run, "--file", objects, "--skip-bad").out == "kitchen\n\n\n\n\nkitchen\n"
+    broken = tmp_path / "latin.txt"
+    broken.write_bytes(b"Mary went to the caf\xe9.\nWhere is Mary?\n\nJohn went to the garden.\nWhere is John?\n")
+    assert succeed("predict", run, "--file", broken, "--skip-bad").out == "\ngarden\n"
 
 
 def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:

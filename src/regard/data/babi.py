@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from glob import has_magic
 from pathlib import Path, PurePath
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -25,20 +25,18 @@ from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
 from regard.data.documents import FILES
 from regard.data.files import TextFile, problem_with
-from regard.data.formats import objects_in
 from regard.data.readers import Reader
-from regard.data.rows import Row, text_of, value_in
-from regard.data.sentences import split_sentences
+from regard.data.rows import Row
 from regard.data.stories import About, Asked, StoryCorpus
+from regard.data.story_files import Keys, Unread, babi_questions, jsonl_questions
 from regard.errors import DataError
 
 KEPT = 1000
 """Sentences of a story that are kept for a question: the last ones, as many as the largest memory holds."""
-OPENING = 20
-"""Sentences of a story that tell it from others."""
+COLUMNS = ("opening", "story", "question", "answer", "facts", "sentences")
+"""Of a row: how the story begins, its sentences one a line, and how many these were before only the last were kept."""
 UNKNOWN = "-"
 """Stands for supporting facts that are not known."""
-_LINE = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
 _PART = re.compile(r"[._-](train|training|valid|validation|dev|test)$")
 
 
@@ -66,6 +64,10 @@ class Stories(Corpus):
     def columns(self) -> dict[str, str | int | None]:
         return {}
 
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.story, self.question, self.answer, self.facts)
+
     @model_validator(mode="after")
     def _file_or_corpus(self) -> Stories:
         for name in ("header", "dataset", "prefix"):
@@ -91,6 +93,9 @@ class StoryData(Splits[Stories]):
     """Questions to measure with at the end."""
     max_characters: int = Field(1 << 20, ge=1)
     """A story longer than this is taken for a broken file."""
+    bad_lines: Literal["error", "drop"] = "error"
+    """What to do with questions that cannot be read or have no answer, and with stories that have no question: stop and
+    name them, or drop and count them. After a line that cannot be read, no question about its story can."""
 
 
 def open_stories(corpus: Stories, base: Path, part: Part = "train") -> StoryReader:
@@ -110,13 +115,13 @@ def open_stories(corpus: Stories, base: Path, part: Part = "train") -> StoryRead
 
 
 class StoryReader(Reader):
-    """The questions of a corpus as rows: the story's opening, its sentences one a line, question, answer and facts."""
+    """The questions of a corpus as rows of `COLUMNS`."""
 
     corpus: Stories
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return ("opening", "story", "question", "answer", "facts")
+        return COLUMNS
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
@@ -147,7 +152,7 @@ class StoryReader(Reader):
             drawn = stories.generate(corpus.corpus, corpus.about, corpus.size, corpus.seed, self.part)
             yield from (_row(0, asked) for asked in drawn)
         for number, file in enumerate(self.files):
-            yield from (_row(number, asked) for asked in _FORMATS[file.suffixes[0]](file, corpus))
+            yield from (_row(number, asked) for asked in _FORMATS[file.suffixes[0]](file, corpus.keys))
 
     def where(self, line: int, column: str | None = None) -> str:
         if self.corpus.corpus is not None:
@@ -158,7 +163,7 @@ class StoryReader(Reader):
 
     def fingerprint(self) -> str:
         corpus = self.corpus
-        settings: list[Any] = ["stories", corpus.size, corpus.story, corpus.question, corpus.answer, corpus.facts]
+        settings: list[Any] = ["stories", COLUMNS, corpus.size, corpus.keys]
         if corpus.corpus is not None:
             settings += [corpus.corpus, corpus.about, corpus.seed, self.part, stories.VERSION]
         settings += [[file.name, file.suffixes, file.digest()] for file in self.files]
@@ -170,128 +175,20 @@ def _by_number(path: Path) -> list[tuple[int, str]]:
     return [(int(digits or 0), letters) for digits, letters in re.findall(r"(\d*)(\D*)", path.name)]
 
 
-def _row(file: int, asked: Asked) -> Row:
-    facts = UNKNOWN if not asked.facts else " ".join(map(str, asked.facts))
-    return Row(file * FILES + asked.line, (asked.opening, "\n".join(asked.story), asked.question, asked.answer, facts))
+def _row(file: int, asked: Asked | Unread) -> Row:
+    """With the last sentences of the story, the facts that are among them, and how many sentences there were."""
+    line = file * FILES + asked.line
+    if isinstance(asked, Unread):
+        return Row(line, ("",) * len(COLUMNS), asked.problem)
+    gone = max(0, len(asked.story) - KEPT)
+    facts = " ".join(str(fact - gone) for fact in asked.facts or () if fact >= gone) or UNKNOWN
+    kept = "\n".join(asked.story[gone:])
+    return Row(line, (asked.opening, kept, asked.question, asked.answer, facts, str(len(asked.story))))
 
 
 def facts_in(text: str) -> tuple[int, ...] | None:
     """The facts of a row."""
     return None if text == UNKNOWN else tuple(map(int, text.split()))
-
-
-def _asked(
-    line: int, opening: str, story: list[str], question: str, answer: str, facts: tuple[int, ...] | None
-) -> Asked:
-    """With the last sentences of the story, and the facts that are among them."""
-    gone = max(0, len(story) - KEPT)
-    kept = None if facts is None else tuple(fact - gone for fact in facts if fact >= gone)
-    return Asked(line, opening, tuple(story[gone:]), question, answer, kept)
-
-
-def _one_word(answer: str, where: str) -> str:
-    if not answer:
-        raise DataError("the question has no answer", where=where, hint="a word is expected after the question")
-    if len(answer.split()) > 1:
-        hint = "an answer is one word; several go with commas and no spaces: apple,milk"
-        raise DataError(f"the answer {answer!r} has {len(answer.split())} words", where=where, hint=hint)
-    return answer
-
-
-def babi_questions(file: TextFile, corpus: Stories) -> Iterator[Asked]:
-    """The questions of a file of numbered lines."""
-    story: list[str] = []
-    numbers: dict[int, int] = {}
-    opening, asked, begun, before = "", True, 0, 0
-    for line, text in enumerate(file.lines(), 1):
-        if not text.strip():
-            continue
-        number, said = _numbered(text, before, file.where(line))
-        before = number
-        if number == 1:
-            _refuse_unasked(asked, file.where(begun))
-            story, numbers, opening, asked, begun = [], {}, "", False, line
-        if "\t" not in said:
-            _refuse_open_question(said, file.where(line))
-            numbers[number] = len(story)
-            story.append(" ".join(said.split()))
-            continue
-        if not story:
-            raise DataError(
-                "there is no sentence before the question", where=file.where(line), hint="tell the story first"
-            )
-        asked, opening = True, opening or "\n".join(story[:OPENING])
-        yield _asked(line, opening, story, *_question(said, numbers, file.where(line)))
-    _refuse_unasked(asked, file.where(begun))
-
-
-def _numbered(text: str, before: int, where: str) -> tuple[int, str]:
-    found = _LINE.fullmatch(text)
-    if found is None:
-        hint = "expected is bAbI's format: 1 Mary moved to the bathroom."
-        raise DataError("the line does not begin with a number and a text", where=where, hint=hint)
-    number = int(found[1])
-    if number not in (1, before + 1):
-        hint = "lines of a story are numbered one by one, and 1 begins a new story"
-        raise DataError(f"line number {number} follows {before}", where=where, hint=hint)
-    return number, found[2]
-
-
-def _refuse_unasked(asked: bool, where: str) -> None:
-    if not asked:
-        raise DataError("the story has no question", where=where, hint="a question line: 3 Where is Mary?\tbathroom\t1")
-
-
-def _refuse_open_question(said: str, where: str) -> None:
-    if said.rstrip().endswith(("?", "？")):
-        hint = "a tab and the answer follow a question: 3 Where is Mary?\tbathroom\t1"
-        raise DataError("the question has no answer", where=where, hint=hint)
-
-
-def _question(said: str, numbers: dict[int, int], where: str) -> tuple[str, str, tuple[int, ...] | None]:
-    """A question line after its number: question, answer, and the sentences that it rests on."""
-    fields = [one.strip() for one in said.split("\t")]
-    if len(fields) > 3 or not fields[0]:
-        hint = "expected are a question, its answer and the numbers of its facts, with a tab between each two"
-        raise DataError(f"the question line has {len(fields)} fields", where=where, hint=hint)
-    answer, named = _one_word(fields[1], where), fields[2].split() if len(fields) > 2 else []
-    for one in named:
-        if not one.isdecimal() or int(one) not in numbers:
-            hint = f"the sentences before the question are numbered {', '.join(map(str, [*numbers][-10:]))}"
-            raise DataError(f"the supporting fact {one!r} is no sentence before it", where=where, hint=hint)
-    return " ".join(fields[0].split()), answer, tuple(numbers[int(one)] for one in named) or None
-
-
-def jsonl_questions(file: TextFile, corpus: Stories) -> Iterator[Asked]:
-    """The questions of a file with an object a line."""
-    for line, example in objects_in(file):
-        if example is None:
-            continue
-        where = file.where(line)
-        story = _sentences(value_in(example, corpus.story, where), corpus.story, where)
-        question = " ".join(text_of(value_in(example, corpus.question, where), corpus.question, where).split())
-        if not story or not question:
-            raise DataError(
-                f"the {'question' if story else 'story'} is empty", where=where, hint="fill it, or drop the line"
-            )
-        answer = _one_word(text_of(value_in(example, corpus.answer, where), corpus.answer, where).strip(), where)
-        facts = _numbers(example.get(corpus.facts), len(story), where)
-        yield _asked(line, "\n".join(story[:OPENING]), story, question, answer, facts)
-
-
-def _sentences(value: Any, key: str, where: str) -> list[str]:
-    if isinstance(value, list):
-        return [" ".join(text_of(one, key, where).split()) for one in value if str(one).strip()]
-    return split_sentences(" ".join(text_of(value, key, where).split()))
-
-
-def _numbers(value: Any, sentences: int, where: str) -> tuple[int, ...] | None:
-    if value is None or value == []:
-        return None
-    if not isinstance(value, list) or not all(isinstance(one, int) and 1 <= one <= sentences for one in value):
-        hint = f"a list of numbers of sentences, from 1 to {sentences}"
-        raise DataError(f"the facts are {json.dumps(value)[:80]}", where=where, hint=hint)
-    return tuple(one - 1 for one in value)
 
 
 _FORMATS = {".txt": babi_questions, ".jsonl": jsonl_questions}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,15 +14,16 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import models, normalizers, pre_tokenizers
 
-from regard.data.babi import StoryData, StoryReader, facts_in
+from regard.data.babi import COLUMNS, StoryData, StoryReader, facts_in
 from regard.data.batch import PAD, UNK, StoryBatch
 from regard.data.dataset import Examples
 from regard.data.prepare import Prepared
-from regard.data.report import ColumnReport, Histogram, Report
+from regard.data.report import SPLITS, ColumnReport, Histogram, Report
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
-from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, tokenizer_named
 from regard.data.vocabularies import SPECIAL
+from regard.errors import DataError, first_of
 
 SIGNS = """.,;:?!…。．，、；：？！"“”"""
 """What ends a word and is no part of it, of ASCII and of East Asian width."""
@@ -73,6 +74,14 @@ class StoryTexts:
     questions: Sequence[str]
     answers: Sequence[str]
     facts: Sequence[Facts]
+    sentences: Sequence[int]
+    """How many each story has, of which only the last may be among `stories`."""
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Sequence[str]]) -> StoryTexts:
+        """The columns of a StoryReader."""
+        facts, sentences = map(facts_in, columns["facts"]), map(int, columns["sentences"])
+        return cls(columns["story"], columns["question"], columns["answer"], list(facts), list(sentences))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +148,20 @@ class StoryExamples(Examples):
         facts = self.texts.facts[example]
         gone = self.texts.stories[example].count("\n") + 1 - int(self.stories.lengths[example])
         return None if facts is None else tuple(fact - gone for fact in facts if fact >= gone)
+
+    def to_measure(self) -> StoryExamples:
+        """Without the noise and the linear start that only training has."""
+        return replace(self, memory=Memory(self.memory.sentences))
+
+    def forgotten(self, what: str) -> str | None:
+        """How many of the questions, which are called `what`, are about stories that the memory does not hold."""
+        longer = np.flatnonzero(np.array(self.texts.sentences) > self.memory.sentences)
+        if not len(longer):
+            return None
+        return (
+            f"{len(longer):,} of {len(self):,} {what} are about stories longer than the memory, which reads only their "
+            f"last {self.memory.sentences:,} sentences (first: {self.where(int(longer[0]))})"
+        )
 
     def longest_example(self) -> int:
         return int(np.argmax(self.stories.lengths))
@@ -211,7 +234,7 @@ def prepare_stories(
     train = found.splits["train"].columns
     if tokenizers is None:
         text = (one for name in ("story", "question", "answer") for story in train[name] for one in story.split("\n"))
-        trained = Tokenizer.load(base / config.file) if isinstance(config.file, str) else train_words(text, config)
+        trained = tokenizer_named(config.file, base) if isinstance(config.file, str) else train_words(text, config)
         tokenizers = Tokenizers({"text": trained})
     plain = Memory(memory.sentences)
     splits = {
@@ -219,14 +242,14 @@ def prepare_stories(
         for name, texts in found.splits.items()
     }
     reports = {name: replace(found.report[name], columns=_columns(splits[name])) for name in found.splits}
-    report = Report(reports, {"over_long_line": data.max_characters}, data.UNIT)
+    forgotten = (examples.forgotten(f"{SPLITS[name]} {data.UNIT}") for name, examples in splits.items())
+    notes = tuple(note for note in forgotten if note)
+    report = Report(reports, {"over_long_line": data.max_characters}, data.UNIT, notes)
     return Prepared(splits["train"], splits["validation"], splits.get("test"), tokenizers, report)
 
 
 def _examples(texts: Texts, tokenizer: Tokenizer, memory: Memory) -> StoryExamples:
-    columns = {name: list(column) for name, column in texts.columns.items()}
-    facts = [facts_in(text) for text in columns["facts"]]
-    as_text = StoryTexts(columns["story"], columns["question"], columns["answer"], facts)
+    as_text = StoryTexts.of({name: list(column) for name, column in texts.columns.items()})
     readers = [reader for reader in texts.readers if isinstance(reader, StoryReader)]
     corpora = texts.corpora[texts.rows]
     return story_examples(
@@ -250,14 +273,19 @@ def _tasks(readers: Sequence[StoryReader], corpora: Integers, lines: Integers) -
     return np.array([numbers[task] for task in tasks], dtype=np.int64), tuple(numbers)
 
 
-def read_stories(readers: Sequence[StoryReader], tokenizer: Tokenizer, memory: Memory) -> StoryExamples:
-    """Corpora as they are, to measure a run on."""
-    rows = [(number, row) for number, reader in enumerate(readers) for row in reader]
-    columns = list(zip(*(row.values for _, row in rows), strict=True))
+def read_stories(
+    readers: Sequence[StoryReader], tokenizer: Tokenizer, memory: Memory, *, drop: bool = False
+) -> StoryExamples:
+    """Corpora as they are, to measure a run on; or without what cannot be read, if that is to `drop`."""
+    read = [(number, row) for number, reader in enumerate(readers) for row in reader.rows()]
+    faults = [row.fault for _, row in read if row.fault is not None]
+    rows = [(number, row) for number, row in read if row.fault is None]
+    if faults and not (drop and rows):
+        raise DataError(problems=first_of(list(dict.fromkeys(faults))))
+    columns = dict(zip(COLUMNS, zip(*(row.values for _, row in rows), strict=True), strict=True))
     corpora, lines = np.array([number for number, _ in rows]), np.array([row.line for _, row in rows])
-    texts = StoryTexts(columns[1], columns[2], columns[3], [facts_in(text) for text in columns[4]])
     return story_examples(
-        texts,
+        StoryTexts.of(columns),
         tokenizer,
         memory,
         corpora=corpora,

@@ -15,7 +15,7 @@ from regard.data.batches import fixed_batches
 from regard.data.memories import SIGNS, Memory, StoryExamples, StoryTexts, story_examples
 from regard.data.store import Integers
 from regard.data.tokenizers import Tokenizer
-from regard.errors import Problem, did_you_mean
+from regard.errors import DataError, Problem, did_you_mean, first_of
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.answer import losses
@@ -85,6 +85,7 @@ def typed_examples(typed: Sequence[Typed], tokenizer: Tokenizer, config: MemoryN
         [one.question for one in typed],
         [one.answer or "" for one in typed],
         [one.facts for one in typed],
+        [len(one.story) for one in typed],
     )
     none = np.zeros(len(typed), dtype=np.int64)
     return story_examples(
@@ -157,13 +158,24 @@ def sample(model: MemoryNetwork, examples: StoryExamples, row: int) -> dict[str,
     return {"source": shown, "output": output, "target": examples.texts.answers[row]}
 
 
-def too_long_a_story(typed: Typed, config: MemoryNetworkConfig) -> Problem | None:
-    """Why a story cannot be asked about: hardly any of it would be remembered."""
-    if len(typed.story) <= config.longest_story:
+def too_long_a_story(sentences: int, place: str, config: MemoryNetworkConfig, option: str = "--set ") -> Problem | None:
+    """Why a story cannot be asked about: hardly any of it would be remembered. Overrides stand behind the `option`."""
+    if sentences <= config.longest_story:
         return None
-    what = f"the story has {len(typed.story):,} sentences, of which the memory would hold the last {config.sentences:,}"
-    hint = f"at most {config.longest_story:,}; --set model.longest_story=N raises that"
-    return Problem(typed.place, what, hint)
+    what = f"the story has {sentences:,} sentences, of which the memory would hold the last {config.sentences:,}"
+    hint = f"at most {config.longest_story:,}; {option}model.longest_story=N raises that"
+    return Problem(place, what, hint)
+
+
+def refuse_long_stories(examples: StoryExamples, config: MemoryNetworkConfig, option: str = "--set ") -> None:
+    """The same for all stories of files."""
+    found = (
+        too_long_a_story(sentences, examples.where(row), config, option)
+        for row, sentences in enumerate(examples.texts.sentences)
+    )
+    problems = [problem for problem in found if problem]
+    if problems:
+        raise DataError(problems=first_of(problems))
 
 
 def unknown_words(tokenizer: Tokenizer, typed: Typed, remembered: int) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,10 +12,12 @@ import numpy as np
 from regard.config import Config
 from regard.data.babi import Stories, StoryData, open_stories
 from regard.data.corpora import Part
+from regard.data.file_inputs import FileInput
+from regard.data.files import TextFile
 from regard.data.memories import Memory, StoryExamples, prepare_stories, read_stories
 from regard.data.prepare import Prepared
 from regard.data.tokenizers import Tokenizers
-from regard.errors import ConfigError, DecodeError, first_of
+from regard.errors import ConfigError, DecodeError, Problem
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.answer import AnswerCrossEntropy
 from regard.search import SearchConfig
@@ -25,6 +27,7 @@ from regard.tasks.answering import (
     error_by_task,
     likeliest_answers,
     mean_facts_found,
+    refuse_long_stories,
     sample,
     share,
     tallied,
@@ -32,10 +35,10 @@ from regard.tasks.answering import (
     typed_examples,
     unknown_words,
 )
-from regard.tasks.inputs import Inputs, only_file
+from regard.tasks.inputs import Inputs, only_file, refuse
 from regard.tasks.metrics import perplexity
 from regard.tasks.task import Progress, Task
-from regard.tasks.typed import questions_in, typed_in
+from regard.tasks.typed import Typed, asked_in, object_inputs, typed_in
 
 
 class NoStoryEvaluation(Config):
@@ -81,6 +84,12 @@ class StoryAnswering(Task):
         )
 
     @classmethod
+    def check(cls, recipe: Any, data: Prepared[StoryExamples]) -> None:
+        for examples in (data.train, data.validation, data.test):
+            if examples is not None:
+                refuse_long_stories(examples, recipe.model, option="")
+
+    @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> MemoryNetwork:
         return MemoryNetwork(recipe.model, tokenizers["text"].size)
 
@@ -115,7 +124,10 @@ class StoryAnswering(Task):
         cls, recipe: Any, corpora: Sequence[Stories], part: Part, base: Path, tokenizers: Tokenizers
     ) -> StoryExamples:
         readers = [open_stories(corpus, base, part) for corpus in corpora]
-        return read_stories(readers, tokenizers["text"], Memory(recipe.model.sentences))
+        drop = recipe.data.bad_lines == "drop"
+        examples = read_stories(readers, tokenizers["text"], Memory(recipe.model.sentences), drop=drop)
+        refuse_long_stories(examples, recipe.model)
+        return examples
 
     @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[Stories]) -> Stories:
@@ -134,35 +146,39 @@ class StoryAnswering(Task):
         progress: Callable[[int], None],
     ) -> dict[str, Any]:
         """The share of wrong answers, task by task and as their mean; how many of the known facts were looked at."""
-        tally, winner = tallied(model, examples, progress), int(model.winner)
+        tally, winner = tallied(model, examples.to_measure(), progress), int(model.winner)
         errors = [share(one) for one in error_by_task(tally.wrong_BI, examples)[:, winner].tolist()]
-        found = {
+        found: dict[str, Any] = {
             "questions": len(examples),
             "error": share(float(np.mean(errors))),
             "loss": float(tally.losses_BI[:, winner].mean()),
             **mean_facts_found(tally.looked_BN, examples),
         }
+        if forgotten := examples.forgotten("questions"):
+            found["memory"] = forgotten
         return found | {"tasks": dict(zip(examples.names, errors, strict=True))}
 
     @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[Stories], file: TextFile) -> Iterator[FileInput] | None:
+        return object_inputs(file, cls.corpus_of([file.name], own).keys) if file.suffixes[0] == ".jsonl" else None
+
+    @classmethod
     def gather(cls, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Lines of stories and questions -> a text for each question, with the story before it."""
-        typed = list(questions_in(zip(texts, places, strict=True)))
-        if not typed:
+        """Lines of stories and questions -> a text for each question, with the story before it.
+
+        What cannot be answered is handed on, for `check_inputs` to refuse it.
+        """
+        asked = list(asked_in(zip(texts, places, strict=True)))
+        if not asked:
             raise DecodeError("there is no question", where=places[0], hint="a question ends in '?'")
-        return [one.text for one in typed], [one.place for one in typed]
+        return [one.text for one in asked], [one.place for one in asked]
 
     @classmethod
     def check_inputs(cls, model: MemoryNetwork, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
-        typed = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
-        too_long = [problem for one in typed if (problem := too_long_a_story(one, model.config))]
-        if too_long:
-            raise DecodeError(problems=first_of(too_long))
-        problems = [
-            problem for one in typed for problem in unknown_words(tokenizers["text"], one, model.config.sentences)
-        ]
-        if problems:
-            raise DecodeError(problems=first_of(problems))
+        typed = _typed(inputs)
+        refuse([too_long_a_story(len(one.story), one.place, model.config) for one in typed])
+        sentences = model.config.sentences
+        refuse([problem for one in typed for problem in unknown_words(tokenizers["text"], one, sentences)])
 
     @classmethod
     def predict(
@@ -176,7 +192,7 @@ class StoryAnswering(Task):
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[Answer]:
         cls.check_inputs(model, tokenizers, inputs, config)
-        typed = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
+        typed = _typed(inputs)
         examples = typed_examples(typed, tokenizers["text"], model.config)
         answers: list[Answer] = []
         for start in range(0, len(typed), AT_ONCE):
@@ -188,3 +204,10 @@ class StoryAnswering(Task):
                 answers.append(Answer(inputs.texts[row], likeliest, len(story), kept))
             progress(len(rows))
         return answers
+
+
+def _typed(inputs: Inputs) -> list[Typed]:
+    """The questions that were typed, or one DecodeError for all that cannot be answered."""
+    read = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
+    refuse([one for one in read if isinstance(one, Problem)])
+    return [one for one in read if isinstance(one, Typed)]
