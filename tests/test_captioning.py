@@ -111,6 +111,45 @@ def test_predict_keeps_the_order_and_score_agrees(run: Path, home: Path) -> None
     assert lines == [one["output"] for one in found]
 
 
+def test_a_table_of_images_with_captions_or_without(run: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their names are relative to the table, wherever the command runs, and a row has an output of its own."""
+    paths = [path for path, _ in unseen(home)[:3]]
+    outputs = succeed("predict", run, *paths).out.splitlines()
+    names = [path.name for path in paths]
+    tables = {
+        "plain.tsv": "".join(f"{name}\tany caption\n" for name in names),
+        "header.tsv": "image\tcaption\n" + "".join(f"{name}\tany caption\n" for name in names),
+        "images.csv": "image\n" + "".join(f"{name}\n" for name in names),
+        "images.jsonl": "".join(f"{json.dumps({'image': name})}\n" for name in names),
+        "captions.jsonl": "".join(f"{json.dumps({'caption': ['one', 'two'], 'image': name})}\n" for name in names),
+        "list.txt": "".join(f"{name}\n" for name in names),
+    }
+    for folder in (home.parent, home):
+        monkeypatch.chdir(folder)
+        for name, text in tables.items():
+            write(home / name, text)
+            found = succeed("predict", run, "--file", (home / name).relative_to(folder), "--json").jsons
+            assert [one["output"] for one in found] == outputs, name
+            assert [Path(one["input"]).resolve() for one in found] == [path.resolve() for path in paths]
+    monkeypatch.chdir(home.parent)
+    (home.parent / "lists").mkdir(exist_ok=True)
+    typed = write(home.parent / "lists" / "typed.txt", "".join(f"{home.name}/{name}\n" for name in names))
+    assert succeed("predict", run, "--file", typed).out.splitlines() == outputs
+
+
+def test_rows_of_a_table_without_an_image_are_named_or_skipped(run: Path, home: Path) -> None:
+    bad = write(home / "bad.jsonl", '{"image": "0.png"}\n{"image": "nope.png"}\n{"image": " "}\n{"image": 7}\n')
+    messages = fail("predict", run, "--file", bad)
+    assert messages[0].startswith(f"{bad}:2: the image {home / 'nope.png'} does not exist (paths are relative to the f")
+    assert messages[1].startswith(f"{bad}:3: the name of the image is empty")
+    assert messages[2].startswith(f"{bad}:4: the column 'image' holds 7, not a string")
+    assert [bool(line) for line in succeed("predict", run, "--file", bad, "--skip-bad").out.split("\n")[:4]] == [
+        True, False, False, False,
+    ]  # fmt: skip
+    [message] = fail("predict", run, "x" * 300)
+    assert "does not exist" in message
+
+
 def test_the_record_of_a_search_names_regions(run: Path, home: Path) -> None:
     path = unseen(home)[0][0]
     succeed("predict", run, path, "--record", home / "record.json")

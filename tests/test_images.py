@@ -205,7 +205,13 @@ def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: P
     (album / lost[1]).unlink()
     told = succeed("train", album / "recipe.yaml", "data.bad_lines=drop", "--out", album / "run").err
     assert "dropped 4 of 20 training pairs: 4 with an image that cannot be read (first: captions.tsv:" in told
+    counted = succeed("check", album / "recipe.yaml", "data.bad_lines=drop", "--json").json["data"]["splits"]["train"]
     again = Captioning.prepare(loaded, base).train
+    lengths = [len(again.pieces(row)["target"]) for row in range(len(again))]
+    assert counted["columns"]["target"]["tokens"] == sum(lengths) == 30
+    assert counted["columns"]["target"]["unknown"] == 0
+    histogram = counted["columns"]["target"]["lengths"]
+    assert (sum(histogram["counts"]), histogram["mean"], histogram["longest"]) == (10, 3.0, 3)
     kept = [row for row in range(len(whole)) if whole.texts["source"][row] not in lost]
     assert len(again) == len(kept) == 10
     for row, before in enumerate(kept):
@@ -280,6 +286,47 @@ def test_all_captions_of_an_image_fall_on_one_side_and_count_together(album: Pat
     assert set(found) >= {"bleu1", "bleu2", "bleu3", "bleu", "chrf", "exact_match", "loss", "perplexity"}
 
 
+@pytest.mark.parametrize("key", ["caption", "captions"])
+def test_a_list_of_captions_is_as_many_lines(album: Path, key: str) -> None:
+    from regard.recipes.recipe import load_recipe
+    from regard.tasks.captioning import Captioning
+
+    rows = [line.split("\t") for line in (album / "captions.tsv").read_text(encoding="utf-8").splitlines()]
+    objects = [
+        {"image": image, key: [first, second]}
+        for (image, first), (_, second) in zip(rows[::2], rows[1::2], strict=True)
+    ]
+    objects[0] |= {key: objects[0][key][0]}
+    write(album / "captions.jsonl", "".join(f"{json.dumps(one)}\n" for one in objects))
+    corpus = json.dumps({"file": "captions.jsonl", "image": "image", "caption": key})
+    loaded, base = load_recipe(album / "recipe.yaml", [f"data.train={corpus}"])
+    prepared = Captioning.prepare(loaded, base)
+    found = [
+        (part.texts["source"][row], part.texts["target"][row])
+        for part in (prepared.train, prepared.validation)
+        for row in range(len(part))
+    ]
+    assert sorted(found) == sorted((image, caption) for image, caption in rows if (image, caption) != tuple(rows[1]))
+    assert {prepared.train.where(row) for row in range(len(prepared.train))} <= {
+        f"captions.jsonl:{line}" for line in range(1, 11)
+    }
+
+
+def test_lists_without_captions_are_named(album: Path) -> None:
+    captions = ["[]", '["one", " "]', '["빨강", 3]', '{"ko": "빨강"}']
+    rows = [f'{{"image": "images/{row}.png", "caption": {one}}}\n' for row, one in enumerate(captions)]
+    write(album / "captions.jsonl", "".join(rows))
+    corpus = json.dumps({"file": "captions.jsonl", "image": "image", "caption": "caption"})
+    messages = sorted(fail("check", album / "recipe.yaml", f"data.train={corpus}"))
+    assert [message.partition(" (")[0] for message in messages] == [
+        "captions.jsonl:1: the caption is empty",
+        "captions.jsonl:2: the caption is empty",
+        "captions.jsonl:3: the column 'caption' holds 3, not a string",
+        'captions.jsonl:4: the column \'caption\' holds {"ko": "빨강"}, not a string',
+    ]
+    assert messages[3].endswith("(expected is a text, or a list of texts)")
+
+
 def test_metrics_take_the_best_of_several_references() -> None:
     from regard.tasks.captioning import Captioning
     from regard.tasks.translation import EvaluationConfig
@@ -338,6 +385,7 @@ def test_features_by_grid_and_by_list(tmp_path: Path) -> None:
         (np.zeros(3), r"holds \(3,\)"),
         (np.zeros((0, 3)), r"holds \(0, 3\)"),
         (np.full((2, 3), np.nan), "not finite"),
+        (np.full((2, 3), 1e300), "not finite as 32-bit numbers"),
         (np.array([["a", "b", "c"]]), "allowed: numbers"),
         (np.array([{"a": 1}], dtype=object), "a.npy is no .npy file of numbers"),
         (b"nothing of the kind", "a.npy is no .npy file of numbers"),

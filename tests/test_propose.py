@@ -10,7 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from command_line import fail, succeed, write
 from regard.config import parse_yaml
@@ -136,6 +138,112 @@ def test_summaries_by_name_or_by_length(folder: Path) -> None:
     assert not found_in(tsv(PAIRS)).summaries
     assert found_in(tsv([("text", "headline"), *PAIRS])).summaries
     assert found_in(tsv([(" ".join([e] * 8), k) for e, k in PAIRS])).summaries
+
+
+# Images and stories
+
+
+def with_images(folder: Path, count: int = 12) -> list[tuple[str, str]]:
+    (folder / "images").mkdir()
+    for number in range(count):
+        Image.new("RGB", (9, 9), (20 * number, 100, 200)).save(folder / "images" / f"{number}.png")
+    return [(f"images/{number}.png", PAIRS[number][0]) for number in range(count)]
+
+
+def said(rows: list[tuple[str, str]], key: str = "caption", *, several: bool = False) -> str:
+    captions = ([caption, f"{caption} again"] if several else caption for _, caption in rows)
+    found = ({"id": 3, "image": image, key: caption} for (image, _), caption in zip(rows, captions, strict=True))
+    return "".join(f"{json.dumps(one)}\n" for one in found)
+
+
+NAMED = {"image": "image", "caption": "caption"}
+CAPTIONS = {
+    "plain.tsv": (tsv, {"image": 0, "caption": 1}),
+    "turned.tsv": (lambda rows: tsv([(caption, image) for image, caption in rows]), {"image": 1, "caption": 0}),
+    "header.tsv": (lambda rows: tsv([("filename", "remark"), *rows]), {"image": "filename", "caption": "remark"}),
+    "same.tsv": (
+        lambda rows: tsv([("a.png", "first"), *((image, "the same") for image, _ in rows)]), {"image": 0, "caption": 1},
+    ),
+    "header.csv": (lambda rows: "image,caption\n" + "".join(f"{one},{two}\n" for one, two in rows), NAMED),
+    "numbered.tsv": (
+        lambda rows: tsv([(image, str(n), caption) for n, (image, caption) in enumerate(rows)]),
+        {"image": 0, "caption": 2},
+    ),
+    "one.jsonl": (said, NAMED),
+    "two.jsonl": (lambda rows: said(rows, several=True), NAMED),
+    "key.jsonl": (lambda rows: said(rows, "captions", several=True), {"image": "image", "caption": "captions"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_images_and_captions(folder: Path, name: str) -> None:
+    text, columns = CAPTIONS[name]
+    write(folder / name, text(with_images(folder)))
+    proposed = propose([name], Path())
+    tree = parse_yaml(proposed, "proposal")
+    assert (tree["task"], tree["data"]["train"]) == ("captioning", {"file": name, **columns})
+    assert [line for line in proposed.splitlines() if "#" not in line] == [], "every line is commented"
+
+
+def test_features_and_captions(folder: Path) -> None:
+    for number in range(12):
+        np.save(folder / f"{number}.npy", np.full((3, 4, 24), number / 12))
+    write(folder / "features.tsv", tsv([(f"{number}.npy", PAIRS[number][0]) for number in range(12)]))
+    found = succeed("check", "features.tsv", "--json").json
+    assert found["ok"], found
+    assert parse_yaml(found["proposal"], "")["model"]["feature_width"] == 24
+    assert found["training"]["sample_batch"]["source"][1] == 12
+
+
+def test_a_labelled_text_with_an_image_beside_it_is_no_caption(folder: Path) -> None:
+    rows = [(f"{n}.png", english, "good" if n % 2 else "bad") for n, (english, _) in enumerate(PAIRS)]
+    write(folder / "reviews.tsv", tsv([("photo", "text", "label"), *rows]))
+    assert parse_yaml(propose(["reviews.tsv"], Path()), "")["task"] == "classification"
+
+
+def asked() -> list[dict[str, Any]]:
+    story = [f"{name} is in the {place}." for name, place in (("Mary", "kitchen"), ("John", "garden"))]
+    return [
+        {"story": ([f"It is day {n}.", *story]), "question": f"Where is {name}?", "answer": place}
+        for n in range(10)
+        for name, place in (("Mary", "kitchen"), ("John", "garden"))
+    ]
+
+
+def babi() -> str:
+    lines = []
+    for one in asked():
+        told = [*one["story"], f"{one['question']}\t{one['answer']}\t2"]
+        lines += [f"{number} {text}\n" for number, text in enumerate(told, 1)]
+    return "".join(lines)
+
+
+STORIES = {
+    "list.jsonl": lambda: "".join(f"{json.dumps(one)}\n" for one in asked()),
+    "text.jsonl": lambda: "".join(f"{json.dumps({**one, 'story': ' '.join(one['story'])})}\n" for one in asked()),
+    "qa[1]_train.txt": babi,
+}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_stories_and_questions(folder: Path, name: str) -> None:
+    write(folder / name, STORIES[name]())
+    proposed = propose([name], Path())
+    assert proposed.startswith(f"# Proposed by `regard check` for {name}: 20 questions about stories.\n")
+    assert parse_yaml(proposed, "proposal")["task"] == "story_answering"
+    assert [line for line in proposed.splitlines() if "#" not in line] == [], "every line is commented"
+
+
+@pytest.mark.parametrize("name", ["two.jsonl", "plain.tsv", "list.jsonl", "qa[1]_train.txt"])
+def test_what_is_proposed_for_images_and_stories_trains(folder: Path, name: str) -> None:
+    write(folder / name, STORIES[name]() if name in STORIES else CAPTIONS[name][0](with_images(folder)))
+    (folder / "recipes").mkdir()
+    found = succeed("check", name, "--out", "recipes/mine.yaml", "--json").json
+    assert found["ok"], found
+    examples = {"two.jsonl": 24, "plain.tsv": 12}.get(name, 20)
+    assert sum(split["kept"] for split in found["data"]["splits"].values()) == examples
+    succeed("train", "recipes/mine.yaml", "training.steps=2", "--out", "run", "--json")
+    assert succeed("evaluate", "run", "--json").json["split"] == "test"
 
 
 # The recipe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,13 +13,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data import shapes
 from regard.data.batch import Batch
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
-from regard.data.images import Picture, Pictures, Reading, images_of, prepare_pictures, read_picture
+from regard.data.file_inputs import FileInput
+from regard.data.files import TextFile
+from regard.data.images import Picture, Pictures, Reading, images_of, prepare_pictures, read_picture, refuse_missing
 from regard.data.readers import open_corpus
 from regard.data.report import NAMED, Found
+from regard.data.rows import Row
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, first_of
 
@@ -130,6 +135,21 @@ def _problems_with(name: str, folder: Path, reading: Reading, where: str) -> Seq
     except DataError as error:
         return error.problems
     return ()
+
+
+def image_input(row: Row, file: TextFile, otherwise: Path | None = None) -> FileInput:
+    """The image that a row names, as seen from where the command runs: its name is relative to the file, or to
+    `otherwise` where there is no such image."""
+    [name], folder, place = row.values, file.path.parent, file.where(row.line)
+    if row.fault is not None or name.startswith(shapes.PREFIX):
+        return FileInput(name, place, row.fault)
+    if otherwise is not None and not os.path.isfile(folder / name):
+        folder = otherwise
+    try:
+        refuse_missing(name, folder, place)
+    except DataError as error:
+        return FileInput(name, place, error.problems[0])
+    return FileInput(str(folder / name), place)
 
 
 def folder_of(corpus: Corpus, base: Path) -> Path:

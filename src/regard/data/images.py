@@ -7,6 +7,7 @@ floating-point pixels, images of one pixel's width or height, and images of more
 
 from __future__ import annotations
 
+import os
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ def images_of(pictures: Sequence[Picture]) -> Images:
 def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Picture:
     """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages."""
     if reading.feature_width is not None:
-        _refuse_missing(name, folder, where)
+        refuse_missing(name, folder, where)
         return _features(folder / name, reading.feature_width, where)
     if name.startswith(shapes.PREFIX):
         pixels = shapes.draw(shapes.parse(name, where), reading.images.size)
@@ -107,7 +108,7 @@ def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Pictu
         hint = "model.encoder=features and model.feature_width=... read those"
         raise DataError(f"{name} is an array of features, and the model reads images", where=where, hint=hint)
     else:
-        _refuse_missing(name, folder, where)
+        refuse_missing(name, folder, where)
         pixels = read_image(folder / name, reading.images, where)
     return Picture(pixels, reading.rows * reading.columns, reading.columns)
 
@@ -129,16 +130,18 @@ def _features(path: Path, width: int, where: str) -> Picture:
         or 0 in array.shape
         or array.dtype.kind not in "fiu"
     ):
-        shape = getattr(array, "shape", "several arrays")
+        held = f"{array.shape} of {array.dtype}" if isinstance(array, np.ndarray) else "several arrays"
         hint = "allowed: numbers as [regions, width] or [rows, columns, width]"
-        raise DataError(f"{path.name} holds {shape} of {getattr(array, 'dtype', '')}", where=where, hint=hint)
+        raise DataError(f"{path.name} holds {held}", where=where, hint=hint)
     if array.shape[-1] != width:
         what = f"{path.name} is {array.shape[-1]:,} wide, model.feature_width says {width:,}"
         raise DataError(what, where=where, hint="all arrays must come from the same layer of the same network")
-    if not np.isfinite(array).all():
-        raise DataError(f"{path.name} holds values that are not finite", where=where, hint="compute it anew")
+    with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and is refused
+        regions = array.reshape(-1, width).astype(np.float32)
+    if not np.isfinite(regions).all():
+        what = f"{path.name} holds values that are not finite as 32-bit numbers"
+        raise DataError(what, where=where, hint="compute it anew")
     columns = array.shape[1] if array.ndim == 3 else 1
-    regions = array.reshape(-1, width).astype(np.float32)
     return Picture(regions, len(regions), columns)
 
 
@@ -175,10 +178,13 @@ def _own_limit(pillow: Any) -> Iterator[None]:
         pillow.MAX_IMAGE_PIXELS = before
 
 
-def _refuse_missing(name: str, folder: Path, where: str) -> None:
+def refuse_missing(name: str, folder: Path, where: str) -> None:
+    """An error where there is no file of this name in the folder."""
+    if not name.strip():
+        raise DataError("the name of the image is empty", where=where, hint="the name of a file is expected")
     path = folder / name
-    if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
+    if not os.path.isfile(path):  # also where a name is too long for a file's
+        what = "is a folder" if os.path.isdir(path) else "does not exist"
         relative_to = "the folder that the command runs in" if folder == Path() else "the file that names them"
         raise DataError(f"the image {path} {what}", where=where, hint=f"paths are relative to {relative_to}")
 

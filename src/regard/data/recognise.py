@@ -16,8 +16,11 @@ from typing import Any, TypeVar
 from regard.data.columns import Column, Columns, column_of, is_text, last_name
 from regard.data.files import TextFile, open_text, problem_with
 from regard.data.formats import FORMATS, SEPARATORS, csv_records, first_records, format_of, object_in, tsv_records
+from regard.data.huggingface import HubDataset, is_saved
 from regard.data.parquet import count_rows, plain_columns, read_parquet
+from regard.data.recognise_images import RecognisedCaptions, captions_in, names_images
 from regard.data.recognise_labels import CLASSES, NUMBERS, TEXTS, RecognisedLabels, is_label, labels_in
+from regard.data.recognise_stories import RecognisedStories, numbered_stories_in, stories_in
 from regard.data.recognise_words import lists_in, questions_in, words_in
 from regard.data.rows import Key, leaves_in
 from regard.errors import DataError
@@ -54,8 +57,15 @@ class Recognised:
         return self.source.words > max(25.0, 4 * self.target.words)
 
 
-def recognise(names: Sequence[str], base: Path) -> Recognised | RecognisedLabels:
-    """What is in one file, or in two parallel ones."""
+RecognisedTask = RecognisedLabels | RecognisedCaptions | RecognisedStories
+"""What is no pairs of texts."""
+
+
+def recognise(names: Sequence[str], base: Path) -> Recognised | RecognisedTask:
+    """What is in one file, in two parallel ones, or in the folder of a dataset."""
+    if len(names) == 1 and is_saved(base / names[0]):
+        examples, count = _sampled(HubDataset(names[0], base, None, None, "train").examples())
+        return _labels_or_pairs(names[0], _keys(examples), count)
     files = [open_text(name, base) for name in names]
     if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in FORMATS for file in files)):
         hint = f"one file with all columns ({', '.join(FORMATS)}), or two text files, parallel line by line"
@@ -68,13 +78,16 @@ def recognise(names: Sequence[str], base: Path) -> Recognised | RecognisedLabels
         return Recognised(None, False, files[0].count_lines(), source, target)
     if files[0].suffixes[0] == ".json":
         return questions_in(files[0])
-    return words_in(files[0]) or _table(files[0])
+    return numbered_stories_in(files[0]) or words_in(files[0]) or _table(files[0])
 
 
-def _table(file: TextFile) -> Recognised | RecognisedLabels:
+def _table(file: TextFile) -> Recognised | RecognisedTask:
     suffix = file.suffixes[0]
     if suffix not in FORMATS:
-        hint = f"a table ({', '.join(FORMATS)}), CoNLL columns, SQuAD's .json, or two parallel texts: {file.name} OTHER"
+        hint = (
+            f"a table ({', '.join(FORMATS)}), CoNLL columns, SQuAD's .json, bAbI's numbered lines, "
+            f"or two parallel texts: {file.name} OTHER"
+        )
         raise DataError("what is in this file cannot be told from it alone", where=file.name, hint=hint)
     format_of(file)
     header, objects = False, list[dict[str, Any]]()
@@ -89,14 +102,27 @@ def _table(file: TextFile) -> Recognised | RecognisedLabels:
         columns = _keys(objects)
     else:
         header, columns, pairs = _fields(file)
+    if found := _stories_or_captions(file, objects, columns, pairs):
+        return found
+    return _labels_or_pairs(file.name, columns, pairs, objects, header=header)
+
+
+def _labels_or_pairs(
+    file: str, columns: Columns, pairs: int, objects: Sequence[Mapping[str, Any]] = (), *, header: bool = False
+) -> Recognised | RecognisedLabels:
     if not _are_named_pairs(columns):
-        labels = lists_in(file.name, objects, columns, pairs) if objects else labels_in(file.name, columns, pairs)
+        labels = lists_in(file, objects, columns, pairs) if objects else labels_in(file, columns, pairs)
         if labels is not None:
             return labels
-    source, target = _chosen(columns, file.name)
-    return Recognised(
-        file.name, header, pairs, column_of(source, columns[source]), column_of(target, columns[target])
-    )  # fmt: skip
+    source, target = _chosen(columns, file)
+    return Recognised(file, header, pairs, column_of(source, columns[source]), column_of(target, columns[target]))
+
+
+def _stories_or_captions(
+    file: TextFile, objects: Sequence[Mapping[str, Any]], columns: Columns, rows: int
+) -> RecognisedStories | RecognisedCaptions | None:
+    stories = stories_in(file.name, objects, rows) if objects else None
+    return stories or captions_in(file, objects, columns, rows)
 
 
 def _are_named_pairs(columns: Columns) -> bool:
@@ -160,12 +186,16 @@ def header_of(file: TextFile) -> list[str]:
     except DataError:
         return []
     rows = [row for row in rows if len(row) == len(first)]
+    if (of_images := names_images(first, rows)) is not None:
+        return first if of_images else []
     known = {name for name in KNOWN if len(name) > 1}  # a pair of letters is rather a pair
     return first if rows and all(first) and _names_texts(first, rows, known) else []
 
 
 def _is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a record names columns of texts, or labels. The first name may be missing, as pandas writes it."""
+    """Whether a record names columns of texts, images or labels. The first name may be missing, as pandas writes it."""
+    if (of_images := names_images(first, rows)) is not None:
+        return of_images and len(set(first)) == len(first)
     return (
         len(set(first)) == len(first) and all(first[1:]) and (_names_labels(first, rows) or _names_texts(first, rows))
     )

@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from glob import escape
 from itertools import chain, count
 from math import inf
 from pathlib import Path
@@ -16,10 +17,16 @@ from typing import Any
 from regard.config import parse_yaml
 from regard.data.files import TextFile
 from regard.data.formats import FORMATS
+from regard.data.huggingface import is_saved
 from regard.data.recognise import Recognised, recognise
+from regard.data.recognise_images import RecognisedCaptions
 from regard.data.recognise_labels import RecognisedLabels
+from regard.data.recognise_stories import RecognisedStories
 from regard.errors import ConfigError
+from regard.recipes.propose_captions import captioned_lines
 from regard.recipes.propose_labels import labelled_lines
+from regard.recipes.propose_stories import story_lines
+from regard.recipes.shipped import shipped
 
 RECIPE_SUFFIXES = (".yaml", ".yml")
 CROWDED = ("Cjk", "Hiragana", "Katakana")
@@ -54,6 +61,8 @@ def data_files(recipe: Any, others: Sequence[str]) -> list[str]:
     if not isinstance(recipe, (str, Path)):
         return []
     path, further = Path(recipe), [other for other in others if "=" not in other]
+    if is_saved(path) and str(recipe) not in shipped():
+        return [str(recipe), *further]
     table = TextFile(str(recipe), path).suffixes[0] in FORMATS
     is_recipe = path.suffix.lower() in RECIPE_SUFFIXES or (not path.suffix and not further)
     if is_recipe or not (table or path.is_file()):
@@ -96,8 +105,14 @@ def propose(files: Sequence[str], folder: Path) -> str:
     """The YAML of a recipe for one file, or for two parallel ones; it is to lie in `folder`."""
     found = recognise(files, Path())
     if isinstance(found, RecognisedLabels):
-        corpus = {"file": _relative(found.file, folder), **found.columns}
+        corpus = {_kind(found.file): _relative(found.file, folder), **found.columns}
         lines = list(labelled_lines(found, _scalar(corpus)))
+    elif isinstance(found, RecognisedCaptions):
+        corpus = {"file": _relative(found.file, folder), **found.columns}
+        lines = list(captioned_lines(found, _scalar(corpus)))
+    elif isinstance(found, RecognisedStories):
+        pattern = escape(_relative(found.file, folder))  # a file of stories may be named by a pattern
+        lines = list(story_lines(found, _scalar({"file": pattern})))
     else:
         sizes = next(sizes for sizes in SIZES if found.pairs < sizes.below)
         lines = [
@@ -124,7 +139,7 @@ def _task(found: Recognised, folder: Path) -> Lines:
         name: side.key if found.file is not None else _relative(str(side.key), folder)
         for name, side in zip(names, sides, strict=True)
     }
-    corpus: dict[str, Any] = keys if found.file is None else {"file": _relative(found.file, folder), **keys}
+    corpus: dict[str, Any] = keys if found.file is None else {_kind(found.file): _relative(found.file, folder), **keys}
     if found.header and not any(isinstance(key, str) for key in keys.values()):
         corpus["header"] = True
     about = "; ".join(
@@ -180,6 +195,11 @@ def _max_length(found: Recognised) -> int:
     """A round number of tokens that holds nearly all texts: a piece has two characters or more on average."""
     longest = max(found.source.characters, found.target.characters)
     return next((length for length in LENGTHS if longest <= 2 * length), LENGTHS[-1])
+
+
+def _kind(path: str) -> str:
+    """What a recipe calls what holds all columns."""
+    return "dataset" if Path(path).is_dir() else "file"
 
 
 def _relative(path: str, folder: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -13,12 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import model_validator
 
-from regard.data.captioned import CaptionedImages, captioned, images_checked_too
+from regard.data.captioned import CaptionedImages, captioned, image_input, images_checked_too
 from regard.data.config import Corpus, Data
 from regard.data.corpora import Part
+from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.files import TextFile
 from regard.data.images import Picture, read_picture
 from regard.data.prepare import Prepared, prepare
-from regard.data.report import Report
+from regard.data.report import ColumnReport, Histogram, Report
+from regard.data.rows import Row
 from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models.base import Generator
@@ -39,11 +42,12 @@ class Captioned(Corpus):
     """Images and captions; an image may stand in several lines, with a caption each."""
 
     READ_AS: ClassVar[Mapping[str, str]] = {"image": "source", "caption": "target"}
+    LISTS: ClassVar[frozenset[str]] = frozenset({"caption"})
 
     image: str | int | None = None
     """The name of the image's file, relative to the file it stands in: a column of `file`, or a file of its own."""
     caption: str | int | None = None
-    """What is said of it: likewise."""
+    """What is said of it: likewise. In .jsonl it may be a list of captions."""
 
     @model_validator(mode="after")
     def _of_images(self) -> Captioned:
@@ -132,7 +136,7 @@ class Captioning(TextToText):
             except DataError as error:
                 problems += error.problems
         if problems:
-            raise DataError(problems=sorted(problems, key=lambda problem: natural(problem.where)))
+            raise DataError(problems=sorted(problems, key=lambda one: (not one.where, natural(one.where))))
         train, validation, test = found["train"], found["validation"], found.get("test")
         report = _with_dropped(texts.report, found)
         return replace(texts, train=train, validation=validation, test=test, report=report)
@@ -211,6 +215,16 @@ class Captioning(TextToText):
         return outputs, [[examples.texts["target"][row] for row in rows] for rows in images]
 
     @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput]:
+        """The images that a table names, captioned or not, or a list with one a line."""
+        if not is_table(file):
+            rows = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
+            return (image_input(row, file, Path()) for row in rows)
+        like: Any = cls.corpus_of([file.name], own)
+        header = isinstance(like.image, str) if like.header is None else like.header
+        return (image_input(row, file) for row in table_rows(file, {"image": like.image}, header))
+
+    @classmethod
     def encode(
         cls, model: Generator, tokenizers: Tokenizers, texts: Sequence[str], places: Sequence[str]
     ) -> list[Picture]:
@@ -240,8 +254,16 @@ def _with_dropped(report: Report, splits: Mapping[Part, CaptionedImages]) -> Rep
     for name, split in splits.items():
         if split.dropped.count:
             dropped = found[name].dropped | {"image": split.dropped}
-            found[name] = replace(found[name], kept=len(split), dropped=dropped)
+            columns = {column: _tokens_in(split, column) for column in found[name].columns}
+            found[name] = replace(found[name], kept=len(split), dropped=dropped, columns=columns)
     return replace(report, splits=found)
+
+
+def _tokens_in(split: CaptionedImages, column: str) -> ColumnReport:
+    tokenizer, tokens = split.tokenizers[column], split.columns[column]
+    counts = tokens.counts(tokenizer.size)
+    total = int(counts.sum())
+    return ColumnReport(total, int(counts[tokenizer.unk]) / max(total, 1), Histogram.of(tokens.lengths))
 
 
 def _nfc(text: str) -> str:
