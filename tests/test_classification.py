@@ -315,7 +315,8 @@ def test_a_row_with_a_missing_column(project: Project) -> None:
     write(project.folder / "train.tsv", TABLE.replace("label", "verdict") + "an empty one\t\n")
     message = project.refused("data.validation={split: 0.5}", "data.train.label=verdict")
     assert message.startswith("train.tsv:6: the label (column 'verdict') is empty")
-    assert project.refused("data.train.label=lable").startswith("train.tsv:1: there is no column 'lable'")
+    message = project.refused("data.validation={split: 0.5}", "data.train.label=lable")
+    assert message.startswith("train.tsv:1: there is no column 'lable'")
 
 
 def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Project) -> None:
@@ -326,7 +327,7 @@ def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Proj
     assert facts["splits"]["train"]["dropped"]["empty"] == {"count": 1, "places": ["train.tsv:8"]}
     assert sum(sum(counts.values()) for counts in facts["labels"].values()) == 5
     [found] = facts["findings"]
-    assert "2 with too few or too many cells (first: train.tsv:6)" in found
+    assert "2 with cells missing, too many or no text (first: train.tsv:6)" in found
     run = project.train(*drop)
     whole = project.folder / "train.tsv"
     assert succeed("evaluate", run, "--file", whole, "--json").json["examples"] == 5
@@ -425,7 +426,8 @@ def test_a_file_is_read_as_the_recipes_own_are(project: Project) -> None:
     lines = write(project.folder / "other.jsonl", '{"sentence": "good", "label": 1}\n')
     assert succeed("evaluate", run, "--file", lines, "--json").json["examples"] == 1
     [message] = fail("evaluate", run, "--file", write(project.folder / "bad.csv", "text,label\na,1\n"))
-    assert message.endswith("bad.csv:1: there is no column 'sentence' (the columns are text, label)")
+    hint = "the columns are text, label; wanted are sentence, label: rename them"
+    assert message.endswith(f"bad.csv:1: there is no column 'sentence' ({hint})")
 
 
 def test_texts_and_labels_in_two_files(project: Project) -> None:

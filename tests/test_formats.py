@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from command_line import fail, succeed, write
-from regard.config import write_yaml
+from regard.config import parse_yaml, write_yaml
 from regard.data.config import Data, Split
 from regard.data.files import TextFile
 from regard.data.readers import Row, open_corpus
 from regard.data.texts import prepare_texts
 from regard.errors import DataError, Problem
+from regard.recipes.propose import propose
+from regard.recipes.recipe import load_recipe
 from regard.tasks.summarization import Summarized
 from regard.tasks.translation import Parallel
 
@@ -349,6 +351,74 @@ def test_a_run_trained_on_a_dataset_can_be_evaluated_from_anywhere(
     assert succeed("evaluate", saved / "run", "--split", "test", "--json").json["sentences"] == 2
     parquet.write_table(arrow.table({"x": ["a"], "y": ["b"]}), "t.parquet")
     assert succeed("evaluate", saved / "run", "--file", "t.parquet", "--json").json["sentences"] == 1
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_nulls_are_dropped_and_counted_in_every_format(tmp_path: Path, suffix: str) -> None:
+    examples: list[dict[str, Any]] = [{"en": f"word {n}", "ko": f"낱말 {n}"} for n in range(20)]
+    examples[3]["en"] = examples[5]["ko"] = None
+    if suffix == ".jsonl":
+        write(tmp_path / "p.jsonl", "".join(json.dumps(example) + "\n" for example in examples))
+    else:
+        parquet.write_table(arrow.Table.from_pylist(examples), tmp_path / "p.parquet")
+    recipe = recipe_with(tmp_path, {"file": f"p{suffix}", "source": "en", "target": "ko"})
+    found = succeed("check", recipe, "--json").json["data"]
+    dropped = {"count": 2, "places": [f"p{suffix}:4", f"p{suffix}:6"]}
+    assert found["splits"]["train"]["dropped"]["empty"] == dropped
+    first, second = fail("check", recipe, "data.bad_lines=error")
+    way = "fill it, or data.bad_lines=drop drops such pairs"
+    assert first == f"p{suffix}:4: the source (column 'en') is empty ({way})"
+    assert second == f"p{suffix}:6: the target (column 'ko') is empty ({way})"
+
+
+def test_keys_that_are_missing_are_all_told_or_dropped_and_counted(tmp_path: Path) -> None:
+    examples: list[dict[str, Any]] = [{"en": f"word {n}", "ko": f"낱말 {n}"} for n in range(20)]
+    examples[0], examples[4]["ko"] = {"ko": "가"}, 4
+    write(tmp_path / "p.jsonl", "".join(json.dumps(example) + "\n" for example in examples))
+    recipe = recipe_with(tmp_path, {"file": "p.jsonl", "source": "en", "target": "ko"})
+    found = succeed("check", recipe, "--json").json["data"]
+    assert found["splits"]["train"]["dropped"]["cells"] == {"count": 2, "places": ["p.jsonl:1", "p.jsonl:5"]}
+    assert found["findings"] == [
+        "dropped 2 of 20 training pairs: 2 with cells missing, too many or no text (first: p.jsonl:1)"
+    ]
+    assert fail("check", recipe, "data.bad_lines=error") == [
+        "p.jsonl:1: there is no column 'en' (the columns are ko)",
+        "p.jsonl:5: the column 'ko' holds 4, not a string",
+    ]
+
+
+def test_a_column_number_out_of_range_is_one_message(tmp_path: Path) -> None:
+    write(tmp_path / "p.tsv", "".join(f"word {n}\t낱말 {n}\n" for n in range(50)))
+    recipe = recipe_with(tmp_path, {"file": "p.tsv", "source": 0, "target": 3})
+    message = "p.tsv:1: there is no column 3 (target) in this row (it has 2, numbered from 0: word 0 | 낱말 0)"
+    assert fail("check", recipe, "data.bad_lines=error") == fail("check", recipe) == [message]
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_a_recipe_is_proposed_for_a_dataset_that_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: bool
+) -> None:
+    examples = [{"id": n, "translation": {"en": f"the word {n}", "ko": f"낱말 {n} 하나"}} for n in range(60)]
+    dataset = datasets.Dataset.from_list(examples)
+    saved = datasets.DatasetDict({"train": dataset, "test": dataset.select([0])}) if splits else dataset
+    saved.save_to_disk(str(tmp_path / "saved"))
+    (tmp_path / "recipes").mkdir()
+    monkeypatch.chdir(tmp_path)
+    succeed("check", "saved", "--out", "recipes/mine.yaml")
+    recipe, base = load_recipe("recipes/mine.yaml")
+    assert recipe.task == "translation"
+    assert recipe.data.train == [Parallel(dataset="../saved", **NESTED)]
+    reader = open_corpus(recipe.data.train[0], base)
+    assert [row.values for row in reader] == [tuple(one["translation"].values()) for one in examples]
+
+
+def test_labels_of_a_dataset_that_was_saved_are_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = [{"text": f"a {word} film, number {n}", "label": n % 2} for n in range(60) for word in ("good", "bad")]
+    datasets.Dataset.from_list(examples).save_to_disk(str(tmp_path / "saved"))
+    monkeypatch.chdir(tmp_path)
+    proposed = parse_yaml(propose(["saved"], Path()), "")
+    assert proposed["task"] == "classification"
+    assert proposed["data"]["train"] == {"dataset": "saved", "text": "text", "label": "label"}
 
 
 @pytest.mark.parametrize(

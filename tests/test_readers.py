@@ -321,6 +321,8 @@ def test_a_column_that_is_not_there(tmp_path: Path, name: str, text: str) -> Non
     assert problem.where == f"{name}:1"
     assert problem.what == "there is no column 2 (target) in this row"
     assert problem.hint == "it has 2, numbered from 0: en | de"
+    problem = problem_of(tmp_path, file=name, source=5, target=7)
+    assert problem.what == "there is no column 5 (source) and no column 7 (target) in this row"
     assert problem_of(tmp_path, file=name, source=0, target=-1).what == "there is no column -1"
     assert "needs a header" in problem_of(tmp_path, file=name, source="en", target="de", header=False).what
 
@@ -386,7 +388,6 @@ def test_bad_csv(tmp_path: Path, broken: str) -> None:
         ('["a", "b"]', '["a", "b"] is not an object'),
         ('{"en": "a", "fr": "b"}', "there is no column 'de'"),
         ('{"en": "a", "de": 3}', "the column 'de' holds 3, not a string"),
-        ('{"en": "a", "de": null}', "the column 'de' holds null, not a string"),
         ('{"en": "a", "de": "\\ud83d"}', "the column 'de' holds half of a surrogate pair"),
     ],
 )
@@ -395,6 +396,44 @@ def test_bad_jsonl(tmp_path: Path, line: str, what: str) -> None:
     problem = problem_of(tmp_path, file="p.jsonl", source="en", target="de")
     assert problem.where == "p.jsonl:2"
     assert problem.what.startswith(what)
+
+
+def test_a_null_of_jsonl_is_an_empty_text(tmp_path: Path) -> None:
+    put(tmp_path, "p.jsonl", '{"en": "a", "t": {"de": "b"}}\n{"en": null, "t": {"de": null}}\n{"en": "c", "t": null}\n')
+    assert read(tmp_path, file="p.jsonl", source="en", target="t.de") == numbered([("a", "b"), ("", ""), ("c", "")])
+
+
+def test_rows_of_jsonl_without_the_text_have_a_fault_each(tmp_path: Path) -> None:
+    lines = ['{"fr": "x"}', '{"en": "a", "de": "b"}', '{"en": "a", "de": 3}', '{"en": "a", "de": ["b"]}']
+    put(tmp_path, "p.jsonl", "\n".join(lines))
+    rows = list(open_corpus(Pairs(file="p.jsonl", source="en", target="de"), tmp_path).rows())
+    assert [row.values for row in rows] == [("", ""), ("a", "b"), ("", ""), ("", "")]
+    assert [row.fault for row in rows] == [
+        Problem("p.jsonl:1", "there is no column 'en'", "the columns are fr"),
+        None,
+        Problem("p.jsonl:3", "the column 'de' holds 3, not a string"),
+        Problem("p.jsonl:4", """the column 'de' holds ["b"], not a string"""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "target"),
+    [
+        ("p.tsv", "\n" + "a\tb\n" * 30, 2),
+        ("p.csv", "a,b\n" * 30 + "c\n\n", 2),
+        ("p.jsonl", '{"en": "a", "de": "b"}\n' * 30, "fr"),
+        ("p.jsonl", '{"en": "a", "fr": 1}\n' * 30, "fr"),
+    ],
+)
+def test_what_no_row_has_is_one_mistake(tmp_path: Path, name: str, text: str, target: str | int) -> None:
+    """It is the recipe's, so that the rows are not told, nor dropped, one by one."""
+    put(tmp_path, name, text)
+    source = "en" if name == "p.jsonl" else 0
+    with pytest.raises(DataError) as caught:
+        list(open_corpus(Pairs(file=name, source=source, target=target), tmp_path).rows())
+    (problem,) = caught.value.problems
+    assert problem.where == f"{name}:{2 if name == 'p.tsv' else 1}"
+    assert f"column {target!r}" in problem.what
 
 
 def test_jsonl_lists_the_columns_that_are_there(tmp_path: Path) -> None:

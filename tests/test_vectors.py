@@ -86,6 +86,10 @@ def test_pieces_of_other_kinds_are_found_too(tmp_path: Path) -> None:
     assert found("a 1 2\n0 3 4\n", byte, tmp_path) == {"a": [1, 2], "A": [1, 2], "0": [3, 4]}
 
 
+def test_two_spaces_behind_a_word_are_as_one(tmp_path: Path) -> None:
+    assert found("is 1 2\nbig  3 4\n", word_tokenizer(), tmp_path)["▁big"] == [3, 4]
+
+
 def test_words_with_spaces_are_words_of_nobody(tmp_path: Path) -> None:
     """As in GloVe's largest file."""
     assert found("is 1 2\n. . . 3 4\nbig name@domain.com 5 6\n", word_tokenizer(), tmp_path) == {"▁is": [1, 2]}
@@ -99,6 +103,7 @@ def test_words_with_spaces_are_words_of_nobody(tmp_path: Path) -> None:
         ("is 1 2\nbig 3 4 5\n", "words.vec:2: 'big' has 3 numbers, others have 2"),
         ("2 2\nis 1 2\nbig 3 x4\n", "words.vec:3: 'x4' is not a number"),
         ("is 1 2\nbig 3 nan\n", "words.vec:2: a number is infinite or not a number"),
+        ("3 2\nis 1 2\nbig 3 4\n", "words.vec:3: the header promises 3 vectors, here they end after 2 (is it cut off?"),
         ("is 1 2\n\nbig 3 4\n", "words.vec:2: '' has 0 numbers, others have 2"),
         ("is\n", "words.vec:1: 'is' has no numbers behind it"),
         ("is 1 2 3\n", "words.vec:1: the vectors have 3 numbers, the embeddings of the model 2"),
@@ -112,6 +117,26 @@ def test_what_is_broken_is_named_by_its_line(text: str | bytes, said: str, tmp_p
     with pytest.raises(DataError) as caught:
         found(text, word_tokenizer(), tmp_path)
     assert str(caught.value).startswith(said)
+
+
+def test_all_that_is_broken_is_told_at_once(tmp_path: Path) -> None:
+    text = b"is 1 2\nnobody 3\nbig 3 x4\nbig 3 4\nParis inf 2\nb\xe9 3 4\nwho 1\n"
+    with pytest.raises(DataError) as caught:
+        found(text, word_tokenizer(), tmp_path)
+    assert [(problem.where, problem.what) for problem in caught.value.problems] == [
+        ("words.vec:2", "'nobody' has 1 numbers, others have 2"),
+        ("words.vec:3", "'x4' is not a number"),
+        ("words.vec:5", "a number is infinite or not a number"),
+        ("words.vec:6", "byte 0xe9 at position 2 of the line is not UTF-8"),
+    ]
+
+
+def test_of_many_broken_lines_twenty_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        found("is 1 2\n" + "nobody 3\n" * 1025, word_tokenizer(), tmp_path)
+    *named, rest = caught.value.problems
+    assert [problem.where for problem in named] == [f"words.vec:{line}" for line in range(2, 22)]
+    assert str(rest) == "and 1,005 more such lines"
 
 
 def test_binary_vectors_are_refused(tmp_path: Path) -> None:

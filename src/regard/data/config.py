@@ -27,6 +27,8 @@ class Corpus(Config):
     """What the model calls a column, where the task has a better word for it."""
     NUMBERS: ClassVar[frozenset[str]] = frozenset()
     """The columns that may hold numbers where a file tells them from text, as .jsonl and .parquet do."""
+    LISTS: ClassVar[frozenset[str]] = frozenset()
+    """The columns that may hold a list of texts in .jsonl, which stands for as many rows."""
 
     file: str | None = None
     """One file that holds all columns: .tsv, .csv or .jsonl, plain or as .gz, .xz or .zst, or .parquet. In .jsonl and
@@ -116,6 +118,13 @@ class Split(Config):
     split: float = Field(gt=0, lt=1)
     """The share of the training examples; drawn by source text, so that no source stands on both sides."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_files(cls, tree: Any) -> Any:
+        if isinstance(tree, dict) and {"file", "corpus", "dataset", "source", "target", "text"} & set(tree):
+            raise ValueError("a share of the training examples has no files of its own: give split or files, not both")
+        return tree
+
 
 C = TypeVar("C", bound=Corpus)
 
@@ -163,8 +172,8 @@ class Splits(Config, Generic[C]):
     max_characters: int = Field(20_000, ge=1)
     """A line longer than this is taken for a broken file."""
     bad_lines: Literal["error", "drop"] = "error"
-    """What to do with empty lines, lines over max_characters, rows of a .csv or .tsv that have too few or too many
-    cells, and images that cannot be read: stop and name them, or drop and count them."""
+    """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
+    text, and images that cannot be read: stop and name them, or drop and count them."""
 
 
 class Data(Splits[C]):

@@ -16,7 +16,7 @@ from regard.data import tales
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
 from regard.data.files import BINARY_HINT, TextFile, problem_with
-from regard.data.formats import FORMATS, format_of
+from regard.data.formats import FORMATS, rows_in
 from regard.data.readers import Reader, open_corpus
 from regard.data.report import NAMED
 from regard.data.rows import Row
@@ -154,7 +154,7 @@ class DocumentReader(Reader):
 
     def _table(self, file: TextFile) -> Iterator[Row]:
         column = self.corpus.text if self.corpus.file is not None else "text"
-        return format_of(file)(file, self.corpus.model_copy(update={"text": column}))
+        return rows_in(file, self.corpus.model_copy(update={"text": column}))
 
     def where(self, line: int, column: str | None = None) -> str:
         if self.corpus.corpus is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.config import Corpus
@@ -26,6 +29,17 @@ class TolerantFile(TextFile):
 
     def lines(self, keep_ends: bool = False, errors: str = "surrogateescape") -> Iterator[str]:
         return super().lines(keep_ends, errors)
+
+
+@dataclass(frozen=True)
+class HeldFile(TextFile):
+    """A text that can be read only once, such as standard input, as a file."""
+
+    path: Path = Path()
+    content: bytes = b""
+
+    def open(self) -> io.BufferedReader:
+        return io.BufferedReader(io.BytesIO(self.content))
 
 
 class _Wanted(Corpus):

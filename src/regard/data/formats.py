@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, product
 from typing import Any
 
 from regard.data.config import Corpus
@@ -108,8 +108,9 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
 
 
 def _too_few(columns: dict[str, Key], indexes: list[int], fields: list[str], where: str) -> Problem:
-    name, key = next(pair for pair, index in zip(columns.items(), indexes, strict=True) if index >= len(fields))
-    what = f"there is no column {key!r} ({name}) in this row"
+    pairs = zip(columns.items(), indexes, strict=True)
+    missing = [f"no column {key!r} ({name})" for (name, key), index in pairs if index >= len(fields)]
+    what = f"there is {' and '.join(missing)} in this row"
     return Problem(where, what, f"it has {len(fields)}, numbered from 0: {' | '.join(fields)[:200]}")
 
 
@@ -119,14 +120,26 @@ def _too_many(names: list[str], fields: list[str], where: str) -> Problem:
 
 
 def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """One object a line; a column is a key."""
+    """One object a line; a column is a key, and a null an empty text, as in Parquet.
+
+    Where a column may hold a list, each text of it makes a row.
+    """
     columns, numeric = keys_of(corpus), numeric_keys(corpus)
+    lists = {key for name, key in columns.items() if name in corpus.LISTS}
+    nothing = ("",) * len(columns)
     for line, example in objects_in(file):
         if example is None:
-            yield Row(line, ("",) * len(columns))  # an empty line: data.bad_lines decides about it
+            yield Row(line, nothing)  # an empty line: data.bad_lines decides about it
+            continue
+        try:
+            texts = [
+                _texts(example, key, file.where(line), number=key in numeric, several=key in lists)
+                for key in columns.values()
+            ]
+        except DataError as error:
+            yield Row(line, nothing, error.problems[0])
         else:
-            values = [_text(example, key, file.where(line), number=key in numeric) for key in columns.values()]
-            yield Row(line, tuple(values))
+            yield from (Row(line, values) for values in product(*texts))
 
 
 def objects_in(file: TextFile) -> Iterator[tuple[int, dict[str, Any] | None]]:
@@ -135,8 +148,12 @@ def objects_in(file: TextFile) -> Iterator[tuple[int, dict[str, Any] | None]]:
         yield line, object_in(text, file.where(line)) if text.strip() else None
 
 
-def _text(example: dict[str, Any], key: Key, where: str, *, number: bool) -> str:
-    return text_of(value_in(example, key, where), key, where, number=number)
+def _texts(example: dict[str, Any], key: Key, where: str, *, number: bool, several: bool) -> list[str]:
+    """The text under a key, or all of a list of them where it may be one; an empty list is an empty text."""
+    value = value_in(example, key, where)
+    values = (value or [""]) if several and isinstance(value, list) else [value]
+    hint = "expected is a text, or a list of texts" if several else ""
+    return ["" if one is None else text_of(one, key, where, number=number, hint=hint) for one in values]
 
 
 def object_in(text: str, where: str) -> dict[str, Any]:
@@ -175,3 +192,16 @@ def format_of(file: TextFile) -> Callable[[TextFile, Corpus], Iterator[Row]]:
     if suffix == ".parquet" and compression:
         raise DataError(f"a Parquet file is compressed inside, not as {compression}", where=file.name, hint="unpack it")
     return FORMATS[suffix]
+
+
+def rows_in(file: TextFile, corpus: Corpus) -> Iterator[Row]:
+    """The rows of a file with all columns, also those with a fault; but one error where all rows have one.
+
+    The recipe then asks for what is not in the file: that is one mistake, and nothing is left if they are dropped.
+    """
+    read = format_of(file)
+    filled = (row for row in read(file, corpus) if row.fault is not None or any(row.values))
+    first = next(filled, None)
+    if first is not None and first.fault is not None and all(row.fault is not None for row in filled):
+        raise ColumnError(problems=[first.fault])
+    yield from read(file, corpus)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -14,6 +15,12 @@ from regard.data.rows import Key, Row, text_of, value_in
 from regard.errors import DataError, did_you_mean
 
 BATCH = 1000
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether `save_to_disk` wrote a folder."""
+    # False also for a name that is too long for a file's
+    return os.path.isfile(folder / "state.json") or os.path.isfile(folder / "dataset_dict.json")
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ class HubDataset:
 
         Those of the `numeric` ones may be numbers.
         """
-        examples = self._examples()
+        examples = self.examples()
         first = next(examples, None)
         if first is None:
             raise DataError("the split has no rows", where=self.name)
@@ -75,7 +82,8 @@ class HubDataset:
                 digest.update(hashlib.file_digest(stream, "blake2b").digest())
         return digest.hexdigest()
 
-    def _examples(self) -> Iterator[Mapping[str, Any]]:
+    def examples(self) -> Iterator[Mapping[str, Any]]:
+        """The rows as they are, with all columns."""
         dataset = self._load()
         try:
             for batch in dataset.iter(BATCH):
@@ -90,7 +98,7 @@ class HubDataset:
         try:
             if folder is None:
                 return datasets.load_dataset(self.name, self.subset, split=self.split or self.part)
-            if (folder / "state.json").exists() or (folder / "dataset_dict.json").exists():
+            if is_saved(folder):
                 loaded = datasets.load_from_disk(str(folder))
             else:
                 loaded = datasets.load_dataset(str(folder), self.subset, streaming=True)  # no copy in its cache

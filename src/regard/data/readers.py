@@ -13,7 +13,7 @@ from typing import Any
 from regard.data.config import Corpus
 from regard.data.corpora import VERSION, Part, generate
 from regard.data.files import TextFile, problem_with
-from regard.data.formats import format_of
+from regard.data.formats import format_of, rows_in
 from regard.data.huggingface import HubDataset
 from regard.data.rows import Row, keys_of, numeric_keys
 from regard.errors import DataError
@@ -95,8 +95,7 @@ class Reader:
             return self.dataset.rows(list(keys_of(corpus).values()), numeric_keys(corpus))
         if corpus.file is None:
             return _parallel_rows(self.files)
-        file = self.files[0]
-        return format_of(file)(file, corpus)
+        return rows_in(self.files[0], corpus)
 
     def where(self, line: int, column: str | None = None) -> str:
         """The place of a row, or of one of its columns, as messages name it: `train.en:17`."""

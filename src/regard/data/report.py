@@ -125,7 +125,7 @@ class Report:
         words = {
             "empty": "with an empty side" if self.unit == "pairs" else "empty",
             "over_long_line": f"over data.max_characters={limit}",
-            "cells": "with too few or too many cells",
+            "cells": "that cannot be read" if self.unit == "questions" else "with cells missing, too many or no text",
             "duplicate": "seen before",
             "max_length": f"longer than data.max_length={limit} tokens",
             "max_ratio": f"more unequal than data.max_ratio={limit}",

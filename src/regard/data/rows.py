@@ -35,7 +35,7 @@ def numeric_keys(corpus: Corpus) -> frozenset[Key]:
 def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:
     """The value under a key; `translation.en` is `en` in `translation`, unless a column has that very name.
 
-    In a list `choices.0` is the first.
+    In a list `choices.0` is the first. Below a null all is null.
     """
     value: Any = example
     for part in [key] if key in example else str(key).split("."):
@@ -43,18 +43,20 @@ def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:
             value = value[int(part)]
         elif isinstance(value, Mapping) and part in value:
             value = value[part]
+        elif value is None:
+            return None
         else:
             raise no_column(key, dict(leaves_in(example)), where)
     return value
 
 
-def text_of(value: Any, key: Key, where: str, *, number: bool = False) -> str:
+def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str = "") -> str:
     """A value that is a text, or if so allowed a number as JSON spells it; or the error that it is none."""
     if number and isinstance(value, int | float):
         return json.dumps(value)
     if not isinstance(value, str):
-        said = json.dumps(value, default=str)[:80]
-        raise DataError(f"the column {key!r} holds {said}, not a string", where=where)
+        said = json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()[:80]
+        raise DataError(f"the column {key!r} holds {said}, not a string", where=where, hint=hint)
     if not value.isascii():
         try:
             value.encode()

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from regard.config import Config
 from regard.data.batch import UNK
+from regard.data.files import TextFile, problem_with
 from regard.data.pipelines import complete, continuing, special_names
 from regard.data.sentencepiece import converted
 from regard.data.vocabularies import MARK, SPECIAL, bytes_of, characters_of_bytes, train_vocabulary
@@ -341,16 +342,25 @@ def train_tokenizers(
     """The tokenizers of the columns: read from the files that the config names (relative to `base`), or trained."""
     match config.file:
         case str(file):
-            return Tokenizers(dict.fromkeys(texts, Tokenizer.load(base / file)))
+            return Tokenizers(dict.fromkeys(texts, tokenizer_named(file, base)))
         case dict(files):
             _check_columns(files, texts)
-            return Tokenizers({column: Tokenizer.load(base / files[column]) for column in texts})
+            return Tokenizers({column: tokenizer_named(files[column], base) for column in texts})
     if config.joint:
         trained = Tokenizer.train(config, _Sample([*texts.values()], config.sample), special)
         return Tokenizers(dict.fromkeys(texts, trained))
     return Tokenizers(
         {column: Tokenizer.train(config, _Sample([lines], config.sample), special) for column, lines in texts.items()}
     )
+
+
+def tokenizer_named(file: str, base: Path) -> Tokenizer:
+    """The tokenizer in a file that a recipe names, relative to `base`."""
+    if (base / file).is_dir():
+        raise DataError(f"{file} is a folder, not a file", where="tokenizer.file", hint=_EXPECTED)
+    if problem := problem_with(TextFile(file, base / file)):
+        raise DataError(f"{problem.where}: {problem.what}", where="tokenizer.file", hint=problem.hint)
+    return Tokenizer.load(base / file)
 
 
 class _Sample:

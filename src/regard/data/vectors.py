@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from unicodedata import normalize
 
 import numpy as np
@@ -15,7 +15,10 @@ from regard.config import Config
 from regard.data.files import TextFile
 from regard.data.tokenizers import Tokenizer
 from regard.data.vocabularies import MARK
-from regard.errors import DataError
+from regard.errors import DataError, Problem
+
+NAMED_PROBLEMS = 20
+"""How many broken lines of a file are named; the rest are counted."""
 
 
 class VectorsConfig(Config):
@@ -60,27 +63,63 @@ def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str 
     `setting` is what messages call the width.
     A token is looked up as the vocabulary spells it (`▁Paris`), then without the mark (`Paris`), then in lower case.
     """
-    wanted = _spellings(tokenizer)
-    ranks: dict[int, int] = {}
-    rows: dict[int, NDArray[np.float32]] = {}
-    for line, text in enumerate(_text_lines(file), 1):
-        if line == 1 and (given := _width_of(text, width, file)) != width:
-            what = f"the vectors have {given} numbers, the embeddings of the model {width}"
-            raise DataError(what, where=file.where(1), hint=f"set {setting} to {given}, or take other vectors")
-        if line == 1 and _is_header(text):
-            continue
-        word = _word_of(text, width, file.where(line))
-        named = wanted.get(word if word.isascii() else normalize("NFC", word), ())
-        better = [(token, rank) for token, rank in named if rank < ranks.get(token, math.inf)]
-        if better:
-            vector = _numbers(text, width, file.where(line))
-            ranks.update(better)
-            rows.update((token, vector) for token, _ in better)
+    taken = _Taken(_spellings(tokenizer), width)
+    line = promised = 0
+    try:
+        for line, text in enumerate(_text_lines(file), 1):
+            if line == 1 and _is_header_of(text, width, file, setting):
+                promised = int(text.split(" ")[0])
+            else:
+                taken.line(text, file.where(line))
+        if promised and line - 1 < promised:
+            what = f"the header promises {promised:,} vectors, here they end after {line - 1:,}"
+            raise DataError(what, where=file.where(line), hint="is it cut off? Copy or download it again")
+    except DataError as error:  # which ends the reading
+        taken.note(error)
+    taken.raise_problems()
+    rows = taken.rows
     if not rows.keys() - {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}:
         hint = f"its words should be spelt like {', '.join(_examples(tokenizer))}; are they of the same language?"
         raise DataError("none of its vectors is of a token in the vocabulary", where=file.name, hint=hint)
     tokens = np.array(sorted(rows), dtype=np.int64)
     return Vectors(tokens, np.stack([rows[token] for token in tokens.tolist()]))
+
+
+@dataclass
+class _Taken:
+    """What was taken from the lines so far: vectors, and what is wrong with some."""
+
+    wanted: dict[str, list[tuple[int, int]]]
+    width: int
+    ranks: dict[int, int] = field(default_factory=dict)
+    rows: dict[int, NDArray[np.float32]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    broken: int = 0
+
+    def line(self, text: str, where: str) -> None:
+        """Take the vector of a line for the tokens that have none of a better spelling."""
+        try:
+            word = _word_of(text, self.width, where)
+            named = self.wanted.get(word if word.isascii() else normalize("NFC", word), ())
+            better = [(token, rank) for token, rank in named if rank < self.ranks.get(token, math.inf)]
+            if better:
+                vector = _numbers(text, self.width, where)
+                self.ranks.update(better)
+                self.rows.update((token, vector) for token, _ in better)
+        except DataError as error:
+            self.note(error)
+
+    def note(self, error: DataError) -> None:
+        """Keep the first ones, count all: every line of a large file may be broken."""
+        self.broken += 1
+        if self.broken <= NAMED_PROBLEMS:
+            self.problems += error.problems
+
+    def raise_problems(self) -> None:
+        if self.broken > NAMED_PROBLEMS:
+            self.problems.append(Problem("", f"and {self.broken - NAMED_PROBLEMS:,} more such lines"))
+        if self.problems:
+            raise DataError(problems=self.problems)
 
 
 def _spellings(tokenizer: Tokenizer) -> dict[str, list[tuple[int, int]]]:
@@ -115,6 +154,14 @@ def _is_header(first: str) -> bool:
     return len(fields) == 2 and all(field.isdecimal() for field in fields)
 
 
+def _is_header_of(first: str, width: int, file: TextFile, setting: str) -> bool:
+    """Whether the first line is a header; or an error if it tells of another width."""
+    if (given := _width_of(first, width, file)) != width:
+        what = f"the vectors have {given} numbers, the embeddings of the model {width}"
+        raise DataError(what, where=file.where(1), hint=f"set {setting} to {given}, or take other vectors")
+    return _is_header(first)
+
+
 def _width_of(first: str, width: int, file: TextFile) -> int:
     """How many numbers the vectors have; words of several words are known by the width that is wanted."""
     fields = first.split(" ")
@@ -137,7 +184,7 @@ def _word_of(text: str, width: int, where: str) -> str:
     word = text.rsplit(" ", width)[0]
     if spaces < width or _is_number(word.rpartition(" ")[2]):
         raise _broken(f"{text.split(' ')[0][:40]!r} has {spaces} numbers, others have {width}", where)
-    return word  # GloVe's large files have words with spaces in them
+    return word.rstrip(" ")  # GloVe's large files have words with spaces in them
 
 
 def _is_number(text: str) -> bool:
