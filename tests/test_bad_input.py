@@ -228,6 +228,12 @@ def test_a_file_of_an_unknown_format(project: Project) -> None:
     assert message.startswith("pairs.xlsx: one file with all columns cannot be a .xlsx (allowed: .tsv, .csv, .jsonl")
 
 
+def test_a_split_and_files(project: Project) -> None:
+    assert project.refused("data.validation={source: train.s, target: train.t, split: 0.1}") == (
+        "data.validation: a share of the training examples has no files of its own: give split or files, not both"
+    )
+
+
 def test_a_split_that_leaves_nothing(project: Project) -> None:
     message = project.refused("data.validation={split: 0.9999}")
     assert message.startswith("data.train: no training pair is left")
@@ -345,6 +351,13 @@ def test_a_tokenizer_file_that_is_not_one(project: Project) -> None:
     project.write("tokenizer.json", "{}")
     message = project.refused("tokenizer={file: tokenizer.json}")
     assert message.startswith(f"{project.folder / 'tokenizer.json'}: cannot be used as a tokenizer")
+    message = project.refused("tokenizer={file: tokeniser.json}")
+    assert message == "tokenizer.file: tokeniser.json: there is no such file (did you mean 'tokenizer.json'?)"
+    (project.folder / "old").mkdir()
+    assert project.refused("tokenizer={file: old}") == (
+        "tokenizer.file: old is a folder, not a file "
+        "(expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece)"
+    )
 
 
 # Run folders
@@ -362,12 +375,14 @@ def test_a_run_folder_that_is_not_one(tmp_path: Path) -> None:
 
 def test_a_run_folder_that_is_not_there(tiny_run: Path) -> None:
     missing = tiny_run.parent / "tinny"
-    assert fail("predict", missing, "a") == [f"{missing}: there is no such run folder (did you mean 'tiny'?)"]
+    assert fail("predict", missing, "a") == [f"{missing}: there is no such run folder (did you mean '{tiny_run}'?)"]
+    far = tiny_run.parent / "zzz"
+    assert fail("predict", far, "a") == [f"{far}: there is no such run folder (allowed: {tiny_run})"]
 
 
 def test_a_recipe_in_place_of_a_run(project: Project) -> None:
     [message] = fail("predict", project.recipe, "a")
-    assert message.startswith(f"{project.recipe}: there is no such run folder")
+    assert message == f"{project.recipe}: is a file, not a run folder (make one with 'regard train RECIPE --out RUN')"
 
 
 def test_an_existing_run_without_resume(copied: Path, project: Project) -> None:
@@ -499,6 +514,8 @@ def test_a_script_the_tokenizer_has_never_seen(tiny_run: Path) -> None:
     assert fail("predict", tiny_run, "a b", "안녕하세요") == [message]
     assert fail("explain", tiny_run, "안녕하세요") == [message.replace("input 2", "input")]
     assert fail("score", tiny_run, "안녕하세요", "a") == [message.replace("input 2", "source")]
+    assert fail("score", tiny_run, "a", "안녕하세요") == [message.replace("input 2", "target")]
+    succeed("score", tiny_run, "a", "<unk> </s>", "--tokens")
     succeed("predict", tiny_run, "a 안녕하세요 b")
 
 
@@ -558,9 +575,15 @@ def test_an_endless_input(tiny_run: Path) -> None:
 
 
 def test_input_that_is_not_utf8(tiny_run: Path, tmp_path: Path) -> None:
-    assert fail("predict", tiny_run, stdin=b"caf\xe9\n") == ["standard input: the text is not UTF-8"]
-    file = write(tmp_path / "in.txt", b"a b\ncaf\xe9\n")
-    assert fail("predict", tiny_run, "--file", file)[0].startswith(f"{file}:2: byte 0xe9 at position 4 of the line")
+    content = b"a b\ncaf\xe9\nb a\n"
+    file = write(tmp_path / "in.txt", content)
+    [message] = fail("predict", tiny_run, "--file", file)
+    assert message.startswith(f"{file}:2: byte 0xe9 at position 4 of the line")
+    assert "iconv" in message
+    assert fail("predict", tiny_run, stdin=content) == [message.replace(str(file), "standard input")]
+    skipped = succeed("predict", tiny_run, "--file", file, "--skip-bad").out
+    assert succeed("predict", tiny_run, "--skip-bad", stdin=content).out == skipped
+    assert skipped.split("\n")[1] == ""
     message = "input 1: the text is not valid UTF-8 (convert it, for example with iconv)"
     assert fail("predict", tiny_run, "caf\udce9") == [message]
 
@@ -645,9 +668,14 @@ def test_files_to_evaluate_that_are_wrong(tiny_run: Path, tmp_path: Path) -> Non
     three = ["--file", source] * 3
     message = "--file: 3 files are too many (one with all columns, or 2: source, target)"
     assert fail("evaluate", tiny_run, *three) == [message]
-    assert fail("evaluate", tiny_run, "--file", source)[0].startswith(
-        f"{source}: one file with all columns cannot be a .s (allowed: .tsv, .csv, .jsonl"
-    )
+    assert fail("evaluate", tiny_run, "--file", source) == [
+        f"--file: {source} is no table, so it can hold only one of the columns "
+        "(--file SOURCE --file TARGET, or one table: .tsv, .csv, .jsonl, .parquet)"
+    ]
+    other = write(tmp_path / "t.jsonl", '{"en": "a", "ko": "b"}\n')
+    assert fail("evaluate", tiny_run, "--file", other) == [
+        f"{other}:1: there is no column 'source' (the columns are en, ko; wanted are source, target: rename them)"
+    ]
 
 
 def test_pictures_that_cannot_be_drawn(tiny_run: Path, tmp_path: Path) -> None:

@@ -207,3 +207,31 @@ def test_questions_to_answer(tmp_path: Path) -> None:
         )
         assert [one["score"] for one in found] == pytest.approx([one["score"] for one in wanted], abs=1e-6)
         assert len(found) == (1 if name == "header.tsv" else 2)
+
+
+def test_sources_to_translate(tmp_path: Path) -> None:
+    """By the names of the recipe's own table; of a run on parallel files the first column, or the one named so."""
+    rows = [{"id": str(number), "en": text, "ko": text.upper()} for number, text in enumerate(["a b", "b c", "c a"])]
+    table(rows, tmp_path / "train.csv")
+    model = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8}
+    columns = {"file": "train.csv", "source": "en", "target": "ko"}
+    data = {"train": columns, "validation": columns, "deduplicate": False}
+    run = trained(tmp_path, "translation", data, model=model)
+    wanted = [one["input"] for one in succeed("predict", run, "--file", tmp_path / "train.csv", "--json").jsons]
+    assert wanted == ["a b", "b c", "c a"]
+    for name in ("again.tsv", "again.jsonl", "again.parquet"):
+        alone = [{"en": row["en"], "note": "x"} for row in rows]
+        found = succeed("predict", run, "--file", table(alone, tmp_path / name), "--json").jsons
+        assert [one["input"] for one in found] == wanted
+    (tmp_path / "two").mkdir()
+    for name in ("en", "ko"):
+        write(tmp_path / "two" / name, "".join(row[name] + "\n" for row in rows))
+    files = {"source": "en", "target": "ko"}
+    run = trained(tmp_path / "two", "translation", {"train": files, "validation": files}, model=model)
+    for content, suffix in (
+        ("a b\tA B\nb c\tB C\n", "tsv"),
+        ("target,source\nA B,a b\nB C,b c\n", "csv"),
+        ("a b\nb c\n", "txt"),
+    ):
+        file = write(tmp_path / f"plain.{suffix}", content)
+        assert [one["input"] for one in succeed("predict", run, "--file", file, "--json").jsons] == ["a b", "b c"]

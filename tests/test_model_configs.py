@@ -86,3 +86,11 @@ def test_a_wrong_size_is_named(given: dict[str, object], where: str, what: str) 
         validate(TransformerConfig, given)
     assert [problem.where for problem in caught.value.problems] == [where]
     assert what in caught.value.problems[0].what
+
+
+def test_no_text_is_longer_than_the_positions_that_are_learned() -> None:
+    TransformerConfig(positions="learned", max_positions=12).check_data(12, 12)
+    TransformerConfig(positions="sinusoidal", max_positions=12).check_data(25, 13)
+    for lengths in ((13, 5), (5, 13)):
+        with pytest.raises(ConfigError, match=r"model.max_positions: the longest text takes up 13 positions"):
+            TransformerConfig(positions="learned", max_positions=12).check_data(*lengths)

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import torch
 
-from regard.errors import CheckpointError, ConfigError, RegardError
+from regard.errors import CheckpointError, ConfigError, DataError, RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.checkpoints import Checkpoint, average_weights, load_training, load_weights, save_checkpoint
 from regard.runs.files import write_folder, write_text
 from regard.runs.log import MetricsLog, read_metrics
 from regard.runs.run import FORMAT, put_weights, stored_weights
-from regard.runs.verbs import predict, score
+from regard.runs.verbs import evaluate, predict, score
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -266,7 +266,7 @@ def test_weights_of_another_model_are_refused(run: Run) -> None:
 def test_folders_that_are_no_runs(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"no such run folder.*did you mean 'tiny'"):
+    with pytest.raises(CheckpointError, match=r"no such run folder.*did you mean '.*/tiny'"):
         Run.open(tiny_run.parent / "tiyn")
     with pytest.raises(CheckpointError, match=r"no such run folder.*regard train RECIPE"):
         Run.open(tmp_path / "nowhere")
@@ -350,6 +350,28 @@ def test_data_that_has_changed_is_refused(tiny_recipe: Tree, tmp_path: Path) -> 
     (tmp_path / "pairs.tsv").write_text("".join(reversed(pairs)))
     with pytest.raises(CheckpointError, match="the training data has changed since the run began"):
         train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
+
+
+def test_a_share_of_data_that_has_changed_is_not_measured_on(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """Another share would be drawn, with pairs that were trained on; files of their own are what they are."""
+    pairs = [f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 41)]
+    file, own = tmp_path / "pairs.tsv", tmp_path / "own.tsv"
+    for path in (file, own):
+        path.write_text("".join(pairs))
+    columns = {"source": 0, "target": 1}
+    tiny_recipe["data"] |= {"train": {"file": str(file), **columns}, "test": {"file": str(own), **columns}}
+    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
+    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    before = evaluate(run, split="validation")
+    file.write_text("".join(pairs[:15]))
+    evaluate(run, split="test")
+    with pytest.raises(DataError, match=r"data\.validation: the data has changed since .* trained on \(.*--file\)"):
+        evaluate(run, split="validation")
+    file.write_text("".join(pairs))
+    assert evaluate(run, split="validation") == before
+    (run.checkpoint("last") / "training.pt").unlink()
+    file.write_text("".join(pairs[:15]))
+    evaluate(run, split="validation")
 
 
 def test_what_to_do_about_a_damaged_checkpoint_is_said(run: Run, tiny_recipe: Tree) -> None:

@@ -75,9 +75,13 @@ def _fail(*problems: Problem) -> None:
 
 
 def _set_up_streams() -> None:
-    """Text is UTF-8, whatever the locale; only a console keeps its own encoding, and `?` for what that lacks."""
-    if isinstance(sys.stdin, TextIOWrapper) and not sys.stdin.isatty():
-        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict", newline="\n")
+    """Text is UTF-8, whatever the locale; only a console keeps its own encoding, and `?` for what that lacks.
+
+    Bytes on standard input that are not UTF-8 pass, for `read_inputs` to say where they stand.
+    """
+    if isinstance(sys.stdin, TextIOWrapper):
+        encoding = None if sys.stdin.isatty() else "utf-8-sig"
+        sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline="\n")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")

@@ -8,21 +8,25 @@ from pathlib import Path
 from regard.errors import DecodeError, Problem
 
 
-def read_inputs(inputs: list[str] | None) -> tuple[list[str], list[str]]:
-    """The texts that are given as arguments or on standard input, and what to call each of them in a message."""
+def read_inputs(inputs: list[str] | None, *, skip_bad: bool = False) -> tuple[list[str], list[str]]:
+    """The texts that are given as arguments or on standard input, and what to call each of them in a message.
+
+    With `skip_bad` lines pass that are not UTF-8, to be refused one by one.
+    """
     if inputs:
         from regard.tasks.inputs import numbered
 
         return inputs, numbered(inputs)
     if sys.stdin.isatty():
         print("one input a line, end with Ctrl-D:", file=sys.stderr)
-    try:
-        texts = [line.rstrip("\r\n") for line in sys.stdin]
-    except UnicodeDecodeError:
-        raise DecodeError("the text is not UTF-8", where="standard input") from None
-    if not texts:
+    content = sys.stdin.read().encode("utf-8", "surrogateescape")
+    if not content:
         raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
-    return texts, [f"standard input:{line}" for line in range(1, len(texts) + 1)]
+    from regard.data.file_inputs import HeldFile
+
+    held = HeldFile("standard input", content=content)
+    texts = list(held.lines(errors="surrogateescape" if skip_bad else "strict"))
+    return texts, [held.where(line) for line in range(1, len(texts) + 1)]
 
 
 def read_file(

@@ -156,7 +156,7 @@ def _inputs(
     if file is not None:
         texts, places, faults = read_file(run, inputs, file, skip_bad=skip_bad)
     elif inputs or not story:
-        texts, places = read_inputs(inputs)
+        texts, places = read_inputs(inputs, skip_bad=skip_bad)
     if where and inputs:  # what is wrong may be in either
         places = [f"{where[-1]}, {place}" for place in places]
     return [*told, *texts], [*where, *places], frozenset(places or where), faults
@@ -164,7 +164,9 @@ def _inputs(
 
 def _asked(inputs: Iterable[tuple[str, str]], asked: frozenset[str]) -> tuple[list[str], list[str]]:
     """Without the questions that a story's own file has where others are asked about it."""
-    found = [(text, place) for text, place in inputs if place in asked]
+    from regard.tasks.typed import Typed, typed_in
+
+    found = [one for one in inputs if one[1] in asked or not isinstance(typed_in(*one), Typed)]
     if not found:
         raise DecodeError("there is no question", where=min(asked), hint="a question ends in '?'")
     return [text for text, _ in found], [place for _, place in found]

@@ -40,8 +40,8 @@ class ModelConfig(Config):
         """Characters of a word outside the vocabulary that are read, its two ends included; None: it is `<unk>`."""
         return None
 
-    def check_data(self, longest_source: int) -> None:
-        """Refuse what this model cannot do with sources of at most `longest_source` tokens, `</s>` counted."""
+    def check_data(self, longest_source: int, longest_target: int = 0) -> None:
+        """Refuse what this model cannot do with texts of at most so many tokens, `</s>` counted."""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class BERTConfig(ModelConfig):
             raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
         return self
 
-    def check_data(self, longest_source: int) -> None:
+    def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         """No text may be longer than the positions."""
         refuse_longer(longest_source, self.max_positions)
 

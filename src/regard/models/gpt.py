@@ -62,7 +62,7 @@ class GPTConfig(ModelConfig):
             raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
         return self
 
-    def check_data(self, longest_source: int) -> None:
+    def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         """Of a text all tokens are read but the last, which is only predicted."""
         refuse_longer(longest_source - 1, self.max_positions)
 

@@ -68,7 +68,7 @@ class LuongConfig(ModelConfig):
             )
         return self
 
-    def check_data(self, longest_source: int) -> None:
+    def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         """A window that always holds the whole source is not local: that was not meant."""
         if self.reach == "global" or self.window < longest_source - 1:
             return

@@ -21,6 +21,7 @@ from regard.layers.packing import Packing, pays
 from regard.layers.positions import PositionKind, Positions
 from regard.layers.visibility import Visibility
 from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
+from regard.models.contextual import refuse_longer
 
 
 class TransformerConfig(ModelConfig):
@@ -84,6 +85,11 @@ class TransformerConfig(ModelConfig):
                 f"{self.heads} heads do not divide the width {self.width} (heads that do: {', '.join(fitting)})"
             )
         return self
+
+    def check_data(self, longest_source: int, longest_target: int = 0) -> None:
+        """No text may be longer than the positions, where they are learned."""
+        if self.positions == "learned":
+            refuse_longer(max(longest_source, longest_target), self.max_positions)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "swish": F.silu, "gelu": F.gelu}

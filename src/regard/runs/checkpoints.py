@@ -121,6 +121,15 @@ def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
     return weights, training
 
 
+def data_fingerprint(folder: Path) -> int | str | None:
+    """Of the training data of a checkpoint; None where it does not say, or what resuming needs is gone."""
+    try:  # mapped: the state of the optimiser, most of the file, stays on the disk
+        training: dict[str, Any] = torch.load(folder / "training.pt", map_location="cpu", weights_only=True, mmap=True)
+        return training.get("data")
+    except Exception:  # as in load_training; only a training that goes on has to know
+        return None
+
+
 def average_weights(folders: Sequence[Path]) -> Weights:
     """The mean of the weights of several checkpoints, summed in double precision."""
     total: Weights = {}

@@ -12,6 +12,7 @@ RUN/
 from __future__ import annotations
 
 import copy
+import difflib
 import json
 import os
 import platform
@@ -77,9 +78,8 @@ class Run:
         """An existing run, checked to be one."""
         folder = Path(folder)
         if not folder.is_dir():
-            near = [path.parent.name for path in folder.parent.glob("*/environment.json")]
-            hint = did_you_mean(folder.name, near) if near else "make one with 'regard train RECIPE --out RUN'"
-            raise CheckpointError("there is no such run folder", where=str(folder), hint=hint)
+            what = "is a file, not a run folder" if folder.is_file() else "there is no such run folder"
+            raise CheckpointError(what, where=str(folder), hint=_near(folder))
         for name in ("recipe.yaml", "environment.json"):
             if not (folder / name).exists():
                 hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
@@ -208,6 +208,15 @@ def is_vacant(folder: Path) -> bool:
     saved = folder / "checkpoints"
     begun = all(path.name.startswith(".") for path in saved.iterdir()) if saved.is_dir() else True
     return begun and all(BEGINNING.fullmatch(path.name) for path in folder.iterdir())
+
+
+def _near(folder: Path) -> str:
+    """The run that may have been meant by a folder that is none, or those that are there, or how to make one."""
+    runs = {path.parent.name: str(path.parent) for path in folder.parent.glob("*/environment.json")}
+    near = difflib.get_close_matches(folder.name, runs, n=1)
+    if near:
+        return f"did you mean {runs[near[0]]!r}?"
+    return f"allowed: {', '.join(sorted(runs.values()))}" if runs else "make one with 'regard train RECIPE --out RUN'"
 
 
 def _clear(folder: Path) -> None:

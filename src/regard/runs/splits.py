@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from regard.data.config import Split
-from regard.errors import ConfigError, DataError, did_you_mean
+from regard.data.config import Corpus, Split
+from regard.errors import ColumnError, ConfigError, DataError, did_you_mean
+from regard.runs.checkpoints import data_fingerprint
 from regard.runs.run import Run
 from regard.tasks.pairs import corpus_of as corpus_of
 
@@ -27,7 +30,8 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
         if split is not None:
             raise DataError("give a split or files, not both", where="--file")
         corpus = task.corpus_of(files, own_corpora(data))
-        return task.read(run.recipe, [corpus], "test", Path.cwd(), run.tokenizers)
+        with _wanted_named(corpus):
+            return task.read(run.recipe, [corpus], "test", Path.cwd(), run.tokenizers)
     if not data.train:
         raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")
     if split is None:
@@ -38,9 +42,35 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
     if split != "train" and not isinstance(chosen, Split):
         return task.read(run.recipe, chosen, split, run.folder, run.tokenizers)
     prepared = task.prepare(run.recipe, run.folder, run.tokenizers)
+    if isinstance(chosen, Split):
+        _refuse_changed(run, split, prepared.train.fingerprint())
     dataset = {"train": prepared.train, "validation": prepared.validation, "test": prepared.test}[split]
     assert dataset is not None
     return dataset
+
+
+@contextmanager
+def _wanted_named(corpus: Corpus) -> Iterator[None]:
+    """Where a column is not in a file of the user's, all names that are wanted: no recipe of theirs says them."""
+    try:
+        yield
+    except ColumnError as error:
+        wanted = ", ".join(key for key in corpus.columns.values() if isinstance(key, str))
+        if not wanted:
+            raise
+        named = [replace(one, hint=f"{one.hint}; wanted are {wanted}: rename them") for one in error.problems]
+        raise DataError(problems=named) from None
+
+
+def _refuse_changed(run: Run, split: SplitName, data: int | str) -> None:
+    """Refuse a share of data that is not what the run was trained on. Old runs may not know."""
+    saved = max(run.checkpoints.glob("step-*"), default=None)
+    if saved is not None and data_fingerprint(saved) not in (None, data):
+        what = (
+            f"the data has changed since the run was trained: the share of it that is for {split} would be another "
+            "one, with examples that were trained on"
+        )
+        raise DataError(what, where=f"data.{split}", hint="put the old files back, or give --file")
 
 
 def measured_on(run: Run, split: SplitName | None, files: Sequence[str] = ()) -> dict[str, Any]:

@@ -75,8 +75,8 @@ def encode_inputs(
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
     """Token ids of a text with its `</s>`, or of exact tokens as they are."""
     if isinstance(target, str):
-        refuse([problem_in_text(target, "target")])
-        ids = [*tokenizer.encode(target), tokenizer.end]
+        [text] = encode_inputs(tokenizer, [target], ["target"], longest=None)
+        ids = [*text, tokenizer.end]
     else:
         try:
             ids = tokenizer.token_ids(target)

@@ -12,7 +12,9 @@ import numpy as np
 from regard.data.config import Corpus, Data, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
+from regard.data.file_inputs import has_columns
 from regard.data.files import TextFile
+from regard.data.formats import FORMATS
 from regard.data.readers import Reader, open_corpus
 from regard.data.recognise import header_of
 from regard.data.rows import Row
@@ -24,8 +26,8 @@ from regard.tasks.inputs import LONGEST
 def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
     """What `--file` names: one file a column, or one with all columns.
 
-    Those are found as in the recipe's own file of the same format, if there is one; else by number, and in .jsonl, or
-    where the first line says so, by name. A first line that names columns is none of the rows.
+    Those are found as in the recipe's own file of the same format, or of another one with the same names; else by
+    number, and in .jsonl, or where the first line says so, by name. A first line that names columns is no row.
     """
     kind, columns = type(own[0]), list(own[0].columns)
     if len(files) == len(columns):
@@ -35,13 +37,24 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
         hint = f"one with all columns, or {len(columns)}: {', '.join(columns)}"
         raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
     suffix = suffix_of(files[0])
-    names = header_of(TextFile(files[0], Path(files[0]))) if suffix in (".tsv", ".csv") else []
-    for corpus in own:
-        if corpus.file is not None and suffix_of(corpus.file) == suffix:
-            return kind(file=files[0], header=header_in(files[0], corpus), **corpus.columns)  # type: ignore[arg-type]
+    if suffix not in FORMATS and Path(files[0]).is_file():
+        hint = f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: {', '.join(FORMATS)}"
+        raise DataError(f"{files[0]} is no table, so it can hold only one of the columns", where="--file", hint=hint)
+    file = TextFile(files[0], Path(files[0]))
+    names = header_of(file) if suffix in (".tsv", ".csv") else []
+    tables = [corpus for corpus in own if corpus.file is not None]
+    alike = [corpus for corpus in tables if suffix_of(str(corpus.file)) == suffix]
+    for corpus in [*alike, *(corpus for corpus in tables if _has_names_of(corpus, file))]:
+        return kind(file=files[0], header=header_in(files[0], corpus), **corpus.columns)  # type: ignore[arg-type]
     named = suffix == ".jsonl" or set(columns) <= set(names)
     keys: dict[str, Any] = {name: name if named else number for number, name in enumerate(columns)}
     return kind(file=files[0], header=True if names and not named else None, **keys)
+
+
+def _has_names_of(corpus: Corpus, file: TextFile) -> bool:
+    """Whether a file has a corpus's columns, of which the first is enough: what is to be found may be missing."""
+    first, *others = corpus.columns.values()
+    return isinstance(first, str) and all(isinstance(key, str) for key in others) and has_columns(file, {first: first})
 
 
 def header_in(file: str, like: Corpus) -> bool | None:

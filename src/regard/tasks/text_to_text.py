@@ -15,7 +15,10 @@ from regard.data.batches import fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Encoded
+from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.files import TextFile
 from regard.data.prepare import Prepared, prepare
+from regard.data.rows import keys_of
 from regard.data.tokenizers import Tokenizers
 from regard.models import AnyModelConfig, build_model
 from regard.models.base import Generator, device_of
@@ -111,7 +114,8 @@ class TextToText(Task):
 
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Dataset]) -> None:
-        recipe.model.check_data(longest_source=int(data.train.columns["source"].lengths.max()) + 1)
+        source, target = (int(data.train.columns[name].lengths.max()) + 1 for name in ("source", "target"))
+        recipe.model.check_data(source, target)
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Generator:
@@ -169,6 +173,16 @@ class TextToText(Task):
     ) -> Sequence[Encoded]:
         """What the model reads for each input that a user gave, or one DecodeError that names those it cannot read."""
         return encode_inputs(tokenizers["source"], texts, places)
+
+    @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
+        """The sources of a table; every other file has one a line."""
+        if not is_table(file):
+            return None
+        like = cls.corpus_of([file.name], own)
+        source = keys_of(like)["source"]
+        rows = table_rows(file, {"source": source}, isinstance(source, str) if like.header is None else like.header)
+        return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
 
     @classmethod
     def check_inputs(cls, model: Generator, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
