@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+NAMED = 20
+"""How many problems of a kind are named; the rest are counted."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,29 @@ class DecodeError(RegardError):
     """An input that cannot be decoded, or a search that cannot be run."""
 
 
-def first_of(problems: Sequence[Problem], most: int = 20) -> list[Problem]:
+@dataclass
+class Faults:
+    """The problems of very many lines, of which only the first are kept."""
+
+    named: list[Problem] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, *problems: Problem) -> None:
+        for problem in problems:
+            if self.named and self.named[-1] == problem:  # an empty line of a table has several empty cells
+                continue
+            self.count += 1
+            if self.count <= NAMED:
+                self.named.append(problem)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The first ones, and how many more there are."""
+        more = [Problem("", f"and {self.count - NAMED:,} more such lines")] if self.count > NAMED else []
+        return [*self.named, *more]
+
+
+def first_of(problems: Sequence[Problem], most: int = NAMED) -> list[Problem]:
     """The first problems, and how many more there are."""
     more = [Problem("", f"and {len(problems) - most:,} more such problems")] if len(problems) > most else []
     return [*problems[:most], *more]

@@ -15,6 +15,10 @@ Columns = Mapping[Key, Sequence[str]]
 """The first rows of a table, column by column."""
 
 
+CROWDED = ("Cjk", "Hiragana", "Katakana")
+"""Scripts of thousands of signs."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One side of the pairs."""
@@ -27,6 +31,11 @@ class Column:
     """Words of a text, on average."""
     characters: int
     """What 99 of 100 texts do not exceed."""
+
+    @property
+    def by_character(self) -> bool:
+        """Whether metrics had better count characters than words."""
+        return self.script in ("Hangul", *CROWDED)
 
 
 def column_of(key: Key, texts: Sequence[str]) -> Column:

@@ -11,7 +11,7 @@ from typing import Any
 from regard.data.config import Corpus
 from regard.data.files import COMPRESSIONS, TextFile
 from regard.data.parquet import parquet_rows
-from regard.data.rows import Key, Row, keys_of, no_column, numeric_keys, text_of, value_in
+from regard.data.rows import Key, Row, has_header, keys_of, no_column, numeric_keys, text_of, value_in
 from regard.errors import ColumnError, DataError, Problem
 
 SEPARATORS = (",", ";", "\t")
@@ -72,7 +72,7 @@ def csv_records(file: TextFile, separator: str = ",") -> Iterator[tuple[int, lis
 
 def _table_rows(file: TextFile, corpus: Corpus, records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
     columns = keys_of(corpus)
-    header = corpus.header if corpus.header is not None else any(isinstance(key, str) for key in columns.values())
+    header = has_header(corpus)
     first_line, names = next(records)
     indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
     line = 0

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from regard.data.files import TextFile
+from regard.data.story_files import NUMBERED
 
 SAMPLE = 2000
 """Lines that are looked at."""
-NUMBERED = re.compile(r"\s*(\d{1,9})\s+\S.*")
 
 
 @dataclass(frozen=True)

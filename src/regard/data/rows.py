@@ -27,6 +27,11 @@ def keys_of(corpus: Corpus) -> dict[str, Key]:
     return {name: key for name, key in corpus.columns.items() if key is not None}
 
 
+def has_header(corpus: Corpus) -> bool:
+    """Whether the first row of a table has names: as the recipe says, or where columns are asked for by name."""
+    return any(isinstance(key, str) for key in keys_of(corpus).values()) if corpus.header is None else corpus.header
+
+
 def numeric_keys(corpus: Corpus) -> frozenset[Key]:
     """Those of the columns that may hold numbers."""
     return frozenset(key for name, key in keys_of(corpus).items() if name in corpus.NUMBERS)

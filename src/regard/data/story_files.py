@@ -17,7 +17,8 @@ from regard.errors import DataError, Problem
 
 OPENING = 20
 """Sentences of a story that tell it from others."""
-_LINE = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
+NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
+"""A line of bAbI's: its number, and what it says."""
 _EXAMPLE = "3 Where is Mary?\tbathroom\t1"
 _ONE_WORD = "an answer is one word; several go with commas and no spaces: apple,milk"
 
@@ -55,7 +56,7 @@ def babi_questions(file: TextFile, keys: Keys) -> Iterator[Asked | Unread]:
     for line, text in enumerate(file.lines(), 1):
         if not text.strip():
             continue
-        found, where = _LINE.fullmatch(text), file.where(line)
+        found, where = NUMBERED.fullmatch(text), file.where(line)
         if found and int(found[1]) == 1:
             yield from story.ended()
             story = _Story(line, where)
@@ -114,7 +115,7 @@ class _Story:
 
 
 def _numbered(text: str, before: int, where: str) -> tuple[int, str]:
-    found = _LINE.fullmatch(text)
+    found = NUMBERED.fullmatch(text)
     if found is None:
         hint = "expected is bAbI's format: 1 Mary moved to the bathroom."
         raise DataError("the line does not begin with a number and a text", where=where, hint=hint)

@@ -28,13 +28,12 @@ from regard.data.report import NAMED, Found, Report, SplitReport
 from regard.data.rows import Row
 from regard.data.squad import QuestionedText, open_questions
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored
-from regard.errors import DataError, Problem
+from regard.errors import DataError, Faults, Problem
 
 FORMAT = 2
 """Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
 
 CHUNK = 4096
-NAMED_PROBLEMS = 20
 
 Hashes = NDArray[np.uint64]
 Readers = dict[Part, list[Reader]]
@@ -160,8 +159,7 @@ class _Checks:
     max_characters: int
     unit: str
     stop: bool
-    problems: list[Problem] = field(default_factory=list)
-    count: int = 0
+    faults: Faults = field(default_factory=Faults)
     unreadable: list[Problem] = field(default_factory=list)
     """What ended the reading of a corpus."""
 
@@ -169,7 +167,7 @@ class _Checks:
         """Why the row cannot be kept, if so, and where that is to be seen."""
         if row.fault is not None:
             if self.stop:
-                self._add(row.fault)
+                self.faults.add(row.fault)
             return "cells", row.fault.where
         reasons = [self._reason(text, reader.may_be_empty) for text in row.values]
         if not any(reasons):
@@ -192,20 +190,11 @@ class _Checks:
 
     def _note(self, what: str, where: str) -> None:
         way = "fill it" if what.endswith("empty") else "split it, raise the limit"
-        self._add(Problem(where, what, f"{way}, or data.bad_lines=drop drops such {self.unit}"))
-
-    def _add(self, problem: Problem) -> None:
-        if self.problems and self.problems[-1] == problem:  # an empty line of a table has several empty cells
-            return
-        self.count += 1
-        if self.count <= NAMED_PROBLEMS:
-            self.problems.append(problem)
+        self.faults.add(Problem(where, what, f"{way}, or data.bad_lines=drop drops such {self.unit}"))
 
     def raise_problems(self) -> None:
-        if self.count > NAMED_PROBLEMS:
-            self.problems.append(Problem("", f"and {self.count - NAMED_PROBLEMS:,} more such lines"))
-        if self.problems or self.unreadable:
-            raise DataError(problems=[*self.unreadable, *self.problems])
+        if problems := [*self.unreadable, *self.faults.problems]:
+            raise DataError(problems=problems)
 
 
 @dataclass(frozen=True, eq=False)

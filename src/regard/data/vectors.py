@@ -15,10 +15,7 @@ from regard.config import Config
 from regard.data.files import TextFile
 from regard.data.tokenizers import Tokenizer
 from regard.data.vocabularies import MARK
-from regard.errors import DataError, Problem
-
-NAMED_PROBLEMS = 20
-"""How many broken lines of a file are named; the rest are counted."""
+from regard.errors import DataError, Faults
 
 
 class VectorsConfig(Config):
@@ -75,8 +72,9 @@ def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str 
             what = f"the header promises {promised:,} vectors, here they end after {line - 1:,}"
             raise DataError(what, where=file.where(line), hint="is it cut off? Copy or download it again")
     except DataError as error:  # which ends the reading
-        taken.note(error)
-    taken.raise_problems()
+        taken.faults.add(*error.problems)
+    if taken.faults.count:
+        raise DataError(problems=taken.faults.problems)
     rows = taken.rows
     if not rows.keys() - {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}:
         hint = f"its words should be spelt like {', '.join(_examples(tokenizer))}; are they of the same language?"
@@ -93,8 +91,7 @@ class _Taken:
     width: int
     ranks: dict[int, int] = field(default_factory=dict)
     rows: dict[int, NDArray[np.float32]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    broken: int = 0
+    faults: Faults = field(default_factory=Faults)
 
     def line(self, text: str, where: str) -> None:
         """Take the vector of a line for the tokens that have none of a better spelling."""
@@ -107,19 +104,7 @@ class _Taken:
                 self.ranks.update(better)
                 self.rows.update((token, vector) for token, _ in better)
         except DataError as error:
-            self.note(error)
-
-    def note(self, error: DataError) -> None:
-        """Keep the first ones, count all: every line of a large file may be broken."""
-        self.broken += 1
-        if self.broken <= NAMED_PROBLEMS:
-            self.problems += error.problems
-
-    def raise_problems(self) -> None:
-        if self.broken > NAMED_PROBLEMS:
-            self.problems.append(Problem("", f"and {self.broken - NAMED_PROBLEMS:,} more such lines"))
-        if self.problems:
-            raise DataError(problems=self.problems)
+            self.faults.add(*error.problems)
 
 
 def _spellings(tokenizer: Tokenizer) -> dict[str, list[tuple[int, int]]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import parse_yaml
+from regard.data.columns import CROWDED
 from regard.data.files import TextFile
 from regard.data.formats import FORMATS
 from regard.data.huggingface import is_saved
@@ -29,8 +30,6 @@ from regard.recipes.propose_stories import story_lines
 from regard.recipes.shipped import shipped
 
 RECIPE_SUFFIXES = (".yaml", ".yml")
-CROWDED = ("Cjk", "Hiragana", "Katakana")
-"""Scripts of thousands of signs, which need a larger vocabulary to begin with."""
 LENGTHS = (50, 100, 200, 400, 800, 1600)
 
 
@@ -186,7 +185,7 @@ def _training(found: Recognised, sizes: Sizes) -> Lines:
     yield "  schedule: inverse_sqrt", "falls with the square root of the steps"
     yield f"  warmup: {sizes.warmup}", "steps of rise"
     yield "search: {beam: 5, length_penalty: 1.0}", "five hypotheses, ranked by log P a token"
-    if found.target.script in ("Hangul", *CROWDED):
+    if found.target.by_character:
         tokenize = "characters" if found.summaries else "char"
         yield f"evaluation: {{tokenize: {tokenize}}}", f"by character, which suits {found.target.script}"
 

@@ -73,5 +73,5 @@ def _training(found: RecognisedCaptions, sizes: Sizes) -> Iterator[tuple[str, st
     yield f"  warmup: {sizes.warmup}", "steps of rise"
     yield "  label_smoothing: 0.1", "much can be said of an image"
     yield "search: {beam: 5}", "five hypotheses"
-    if found.caption.script in ("Hangul", "Cjk", "Hiragana", "Katakana"):
+    if found.caption.by_character:
         yield "evaluation: {tokenize: char}", f"by character, which suits {found.caption.script}"

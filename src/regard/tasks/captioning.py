@@ -21,7 +21,7 @@ from regard.data.files import TextFile
 from regard.data.images import Picture, read_picture
 from regard.data.prepare import Prepared, prepare
 from regard.data.report import ColumnReport, Histogram, Report
-from regard.data.rows import Row
+from regard.data.rows import Row, has_header
 from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models.base import Generator
@@ -221,8 +221,7 @@ class Captioning(TextToText):
             rows = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
             return (image_input(row, file, Path()) for row in rows)
         like: Any = cls.corpus_of([file.name], own)
-        header = isinstance(like.image, str) if like.header is None else like.header
-        return (image_input(row, file) for row in table_rows(file, {"image": like.image}, header))
+        return (image_input(row, file) for row in table_rows(file, {"image": like.image}, has_header(like)))
 
     @classmethod
     def encode(

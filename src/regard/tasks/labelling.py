@@ -22,7 +22,7 @@ from regard.data.files import TextFile
 from regard.data.labelled import Labelled, open_labelled
 from regard.data.labelled_examples import Arrangement, LabelledExamples, Labels
 from regard.data.prepare import Prepared, prepare
-from regard.data.rows import Key, keys_of
+from regard.data.rows import Key, has_header, keys_of
 from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, Problem, first_of
 from regard.models.base import device_of
@@ -164,9 +164,7 @@ class TextLabelling(HeadedTask):
         that the task has for them."""
         if _tables(own):
             like = cls.corpus_of([file.name], own)
-            keys = keys_of(like)
-            header = any(isinstance(key, str) for key in keys.values()) if like.header is None else like.header
-            return {name: key for name, key in keys.items() if name != "label"}, header
+            return {name: key for name, key in keys_of(like).items() if name != "label"}, has_header(like)
         pair: dict[str, Key] = {"first": "first", "second": "second"}
         if not recipe.data.train and has_columns(file, pair):
             return pair, None

@@ -18,7 +18,7 @@ from regard.data.dataset import Dataset, Encoded
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.files import TextFile
 from regard.data.prepare import Prepared, prepare
-from regard.data.rows import keys_of
+from regard.data.rows import has_header, keys_of
 from regard.data.tokenizers import Tokenizers
 from regard.models import AnyModelConfig, build_model
 from regard.models.base import Generator, device_of
@@ -180,8 +180,7 @@ class TextToText(Task):
         if not is_table(file):
             return None
         like = cls.corpus_of([file.name], own)
-        source = keys_of(like)["source"]
-        rows = table_rows(file, {"source": source}, isinstance(source, str) if like.header is None else like.header)
+        rows = table_rows(file, {"source": keys_of(like)["source"]}, has_header(like))
         return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
 
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,11 +10,9 @@ from regard.data.file_inputs import FileInput
 from regard.data.files import TextFile
 from regard.data.sentences import split_sentences
 from regard.data.stories import Asked
-from regard.data.story_files import Keys, Unread, question_in
+from regard.data.story_files import NUMBERED, Keys, Unread, question_in
 from regard.errors import DecodeError, Problem
 from regard.tasks.inputs import problem_in_text
-
-_NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ def asked_in(lines: Iterable[tuple[str, str]]) -> Iterator[Typed | Refused]:
 
 def _number_of(text: str, before: int) -> tuple[int | None, str]:
     """The number of a line in the manner of bAbI, and its text; a number that does not count on is part of the text."""
-    found = _NUMBERED.fullmatch(text)
+    found = NUMBERED.fullmatch(text)
     if found and int(found[1]) in (1, before + 1 if before else 1):
         return int(found[1]), found[2]
     return None, text
