@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 
 TINY: dict[str, Any] = {
     "task": "translation",
@@ -22,6 +23,9 @@ TINY: dict[str, Any] = {
     "search": {"beam": 2},
 }  # fmt: skip
 """A recipe that trains in about a second."""
+
+settings.register_profile("shared machine", deadline=None)
+settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session", autouse=True)

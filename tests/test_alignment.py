@@ -204,7 +204,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(source=PIECES, target=PIECES, width=st.integers(6, 120), seed=st.integers(0, 9))
 def test_every_line_of_a_panel_is_as_wide_as_the_others_and_fits(
     source: list[str], target: list[str], width: int, seed: int
@@ -216,7 +216,7 @@ def test_every_line_of_a_panel_is_as_wide_as_the_others_and_fits(
     assert max(display_width(line) for line in picture.split("\n")) <= width
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(source=PIECES, target=PIECES, width=st.integers(6, 120), seed=st.integers(0, 9))
 def test_panels_together_show_every_cell_and_fuller_blocks_for_larger_weights(
     source: list[str], target: list[str], width: int, seed: int
@@ -324,7 +324,7 @@ def test_svg_escapes_what_xml_would_read() -> None:
     assert [tooltip for *_, tooltip in drawn_cells(picture)][:2] == ["<unk> -> <unk>: 1.00", "&amp; -> &amp;: 1.00"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(source=st.lists(st.text(max_size=12), min_size=1, max_size=6), title=st.text(max_size=200))
 def test_svg_of_any_text_is_xml_with_a_label_for_each_piece(source: list[str], title: str) -> None:
     picture = to_svg(random_alignment(source, source, title=title))

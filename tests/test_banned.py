@@ -33,7 +33,6 @@ TEXTS = st.lists(st.text(LETTERS, min_size=1, max_size=12), min_size=2, max_size
 # The automaton
 
 
-@settings(deadline=None)
 @given(
     texts=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=4),
     read=st.lists(st.integers(0, 2), max_size=12),
@@ -86,7 +85,7 @@ def ruled_out(ban: Ban, outputs: Sequence[Ids], size: int) -> set[Ids]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(kind=st.sampled_from(KINDS), texts=TEXTS, lower=st.booleans(), unknown=st.booleans(), data=st.data())
 def test_exactly_what_holds_a_banned_text_is_ruled_out(
     kind: str, texts: list[str], lower: bool, unknown: bool, data: st.DataObject
@@ -107,7 +106,7 @@ def test_exactly_what_holds_a_banned_text_is_ruled_out(
         assert not outputs or ruled_out(ban, outputs, tokenizer.size) == holding
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(kind=st.sampled_from(KINDS), texts=TEXTS, seed=st.integers(0, 1_000), sample=st.booleans(), data=st.data())
 def test_no_output_of_a_search_holds_a_banned_text(
     kind: str, texts: list[str], seed: int, sample: bool, data: st.DataObject

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import pytest
 import sacrebleu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import regard as api
@@ -323,7 +323,6 @@ def test_a_checkpoint_is_chosen_by_name_or_step(run: Path) -> None:
     assert predictions(run, INPUTS[0], "--checkpoint", "step-00000090") == last
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
 def test_work_is_batched_by_length(lengths: list[int], batch_tokens: int) -> None:
     batches = list(by_length(lengths, batch_tokens))

@@ -118,13 +118,11 @@ TREES = st.recursive(
 WORDS = st.from_regex(r"[-+.0-9eExo_:]{1,6}", fullmatch=True) | st.sampled_from(["no", "on", "yes", "~", "null", "="])
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text() | WORDS, TREES | WORDS))
 def test_what_is_written_reads_back_equal(tree: dict[str, Any]) -> None:
     assert parse_yaml(write_yaml(tree), "r.yaml") == tree
 
 
-@settings(deadline=None)
 @given(WORDS)
 def test_readers_of_the_older_yaml_see_the_same_words(word: str) -> None:
     assert yaml.safe_load(write_yaml({"key": word})) == {"key": word}
@@ -335,7 +333,7 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(recipes())
 def test_a_resolved_recipe_reads_back_equal(tree: dict[str, Any]) -> None:
     recipe = recipe_of(tree)

@@ -236,7 +236,7 @@ def test_without_residual_connections_a_rollout_is_the_product_of_the_weights() 
     assert not found.target[1].any()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 99), layers=st.integers(1, 4), source=st.integers(1, 6), target=st.integers(1, 6))
 def test_what_is_rolled_out_is_shared_out_whole(seed: int, layers: int, source: int, target: int) -> None:
     draw = np.random.default_rng(seed)

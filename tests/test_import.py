@@ -33,7 +33,7 @@ UNICODE = st.text(st.characters(blacklist_categories=["Cs"]), max_size=30).filte
 KOREAN = st.text(
     st.characters(min_codepoint=0xAC00, max_codepoint=0xD7A3) | st.sampled_from(" .ᄒ\u1161ᆫaB"), max_size=30
 )
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def near(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:

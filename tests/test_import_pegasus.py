@@ -76,7 +76,7 @@ def test_tokens(tmp_path: Path, file: str) -> None:
     assert run.tokenizers.joint
     assert (ours.pad, ours.end, ours.unk, ours.begin) == (0, 1, theirs.unk_token_id, 0)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.text("Teh quickdog한국어문장☃, ", max_size=30) | st.sampled_from(TEXTS))
     def same(text: str) -> None:
         # SentencePiece itself drops spaces at the ends, as we do, and transformers does not.

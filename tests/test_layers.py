@@ -70,7 +70,7 @@ def test_visibility_by_hand() -> None:
 # Attention
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=3),
     causal=st.booleans(),

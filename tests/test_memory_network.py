@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -235,7 +235,6 @@ def test_it_learns_one_batch_by_heart() -> None:
     assert (model(batch_of()).logits_BIV[:, 0].argmax(-1) == batch_of().answers_B).all()
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.floats(0.05, 1.0), st.integers(0, 2**32))
 def test_empty_memories_keep_the_order_and_their_number(counts: list[int], share: float, seed: int) -> None:
     times_BS = np.array([[max(count - place, 0) for place in range(max(counts))] for count in counts])

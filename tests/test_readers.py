@@ -110,7 +110,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n
 PAIR_LISTS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8).filter(lambda pairs: pairs[0][0][:1] != "\ufeff")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(pairs=PAIR_LISTS, end=st.sampled_from(["\n", "\r\n"]))
 def test_any_text_reads_back(tmp_path: Path, pairs: list[tuple[str, str]], end: str) -> None:
     pairs = [(source, target.removeprefix("\ufeff")) for source, target in pairs]

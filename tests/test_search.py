@@ -96,7 +96,7 @@ def test_beam_as_wide_as_the_space_is_exhaustive(seed: int, alpha: float) -> Non
         assert_same(found, sorted(everything, key=lambda hypothesis: -hypothesis[2]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     beam=st.integers(1, 5),
@@ -168,7 +168,6 @@ def test_equals_go_by_lowest_row_then_lowest_token() -> None:
     assert_same(found, [(tokens, total, total) for tokens, total in expected])
 
 
-@settings(deadline=None)
 @given(
     scores=st.lists(
         st.lists(st.sampled_from([0.0, 1.0, 2.0, NEVER]), min_size=16, max_size=16), min_size=1, max_size=4
@@ -366,7 +365,6 @@ def test_cut_off_distributions(options: dict[str, object], kept: dict[int, float
     assert_frequencies(Counter(h.tokens[0] for h in found), kept)
 
 
-@settings(deadline=None)
 @given(
     weights=st.lists(st.integers(1, 50), min_size=1, max_size=8).map(lambda ws: sorted(ws, reverse=True)),
     top_p=st.floats(0.01, 1.0),

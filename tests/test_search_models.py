@@ -164,7 +164,7 @@ def test_batch_size_order_neighbours_and_padding_change_nothing(case: str) -> No
             assert_same(found, [(one.tokens, one.score, one.objective) for one in alone[number]])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     case=st.sampled_from(EVERY_KIND),
     order=st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=5),

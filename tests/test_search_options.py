@@ -74,7 +74,7 @@ WORDS = st.integers(END + 1, 8)
 SEVERAL_WORDS = st.lists(WORDS, min_size=1, max_size=3).map(tuple)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     seed=st.integers(0, 10_000),
     sharpness=st.sampled_from([0.3, 1.0, 3.0]),
@@ -168,7 +168,6 @@ def test_coverage_by_hand() -> None:
     close(found, torch.tensor(expected, dtype=torch.float64))
 
 
-@settings(deadline=None)
 @given(
     normalisation=st.sampled_from(["none", "mean", "wu", "reward"]),
     alpha=st.floats(0, 10),

@@ -120,7 +120,7 @@ def followed(record: dict[str, Any], tolerance: float = 1e-9) -> dict[int, tuple
     return known
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 1_000),
     beam=st.integers(1, 4),

@@ -78,7 +78,7 @@ def test_text_comes_back(models: dict[str, Path], name: str) -> None:
     assert tokenizer.tokens(tokenizer.encode(SENTENCES[1])) == theirs.encode(SENTENCES[1], out_type=str)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100)
 @given(text=st.text(st.sampled_from("abct 나는다.<2ko>é"), max_size=20))
 @pytest.mark.parametrize("name", ["unigram", "bpe", "bpe-tags"])
 def test_any_text_of_these_letters_has_their_ids(models: dict[str, Path], name: str, text: str) -> None:

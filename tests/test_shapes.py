@@ -52,7 +52,7 @@ def test_particles_follow_the_last_sound(shape: str, particle: str) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_scene_has_one_caption_that_is_true(seed: int) -> None:
     scene = next(scenes(Random(seed)))
     first, second = scene
@@ -72,7 +72,7 @@ def test_a_scene_has_one_caption_that_is_true(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_what_is_drawn_lies_in_its_box_and_has_its_colour(seed: int) -> None:
     scene = next(scenes(Random(seed)))
     pixels = draw(scene, 100).astype(int)

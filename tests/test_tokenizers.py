@@ -46,7 +46,7 @@ EVERYTHING = {kind: everything(kind) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "word"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=st.text(alphabet=LETTERS, max_size=40))
 @example(text=" ")
 @example(text="  ▁ ▁▁  a ")
@@ -59,7 +59,7 @@ def test_decode_inverts_encode(kind: str, text: str) -> None:
     assert not set(ids) & {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_decode_inverts_encode_of_known_words(data: st.DataObject) -> None:
     text = "".join(data.draw(st.lists(st.sampled_from([*"!.,_'\"# \t\n▁😀漢", " ab", " 한국어", " 00", " नमस्ते"]))))
@@ -85,7 +85,7 @@ def test_words_between_spaces_by_hand() -> None:
     assert tokenizer.decode([9, tokenizer.unk, 7, tokenizer.end]) == "a@-@b <unk> ,"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(words=st.lists(st.sampled_from(["a@-@b", "<unk>", ",", "", "</s>", "x<unk>y", "가", "▁"])))
 def test_tokenised_text_comes_back_with_its_unknown_words(words: list[str]) -> None:
     text = " ".join(words)
