@@ -54,15 +54,22 @@ def export(
     from regard.runs.exchange import export_run
 
     export_run(run, to=to, out=out, quantize=quantize, checkpoint=checkpoint)
-    # A second vocabulary is nothing that AutoTokenizer would look for: better said now than by wrong words.
-    two = to == "huggingface" and (out / "target").is_dir()
-    note = (
+    note = _note(out) if to == "huggingface" else None
+    if as_json:
+        show({"run": str(run), "to": to, "out": str(out)} | ({"note": note} if note else {}))
+    else:
+        print(f"exported: {out}")
+        if note:
+            print(note)
+
+
+def _note(out: Path) -> str | None:
+    """What neither AutoModel nor AutoTokenizer would look for: better said now than by wrong words."""
+    if (out / "encoder.pt2").exists():
+        return f"the model writes captions; what it looks at encoder.pt2 makes of images, as {out / 'README.md'} shows"
+    if not (out / "target").is_dir():
+        return None
+    return (
         "source and target have a vocabulary each: what the model writes is decoded by "
         f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} shows"
     )
-    if as_json:
-        show({"run": str(run), "to": to, "out": str(out)} | ({"note": note} if two else {}))
-    else:
-        print(f"exported: {out}")
-        if two:
-            print(note)

@@ -119,8 +119,12 @@ class ImageEncoder(nn.Module):
 
     def forward(self, source: Tokens) -> Tensor:
         assert isinstance(source, Images)
-        x_BSD = self.convolutions(source.shown)
-        a_BSD: Tensor = self.dropout(self.positions(self.norm(self.W(x_BSD.to(self.W.weight))), source.columns_B))
+        return self.regions(source.shown, source.columns_B)
+
+    def regions(self, shown: Tensor, columns_B: Tensor) -> Tensor:
+        """Of pixels as bytes, [B, size, size, 3], or features [B, S, D]; `columns_B` of an image stand side by side."""
+        x_BSD = self.convolutions(shown)
+        a_BSD: Tensor = self.dropout(self.positions(self.norm(self.W(x_BSD.to(self.W.weight))), columns_B))
         return a_BSD
 
 
@@ -281,9 +285,9 @@ class TransformerCaptioner(Captioner):
     def __init__(self, config: CaptionerConfig, target_size: int) -> None:
         super().__init__(config, target_size)
         sizes = config.model_dump(include={"width", "heads", "feed_forward", "dropout"})
-        block = TransformerConfig(**sizes, norm="pre", decoder_layers=config.layers)
-        self.positions = Positions("sinusoidal", config.width, block.max_positions)
-        self.decoder = nn.ModuleList(DecoderBlock(block) for _ in range(config.layers))
+        self.block = TransformerConfig(**sizes, norm="pre", decoder_layers=config.layers)
+        self.positions = Positions("sinusoidal", config.width, self.block.max_positions)
+        self.decoder = nn.ModuleList(DecoderBlock(self.block) for _ in range(config.layers))
         self.decoder_norm = nn.LayerNorm(config.width)
 
     def embed(self, ids_BT: Tensor, first: int = 0) -> Tensor:

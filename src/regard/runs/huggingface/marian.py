@@ -138,14 +138,14 @@ def write(run: Run, model: Any) -> Exported:
     }
     return Exported(
         ARCHITECTURES[config.norm],
-        {"model_type": TYPES[config.norm], **_config(config), **_vocabulary(run, config), **ids},
+        {"model_type": TYPES[config.norm], **config_of(config), **_vocabulary(run, config), **ids},
         theirs,
         ("$A", *source.tokens([source.end])),
-        ids | _generation(run.recipe.search, target) | {"max_length": config.max_positions},
+        ids | generation_of(run.recipe.search, target) | {"max_length": config.max_positions},
     )
 
 
-def _generation(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
+def generation_of(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
     """generation_config.json, as far as their search has words for it."""
     return {
         "num_beams": search.beam,
@@ -155,7 +155,7 @@ def _generation(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _config(config: TransformerConfig) -> dict[str, Any]:
+def config_of(config: TransformerConfig) -> dict[str, Any]:
     """config.json, but for what hangs on the vocabularies."""
     return {
         "is_encoder_decoder": True,

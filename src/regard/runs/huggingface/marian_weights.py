@@ -44,13 +44,13 @@ def plain(theirs: dict[str, Tensor], tie: str, where: str) -> dict[str, Tensor]:
 
 def _refuse_other_waves(table_LD: Tensor, where: str) -> None:
     """Positions that a file holds must be the waves that stand in their place here."""
-    if not torch.allclose(table_LD, _waves(*table_LD.shape), atol=1e-3):
+    if not torch.allclose(table_LD, waves(*table_LD.shape), atol=1e-3):
         raise DataError("the positions are not sinusoidal", where=where, hint="Marian and Pegasus have waves")
 
 
-def _waves(length: int, width: int) -> Tensor:
+def waves(length: int, width: int) -> Tensor:
     """The positions in their order."""
-    return sinusoidal_positions(length, width)[:, _order(width).argsort()]
+    return sinusoidal_positions(length, width)[:, order_of_width(width).argsort()]
 
 
 def of_one_size(theirs: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
@@ -72,12 +72,12 @@ def of_their_own_size(theirs: dict[str, Tensor], source: int, target: int) -> di
 
 def with_waves(theirs: dict[str, Tensor], length: int, width: int) -> dict[str, Tensor]:
     """The positions beside the weights: Pegasus works them out itself, but says that they are missing."""
-    return theirs | {name: _waves(length, width).contiguous() for name in POSITIONS}
+    return theirs | {name: waves(length, width).contiguous() for name in POSITIONS}
 
 
 def renamings(config: dict[str, Any]) -> list[Renaming]:
     """All weights of a model of these sizes, its embeddings tied or not."""
-    order_D = _order(config["width"])
+    order_D = order_of_width(config["width"])
     source, target = {"all": (SHARED, None), "target": (ENCODER, DECODER), "none": (ENCODER, DECODER)}[config["tie"]]
     pairs = [_ordered("source_embedding.weight", source, order_D, 1)]
     if target is not None:
@@ -90,19 +90,36 @@ def renamings(config: dict[str, Any]) -> list[Renaming]:
         pairs += _attention(f"{ours}.self_attention", f"{theirs}.self_attn", order_D)
         pairs += _writes(f"{ours}.around_attention.norm", f"{theirs}.self_attn_layer_norm", order_D)
         pairs += _feed_forward(ours, theirs, order_D)
-    for number in range(config["decoder_layers"]):
-        ours, theirs = f"decoder.{number}", f"model.decoder.layers.{number}"
-        for own, their in (("self", "self_attn"), ("cross", "encoder_attn")):
-            pairs += _attention(f"{ours}.{own}_attention", f"{theirs}.{their}", order_D)
-            pairs += _writes(f"{ours}.around_{own}.norm", f"{theirs}.{their}_layer_norm", order_D)
-        pairs += _feed_forward(ours, theirs, order_D)
+    pairs += _decoder(config["decoder_layers"], order_D)
     if config["norm"] == "pre":
         for side in ("encoder", "decoder"):
             pairs += _writes(f"{side}_norm", f"model.{side}.layer_norm", order_D)
     return [*pairs, bias]
 
 
-def _order(width: int) -> Tensor:
+def decoder_renamings(width: int, layers: int) -> list[Renaming]:
+    """The same of a pre-norm decoder that stands alone, whose readout has no bias there."""
+    order_D = order_of_width(width)
+    return [
+        _ordered("target_embedding.weight", DECODER, order_D, 1),
+        *_decoder(layers, order_D),
+        *_writes("decoder_norm", "model.decoder.layer_norm", order_D),
+        _ordered("output.linear.weight", READOUT, order_D, 1),
+    ]
+
+
+def _decoder(layers: int, order_D: Tensor) -> list[Renaming]:
+    pairs: list[Renaming] = []
+    for number in range(layers):
+        ours, theirs = f"decoder.{number}", f"model.decoder.layers.{number}"
+        for own, their in (("self", "self_attn"), ("cross", "encoder_attn")):
+            pairs += _attention(f"{ours}.{own}_attention", f"{theirs}.{their}", order_D)
+            pairs += _writes(f"{ours}.around_{own}.norm", f"{theirs}.{their}_layer_norm", order_D)
+        pairs += _feed_forward(ours, theirs, order_D)
+    return pairs
+
+
+def order_of_width(width: int) -> Tensor:
     """Our place d is their place order_D[d]: sine 0, cosine 0, sine 1, ..."""
     return torch.arange(width).view(2, width // 2).T.flatten()
 
