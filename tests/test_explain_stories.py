@@ -75,6 +75,36 @@ def test_a_story_in_jsonl_is_explained(run: Path, tmp_path: Path) -> None:
     assert fail("explain", run, "--story", broken)[0].startswith(f"{broken}:1: the facts are [3]")
 
 
+def test_one_of_several_questions_is_chosen_and_which_is_said(run: Path, tmp_path: Path) -> None:
+    lines = ["1 Mary went to the kitchen.", "2 Where is Mary?\tkitchen\t1", "3 Mary walked to the office.",
+             "4 Where is Mary?\toffice\t3"]  # fmt: skip
+    babi = write(tmp_path / "babi.txt", "\n".join(lines))
+    last = succeed("explain", run, "--story", babi, "--json")
+    assert last.err == "note: the last of 2 questions is explained (--question 1 to 2 chooses)\n"
+    assert (last.json["asked"], last.json["questions"]) == (2, 2)
+    first = succeed("explain", run, "--story", babi, "--question", 1, "--json")
+    assert (first.json["numbers"], first.json["answer"], first.json["asked"], first.err) == ([1], "kitchen", 1, "")
+    chosen = succeed("explain", run, "--story", babi, "--question", 2, "--json")
+    assert (chosen.json, chosen.err) == (last.json, "")
+    asked = succeed("explain", run, "--story", babi, "Where is Mary?", "--json")
+    assert (asked.json["sentences"], asked.err) == (last.json["sentences"], "")
+    typed = succeed(
+        "explain", run, "Mary went to the kitchen. Where is Mary? John left. Where is John?", "--question", 1
+    )
+    assert typed.out.startswith("Where is Mary? ")
+    wrong = "--question: there is no question {} (allowed: 1 to 2)"
+    assert [fail("explain", run, "--story", babi, "--question", n) for n in (0, 3)] == [
+        [wrong.format(n)] for n in (0, 3)
+    ]
+    [message] = fail("explain", run, "--story", babi, "Where is Mary?", "--question", 1)
+    assert message == "--question: it chooses one of the story's own questions (give it or INPUT, not both)"
+
+
+def test_other_runs_are_asked_no_question(tiny_run: Path) -> None:
+    [message] = fail("explain", tiny_run, "a b", "--question", 1)
+    assert message == "--question: a run of translation reads no story (runs of story_answering do)"
+
+
 def plain_hop(model: Any, batch: Any, sentences: int, hop: int) -> dict[str, Any]:
     """Hops 1 to `hop` of the paper's equations for the first question, in loops over words and sentences."""
     config, winner = model.config, int(model.winner)

@@ -429,9 +429,14 @@ def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Pa
     assert (found["sentences"], found["remembered"]) == (2, 2)
     told = write(tmp_path / "story.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
     assert succeed("predict", run, "--story", told, "Where is Mary?", "Where is John?").out == "kitchen\ngarden\n"
+    piped = "Where is John?\nWhere is Mary?\n"
+    assert succeed("predict", run, "--story", told, stdin=piped).out == "garden\nkitchen\n", "on standard input"
+    [message, _] = fail("predict", run, "--story", told, stdin="Where is John?\nWhere is Xerxes?\n")
+    assert message.startswith("standard input:2: the word 'Xerxes' is unknown")
     lines = "Mary went to the kitchen.\nWhere is Mary?\nMary walked to the office.\nWhere is Mary?\n"
     told = write(tmp_path / "own.txt", f"{lines}John went to the garden.\n")
     assert succeed("predict", run, "--story", told).out == "kitchen\noffice\n", "its own questions, where none is asked"
+    assert succeed("predict", run, "--story", told, stdin=piped).out == "kitchen\noffice\n", "nor is one waited for"
     assert succeed("predict", run, "--story", told, "Where is John?").out == "garden\n", "else what is asked alone"
     [message] = fail("predict", run, "--story", told, "Mary sat.")
     assert message.startswith(f"{told}:5, input 1: there is no question")
@@ -553,8 +558,12 @@ def test_objects_are_read_by_the_keys_of_the_recipe(tmp_path: Path) -> None:
     succeed("train", recipe, "--out", tmp_path / "run", "--json")
     found = succeed("predict", tmp_path / "run", "--file", path, "--json").jsons
     assert [json.loads(one["input"])["story"] for one in found] == [[line["t"]] for line in lines]
+    told = succeed("predict", tmp_path / "run", "--story", path, "--json").jsons
+    assert told == found
+    assert succeed("explain", tmp_path / "run", "--story", path, "--json").json["sentences"] == [lines[-1]["t"]]
     other = write(tmp_path / "other.jsonl", '{"story": "Mary went.", "question": "Where is Mary?"}\n')
-    assert fail("predict", tmp_path / "run", "--file", other)[0].startswith(f"{other}:1: there is no column 't'")
+    for verb, option in (("predict", "--file"), ("predict", "--story"), ("explain", "--story")):
+        assert fail(verb, tmp_path / "run", option, other)[0].startswith(f"{other}:1: there is no column 't'")
 
 
 def test_what_cannot_be_answered_is_skipped_where_that_is_asked_for(run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,10 @@ def explain(
     text: Annotated[str | None, typer.Argument(metavar="INPUT", help="Not needed with --story.")] = None,
     *,
     story: StoryOption = None,
+    question: Annotated[
+        int | None,
+        typer.Option("--question", help="Which of several questions about a story, from 1. Default: the last."),
+    ] = None,
     target: Annotated[
         str | None, typer.Option("--target", help="Explain this output instead of the model's own.")
     ] = None,
@@ -96,13 +101,18 @@ def explain(
     wish = wish_of(view, layer, head, rollout, step)
     if out is not None:
         check_output(out)
-    told, places = _told(run, text, story)
+    told, places = _told(run, text, story, question)
     padded = padding if padding is not None else 3 if view == "masks" and not numbers else 0
     found = explain_run(
-        run, told, target=target, beam=beam, padding=padded, occlusion=view == "occlusion", places=places,
-        overrides=settings or [], checkpoint=checkpoint, device=device,
+        run, told, target=target, beam=beam, padding=padded, occlusion=view == "occlusion", question=question,
+        places=places, overrides=settings or [], checkpoint=checkpoint, device=device,
     )  # fmt: skip
     if isinstance(found, Hops):
+        if found.questions > 1 and question is None and (text is None or story is None):
+            note = (
+                f"the last of {found.questions:,} questions is explained (--question 1 to {found.questions:,} chooses)"
+            )
+            print(f"note: {note}", file=sys.stderr)
         _show_hops(found, wish, words, padding, numbers, as_json)
     else:
         found = _show_explanation(found, wish, words, padding, numbers, as_json)
@@ -116,16 +126,21 @@ def explain(
         print(f"drawn: {out}")
 
 
-def _told(run: Path, text: str | None, story: Path | None) -> tuple[str, list[str] | None]:
-    """What to explain: a text, or the question about a story in a file, the last one there unless another is given.
-
-    The lines of a story come with their places.
+def _told(run: Path, text: str | None, story: Path | None, question: int | None) -> tuple[str, list[str] | None]:
+    """What to explain: a text, or the questions about a story in a file, of which one is chosen later; or the one that
+    is given beside it. The lines of a story come with their places.
     """
     if story is None:
         if text is None:
             raise DecodeError("there is nothing to explain", where="INPUT", hint="give a text, or --story")
         return text, None
-    lines, places = read_story(run, story)
+    if text is not None and question is not None:
+        raise DecodeError(
+            "it chooses one of the story's own questions", where="--question", hint="give it or INPUT, not both"
+        )
+    lines, places, faults = read_story(run, story)
+    if faults:
+        raise DecodeError(problems=list(faults.values()))
     asked = [] if text is None else text.split("\n")
     return "\n".join([*lines, *asked]), [*places, *([f"{places[-1]}, input" if places else "input"] * len(asked))]
 

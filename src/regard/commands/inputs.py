@@ -8,10 +8,13 @@ from pathlib import Path
 from regard.errors import DecodeError, Problem
 
 
-def read_inputs(inputs: list[str] | None, *, skip_bad: bool = False) -> tuple[list[str], list[str]]:
+def read_inputs(
+    inputs: list[str] | None, *, skip_bad: bool = False, needed: bool = True
+) -> tuple[list[str], list[str]]:
     """The texts that are given as arguments or on standard input, and what to call each of them in a message.
 
-    With `skip_bad` lines pass that are not UTF-8, to be refused one by one.
+    With `skip_bad` lines pass that are not UTF-8, to be refused one by one. That there are none is refused if one is
+    `needed`.
     """
     if inputs:
         from regard.tasks.inputs import numbered
@@ -21,7 +24,9 @@ def read_inputs(inputs: list[str] | None, *, skip_bad: bool = False) -> tuple[li
         print("one input a line, end with Ctrl-D:", file=sys.stderr)
     content = sys.stdin.read().encode("utf-8", "surrogateescape")
     if not content:
-        raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
+        if needed:
+            raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
+        return [], []
     from regard.data.file_inputs import HeldFile
 
     held = HeldFile("standard input", content=content)
@@ -42,14 +47,15 @@ def read_file(
     return [one.text for one in found], [one.place for one in found], faults
 
 
-def read_story(run: Path, story: Path) -> tuple[list[str], list[str]]:
-    """The lines of a story, and the place of each, for a run that reads stories."""
+def read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], dict[str, Problem]]:
+    """The lines of a story for a run that reads stories, or its objects by the keys of the run's recipe; their places,
+    and what is wrong with those that cannot be read."""
     from regard.runs import Run
 
     task = Run.open(run).recipe.task
     if task != "story_answering":
         raise DecodeError(f"a run of {task} reads no story", where="--story", hint="runs of story_answering do")
-    return _lines_of(story)
+    return read_file(run, None, story, skip_bad=skip_bad)
 
 
 def read_prefixes(file: Path, inputs: int, for_all: str | None) -> list[str]:

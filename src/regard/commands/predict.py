@@ -25,6 +25,7 @@ from regard.commands.options import (
 from regard.commands.output import bar, show
 from regard.errors import DecodeError, Problem
 
+INPUTS = "Texts. None: standard input, unless the file of --story asks something itself."
 FILE = (
     "A file with one input a line. Of a run trained on labels, tags or questions also a table (.csv, .tsv, .jsonl, "
     ".parquet), of which it reads the columns that it was trained on; the label may be missing."
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
 
 def predict(
     run: RunArgument,
-    inputs: Annotated[
-        list[str] | None, typer.Argument(metavar="[INPUT]...", help="Texts; none: standard input.")
-    ] = None,
+    inputs: Annotated[list[str] | None, typer.Argument(metavar="[INPUT]...", help=INPUTS)] = None,
     *,
     file: Annotated[Path | None, typer.Option("--file", help=FILE)] = None,
     story: StoryOption = None,
@@ -151,15 +150,22 @@ def _inputs(
 ) -> tuple[list[str], list[str], frozenset[str], dict[str, Problem]]:
     """The texts and their places, the lines of a story first; the places of what is asked about; what is wrong with
     rows of a file that cannot be read, by their places."""
-    told, where = ([], []) if story is None else read_story(run, story)
-    texts, places, faults = list[str](), list[str](), dict[str, Problem]()
+    told, where, faults = ([], [], {}) if story is None else read_story(run, story, skip_bad=skip_bad)
+    texts, places, more = list[str](), list[str](), dict[str, Problem]()
     if file is not None:
-        texts, places, faults = read_file(run, inputs, file, skip_bad=skip_bad)
-    elif inputs or not story:
-        texts, places = read_inputs(inputs, skip_bad=skip_bad)
+        texts, places, more = read_file(run, inputs, file, skip_bad=skip_bad)
+    elif inputs or story is None or not _asks(told):
+        texts, places = read_inputs(inputs, skip_bad=skip_bad, needed=story is None)
     if where and inputs:  # what is wrong may be in either
         places = [f"{where[-1]}, {place}" for place in places]
-    return [*told, *texts], [*where, *places], frozenset(places or where), faults
+    return [*told, *texts], [*where, *places], frozenset(places or where), faults | more
+
+
+def _asks(story: list[str]) -> bool:
+    """Whether a story comes with a question of its own."""
+    from regard.tasks.typed import Typed, asked_in
+
+    return any(isinstance(one, Typed) for one in asked_in((line, "") for line in story))
 
 
 def _asked(inputs: Iterable[tuple[str, str]], asked: frozenset[str]) -> tuple[list[str], list[str]]:

@@ -183,14 +183,14 @@ def typed_in(text: str, place: str) -> Typed | Problem:
         return Problem(place, "the text is empty", "tell a story, then ask a question that ends in '?'")
     lines = text.split("\n")
     try:
-        return problem_in_text(text, place) or last_question(lines, [place] * len(lines))
+        return problem_in_text(text, place) or all_questions(lines, [place] * len(lines))[-1]
     except DecodeError as error:
         return error.problems[0]
 
 
-def last_question(lines: Sequence[str], places: Sequence[str]) -> Typed:
-    """The last question among lines."""
+def all_questions(lines: Sequence[str], places: Sequence[str]) -> list[Typed]:
+    """The questions among lines, of which there must be one."""
     asked = list(questions_in(zip(lines, places, strict=True)))
     if not asked:
         raise DecodeError("there is no question", where=places[-1], hint="tell a story, then end a question in '?'")
-    return asked[-1]
+    return asked

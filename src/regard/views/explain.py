@@ -36,6 +36,7 @@ def explain(
     beam: int | None = None,
     padding: int = 0,
     occlusion: bool = False,
+    question: int | None = None,
     places: Sequence[str] | None = None,
     overrides: Sequence[str] = (),
     checkpoint: str = "best",
@@ -47,7 +48,8 @@ def explain(
     is given, what it writes.
     `padding` puts so many `<pad>` behind both texts, as a longer neighbour in a batch would. `places` name the lines of
     a story in messages. `occlusion` works out what the answer of a classifier, tagger, ... loses without each word,
-    also where there is attention to look at.
+    also where there is attention to look at. `question` is the number, from 1, of one of several about a story; the
+    last is meant without it.
     """
     if padding < 0:
         raise DecodeError(f"{padding} padding tokens cannot be", where="--padding", hint="0 or more")
@@ -57,7 +59,10 @@ def explain(
     run = run.under(with_search(run.recipe, None, None, None, overrides))
     if run.task is StoryAnswering:
         refuse_for_stories({"--target": target, "--beam": beam})
-        return explain_hops(run, text, places=places, checkpoint=checkpoint, device=device)
+        return explain_hops(run, text, question=question, places=places, checkpoint=checkpoint, device=device)
+    if question is not None:
+        what = f"a run of {run.recipe.task} reads no story"
+        raise DecodeError(what, where="--question", hint="runs of story_answering do")
     if not issubclass(run.task, TextToText):
         return explain_text(
             run, text, target=target, beam=beam, padding=padding, occlusion=occlusion, checkpoint=checkpoint,

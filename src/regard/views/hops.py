@@ -20,7 +20,7 @@ from regard.runs import Run
 from regard.runs.verbs import device_named
 from regard.tasks.answering import facts_found, likeliest_answers, typed_examples
 from regard.tasks.inputs import Inputs
-from regard.tasks.typed import last_question
+from regard.tasks.typed import all_questions
 from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.page import Cell, figure, page, paragraph, section, table
@@ -56,6 +56,10 @@ class Hops:
     """The numbers, from 0, of the remembered sentences that it rests on, where they were given."""
     numbers: tuple[int, ...]
     """What the user calls each remembered sentence."""
+    asked: int = 1
+    """Which of the questions of the input this is, from 1."""
+    questions: int = 1
+    """How many there are."""
     model: MemoryNetwork | None = field(default=None, repr=False)
     batch: StoryBatch | None = field(default=None, repr=False)
     """What the model read, for those who work it out."""
@@ -104,6 +108,8 @@ class Hops:
             "numbers": list(self.numbers),
             "forgotten": self.forgotten,
             "question": self.question,
+            "asked": self.asked,
+            "questions": self.questions,
             "hops": self.weights_NS.tolist(),
             "nothing": self.nothing,
             "looked": [self.numbers[place] for place in self.looked],
@@ -178,11 +184,21 @@ class Hops:
 
 
 def explain_hops(
-    run: Run, text: str, *, places: Sequence[str] | None = None, checkpoint: str = "best", device: str = "auto"
+    run: Run,
+    text: str,
+    *,
+    question: int | None = None,
+    places: Sequence[str] | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
 ) -> Hops:
-    """The last question of a text, answered, and where each hop of the model looked; `places` name its lines."""
+    """A question of a text, answered, and where each hop of the model looked; `places` name its lines."""
     lines = text.split("\n")
-    typed = last_question(lines, places or ["input"] * len(lines))
+    asked = all_questions(lines, places or ["input"] * len(lines))
+    number = len(asked) if question is None else question
+    if not 1 <= number <= len(asked):
+        raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(asked)}")
+    typed = asked[number - 1]
     model = run.load_model(checkpoint, device_named(device))
     tokenizer = run.tokenizers["text"]
     run.task.check_inputs(model, run.tokenizers, Inputs([typed.text], [typed.place]), run.recipe.search)
@@ -202,6 +218,8 @@ def explain_hops(
         answer=typed.answer,
         facts=examples.kept_facts(0),
         numbers=typed.numbers[-kept:],
+        asked=number,
+        questions=len(asked),
         model=model,
         batch=batch,
     )
