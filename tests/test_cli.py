@@ -27,6 +27,7 @@ from regard.data.corpora import generate
 from regard.errors import DataError
 from regard.recipes.shipped import shipped, shipped_text, summary
 from regard.runs.splits import corpus_of
+from regard.tasks.captioning import Captioning
 from regard.tasks.inputs import by_length
 from regard.tasks.translation import EvaluationConfig, Parallel, Translation
 
@@ -458,6 +459,14 @@ def test_korean_in_either_unicode_form_is_the_same_text() -> None:
     found = Translation.metrics([text], [unicodedata.normalize("NFD", text)], EvaluationConfig(tokenize="char"))
     assert found["exact_match"] == 1
     assert found["bleu"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize("task", [Translation, Captioning])
+def test_case_counts_for_all_metrics_or_for_none(task: type[Translation | Captioning]) -> None:
+    pair = ["Ein Rockkonzert findet statt ."], ["ein Rockkonzert findet statt ."]
+    exactly, either = (task.metrics(*pair, EvaluationConfig(lowercase=lowercase)) for lowercase in (False, True))
+    assert (exactly["exact_match"], either["exact_match"]) == (0, 1)
+    assert exactly["chrf"] < either["chrf"] == pytest.approx(100)
 
 
 # score

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +30,7 @@ from regard.tasks.classification import natural
 from regard.tasks.pairs import read_pairs
 from regard.tasks.task import Progress
 from regard.tasks.text_to_text import TextToText
-from regard.tasks.translation import EvaluationConfig
+from regard.tasks.translation import EvaluationConfig, measured
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 References = str | Sequence[str]
@@ -82,15 +81,13 @@ class Captioning(TextToText):
 
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[References], config: EvaluationConfig) -> dict[str, Any]:
-        """sacreBLEU's BLEU of 1 to 4 words (`bleu` has all four) and chrF; the share of outputs that are a reference.
-
-        Both sides in NFC: models write it, and Korean text from a Mac may come in NFD.
-        """
+        """sacreBLEU's BLEU of 1 to 4 words (`bleu` has all four) and chrF; how many outputs are a reference."""
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
 
-        said = [[_nfc(one)] if isinstance(one, str) else [*map(_nfc, one)] for one in references]
-        written = [*map(_nfc, outputs)]
+        all_said = [[one] if isinstance(one, str) else one for one in references]
+        said = [[measured(one, config) for one in all_of] for all_of in all_said]
+        written = [measured(one, config) for one in outputs]
         streams: list[Any] = [list(stream) for stream in zip_longest(*said)]
         bleu = {
             order: BLEU(lowercase=config.lowercase, tokenize=config.tokenize, max_ngram_order=order)
@@ -263,7 +260,3 @@ def _tokens_in(split: CaptionedImages, column: str) -> ColumnReport:
     counts = tokens.counts(tokenizer.size)
     total = int(counts.sum())
     return ColumnReport(total, int(counts[tokenizer.unk]) / max(total, 1), Histogram.of(tokens.lengths))
-
-
-def _nfc(text: str) -> str:
-    return unicodedata.normalize("NFC", text)

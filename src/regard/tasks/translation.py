@@ -24,9 +24,15 @@ class EvaluationConfig(Config):
     """How outputs are measured against references."""
 
     lowercase: bool = False
-    """Whether BLEU and chrF take upper and lower case for the same."""
+    """Whether BLEU, chrF and exact match take upper and lower case for the same."""
     tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
     """sacreBLEU's tokenisation, of those that need nothing else installed; `char` suits Korean."""
+
+
+def measured(text: str, config: EvaluationConfig) -> str:
+    """A text to compare: in NFC, which models write, where Korean from a Mac may come in NFD; lower case if asked."""
+    text = unicodedata.normalize("NFC", text)
+    return text.lower() if config.lowercase else text
 
 
 class Translation(TextToText):
@@ -47,16 +53,13 @@ class Translation(TextToText):
 
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: EvaluationConfig) -> dict[str, Any]:
-        """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that are the reference exactly.
-
-        Both sides in NFC: models write it, and Korean text from a Mac may come in NFD.
-        """
+        """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that are the reference exactly."""
         from sacrebleu.metrics.bleu import BLEU
         from sacrebleu.metrics.chrf import CHRF
 
         bleu = BLEU(lowercase=config.lowercase, tokenize=config.tokenize)
         chrf = CHRF(lowercase=config.lowercase)
-        outputs, references = ([unicodedata.normalize("NFC", text) for text in side] for side in (outputs, references))
+        outputs, references = ([measured(text, config) for text in side] for side in (outputs, references))
         return {
             "bleu": bleu.corpus_score(outputs, [references]).score,
             "chrf": chrf.corpus_score(outputs, [references]).score,
