@@ -91,7 +91,7 @@ JOBS = {
     ),
     "conll": Job(
         "tagging", "f1", {"file": "conll2003_en/eng.train.xz"}, {"file": "conll2003_en/eng.testb.xz"}, 8, 32, 768, 0.88,
-        300, ours={"training": {"learning_rate": 5e-4}},
+        300, ours={"model": {"attention_dropout": 0.1}, "training": {"learning_rate": 2e-4}},
     ),
     "squad": Job(
         "question_answering", "f1", {"file": "train.json"}, {"file": "squad/dev-v1.1.rebuilt.json.xz"},

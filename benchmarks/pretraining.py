@@ -5,7 +5,8 @@
 
 FOLDER holds `nsmc`. The recipes are those of docs/what-pretraining-buys. First BERT's word pieces are learned, which
 all models read; then each of the four that can be pre-trained reads the unlabelled reviews for `--seconds` of updates,
-one after the other, each alone on the machine. Then all models learn from the labelled reviews, several side by side:
+one after the other, each alone on the machine (DIR/MODEL-plan.json, {"steps": N}, gives the number of updates where
+it is known better than a short trial tells). Then all models learn from the labelled reviews, several side by side:
 the four from their pre-trained weights, the same four with fresh ones, a BiLSTM and a CNN. Each seed draws other
 labelled reviews, the same for all models. What stands in DIR is not made again, so that the parts can be done in
 several calls; a training that was cut short goes on. Fine-tuned runs are measured on the test reviews and removed. The
@@ -87,7 +88,8 @@ def learn_tokenizer(options: argparse.Namespace) -> None:
 
 
 def pretrain(model: str, options: argparse.Namespace) -> None:
-    """The run DIR/MODEL, of as many updates as fit; DIR/MODEL.json says how many and how long they took."""
+    """The run DIR/MODEL, of as many updates as fit, or as DIR/MODEL-plan.json says; DIR/MODEL.json says how long they
+    took."""
     run, record = options.keep / model, options.keep / f"{model}.json"
     if record.exists():
         return
