@@ -22,7 +22,7 @@ from regard.models.bert import BERTConfig
 from regard.models.cnn import CNN, CNNConfig
 from regard.models.gpt import GPTConfig
 from regard.models.headed import HeadConfig, Headed, build_base
-from regard.models.heads import TextHead, pool
+from regard.models.heads import AskedHead, TextHead, pool
 from regard.objectives.classes import ClassCrossEntropy, SquaredError, by_choice, by_example
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
@@ -160,6 +160,8 @@ def test_what_is_given_beside_init_must_fit(pretrained: dict[str, Path], tmp_pat
     assert message.startswith("training.init: nowhere is not a run folder")
     [message] = fail("train", recipe, "training.init=nowhere", "model={kind: bert}", "--out", tmp_path / "run")
     assert "there is no such run folder" in message
+    [message] = fail("check", recipe, "data.max_length=600")
+    assert message.endswith(f"(at most {Run.open(pretrained['bert']).recipe.model.max_positions})"), "it has no more"
     tokenizer = pretrained["gpt"] / "tokenizer.json"
     [message] = fail("train", recipe, f"tokenizer.file={tokenizer}", "--out", tmp_path / "run")
     assert "has another tokenizer" in message
@@ -378,6 +380,45 @@ def test_the_cnn_against_plain_loops() -> None:
                 ]
                 expected.append(max(c))
         assert vector.tolist() == pytest.approx(expected)
+
+
+def test_the_cnn_around_each_token_against_plain_loops() -> None:
+    """Collobert et al. 2011, section 3.2.1: a window around each token, with nothing beyond the ends of the text."""
+    torch.manual_seed(0)
+    widths = [1, 2, 3, 4]
+    model = CNN(CNNConfig(embedding=4, widths=widths, maps=2), 11, by_token=True).double().requires_grad_(False)
+    with torch.no_grad():
+        model.embedding.weight[0] = 100.0  # padding would be seen
+    texts = [[3, 4, 5, 6, 7], [8, 9], [10]]
+    found_BLD = model.states(batch_of(texts, [0, 0, 0]))
+    assert found_BLD.shape == (3, 5, 8)
+    for text, found_LD in zip(texts, found_BLD, strict=True):
+        x = {place: model.embedding.weight[token] for place, token in enumerate(text)}
+        for i in x:
+            expected = []
+            for convolution, h in zip(model.convolutions, widths, strict=True):
+                seen = [(j, x[i - (h - 1) // 2 + j]) for j in range(h) if i - (h - 1) // 2 + j in x]
+                for filter_EH, b in zip(convolution.weight, convolution.bias, strict=True):
+                    expected.append(max(0.0, float(sum(filter_EH[:, j] @ x_j for j, x_j in seen) + b)))
+            assert found_LD[i].tolist() == pytest.approx(expected)
+
+
+def test_the_head_of_a_question_against_plain_loops() -> None:
+    """Chen et al. 2017, section 3.2: (W q + w) . h of every token, with q the largest values over the question."""
+    torch.manual_seed(0)
+    head = AskedHead(3, 2, dropout=0.5).double().eval().requires_grad_(False)
+    head.linear.bias.normal_()
+    h_BLD = torch.randn(2, 5, 3, dtype=torch.double)
+    batch = batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], [0, 0])
+    batch.segments_BL[0, 3:] = 1
+    batch.segments_BL[1, 1:3] = 1  # padding has segment 0, and is no part of the question
+    W_YDD, w_YD = head.linear.weight.view(2, 3, 3), head.linear.bias.view(2, 3)
+    for h_LD, asked, found_LY in zip(h_BLD, (3, 1), head(h_BLD, batch), strict=True):
+        q = [max(float(h_LD[place, d]) for place in range(asked)) for d in range(3)]
+        for h_D, found_Y in zip(h_LD.tolist(), found_LY.tolist(), strict=True):
+            for y in (0, 1):
+                asks = [sum(float(W_YDD[y, d, e]) * q[e] for e in range(3)) + float(w_YD[y, d]) for d in range(3)]
+                assert found_Y[y] == pytest.approx(sum(a * h for a, h in zip(asks, h_D, strict=True)))
 
 
 @pytest.mark.parametrize("pooling", ["first", "last", "mean", "max"])

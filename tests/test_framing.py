@@ -24,7 +24,7 @@ def test_rows_by_hand() -> None:
     assert bert.frame([7, 8]) == ([BEGIN, 7, 8, END], [0, 0, 0, 0])
     assert bert.frame([7, 8], [9]) == ([BEGIN, 7, 8, END, 9, END], [0, 0, 0, 0, 1, 1])
     assert causal.frame([7, 8]) == ([END, 7, 8, END], [0] * 4)
-    assert causal.frame([7, 8], [9]) == ([END, 7, 8, BEGIN, 9, END], [0] * 6)
+    assert causal.frame([7, 8], [9]) == ([END, 7, 8, BEGIN, 9, END], [0, 0, 0, 1, 1, 1])
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
 from regard.data.files import TextFile
+from regard.data.framing import padded_rows
 from regard.data.offsets import Span, token_spans
 from regard.data.portraits import generate
 from regard.data.questions import Asking, SpannedTexts, question_examples
 from regard.data.squad import QuestionedText, answers_in, open_questions, squad_questions
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.errors import DataError
+from regard.layers.packing import pays
 from regard.objectives.spans import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
@@ -139,11 +141,31 @@ def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> No
         assert reader.where(0) == "a.json: question 0"
 
 
-def test_a_question_without_text_has_no_line(tmp_path: Path) -> None:
+def test_a_question_without_text_has_the_line_of_another_key(tmp_path: Path) -> None:
     tree = json.loads(squad({"id": "q1", "answers": []}, asked("q2", "Where?")))
+    text = json.dumps(tree, indent=1)
+    line = text[: text.index('"q1"')].count("\n") + 1
+    write(tmp_path / "a.json", text)
+    with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q1': there is no column 'question'"):
+        list(open_questions(QuestionedText(file="a.json"), tmp_path))
+    del tree["data"][0]["paragraphs"][0]["qas"][1]["id"], tree["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     write(tmp_path / "a.json", json.dumps(tree, indent=1))
     with pytest.raises(DataError, match=r"^a\.json: question 'q1': there is no column 'question'"):
         list(open_questions(QuestionedText(file="a.json"), tmp_path))
+
+
+def test_every_bad_question_is_told(tmp_path: Path) -> None:
+    good, bad = asked("q1", "Where?", (20, "Sicily")), [asked(f"q{n}", "Where?", (3, "Malta")) for n in (2, 3)]
+    tree = json.loads(squad(good, *bad, {"id": "q4", "answers": []}))
+    file = write(tmp_path / "a.json", json.dumps(tree, indent=1))
+    recipe = recipe_file(tmp_path, data={"train": {"file": "a.json"}})
+    messages = fail("check", recipe)
+    assert [message.split(": ")[1] for message in messages] == ["question 'q2'", "question 'q3'", "question 'q4'"]
+    assert all(message.startswith("a.json:") for message in messages)
+    lines = [{"context": "x", "question": "y", "answers": one} for one in (["x"], ["z"], "x")]
+    write(file.with_name("b.jsonl"), "".join(json.dumps(one) + "\n" for one in lines) + "[]\n")
+    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "b.jsonl"}}))
+    assert [message.partition(": ")[0] for message in messages] == ["b.jsonl:2", "b.jsonl:3", "b.jsonl:4"]
 
 
 BROKEN = {
@@ -238,12 +260,24 @@ def test_the_tokens_of_an_answer_cover_it_and_no_more_than_its_characters(text: 
         assert texts.span(0, *found) == (inside[0].start, inside[-1].end)
 
 
-def answerer(tokenizer: Tokenizer, *, max_length: int = 40, stride: int = 7, **evaluation: Any) -> Answerer:
+SMALL: dict[str, dict[str, Any]] = {
+    "lstm_lm": {"embedding": 16, "hidden": 16, "layers": 1},
+    "elmo": {"width": 16, "hidden": 16, "filters": 64, "layers": 1},
+    "gpt": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "bert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "bilstm": {"embedding": 16, "hidden": 8, "layers": 1},
+    "cnn": {"embedding": 16, "maps": 8},
+}
+
+
+def answerer(
+    tokenizer: Tokenizer, kind: str = "bert", *, max_length: int = 40, stride: int = 7, **evaluation: Any
+) -> Answerer:
     """With random weights that say something."""
     tree = {
         "task": "question_answering",
         "data": {"train": {"corpus": "portraits-en"}, "max_length": max_length, "stride": stride, "max_question": 9},
-        "model": {"kind": "bert", "layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+        "model": {"kind": kind, **SMALL[kind]},
         "head": {"no_answer": True},
         "training": {"steps": 1},
         "evaluation": evaluation,
@@ -261,8 +295,10 @@ def characters() -> Tokenizer:
     )
 
 
-def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenizer) -> None:
-    model = answerer(characters, longest_answer=4)
+@pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
+def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenizer, kind: str) -> None:
+    """That there is no answer stands at the first token, or at the last where a model has read all only there."""
+    model = answerer(characters, kind, longest_answer=4)
     context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
     examples = question_examples(([context], ["Where?"], ["[]"], [""]), model.asking, str)
     windows = examples.windows(0)
@@ -277,7 +313,8 @@ def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenize
             if not (context[i].isspace() or context[j].isspace()):
                 shift = window.first - window.start
                 expected[i, j] = float(first_L[i + shift]) + float(last_L[j + shift])
-    null = min(float(one[0, 0] + one[1, 0]) for one in logits)
+    none = -1 if kind in ("gpt", "lstm_lm") else 0
+    null = min(float(one[0, none] + one[1, none]) for one in logits)
     log_z = math.log(sum(map(math.exp, [*expected.values(), null])))
     found = best_answers(windows, logits, seen, model, 5)
     best = sorted(expected, key=lambda pair: -expected[pair])[:5]
@@ -287,13 +324,16 @@ def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenize
     assert found.silence == pytest.approx(null - log_z, abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["elmo", "bert", "bilstm"])
+@pytest.mark.parametrize("kind", SMALL)
 def test_every_model_answers_the_same_alone_and_among_others(characters: Tokenizer, kind: str) -> None:
     tree = {**RECIPE, "model": {"kind": kind, "preset": "tiny"}, "head": {"no_answer": True}}
     torch.manual_seed(0)
     model = QuestionAnswering.build(recipe_of(tree), Tokenizers({"text": characters}))
     with_weights_that_matter(model).double()  # in single precision ELMo with such weights is chaotic
     typed = ["Where?\tAnna lives in Oslo.", "Anna?\t민수는 서울에 산다. Anna lives in Oslo.", "Oslo\tAnna."]
+    assert pays(
+        padded_rows([model.asking.windows(*map(characters.encode, one.split("\t")))[0].row for one in typed], 0)[0]
+    )
     tokenizers, search = Tokenizers({"text": characters}), SearchConfig(nbest=2, beam=2)
     together = [one.to_json() for one in QuestionAnswering.predict(model, tokenizers, Inputs.of(typed), search)]
     assert len({one["score"] for one in together}) == 3
@@ -320,8 +360,9 @@ def test_no_row_is_longer_than_max_length_and_lengths_are_those_of_the_rows(char
         assert covered == set(range(len(columns[0][row])))
 
 
-def test_labels_stand_at_the_answer_in_every_window_that_holds_it(characters: Tokenizer) -> None:
-    model = answerer(characters, max_length=30)
+@pytest.mark.parametrize("kind", ["bert", "gpt", "cnn"])
+def test_labels_stand_at_the_answer_in_every_window_that_holds_it(characters: Tokenizer, kind: str) -> None:
+    model = answerer(characters, kind, max_length=30)
     context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
     start = context.index("서울")
     answers = json.dumps([[start, "서울"]]), "[]"
@@ -329,14 +370,15 @@ def test_labels_stand_at_the_answer_in_every_window_that_holds_it(characters: To
     batch = examples.batch(np.array([0, 1]))
     assert batch.tokens == len(batch.labels) == 2 * len(examples.windows(0))
     held = 0
-    for ids_L, (first, last), owner in zip(
-        batch.text.ids_BL.tolist(), batch.labels.tolist(), batch.owners_B, strict=True
+    for ids_L, (first, last), owner, length in zip(
+        batch.text.ids_BL.tolist(), batch.labels.tolist(), batch.owners_B, batch.text.lengths_B.tolist(), strict=True
     ):
-        if owner == 0 and first:
+        none = length - 1 if kind == "gpt" else 0
+        if owner == 0 and first != none:
             held += 1
             assert characters.tokens(ids_L[first : last + 1]) == ["서", "울"]
         else:
-            assert (first, last) == (0, 0)
+            assert (first, last) == (none, none)
     assert 0 < held < len(examples.windows(0))
     loss = SpanCrossEntropy(model)(batch)[0].detach()
     rows = [(w, answer) for row in (0, 1) for w in examples.windows(row) for answer in [examples.answer_tokens(row)]]
@@ -352,10 +394,10 @@ def lower_bytes() -> Tokenizer:
     return Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"])
 
 
-@pytest.fixture(scope="module")
-def talkative(lower_bytes: Tokenizer) -> Answerer:
+@pytest.fixture(scope="module", params=SMALL)
+def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> Answerer:
     """It always has an answer."""
-    return answerer(lower_bytes, max_length=24, stride=3, threshold=1e9)
+    return answerer(lower_bytes, request.param, max_length=24, stride=3, threshold=1e9)
 
 
 @given(context=TEXTS.filter(lambda text: text.strip()), question=TEXTS.filter(lambda text: text.strip()))
@@ -479,7 +521,9 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
     def message(**changes: Any) -> str:
         return fail("train", recipe_file(tmp_path, **changes), "--out", tmp_path / "run")[0]
 
-    assert "unknown kind 'gpt' (allowed: bert, bilstm, elmo)" in message(model={"kind": "gpt", "preset": "tiny"})
+    allowed = "(allowed: bert, bilstm, cnn, elmo, gpt, lstm_lm)"
+    assert message(model={"kind": "rnn"}) == f"model: rnn is no model for the task question_answering {allowed}"
+    assert message(model={"kind": "grt"}) == "model: unknown kind 'grt' (did you mean 'gpt'?)"
     assert "name the questions" in message(data={"train": {}})
     write(tmp_path / "a.csv", "x")
     assert "a.csv: questions cannot be read from a .csv" in message(data={"train": {"file": "a.csv"}})

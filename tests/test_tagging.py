@@ -38,6 +38,7 @@ from regard.tasks.tagging import Tagging
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
 from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
 from test_offsets import TEXTS
+from test_question_answering import SMALL
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "conll2003_en"
 CONLL = """\
@@ -214,11 +215,10 @@ def tokenizer() -> Tokenizer:
 
 def tagger(tokenizer: Tokenizer, kind: str = "bert", words: str = "punctuation", **data: Any) -> Tagger:
     """With random weights that say something."""
-    sizes = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64}
     tree = {
         "task": "tagging",
         "data": {"train": {"corpus": "names-en"}, "max_length": 8, "words": words, **data},
-        "model": {"kind": kind, **sizes},
+        "model": {"kind": kind, **SMALL[kind]},
         "head": {"labels": labels_of({"PER", "LOC"}, "iob2")},
         "training": {"steps": 1},
     }
@@ -252,7 +252,7 @@ def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(token
         assert row.places == places
 
 
-@pytest.mark.parametrize("kind", ["lstm_lm", "elmo", "gpt", "bert", "bilstm"])
+@pytest.mark.parametrize("kind", SMALL)
 def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: Tokenizer, kind: str) -> None:
     tree = {**RECIPE, "model": {"kind": kind, "preset": "tiny"}, "head": {"labels": labels_of({"PER"}, "bioes")}}
     torch.manual_seed(0)
@@ -298,11 +298,12 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
     assert float(smoothed(batch)[0].detach()) == pytest.approx(0.9 * expected + 0.1 * uniform, rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
 @given(TEXTS.filter(lambda text: text.strip()), st.sampled_from(["punctuation", "whitespace", "characters"]))
-def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(text: str, words: str) -> None:
+def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: str, text: str, words: str) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"])
     [found] = Tagging.predict(
-        tagger(tokenizer, words=words), Tokenizers({"text": tokenizer}), Inputs.of([text]), SearchConfig()
+        tagger(tokenizer, kind, words), Tokenizers({"text": tokenizer}), Inputs.of([text]), SearchConfig()
     )
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}
@@ -446,7 +447,10 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"data": {"train": {}}}, "name the sentences"),
         ({"data": {"train": [{"corpus": "names-en"}, {"file": "a", "scheme": "plain"}]}}, "scheme: plain is for all"),
-        ({"model": {"kind": "cnn"}}, "unknown kind 'cnn' (allowed: bert, bilstm, elmo, gpt, lstm_lm)"),
+        (
+            {"model": {"kind": "rnn"}},
+            "rnn is no model for the task tagging (allowed: bert, bilstm, cnn, elmo, gpt, lstm_lm)",
+        ),
         ({"data": {"train": {"file": "train.tsv", "header": True}}}, "tagged sentences have no 'header'"),
     ]
     for changes, expected in refused:

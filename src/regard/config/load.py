@@ -250,7 +250,16 @@ def _tags(kind: type[BaseModel], keys: list[Any]) -> set[str]:
     kinds = {kind}
     for key in keys:
         kinds = {below for k in kinds for below in _configs_below(k, key)}
-    return {tag for k in kinds if "kind" in k.model_fields for tag in get_args(k.model_fields["kind"].annotation)}
+    return {tag for k in kinds for tag in _own_tags(k)}
+
+
+def kinds_in(annotation: Any) -> set[str]:
+    """The values that `kind` may have in a config of this type, which may be a union."""
+    return {tag for config in _configs_in(annotation) for tag in _own_tags(config)}
+
+
+def _own_tags(kind: type[BaseModel]) -> tuple[str, ...]:
+    return get_args(kind.model_fields["kind"].annotation) if "kind" in kind.model_fields else ()
 
 
 def _accepts_tag(kind: type[BaseModel], tag: Any) -> bool:

@@ -19,7 +19,7 @@ Ids = Sequence[int]
 
 
 class Framed(NamedTuple):
-    """A row of tokens, and the segment (0 or 1) that each belongs to."""
+    """A row of tokens, and the segment that each belongs to: 0 the first text, 1 the second."""
 
     ids: list[int]
     segments: list[int]
@@ -63,7 +63,7 @@ class Framing:
             before, after = [begin, *first, end], [] if second is None else [*second, end]
         else:
             before, after = [end, *first], [end] if second is None else [begin, *second, end]
-        return Framed([*before, *after], [0] * len(before) + [int(self.segments)] * len(after))
+        return Framed([*before, *after], [0] * len(before) + [int(second is not None)] * len(after))
 
     def rows(self, first: Ids, second: Ids | None = None) -> list[Framed]:
         """One row; or several, where the texts are too long and read through windows.

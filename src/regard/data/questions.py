@@ -23,6 +23,7 @@ from regard.data.squad import QuestionData, QuestionReader, answers_in
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
+from regard.errors import DataError, first_of
 
 ENCODED = 1024
 """Texts that are tokenised at once."""
@@ -38,6 +39,8 @@ class Window(NamedTuple):
     """The number of that token in the text."""
     stop: int
     """The number of the token after the part."""
+    silent: int
+    """The place in the row that stands for no answer."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,9 @@ class Asking:
 
     framing: Framing
     max_question: int
+    last: bool = False
+    """Which token stands for no answer: the last one, GPT's extract token, for a model that has read all only there;
+    else the first."""
 
     @property
     def longest_question(self) -> int:
@@ -55,10 +61,11 @@ class Asking:
     def windows(self, question: Sequence[int], context: Sequence[int]) -> list[Window]:
         question = question[: self.longest_question]
         room = self.framing.longest - 3 - len(question)
-        return [
-            Window(self.framing.frame(question, context[start:stop]), len(question) + 2, start, stop)
-            for start, stop in windows(len(context), room, self.framing.stride)
-        ]
+        found = []
+        for start, stop in windows(len(context), room, self.framing.stride):
+            row = self.framing.frame(question, context[start:stop])
+            found.append(Window(row, len(question) + 2, start, stop, len(row.ids) - 1 if self.last else 0))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +150,7 @@ class QuestionExamples(Examples):
         return np.array([_positions(framing, *pair) for pair in pairs], dtype=np.int32)
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> LabelledBatch:
-        """Nothing is drawn. A row without the whole answer has it at its first token."""
+        """Nothing is drawn. A row without the whole answer has it where no answer stands."""
         windows, labels = list[list[Window]](), list[tuple[int, int]]()
         for example in examples.tolist():
             windows.append(self.windows(example))
@@ -178,9 +185,9 @@ def _positions(framing: Framing, question: int, context: int) -> int:
 
 
 def places_of(window: Window, answer: tuple[int, int] | None) -> tuple[int, int]:
-    """Where the answer begins and ends in a row: at its first token, where the row does not hold all of it."""
+    """Where the answer begins and ends in a row: where no answer stands, if the row does not hold all of it."""
     if answer is None or answer[0] < window.start or answer[1] >= window.stop:
-        return 0, 0
+        return window.silent, window.silent
     return answer[0] - window.start + window.first, answer[1] - window.start + window.first
 
 
@@ -238,9 +245,12 @@ def prepare_questions(
     return Prepared(splits["train"], splits["validation"], splits.get("test"), tokenizers, report)
 
 
-def read_questions(readers: Sequence[QuestionReader], asking: Asking) -> QuestionExamples:
+def read_questions(readers: Sequence[QuestionReader], data: QuestionData, asking: Asking) -> QuestionExamples:
     """Corpora as they are, to measure a run on."""
-    rows = [(reader, row) for reader in readers for row in reader]
+    read = [(reader, row) for reader in readers for row in reader.rows()]
+    rows, faults = [one for one in read if one[1].fault is None], [row.fault for _, row in read if row.fault]
+    if faults and (data.bad_lines == "error" or not rows):
+        raise DataError(problems=first_of(faults))
     columns = list(zip(*(row.values for _, row in rows), strict=True))
     return question_examples(columns, asking, lambda row: rows[row][0].where(rows[row][1].line))
 

@@ -19,6 +19,7 @@ from regard.data.dataset import Examples
 from regard.data.masking import Draws, Ids, Masking
 from regard.data.plans import Rows, fixed_batches, plan
 from regard.data.raw import RawTokens
+from regard.data.sentences import Sentences
 from regard.data.store import Integers
 from regard.errors import DataError
 
@@ -27,6 +28,10 @@ PAIRS, MASKS = 1, 2
 NEAR, TRIES = 32, 64
 """How far a negative may stand in the order of lengths, and how many there are tried."""
 MORE_DOCUMENTS = "end documents with blank lines, or say documents: lines"
+MORE_SENTENCES: dict[Sentences, str] = {
+    "punctuation": "sentences are found by . ! and ?, data.sentences=lines takes every line for one",
+    "lines": "every line is a sentence, data.sentences=punctuation finds them by . ! and ?",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +152,15 @@ class SentencePairs(Segments):
     """
 
     def __init__(
-        self, text: RawTokens, masking: Masking, max_length: int, where: str = "data", hint: str = MORE_DOCUMENTS
+        self,
+        text: RawTokens,
+        masking: Masking,
+        max_length: int,
+        where: str = "data",
+        hint: str = MORE_DOCUMENTS,
+        sentences: Sentences = "punctuation",
     ) -> None:
-        """`where` names the text in a message, `hint` says how it gets more documents."""
+        """For messages: `where` names the text, `hint` is how it gets more documents, `sentences` how to find them."""
         self._room = max_length - 3
         self._firsts, self._lasts, self._owners = stretches(text, self._room)
         if len(np.unique(self._owners)) < 2:
@@ -158,7 +169,8 @@ class SentencePairs(Segments):
                 "next-sentence prediction needs two documents of two sentences or more: a negative comes from another"
             )
             what += f"; {'there is 1' if long == 1 else 'there are none'} here, of {len(text):,} in all"
-            raise DataError(what, where=where, hint=f"{hint}; or set model.next_sentence=false")
+            hints = [hint, *[MORE_SENTENCES[sentences]] * (long < len(text)), "or set model.next_sentence=false"]
+            raise DataError(what, where=where, hint="; ".join(hints))
         super().__init__(text, masking, text.corpora[self._owners])
 
     def draw(self, seed: int, epoch: int) -> Shown:

@@ -20,7 +20,7 @@ from regard.layers.packing import Packing
 from regard.layers.positions import Positions
 from regard.layers.visibility import Visibility
 from regard.models.base import ModelConfig, Output, Presets
-from regard.models.contextual import Contextual, Pooling, better_packed, refuse_longer
+from regard.models.contextual import Contextual, Pooling, better_packed
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -76,10 +76,6 @@ class BERTConfig(ModelConfig):
         if self.width % self.heads:
             raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
         return self
-
-    def check_data(self, longest_source: int, longest_target: int = 0) -> None:
-        """No text may be longer than the positions."""
-        refuse_longer(longest_source, self.max_positions)
 
 
 class BERTEmbedding(nn.Module):

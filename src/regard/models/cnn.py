@@ -1,4 +1,6 @@
-"""Kim 2014, "Convolutional neural networks for sentence classification", arXiv:1408.5882: from scratch."""
+"""Convolutions over words, from scratch: Kim 2014, "Convolutional neural networks for sentence classification",
+arXiv:1408.5882; for each token Collobert et al. 2011, "Natural language processing (almost) from scratch",
+arXiv:1103.0398."""
 
 from __future__ import annotations
 
@@ -42,10 +44,15 @@ class CNN(Contextual):
 
     The vector of token i holds c_i of every filter; zero, the least a c_i can be, where the filter would reach over the
     end. A text that is shorter than a filter is filled up with zeros.
+
+    Where the head has an answer for each token, there is no maximum over time, and the filter stands around its token:
+        c_i = relu(w . x_{i-(h-1)/2 : i+h/2} + b)       Collobert et al. 2011, section 3.2.1, the window approach
+    with zeros, where the paper learns a padding vector, before the first token and after the last.
     """
 
-    def __init__(self, config: CNNConfig, vocabulary_size: int) -> None:
+    def __init__(self, config: CNNConfig, vocabulary_size: int, *, by_token: bool = False) -> None:
         super().__init__()
+        self.by_token = by_token
         self.config, self.width, self.depth = config, config.maps * len(config.widths), 1
         self.embedding = Embedding(vocabulary_size, config.embedding)
         self.convolutions = nn.ModuleList(nn.Conv1d(config.embedding, config.maps, h) for h in config.widths)
@@ -62,7 +69,8 @@ class CNN(Contextual):
         x_BDL = (x_BLD * real_BL[..., None]).transpose(1, 2)
         maps = []
         for convolution, h in zip(self.convolutions, self.config.widths, strict=True):
-            c_BDL = convolution(F.pad(x_BDL, (0, h - 1))).relu()
+            before = (h - 1) // 2 if self.by_token else 0
+            c_BDL = convolution(F.pad(x_BDL, (before, h - 1 - before))).relu()
             last_B1 = (text.lengths_B[:, None] - h).clamp(min=0)
-            maps.append(c_BDL * (place_L <= last_B1)[:, None])
+            maps.append(c_BDL if self.by_token else c_BDL * (place_L <= last_B1)[:, None])
         return [x_BLD, torch.cat(maps, dim=1).transpose(1, 2)]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batch import TextBatch, Tokens
-from regard.errors import ConfigError
 from regard.layers.attention import is_recording, packs
 from regard.layers.embeddings import Embedding
 from regard.layers.layer_mix import LayerMix
@@ -97,16 +96,6 @@ def better_packed(text: Tokens, weight: Tensor, *, head_width: int, dropout: flo
     While recording the written-out equation runs on padded texts.
     """
     return packs(weight, head_width, dropout) or (pays(text) and not is_recording())
-
-
-def refuse_longer(read: int, positions: int) -> None:
-    """Refuse texts of which a model reads more tokens than it learns positions."""
-    if read > positions:
-        raise ConfigError(
-            f"the longest text takes up {read} positions, but the model learns {positions}",
-            where="model.max_positions",
-            hint=f"at least {read}, or shorter texts",
-        )
 
 
 class LanguageModel(Generator, Contextual):

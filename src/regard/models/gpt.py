@@ -21,7 +21,7 @@ from regard.layers.packing import Packing
 from regard.layers.positions import Positions
 from regard.layers.visibility import Visibility
 from regard.models.base import ModelConfig, Output, Presets, sources_of
-from regard.models.contextual import LanguageModel, better_packed, last_of, refuse_longer
+from regard.models.contextual import LanguageModel, better_packed, last_of
 
 Remember = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Keys and values of the tokens that are read -> those to look at."""
@@ -61,10 +61,6 @@ class GPTConfig(ModelConfig):
         if self.width % self.heads:
             raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
         return self
-
-    def check_data(self, longest_source: int, longest_target: int = 0) -> None:
-        """Of a text all tokens are read but the last, which is only predicted."""
-        refuse_longer(longest_source - 1, self.max_positions)
 
 
 class FeedForward(nn.Module):

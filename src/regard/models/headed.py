@@ -62,6 +62,8 @@ class HeadConfig(Config):
     layer_decay: float = Field(1.0, gt=0, le=1)
     """What the learning rate is multiplied by from one layer to the one below: 1 is the same for all; 0.9 lets what
     is pre-trained and general change less than what is new."""
+    auxiliary: float = Field(0.0, ge=0)
+    """Weight of the language model's own loss beside the task's; 0.5 in GPT's paper. Only for lstm_lm and gpt."""
 
 
 class Headed(nn.Module):
@@ -132,10 +134,19 @@ def _mix_of(base: Contextual) -> LayerMix:
     return LayerMix(base.depth + 1)
 
 
-def build_base(config: Any, vocabulary_size: int, characters_VC: Tensor | None, *, keep_readout: bool) -> Contextual:
-    """The model under a head with fresh weights, without what only pre-training needs."""
+def build_base(
+    config: Any, vocabulary_size: int, characters_VC: Tensor | None, *, keep_readout: bool, by_token: bool = False
+) -> Contextual:
+    """The model under a head with fresh weights, without what only pre-training needs.
+
+    `by_token`: whether the head has an answer for each token.
+    """
     if isinstance(config, BiLSTMConfig | CNNConfig):
-        base: Contextual = (BiLSTM if config.kind == "bilstm" else CNN)(config, vocabulary_size)  # type: ignore[arg-type]
+        base: Contextual = (
+            CNN(config, vocabulary_size, by_token=by_token)
+            if isinstance(config, CNNConfig)
+            else BiLSTM(config, vocabulary_size)
+        )
         if config.vectors is not None and config.vectors.freeze:
             base.embeddings["text"].requires_grad_(False)
         return base

@@ -79,6 +79,28 @@ class TokenHead(nn.Module):
         return logits_BLY
 
 
+class AskedHead(nn.Module):
+    """The same for the tokens of a text and a question before it, where no token has read both.
+
+    Chen et al. 2017, arXiv:1704.00051, section 3.2, with the question's vector as Kim 2014 makes that of a sentence:
+        q = max_i h_i                                  over the question
+        logits = (W q + w) . dropout(h)                of every token; with w also what it says by itself
+    """
+
+    def __init__(self, width: int, outputs: int, *, dropout: float) -> None:
+        super().__init__()
+        self.outputs = outputs
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs * width)
+        _begin_small(self)
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        asked_BL1 = (real_BL(batch.text) & (batch.segments_BL == 0))[..., None]
+        q_BD = h_BLD.masked_fill(~asked_BL1, -torch.inf).amax(1)
+        w_BYD = self.linear(q_BD).view(len(q_BD), self.outputs, -1)
+        return torch.einsum("bld,byd->bly", self.dropout(h_BLD), w_BYD)
+
+
 def _begin_small(head: nn.Module) -> None:
     """N(0, 0.02), as BERT's and GPT's own weights began."""
     for module in head.modules():

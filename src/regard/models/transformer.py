@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.data.batch import Batch, Tokens
+from regard.errors import ConfigError
 from regard.layers.attention import MultiHeadAttention, is_recording, packs
 from regard.layers.embeddings import Embedding, Readout, Tie, tied_embeddings
 from regard.layers.graphs import StepGraph, captures, room_for
@@ -21,7 +22,6 @@ from regard.layers.packing import Packing, pays
 from regard.layers.positions import PositionKind, Positions
 from regard.layers.visibility import Visibility
 from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
-from regard.models.contextual import refuse_longer
 
 
 class TransformerConfig(ModelConfig):
@@ -88,8 +88,10 @@ class TransformerConfig(ModelConfig):
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         """No text may be longer than the positions, where they are learned."""
-        if self.positions == "learned":
-            refuse_longer(max(longest_source, longest_target), self.max_positions)
+        read = max(longest_source, longest_target)
+        if self.positions == "learned" and read > self.max_positions:
+            what = f"the longest text takes up {read} positions, but the model learns {self.max_positions}"
+            raise ConfigError(what, where="model.max_positions", hint=f"at least {read}, or shorter texts")
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "swish": F.silu, "gelu": F.gelu}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batch import LabelledBatch, TextBatch
+from regard.data.batch import LabelledBatch
 from regard.models.headed import Headed
-from regard.objectives.cross_entropy import VocabularyLoss
-from regard.objectives.language_model import next_tokens
+from regard.objectives.head_loss import HeadLoss
 
 
 def by_example(logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
@@ -32,39 +29,7 @@ def by_choice(logits_B1: Tensor, batch: LabelledBatch) -> Tensor:
     return logits_B1.view(len(batch.labels), -1)
 
 
-class _HeadLoss(nn.Module):
-    """A headed model under its objective: batch -> [2], the loss to descend and the plain one, summed over examples.
-
-    Radford et al. 2018, equation 5, with L_2 the head's loss and L_1 that of the language model, if `auxiliary`:
-        L_3 = L_2 + lambda L_1
-    where L_1 is the mean over the tokens of the batch, for each of its examples. It is no part of the plain loss.
-    """
-
-    def __init__(self, model: Headed, auxiliary: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.auxiliary = model, auxiliary
-
-    def losses(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
-        """[2]: the head's own."""
-        raise NotImplementedError
-
-    def forward(self, batch: LabelledBatch) -> Tensor:
-        states_BLD = self.model.states(batch)
-        loss_2 = self.losses(self.model.head(states_BLD, batch), batch)
-        if not (self.auxiliary and self.training):
-            return loss_2
-        sums_2, tokens = language_model_loss(self.model.base, states_BLD, batch)
-        added = self.auxiliary * len(batch.labels) * sums_2[0] / tokens
-        return loss_2 + torch.stack([added, torch.zeros_like(added)])
-
-
-def language_model_loss(base: Any, states_BLD: Tensor, batch: LabelledBatch) -> tuple[Tensor, int]:
-    """The loss of the next tokens, summed, as [2]; and of how many tokens."""
-    hidden_PD, labels_P = next_tokens(states_BLD[:, :-1], TextBatch(batch.text))
-    return VocabularyLoss(base).total(hidden_PD, labels_P), len(labels_P)
-
-
-class ClassCrossEntropy(_HeadLoss):
+class ClassCrossEntropy(HeadLoss):
     """
     loss = -sum_x w_{y_x} ((1 - epsilon) log p_{y_x} + epsilon / Y sum_y log p_y)      p = softmax(logits)
 
@@ -101,7 +66,7 @@ class ChoiceCrossEntropy(ClassCrossEntropy):
         return by_choice(logits_BY, batch)
 
 
-class SquaredError(_HeadLoss):
+class SquaredError(HeadLoss):
     """loss = sum_x (score_x - y_x)^2"""
 
     def losses(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:

@@ -3,8 +3,12 @@
 Devlin et al. 2019, arXiv:1810.04805, sections 4.2 and 4.3, with S and E the head's two rows, T the tokens' vectors:
 
     s_ij   = S . T_i + E . T_j, i <= j                     the score of the answer from token i to token j
-    s_null = S . C + E . C                                 that there is none, from the first token
+    s_null = S . C + E . C                                 that there is none, from the first token C
     answer i to j with the highest s_ij, unless s_null > s_ij + threshold
+
+A language model reads question and text from left to right, in the order of GPT's figure 1 (Radford et al. 2018). So
+T_i knows the question and the text up to token i, but not how an answer that begins there goes on: only E . T_j does.
+That there is no answer can be known at the last token alone, so C is that one.
 """
 
 from __future__ import annotations
@@ -104,7 +108,7 @@ def best_answers(
             i, j = divmod(flat, len(first_L))
             candidates.append((float(s_LL[i, j]), window.start + i, window.start + j))
     best = sorted((one for one in candidates if one[0] > -math.inf), key=lambda one: (-one[0], one[1:]))[:nbest]
-    null = min(float(one[0, 0] + one[1, 0]) for one in logits)
+    null = _null(windows, logits)
     log_z = float(np.logaddexp.reduce([*totals, null] if model.may_be_silent else totals))
     answers = tuple((first, last, score - log_z) for score, first, last in best)
     return Found(answers, null - best[0][0] if best else math.inf, null - log_z)
@@ -120,9 +124,14 @@ def answer_probability(
     window, logits_2L = max(read, key=lambda one: min(first - one[0].start, one[0].stop - 1 - first))
     if last >= window.stop or last - first >= model.settings.longest_answer:
         return 0.0
-    log_z = min(float(one[0, 0] + one[1, 0]) for _, one in read) - found.silence
+    log_z = _null(*zip(*read, strict=True)) - found.silence
     places = first - window.start + window.first, last - window.start + window.first
     return math.exp(float(logits_2L[0, places[0]] + logits_2L[1, places[1]]) - log_z)
+
+
+def _null(windows: Sequence[Window], logits: Sequence[Logits]) -> float:
+    """s_null of the window that is least sure of holding no answer."""
+    return min(float(one.sum(axis=0)[window.silent]) for window, one in zip(windows, logits, strict=True))
 
 
 def _band(length: int, longest: int) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ from regard.models.contextual import Contextual
 from regard.models.headed import CAUSAL, HEAD_DEFAULTS, AnyTextConfig, HeadConfig, Headed, build_base
 from regard.search import SearchConfig
 from regard.tasks.inputs import Inputs
-from regard.tasks.raw import refuse_longer
+from regard.tasks.raw import check_max_length
 from regard.tasks.task import Prediction, Task
 
 FINE_TUNING: dict[str, Any] = {
@@ -42,6 +42,8 @@ class HeadedTask(Task):
     model = AnyTextConfig
     head: ClassVar[type[HeadConfig]] = HeadConfig
     """The recipe's section `head`."""
+    by_token: ClassVar[bool] = False
+    """Whether the head has an answer for each token, instead of one for the text."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
     @classmethod
@@ -81,8 +83,8 @@ class HeadedTask(Task):
         config, characters_VC = recipe.model, None
         if config.letters is not None:
             characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)
-        keep_readout = getattr(recipe.head, "auxiliary", 0.0) > 0
-        return build_base(config, tokenizer.size, characters_VC, keep_readout=keep_readout)
+        keep_readout = recipe.head.auxiliary > 0
+        return build_base(config, tokenizer.size, characters_VC, keep_readout=keep_readout, by_token=cls.by_token)
 
     @classmethod
     def framing(cls, recipe: Any, tokenizer: Tokenizer) -> Framing:
@@ -93,12 +95,12 @@ class HeadedTask(Task):
 
     @classmethod
     def check(cls, recipe: Any, data: Any) -> None:
-        refuse_longer(recipe.data.max_length, getattr(recipe.model, "max_positions", None))
+        check_max_length(recipe.data.max_length, getattr(recipe.model, "max_positions", None), recipe.training.init)
         freeze, kind = recipe.head.freeze, recipe.model.kind
         layers = 1 if kind == "cnn" else recipe.model.layers
         if freeze != "all" and freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
-        if getattr(recipe.head, "auxiliary", 0.0) > 0:
+        if recipe.head.auxiliary > 0:
             _check_auxiliary(recipe.head, kind)
 
     @classmethod

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from regard.data.corpora import Part
 from regard.data.file_inputs import FileInput
@@ -25,11 +24,8 @@ from regard.data.questions import (
 from regard.data.squad import QuestionData, QuestionedText, open_questions
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import Problem
-from regard.models.bert import BERTConfig
-from regard.models.bilstm import BiLSTMConfig
-from regard.models.elmo import ELMoConfig
-from regard.models.headed import HeadConfig
-from regard.models.heads import TokenHead
+from regard.models.headed import CAUSAL, HeadConfig
+from regard.models.heads import AskedHead, TokenHead
 from regard.objectives.spans import SpanCrossEntropy
 from regard.tasks.answer_scores import best_threshold, exact_match, f1
 from regard.tasks.answerer import (
@@ -60,22 +56,19 @@ class SpanHeadConfig(HeadConfig):
 
 
 class QuestionAnswering(HeadedTask):
-    """Questions about texts, measured by exact match and F1 as the official scripts of SQuAD and KorQuAD count them.
-
-    The model must read both what is before and what is after a token: where an answer begins hangs on how it goes on.
-    """
+    """Questions about texts, measured by exact match and F1 as the official scripts of SQuAD and KorQuAD count them."""
 
     name = "question_answering"
     data = QuestionData
     head = SpanHeadConfig
+    by_token = True
     evaluation = AnswerEvaluation
-    model = Annotated[ELMoConfig | BERTConfig | BiLSTMConfig, Field(discriminator="kind")]
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "exact_match": True, "f1": True}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "f1"}}
 
     @classmethod
     def asking(cls, recipe: Any, tokenizer: Tokenizer) -> Asking:
-        return Asking(cls.framing(recipe, tokenizer), recipe.data.max_question)
+        return Asking(cls.framing(recipe, tokenizer), recipe.data.max_question, last=recipe.model.kind in CAUSAL)
 
     @classmethod
     def prepare(
@@ -98,8 +91,9 @@ class QuestionAnswering(HeadedTask):
         return tree | {"head": tree["head"] | {"no_answer": found}}
 
     @classmethod
-    def make_head(cls, width: int, recipe: Any) -> TokenHead:
-        return TokenHead(width, 2, dropout=recipe.head.dropout)
+    def make_head(cls, width: int, recipe: Any) -> TokenHead | AskedHead:
+        """Convolutions see a few tokens, so that no token of the text would know what is asked."""
+        return (AskedHead if recipe.model.kind == "cnn" else TokenHead)(width, 2, dropout=recipe.head.dropout)
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Answerer:
@@ -115,7 +109,7 @@ class QuestionAnswering(HeadedTask):
 
     @classmethod
     def objective(cls, model: Answerer, recipe: Any) -> SpanCrossEntropy:
-        return SpanCrossEntropy(model)
+        return SpanCrossEntropy(model, recipe.head.auxiliary)
 
     @classmethod
     def validate(cls, model: Answerer, recipe: Any, data: Prepared[QuestionExamples]) -> dict[str, Any]:
@@ -127,7 +121,7 @@ class QuestionAnswering(HeadedTask):
         cls, recipe: Any, corpora: Sequence[QuestionedText], part: Part, base: Path, tokenizers: Tokenizers
     ) -> QuestionExamples:
         readers = [open_questions(corpus, base, part) for corpus in corpora]
-        return read_questions(readers, cls.asking(recipe, tokenizers["text"]))
+        return read_questions(readers, recipe.data, cls.asking(recipe, tokenizers["text"]))
 
     @classmethod
     def inputs_in(cls, recipe: Any, own: Sequence[QuestionedText], file: TextFile) -> Iterator[FileInput] | None:
@@ -181,7 +175,7 @@ def _typed(model: Answerer, texts: Sequence[str], places: Sequence[str]) -> list
     pairs = [(one[1], one[0]) for one in found if not isinstance(one, Problem)]
     for name, sides in zip(("context", "question"), zip(*pairs, strict=True), strict=True):
         named, framing = [f"{place} ({name})" for place in places], model.framing
-        encode_inputs(framing.tokenizer, sides, named, longest=None, letters=framing.letters)
+        encode_inputs(framing.tokenizer, sides, named, longest=None, letters=framing.letters, unknown=True)
     return pairs
 
 

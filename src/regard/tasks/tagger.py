@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -75,6 +75,18 @@ class TaggedWord:
 
 
 @dataclass(frozen=True)
+class FoundEntity:
+    """An entity of a text: `input[start:end]` is its text."""
+
+    type: str
+    start: int
+    end: int
+    text: str
+    probability: float
+    """That of all its tags, each given the text."""
+
+
+@dataclass(frozen=True)
 class TaggedInput:
     """A text, the tags of its words, and the entities that these make."""
 
@@ -84,16 +96,16 @@ class TaggedInput:
     search: None = None
 
     @property
-    def entities(self) -> list[Entity]:
-        """In words."""
-        return entities_in([word.tag for word in self.words]) if self.finds_entities else []
+    def entities(self) -> list[FoundEntity]:
+        """In their order; none where tags mark none."""
+        return [*map(self._found, entities_in([word.tag for word in self.words]))] if self.finds_entities else []
 
     @property
     def output(self) -> str:
         """The text with its entities in brackets; where tags mark none, with a tag behind each word."""
         if not self.finds_entities:
             return " ".join(f"{self._text(word.span)}/{word.tag}" for word in self.words)
-        return bracketed(self.input, [(entity.type, self._span(entity)) for entity in self.entities])
+        return bracketed(self.input, [(entity.type, Span(entity.start, entity.end)) for entity in self.entities])
 
     def to_json(self) -> dict[str, Any]:
         words = [
@@ -101,9 +113,7 @@ class TaggedInput:
             for word in self.words
         ]
         found = {"input": self.input, "output": self.output}
-        return (
-            found | ({"entities": [*map(self._told, self.entities)]} if self.finds_entities else {}) | {"words": words}
-        )
+        return found | ({"entities": [*map(asdict, self.entities)]} if self.finds_entities else {}) | {"words": words}
 
     def lines(self, nbest: int) -> Iterator[str]:
         yield self.output
@@ -111,14 +121,10 @@ class TaggedInput:
     def _text(self, span: Span) -> str:
         return self.input[span.start : span.end]
 
-    def _span(self, entity: Entity) -> Span:
-        return Span(self.words[entity.start].span.start, self.words[entity.end - 1].span.end)
-
-    def _told(self, entity: Entity) -> dict[str, Any]:
-        """The probability is that of all its tags, each given the text."""
-        span = self._span(entity)
-        probability = prod(word.probability for word in self.words[entity.start : entity.end])
-        return {"type": entity.type, **span._asdict(), "text": self._text(span), "probability": probability}
+    def _found(self, entity: Entity) -> FoundEntity:
+        words = self.words[entity.start : entity.end]
+        span = Span(words[0].span.start, words[-1].span.end)
+        return FoundEntity(entity.type, *span, self._text(span), prod(word.probability for word in words))
 
 
 def bracketed(text: str, entities: Sequence[tuple[str, Span]]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from regard.data.config import as_list
 from regard.data.conll import TaggedText, TaggingData, open_tagged
@@ -17,18 +17,13 @@ from regard.data.file_inputs import FileInput
 from regard.data.files import TextFile
 from regard.data.offsets import Span, word_spans
 from regard.data.prepare import Prepared
-from regard.data.schemes import entities_in
+from regard.data.schemes import entities_in, is_chunk_tag
 from regard.data.tagged import Marking, TaggedExamples, prepare_tagged, read_tagged
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.data.untagged import untagged_inputs
 from regard.errors import ConfigError
-from regard.models.bert import BERTConfig
-from regard.models.bilstm import BiLSTMConfig
-from regard.models.elmo import ELMoConfig
-from regard.models.gpt import GPTConfig
 from regard.models.headed import CAUSAL, HeadConfig
 from regard.models.heads import TokenHead
-from regard.models.lstm_lm import LSTMLanguageModelConfig
 from regard.objectives.tags import TagCrossEntropy
 from regard.tasks.classification import as_texts
 from regard.tasks.entity_scores import accuracy, entity_scores
@@ -51,9 +46,7 @@ class Tagging(HeadedTask):
     name = "tagging"
     data = TaggingData
     head = TagHeadConfig
-    model = Annotated[
-        LSTMLanguageModelConfig | ELMoConfig | GPTConfig | BERTConfig | BiLSTMConfig, Field(discriminator="kind")
-    ]
+    by_token = True
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False, "accuracy": True, "precision": True, "recall": True, "f1": True,
     }  # fmt: skip
@@ -119,7 +112,7 @@ class Tagging(HeadedTask):
 
     @classmethod
     def objective(cls, model: Tagger, recipe: Any) -> TagCrossEntropy:
-        return TagCrossEntropy(model, recipe.training.label_smoothing)
+        return TagCrossEntropy(model, recipe.training.label_smoothing, recipe.head.auxiliary)
 
     @classmethod
     def validate(cls, model: Tagger, recipe: Any, data: Prepared[TaggedExamples]) -> dict[str, Any]:
@@ -131,6 +124,8 @@ class Tagging(HeadedTask):
     def read(
         cls, recipe: Any, corpora: Sequence[TaggedText], part: Part, base: Path, tokenizers: Tokenizers
     ) -> TaggedExamples:
+        if not all(map(is_chunk_tag, cls.labels_of(recipe))):  # an imported run has no corpora that say so
+            corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
         readers = [open_tagged(corpus, base, part) for corpus in corpora]
         return read_tagged(readers, recipe.data, recipe.head.labels, cls.marking(recipe, tokenizers["text"]))
 
@@ -169,7 +164,7 @@ class Tagging(HeadedTask):
             for text, place in zip(texts, places, strict=True)
         ]
         framing = model.framing
-        encode_inputs(framing.tokenizer, read, places, longest=None, letters=framing.letters)
+        encode_inputs(framing.tokenizer, read, places, longest=None, letters=framing.letters, unknown=True)
 
     @classmethod
     def answers(
