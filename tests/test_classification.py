@@ -15,7 +15,9 @@ from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.data.labelled import Labelled, open_labelled
 from regard.data.reviews import generate
+from regard.errors import CheckpointError
 from regard.runs import Run
+from regard.runs.predictions import with_predictions_written
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -310,7 +312,7 @@ def test_a_row_with_a_missing_column(project: Project) -> None:
     assert project.refused("data.validation={split: 0.5}") == (
         "train.tsv:6: the label is empty (fill it, or data.bad_lines=drop drops such examples)"
     )
-    write(project.folder / "train.tsv", TABLE + "\n")
+    write(project.folder / "train.tsv", TABLE + "\nthe last one\t1\n")
     assert project.refused("data.validation={split: 0.5}").startswith("train.tsv:6: the line is empty")
     write(project.folder / "train.tsv", TABLE.replace("label", "verdict") + "an empty one\t\n")
     message = project.refused("data.validation={split: 0.5}", "data.train.label=verdict")
@@ -375,7 +377,7 @@ def test_one_label_is_nothing_to_learn(project: Project) -> None:
         ("data.train={file: train.tsv, text: sentence}", "data.train: name the label: "),
         ("data.train={file: a.tsv, text: a, first: b, second: c, label: d}", "data.train: give 'text', or 'first' and"),
         ("data.train={file: train.tsv, first: a, second: b, label: c}", "data: all corpora have one text, or all"),
-        ("model={kind: transformer}", "model: unknown kind 'transformer'"),
+        ("model={kind: transformer}", "model: transformer is no model for the task classification (allowed: bert, "),
         ("training.best=bleu", "training.best: unknown metric 'bleu'"),
         ("data.long=middle", "data.long: 'middle' is not allowed"),
     ],
@@ -479,3 +481,17 @@ def test_the_numbers_of_glue(tmp_path: Path) -> None:
     assert succeed("check", project.recipe, "data.validation={split: 0.1}", "--json").json["ok"]
     message = project.refused("task=classification")
     assert "dev.tsv.xz:2: the label '5.000' is a number with a fraction, not a class" in message
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    """The metrics are what was asked for, but what was said of each example is lost."""
+    found = {"accuracy": 1.0, "note": "the run's recipe has no test set", "predictions": [{"right": True}]}
+    file = write(tmp_path / "a file", "") / "predictions.jsonl"
+    measured = with_predictions_written(found, file, asked=False)
+    assert measured == {
+        "accuracy": 1.0,
+        "note": f"the run's recipe has no test set; {file.parent} cannot be written to: --predictions FILE keeps what "
+        "was said of each example elsewhere",
+    }
+    with pytest.raises(CheckpointError):
+        with_predictions_written(found, file, asked=True)

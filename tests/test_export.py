@@ -253,7 +253,7 @@ def test_the_model_card(tmp_path: Path) -> None:
 def test_what_cannot_be_exported_is_named(tmp_path: Path, tiny_run: Path) -> None:
     out = tmp_path / "out"
     [message] = fail("export", tiny_run, "--to", "huggingface", "--out", out)
-    assert "transformers has no model like bahdanau for translation (what can be exported: " in message
+    assert "bahdanau for translation cannot be written as a model of transformers (what can be exported: " in message
     [message] = fail("export", tiny_run, "--to", "ctranslate2", "--out", out)
     assert "CTranslate2 does not run a bahdanau for translation (a transformer for translation or" in message
     [message] = fail("export", tiny_run, "--to", "huggingfac", "--out", out)

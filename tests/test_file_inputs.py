@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import regard
 from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.training.train import train
@@ -235,3 +236,62 @@ def test_sources_to_translate(tmp_path: Path) -> None:
     ):
         file = write(tmp_path / f"plain.{suffix}", content)
         assert [one["input"] for one in succeed("predict", run, "--file", file, "--json").jsons] == ["a b", "b c"]
+
+
+# What is typed
+
+
+@pytest.mark.parametrize("task", CASES)
+def test_objects_that_are_typed_are_rows(runs: dict[str, Path], tmp_path: Path, task: str) -> None:
+    """On standard input and as arguments, with the label and other keys or without."""
+    rows, label = CASES[task]
+    objects = table(rows, tmp_path / "a.jsonl").read_bytes()
+    expected = succeed("predict", runs[task], "--file", tmp_path / "a.jsonl", "--json").jsons
+    assert succeed("predict", runs[task], "--json", stdin=objects).jsons == expected
+    bare = [json.dumps(row, ensure_ascii=False, indent=1) for row in without(rows, label, "id")]
+    assert succeed("predict", runs[task], *bare, "--json").jsons == expected
+    assert [one.to_json() for one in regard.predict(runs[task], bare)] == expected
+    shown = succeed("explain", runs[task], bare[0], "--view", "occlusion", "--json").json
+    assert shown == succeed("explain", runs[task], expected[0]["input"], "--view", "occlusion", "--json").json
+
+
+def test_other_objects_are_texts(runs: dict[str, Path]) -> None:
+    """A classifier may well be asked about them; two texts cannot be found in them."""
+    texts = ['{"review": "very good"}', '{"sentence": 3}', "{sentence", '["sentence"]', '{"sentence": "\\ud800"}']
+    found = succeed("predict", runs["classification"], *texts, "--json").jsons
+    assert [one["input"] for one in found] == texts
+    assert "two texts are expected, not 1" in fail("predict", runs["regression"], '{"first": "x"}')[0]
+    message = fail("predict", runs["multiple_choice"], '{"question": "x", "choices": ["a", "b"]}')[0]
+    assert message.startswith("input 1: there are 0 choices (a text and two choices or more, tabs between them; or a ")
+
+
+def test_a_cell_that_is_an_object_stays_a_text(runs: dict[str, Path], tmp_path: Path) -> None:
+    cell = '{"sentence": "very good"}'
+    file = table([{"sentence": cell}], tmp_path / "a.csv")
+    assert succeed("predict", runs["classification"], "--file", file, "--json").json["input"] == cell
+    assert succeed("predict", runs["classification"], cell, "--json").json["input"] == "very good"
+
+
+def test_nothing_known_is_predicted_with_a_note(runs: dict[str, Path], tmp_path: Path) -> None:
+    """One rule for labels, numbers, choices, tags and answers: evaluate reads such texts, too."""
+    (tmp_path / "t").mkdir()
+    (tmp_path / "q").mkdir()
+    sentences = {"train": {"corpus": "names-en", "size": 40}}
+    questions = {"train": {"corpus": "portraits-en", "size": 40}, "max_length": 64}
+    asked = {
+        runs["classification"]: "ㅋㅋ 한글",
+        runs["regression"]: "a cat\tㅋㅋ 한글",
+        runs["multiple_choice"]: "a cat\tㅋㅋ 한글\tsleeps",
+        trained(tmp_path / "t", "tagging", sentences): "ㅋㅋ 한글",
+        trained(tmp_path / "q", "question_answering", questions): "Who sings?\tㅋㅋ 한글",
+    }
+    for run, text in asked.items():
+        found = succeed("predict", run, text, text, "--json")
+        assert len(found.jsons) == 2
+        note = "note: input 1: the tokenizer knows nothing in 'ㅋㅋ 한글' (it was trained on other words or script)"
+        assert found.err.splitlines() == [f"{note}, and so for 1 more"]
+    spans = [
+        (word["start"], word["end"]) for word in succeed("predict", [*asked][3], "ㅋㅋ 한글", "--json").json["words"]
+    ]
+    assert spans == [(0, 2), (3, 5)]
+    assert succeed("predict", runs["classification"], "very good").err == ""

@@ -468,3 +468,29 @@ def test_built_in_corpora_are_pairs(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="corpus dates: the built-in corpora have a source and a target, not text and"):
         open_corpus(Labelled(corpus="dates"), tmp_path)
+
+
+def test_lines_that_end_as_on_old_macs(tmp_path: Path) -> None:
+    put(tmp_path, "p.csv", "en,de\ra,b\rc,d\r")
+    problem = problem_of(tmp_path, file="p.csv", source="en", target="de")
+    assert problem.what == "not valid CSV: lines end in CR alone, as on old Macs, or a CR stands within one"
+    assert r"tr '\r' '\n'" in problem.hint
+
+
+@pytest.mark.parametrize("name", ["p.tsv", "p.csv"])
+def test_empty_lines_at_the_end_are_no_rows(tmp_path: Path, name: str) -> None:
+    """Spreadsheets leave them there; one in the midst of others is a row that lacks its texts."""
+    lines = ["en,de", "a,b", "", "c,d", "", " ", ""]
+    put(tmp_path, name, "".join(f"{line}\n" for line in lines).replace(",", "," if name == "p.csv" else "\t"))
+    rows = list(open_corpus(Pairs(file=name, source="en", target="de"), tmp_path).rows())
+    assert [(row.line, row.values) for row in rows] == [(2, ("a", "b")), (3, ("", "")), (4, ("c", "d"))]
+    put(tmp_path, name, "en\tde\n\n\n" if name == "p.tsv" else "en,de\n\n\n")
+    assert problem_of(tmp_path, file=name, source="en", target="de").what == "there is a header, but no row below it"
+
+
+def test_what_is_no_object_hides_no_other_line(tmp_path: Path) -> None:
+    put(tmp_path, "p.jsonl", '{"en": "a", "de": ["b"]}\n{"en": "a"}\n[1, 2]\n{no\n')
+    rows = open_corpus(Pairs(file="p.jsonl", source="en", target="de.0"), tmp_path).rows()
+    faults = [row.fault for row in rows if row.fault is not None]
+    assert [fault.where for fault in faults] == ["p.jsonl:2", "p.jsonl:3", "p.jsonl:4"]
+    assert faults[1].hint == "one object a line is expected, with 'en', 'de'"

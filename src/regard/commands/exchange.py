@@ -3,37 +3,57 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.commands.options import CheckpointOption, JsonOption, NewRunOption, RunArgument
 from regard.commands.output import show
 
+if TYPE_CHECKING:
+    from regard.runs import Run
+
+ToldOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="What the folder leaves open, such as head.no_answer=true."),
+]
+
 
 def import_(
     source: Annotated[str, typer.Argument(metavar="PATH_OR_NAME", help="A transformers folder, or a name on the Hub.")],
     *,
     out: NewRunOption,
+    settings: ToldOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a run of a model of transformers: BERT, GPT-2, Marian or Pegasus."""
     from regard.runs.exchange import import_run
 
-    run = import_run(source, out=out)
-    # The weights of a sentence encoder come without the head that fills gaps: better said now than by `predict`.
-    headless = run.recipe.task == "masked_language_modeling" and not run.recipe.model.masked_head
-    note = (
-        "it has no masked head, so it fills no gaps; it is good for features "
-        f"(regard predict {out} --features) and for fine-tuning (training.init={out})"
-    )
+    run = import_run(source, out=out, overrides=settings or [])
+    note = _unknown(run)
     if as_json:
         found = {"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()}
-        show(found | ({"note": note} if headless else {}))
+        show(found | ({"note": note} if note else {}))
     else:
         print(f"imported: {out}, a {run.recipe.model.kind} for {run.recipe.task}")
-        if headless:
+        if note:
             print(note)
+
+
+def _unknown(run: Run) -> str | None:
+    """What the run cannot do, or the folder does not tell: better said now than by `predict`."""
+    recipe: Any = run.recipe
+    if recipe.task == "masked_language_modeling" and not recipe.model.masked_head:  # as of a sentence encoder
+        return (
+            "it has no masked head, so it fills no gaps; it is good for features "
+            f"(regard predict {run.folder} --features) and for fine-tuning (training.init={run.folder})"
+        )
+    if recipe.task == "question_answering" and recipe.head.no_answer is None:
+        return (
+            "it answers every question: its folder does not say whether it has learned that some have no answer, as in "
+            "SQuAD 2.0; --set head.no_answer=true says so"
+        )
+    return None
 
 
 def export(

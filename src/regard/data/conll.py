@@ -28,7 +28,7 @@ from regard.data.offsets import Words
 from regard.data.readers import Reader
 from regard.data.rows import Key, Row, text_of, value_in
 from regard.data.schemes import PREFIXES, Scheme, first_fault, is_chunk_tag
-from regard.errors import ColumnError, DataError
+from regard.errors import ColumnError, DataError, Problem
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
@@ -108,6 +108,8 @@ class Sentence(NamedTuple):
     lines: tuple[int, ...]
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
+    faults: tuple[Problem, ...] = ()
+    """Why it cannot be read, if so: one for each line that is to blame. Its words are then not whole."""
 
 
 def open_tagged(corpus: TaggedText, base: Path, part: Part = "train") -> TaggedReader:
@@ -116,6 +118,10 @@ def open_tagged(corpus: TaggedText, base: Path, part: Part = "train") -> TaggedR
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
+    for file in reader.files:
+        if file.suffixes[0] in (".parquet", ".json"):
+            hint = "CoNLL's columns, a word and its tags a line; .jsonl: an object a line with tokens and tags"
+            raise DataError(f"tagged words cannot be read from a {file.suffixes[0]}", where=file.name, hint=hint)
     return reader
 
 
@@ -134,13 +140,12 @@ class TaggedReader(Reader):
         return () if name is None else (TextFile(name, self.base / name),)
 
     def sentences(self) -> Iterator[Sentence]:
-        """Sentences with at least a word; what is white space only is no word."""
+        """Sentences with at least a word, and those with faults; what is white space only is no word."""
         for sentence in self._read():
-            if self.files:
-                self._check(sentence)
-            seen = [row for row in zip(*sentence, strict=True) if row[1].strip()]
+            faults = sentence.faults or (self._faults(sentence) if self.files else ())
+            seen = [row for row in zip(*sentence[:3], strict=True) if faults or row[1].strip()]
             if seen:
-                yield Sentence(*zip(*seen, strict=True))
+                yield Sentence(*zip(*seen, strict=True))._replace(faults=faults)
 
     def _read(self) -> Iterator[Sentence]:
         corpus = self.corpus
@@ -150,25 +155,27 @@ class TaggedReader(Reader):
         file = self.files[0]
         return _listed(file, corpus) if file.suffixes[0] == ".jsonl" else in_columns(file, corpus)
 
-    def _check(self, sentence: Sentence) -> None:
-        """Every tag is of a scheme, and sound where that is named."""
+    def _faults(self, sentence: Sentence) -> tuple[Problem, ...]:
+        """The first tag that is of no scheme, or cannot stand there in the one that is named."""
         scheme = self.corpus.scheme
         if scheme == "plain":
-            return
+            return ()
         for line, tag in zip(sentence.lines, sentence.tags, strict=True):
             if not is_chunk_tag(tag):
                 hint = "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that mark no entities"
-                raise DataError(f"the tag {tag!r} is of no scheme", where=self.where(line), hint=hint)
-        if scheme != "auto" and (word := _fault(sentence.tags, scheme)) is not None:
-            before = f"after {sentence.tags[word - 1]!r}" if word else "at the beginning of a sentence"
-            what = f"{sentence.tags[word]!r} cannot stand {before} in the scheme {scheme}"
-            raise DataError(
-                what, where=self.where(sentence.lines[word]), hint="scheme: auto reads it as conlleval does"
-            )
+                return (Problem(self.where(line), f"the tag {tag!r} is of no scheme", hint),)
+        if scheme == "auto" or (word := _fault(sentence.tags, scheme)) is None:
+            return ()
+        before = f"after {sentence.tags[word - 1]!r}" if word else "at the beginning of a sentence"
+        what = f"{sentence.tags[word]!r} cannot stand {before} in the scheme {scheme}"
+        return (Problem(self.where(sentence.lines[word]), what, "scheme: auto reads it as conlleval does"),)
 
     def _rows(self) -> Iterator[Row]:
         for sentence in self.sentences():
-            yield Row(sentence.lines[0], (_json(sentence.tokens), _json(sentence.tags)))
+            line = sentence.lines[0]
+            yield from (Row(line, ("", ""), fault) for fault in sentence.faults)
+            if not sentence.faults:
+                yield Row(line, (_json(sentence.tokens), _json(sentence.tags)))
 
     def where(self, line: int, column: str | None = None) -> str:
         return self.files[0].where(line) if self.files else f"corpus {self.corpus.corpus}:{line}"
@@ -205,26 +212,34 @@ def in_columns(file: TextFile, corpus: TaggedText, *, tagged: bool = True) -> It
 
     Without `tagged` only words are asked for, and the tags say nothing.
     """
-    width, words = 0, list[tuple[int, str, str]]()
+    width, words, faults = 0, list[tuple[int, str, str]](), list[Problem]()
     for line, text in enumerate(file.lines(), 1):
-        fields = [one.strip() or one for one in text.split("\t")] if "\t" in text else text.split()
+        fields = fields_of(text)
         if not text.strip() or fields[0] == DOCUMENT:
             if words:
-                yield Sentence(*zip(*words, strict=True))
-            words = []
+                yield Sentence(*zip(*words, strict=True))._replace(faults=tuple(faults))
+            words, faults = [], []
             continue
         if text.startswith(COMMENT) and (len(fields) != (width or 1) or " " in fields[0]):
             continue
         width = width or _checked(corpus, len(fields), file.where(line), tagged=tagged)
-        if len(fields) != width:
+        token, tag = "", ""
+        if len(fields) == width:
+            token, tag = fields[_number(corpus.tokens, 0)], fields[_number(corpus.tags, -1)] if tagged else ""
+        else:
             hint = "a word a line, its columns between tabs or spaces, an empty line after each sentence"
-            raise DataError(
-                f"{_columns(len(fields))}, where the lines before have {width}", where=file.where(line), hint=hint
-            )
-        token, tag = fields[_number(corpus.tokens, 0)], fields[_number(corpus.tags, -1)] if tagged else ""
+            what = f"{_columns(len(fields))}, where the lines before have {width}"
+            faults.append(Problem(file.where(line), what, hint))
         words.append((line, token, tag))
     if words:
-        yield Sentence(*zip(*words, strict=True))
+        yield Sentence(*zip(*words, strict=True))._replace(faults=tuple(faults))
+
+
+def fields_of(text: str) -> list[str]:
+    """The columns of a line: between tabs, where there is one, else between blanks; other spaces are part of a word."""
+    if "\t" in text:
+        return [one.strip() or one for one in text.split("\t")]
+    return [one for one in text.split(" ") if one]
 
 
 def _columns(count: int) -> str:
@@ -256,20 +271,27 @@ def _checked(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> int
 def _listed(file: TextFile, corpus: TaggedText) -> Iterator[Sentence]:
     """An object a line with a list of words and a list of tags."""
     keys = ("tokens" if corpus.tokens is None else corpus.tokens, "tags" if corpus.tags is None else corpus.tags)
-    for line, example in objects_in(file):
-        if example is None:
-            continue
-        where = file.where(line)
-        tokens, tags = (_texts(value_in(example, key, where), key, where) for key in keys)
-        if len(tokens) != len(tags):
-            raise DataError(
-                f"there are {len(tokens)} words and {len(tags)} tags", where=where, hint="a tag for each word"
-            )
-        yield Sentence((line,) * len(tokens), tokens, tags)
+    for line, example in objects_in(file, keys):
+        if isinstance(example, Problem):
+            yield Sentence((line,), ("",), ("",), (example,))
+        elif example is not None:
+            yield _sentence(example, keys, line, file.where(line))
 
 
-def _texts(value: Any, key: Key, where: str) -> tuple[str, ...]:
+def _sentence(example: dict[str, Any], keys: tuple[Key, Key], line: int, where: str) -> Sentence:
+    try:
+        words, marks = (value_in(example, key, where) for key in keys)
+        tokens, tags = _texts(words, keys[0], where), _texts(marks, keys[1], where, number=True)
+    except DataError as error:
+        return Sentence((line,), ("",), ("",), error.problems)
+    if len(tokens) != len(tags):
+        fault = Problem(where, f"there are {len(tokens)} words and {len(tags)} tags", "a tag for each word")
+        return Sentence((line,), ("",), ("",), (fault,))
+    return Sentence((line,) * len(tokens), tokens, tags)
+
+
+def _texts(value: Any, key: Key, where: str, *, number: bool = False) -> tuple[str, ...]:
     if not isinstance(value, list):
         said = json.dumps(value)[:80]
         raise DataError(f"the column {key!r} holds {said}, not a list", where=where, hint='for example ["B-PER", "O"]')
-    return tuple(text_of(one, key, where) for one in value)
+    return tuple(text_of(one, key, where, number=number) for one in value)

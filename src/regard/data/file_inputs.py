@@ -69,10 +69,17 @@ def table_rows(file: TextFile, columns: Mapping[str, Key], header: bool | None =
 
 def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
     """Whether the first row of a table has them."""
+    return column_problem(file, columns) is None
+
+
+def column_problem(file: TextFile, columns: Mapping[str, Key]) -> Problem | None:
+    """Why the first row of a table, that is not empty, has them not; None if it has."""
     try:
-        return next(table_rows(file, columns)).fault is None
-    except DataError:
-        return False
+        filled = (row for row in table_rows(file, columns) if row.fault is not None or any(row.values))
+        first = next(filled, None)
+    except DataError as error:
+        return error.problems[0]
+    return Problem(file.name, "there is no row that has something in it") if first is None else first.fault
 
 
 def _row(text: str, line: int, file: TextFile, columns: Mapping[str, Key]) -> Row:
@@ -81,7 +88,7 @@ def _row(text: str, line: int, file: TextFile, columns: Mapping[str, Key]) -> Ro
     if not text.strip():
         return Row(line, nothing)
     try:
-        example = object_in(text, where := file.where(line))
+        example = object_in(text, where := file.where(line), columns.values())
         return Row(line, tuple(text_of(value_in(example, key, where), key, where) for key in columns.values()))
     except DataError as error:
         return Row(line, nothing, error.problems[0])

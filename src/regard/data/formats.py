@@ -16,6 +16,8 @@ from regard.errors import ColumnError, DataError, Problem
 
 SEPARATORS = (",", ";", "\t")
 """What may stand between the cells of a .csv."""
+Records = Iterator[tuple[int, list[str]]]
+"""The cells of each record, and the line where it begins."""
 LOOKED_AT = 100
 """Records by which they are told apart."""
 
@@ -25,7 +27,7 @@ def _tsv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     return _table_rows(file, corpus, tsv_records(file))
 
 
-def tsv_records(file: TextFile) -> Iterator[tuple[int, list[str]]]:
+def tsv_records(file: TextFile) -> Records:
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
 
 
@@ -56,7 +58,7 @@ def first_records(file: TextFile, separator: str) -> list[list[str]]:
         return []
 
 
-def csv_records(file: TextFile, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
+def csv_records(file: TextFile, separator: str = ",") -> Records:
     """The records of a .csv, each with the line where it begins."""
     records = csv.reader(file.lines(keep_ends=True), strict=True, delimiter=separator)
     line = 1
@@ -67,13 +69,26 @@ def csv_records(file: TextFile, separator: str = ",") -> Iterator[tuple[int, lis
     except csv.Error as error:
         what = f"not valid CSV: {str(error).partition(' - ')[0]}"
         hint = "is a quote not closed? Quotes within a quoted field are doubled"
+        if str(error).startswith("new-line character"):
+            what = "not valid CSV: lines end in CR alone, as on old Macs, or a CR stands within one"
+            hint = r"convert it: tr '\r' '\n' < OLD > NEW; a cell with a line break stands in double quotes"
         raise DataError(what, where=file.where(line), hint=hint) from None
 
 
-def _table_rows(file: TextFile, corpus: Corpus, records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
-    columns = keys_of(corpus)
+def _without_end(records: Records) -> Records:
+    """Without the empty lines at the end, which spreadsheets leave there."""
+    held = list[tuple[int, list[str]]]()
+    for line, fields in records:
+        held.append((line, fields))
+        if "".join(fields).strip() or len(fields) > 1:
+            yield from held
+            held = []
+
+
+def _table_rows(file: TextFile, corpus: Corpus, records: Records) -> Iterator[Row]:
+    columns, records = keys_of(corpus), _without_end(records)
     header = has_header(corpus)
-    first_line, names = next(records)
+    first_line, names = next(records, (1, list[str]()))
     indexes = [_index(key, names if header else None, file.where(first_line)) for key in columns.values()]
     line = 0
     nothing = ("",) * len(indexes)
@@ -127,9 +142,9 @@ def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     columns, numeric = keys_of(corpus), numeric_keys(corpus)
     lists = {key for name, key in columns.items() if name in corpus.LISTS}
     nothing = ("",) * len(columns)
-    for line, example in objects_in(file):
-        if example is None:
-            yield Row(line, nothing)  # an empty line: data.bad_lines decides about it
+    for line, example in objects_in(file, columns.values()):
+        if example is None or isinstance(example, Problem):
+            yield Row(line, nothing, example)  # an empty line, too, is one for data.bad_lines
             continue
         try:
             texts = [
@@ -142,10 +157,13 @@ def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
             yield from (Row(line, values) for values in product(*texts))
 
 
-def objects_in(file: TextFile) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """The objects of a .jsonl file with their lines; None for an empty line."""
+def objects_in(file: TextFile, keys: Iterable[Key]) -> Iterator[tuple[int, dict[str, Any] | Problem | None]]:
+    """The objects of a .jsonl file with their lines; None for an empty line, a problem for one that is no object."""
     for line, text in enumerate(file.lines(), 1):
-        yield line, object_in(text, file.where(line)) if text.strip() else None
+        try:
+            yield line, object_in(text, file.where(line), keys) if text.strip() else None
+        except DataError as error:
+            yield line, error.problems[0]
 
 
 def _texts(example: dict[str, Any], key: Key, where: str, *, number: bool, several: bool) -> list[str]:
@@ -156,17 +174,17 @@ def _texts(example: dict[str, Any], key: Key, where: str, *, number: bool, sever
     return ["" if one is None else text_of(one, key, where, number=number, hint=hint) for one in values]
 
 
-def object_in(text: str, where: str) -> dict[str, Any]:
-    """The object that a line of a .jsonl is."""
+def object_in(text: str, where: str, keys: Iterable[Key] = ()) -> dict[str, Any]:
+    """The object that a line of a .jsonl is; `keys` are those that are asked for in it."""
     try:
         example = json.loads(text)
     except (ValueError, RecursionError) as error:
         reason = f"{error.msg} at position {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise DataError(f"not valid JSON: {reason}", where=where, hint="one object a line is expected") from None
     if not isinstance(example, dict):
-        raise DataError(
-            f"{text[:80]} is not an object", where=where, hint='for example {"source": "...", "target": "..."}'
-        )
+        names = dict.fromkeys(str(key).partition(".")[0] for key in keys)
+        hint = "one object a line is expected" + (f", with {', '.join(map(repr, names))}" if names else "")
+        raise DataError(f"{text[:80]} is not an object", where=where, hint=hint)
     return example
 
 

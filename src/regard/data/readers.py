@@ -84,7 +84,7 @@ class Reader:
     def rows(self) -> Iterator[Row]:
         """The same with those that have a fault, for whoever may drop them."""
         rows = islice(self._rows(), self.corpus.size)
-        return (_prefixed(row, self.corpus.prefix) for row in rows) if self.corpus.prefix else rows
+        return (prefixed(row, self.corpus.prefix) for row in rows) if self.corpus.prefix else rows
 
     def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
@@ -128,7 +128,7 @@ class Reader:
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 
 
-def _prefixed(row: Row, prefix: str) -> Row:
+def prefixed(row: Row, prefix: str) -> Row:
     """The prefix before the first column; an empty text stays empty, so that it is still found."""
     first, *others = row.values
     return Row(row.line, (prefix + first, *others)) if first.strip() else row

@@ -20,6 +20,8 @@ class Row(NamedTuple):
     values: tuple[str, ...]
     fault: Problem | None = None
     """Why the columns cannot be told apart, if so; the values are then empty."""
+    continues: bool = False
+    """Whether it goes on with the document of the row before, which is too long to be held at once."""
 
 
 def keys_of(corpus: Corpus) -> dict[str, Key]:
@@ -71,7 +73,15 @@ def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str
 
 
 def no_column(key: Key, there: Iterable[str], where: str) -> ColumnError:
-    return ColumnError(f"there is no column {key!r}", where=where, hint=f"the columns are {', '.join(there)}")
+    names = [*there]
+    meant = [name for name in names if name.strip().casefold() == str(key).strip().casefold()]
+    hint = f"the columns are {', '.join(map(_quoted, names))}" + (f"; did you mean {meant[0]!r}?" if meant else "")
+    return ColumnError(f"there is no column {key!r}", where=where, hint=hint)
+
+
+def _quoted(name: str) -> str:
+    """In quotes where its ends would not be seen."""
+    return name if name and name == name.strip() and "," not in name else repr(name)
 
 
 def leaves_in(example: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

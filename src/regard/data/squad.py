@@ -30,7 +30,7 @@ from regard.data.offsets import Clusters
 from regard.data.portraits import PortraitCorpus
 from regard.data.readers import Reader
 from regard.data.rows import Row, text_of, value_in
-from regard.errors import DataError
+from regard.errors import DataError, Problem
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 """A string of JSON; followed by a colon, it is a key."""
@@ -46,6 +46,8 @@ class Answers(NamedTuple):
     context: str
     question: str
     answers: tuple[tuple[int, str], ...]
+    fault: Problem | None = None
+    """Why it cannot be read, if so."""
 
 
 class QuestionedText(Corpus):
@@ -140,7 +142,7 @@ class QuestionReader(Reader):
     def _rows(self) -> Iterator[Row]:
         for one in self.questions():
             answers = json.dumps(one.answers, ensure_ascii=False)
-            yield Row(one.line, (one.context, one.question, answers, one.id))
+            yield Row(one.line, (one.context, one.question, answers, one.id), one.fault)
 
     def where(self, line: int, column: str | None = None) -> str:
         if not self.files:
@@ -173,6 +175,7 @@ def answers_in(text: str) -> tuple[tuple[int, str], ...]:
 
 def squad_questions(file: TextFile) -> Iterator[Answers]:
     """The questions of a file, in their order."""
+    lines: list[int] | None = None
     for number, (asked, context, clusters) in enumerate(_asked(file), 1):
         id = str(asked.get("id", number))
         try:
@@ -180,8 +183,9 @@ def squad_questions(file: TextFile) -> Iterator[Answers]:
             found = _checked(answers, context, clusters, "")
             yield Answers(number, id, context, _text(asked, "question", ""), found)
         except DataError as error:
-            where = f"{_place(file, number, question_lines(file))}: question {id!r}"
-            raise DataError(problems=[replace(problem, where=where) for problem in error.problems]) from None
+            lines = question_lines(file) if lines is None else lines
+            where = f"{_place(file, number, lines)}: question {id!r}"
+            yield Answers(number, id, "", "", (), replace(error.problems[0], where=where))
 
 
 def squad_inputs(file: TextFile) -> Iterator[tuple[str, str, str]]:
@@ -193,10 +197,14 @@ def squad_inputs(file: TextFile) -> Iterator[tuple[str, str, str]]:
 
 
 def question_lines(file: TextFile) -> list[int]:
-    """The line of each question of SQuAD's JSON, by the keys `question` in it; nothing where one has no such key."""
-    text = "\n".join(file.lines())
-    keys = [found.start() for found in _STRING.finditer(text) if found[1] and found[0].startswith('"question"')]
-    if len(keys) != sum(1 for _ in _asked(file)):
+    """The line of each question of SQuAD's JSON, by a key that each of them has; nothing where there is none."""
+    text, count = "\n".join(file.lines()), sum(1 for _ in _asked(file))
+    places = {f'"{name}"': list[int]() for name in ("question", "id", "answers")}
+    for found in _STRING.finditer(text):
+        if found[1] and (name := found[0].removesuffix(found[1])) in places:
+            places[name].append(found.start())
+    keys = next((starts for starts in places.values() if len(starts) == count), None)
+    if keys is None:
         return []
     lines = accumulate((text.count("\n", *part) for part in pairwise([0, *keys])), initial=1)
     return list(lines)[1:]
@@ -248,14 +256,20 @@ def _text(tree: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _listed(file: TextFile, corpus: QuestionedText) -> Iterator[Answers]:
-    for line, example in objects_in(file):
-        if example is None:
-            continue
-        where = file.where(line)
+    for line, example in objects_in(file, [corpus.context, corpus.question, corpus.answers]):
+        if isinstance(example, Problem):
+            yield Answers(line, "", "", "", (), example)
+        elif example is not None:
+            yield _answered(example, corpus, line, file.where(line))
+
+
+def _answered(example: dict[str, Any], corpus: QuestionedText, line: int, where: str) -> Answers:
+    try:
         context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
-        answers = value_in(example, corpus.answers, where)
-        found = _checked(answers, context, Clusters(context), where)
-        yield Answers(line, str(example.get("id", line)), context, question, found)
+        found = _checked(value_in(example, corpus.answers, where), context, Clusters(context), where)
+    except DataError as error:
+        return Answers(line, "", "", "", (), error.problems[0])
+    return Answers(line, str(example.get("id", line)), context, question, found)
 
 
 # Answers and their places

@@ -20,12 +20,12 @@ from regard.data.dataset import Examples
 from regard.data.framing import Framed, Framing, padded_rows, windows
 from regard.data.prepare import Prepared
 from regard.data.report import ColumnReport, Histogram, Report
-from regard.data.schemes import OUTSIDE, entities_in, is_chunk_tag, labels_of, tags_of
+from regard.data.schemes import OUTSIDE, Scheme, entities_in, is_chunk_tag, labels_of, tags_of
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.data.unknown import encode_spelled
-from regard.errors import DataError
+from regard.errors import NAMED, DataError, Problem, first_of
 
 NO_TAG = -100
 """Stands in `labels` where a token carries no tag."""
@@ -216,7 +216,10 @@ def prepare_tagged(
     if tokenizers is None:
         lines = [" ".join(json.loads(text)) for text in found.splits["train"].columns["tokens"]]
         tokenizers = train_tokenizers(config, {"text": lines}, base)
-    tags = {name: [_learned(text, data) for text in split.columns["tags"]] for name, split in found.splits.items()}
+    tags = {
+        name: [_learned(text, data.plain, data.learned) for text in split.columns["tags"]]
+        for name, split in found.splits.items()
+    }
     names = names or label_names(tags["train"], data)
     splits = {
         name: _examples(
@@ -233,8 +236,12 @@ def read_tagged(
     readers: Sequence[TaggedReader], data: TaggingData, names: Sequence[str], marking: Marking
 ) -> TaggedExamples:
     """Corpora as they are, to measure a run on."""
-    rows = [(reader, row) for reader in readers for row in reader]
-    tags = [_learned(row.values[1], data) for _, row in rows]
+    read = [(reader, row) for reader in readers for row in reader.rows()]
+    rows, faults = [one for one in read if one[1].fault is None], [row.fault for _, row in read if row.fault]
+    if faults and (data.bad_lines == "error" or not rows):
+        raise DataError(problems=first_of(faults))
+    plain = data.plain or not all(map(is_chunk_tag, names))
+    tags = [_learned(row.values[1], plain, data.learned) for _, row in rows]
     _refuse_unknown(tags, names, TRAINED, lambda row, word: rows[row][0].where_word(rows[row][1].line, word))
     return tagged_examples(
         [row.values[0] for _, row in rows],
@@ -270,28 +277,37 @@ def _examples(
     )
 
 
-def _learned(text: str, data: TaggingData) -> list[str]:
+def _learned(text: str, plain: bool, scheme: Scheme) -> list[str]:
     """Tags in the scheme that is learned."""
     tags: list[str] = json.loads(text)
-    return tags if data.plain else tags_of(entities_in(tags), len(tags), data.learned)
+    return tags if plain else tags_of(entities_in(tags), len(tags), scheme)
 
 
 def label_names(tags: Sequence[Sequence[str]], data: TaggingData) -> list[str]:
     """All tags that the training sentences allow: those of their types in the scheme, or those that stand there."""
     there = {tag for row in tags for tag in row}
+    if len(there) == 1:
+        hint = "two tags at the least: is it the right column? data.train.tags names it"
+        raise DataError(f"every tag is {next(iter(there))!r}", where="data.train", hint=hint)
     return sorted(there) if data.plain else labels_of({tag[2:] for tag in there if tag != OUTSIDE}, data.learned)
 
 
 def _refuse_unknown(
     tags: Sequence[Sequence[str]], names: Sequence[str], origin: str, where: Callable[[int, int], str]
 ) -> None:
-    known = set(names)
-    for row, sentence in enumerate(tags):
-        for word, tag in enumerate(sentence):
-            if tag not in known:
-                types = sorted({name[2:] for name in names if name != OUTSIDE}) if OUTSIDE in known else sorted(known)
-                what = f"the tag {tag!r} does not stand in {origin}"
-                raise DataError(what, where=where(row, word), hint=f"there are {', '.join(types)[:200]}")
+    """Every tag that is not one of the names, where it first stands."""
+    places = ((tag, row, word) for row, sentence in enumerate(tags) for word, tag in enumerate(sentence))
+    known, first = set(names), dict[str, tuple[int, int]]()
+    for tag, row, word in (one for one in places if one[0] not in known):
+        first.setdefault(tag, (row, word))
+    chunks = all(map(is_chunk_tag, names))
+    types = sorted({name[2:] for name in names if name != OUTSIDE} if chunks else known)
+    hint = f"there are {', '.join(types)[:200]}"
+    if first:
+        unknown = list(first.items())[:NAMED]
+        raise DataError(
+            problems=[Problem(where(*one), f"the tag {tag!r} does not stand in {origin}", hint) for tag, one in unknown]
+        )
 
 
 def _columns(examples: TaggedExamples) -> dict[str, ColumnReport]:

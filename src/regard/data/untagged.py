@@ -23,7 +23,9 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
     """
     if file.suffixes[0] in COLUMNS:
         sentences = in_columns(file, corpus, tagged=False)
-        return (FileInput(" ".join(one.tokens), file.where(one.lines[0])) for one in sentences)
+        return (
+            FileInput(" ".join(one.tokens), file.where(one.lines[0]), next(iter(one.faults), None)) for one in sentences
+        )
     if file.suffixes[0] == ".jsonl":
         key = corpus.tokens if isinstance(corpus.tokens, str) else "tokens"
         return (_listed(text, key, file.where(line)) for line, text in enumerate(file.lines(), 1))
@@ -36,7 +38,7 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
 def _listed(text: str, key: str, where: str) -> FileInput:
     """An object with a list of words, or with a text."""
     try:
-        example: dict[str, Any] = object_in(text, where) if text.strip() else {"text": ""}
+        example: dict[str, Any] = object_in(text, where, [key]) if text.strip() else {"text": ""}
         if key not in example and "text" in example:
             return FileInput(text_of(example["text"], "text", where), where)
         words = value_in(example, key, where)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import nn
 
-from regard.errors import CheckpointError, DataError, RegardError, did_you_mean
+from regard.config import apply_overrides
+from regard.errors import CheckpointError, ConfigError, DataError, RegardError, did_you_mean
 from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import Checkpoint, save_checkpoint, step_name
 from regard.runs.files import write_folder
@@ -45,19 +48,22 @@ WRITERS: dict[tuple[str, str], Callable[[Run, Any], Exported]] = {
     **{(task, "bert"): bert_heads.write for task in bert_heads.ARCHITECTURES},
 }
 """Task and kind of model -> how it is written for `transformers`."""
+UNTOLD = ("data", "head", "search", "evaluation")
+"""The sections of a recipe that a folder may leave open."""
 TOOLS = ("huggingface", "ctranslate2")
 
 
-def import_run(source: str | Path, *, out: str | Path) -> Run:
+def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] = ()) -> Run:
     """The model of a `transformers` folder, or of a name on the Hugging Face Hub, as a run like any other.
 
-    `transformers` itself is not needed for it.
+    `transformers` itself is not needed for it. `overrides` say what the folder does not, such as head.no_answer=true.
     """
     target = Path(out)
     _refuse_existing(target, "run folder")
+    _refuse_told(overrides)
     folder = open_folder(source)
     found = READERS[_architecture(folder)](folder)
-    write_folder(target, lambda aside: _write_run(aside, found, folder))
+    write_folder(target, lambda aside: _write_run(aside, found, folder, overrides))
     return Run.open(target)
 
 
@@ -65,12 +71,21 @@ def _architecture(folder: ModelFolder) -> str:
     kind, named = str(folder.config.get("model_type")), folder.config.get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else UNNAMED.get(kind, kind)
     if name not in READERS or kind not in UNNAMED:
-        what = f"a {name} of the type {kind!r} cannot be imported"
+        what = f"{'an' if name[:1] in 'AEIOU' else 'a'} {name} of the type {kind!r} cannot be imported"
         raise DataError(what, where=str(folder.path / "config.json"), hint=f"supported: {', '.join(READERS)}")
     return name
 
 
-def _write_run(aside: Path, found: Imported, folder: ModelFolder) -> None:
+def _refuse_told(overrides: Sequence[str]) -> None:
+    """Refuse changes to what the folder says itself."""
+    for override in overrides:
+        section, *below = override.partition("=")[0].split(".")
+        if section not in UNTOLD or (section == "data" and below[:1] in ([], ["train"], ["validation"], ["test"])):
+            hint = f"allowed: {', '.join(UNTOLD)}, less what is trained or measured on"
+            raise ConfigError("is what the folder of the model says", where=override, hint=hint)
+
+
+def _write_run(aside: Path, found: Imported, folder: ModelFolder, overrides: Sequence[str]) -> None:
     """A run that has been through no training: its only checkpoint is that of step 0."""
     first = next(iter(found.tokenizers.values()))
     joint = found.tokenizers.joint or found.model.get("tie") == "all"
@@ -83,12 +98,31 @@ def _write_run(aside: Path, found: Imported, folder: ModelFolder) -> None:
         "data": {"train": []} | found.sections.get("data", {}),
     }
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
-    run = Run.create(aside, recipe_of(tree), found.tokenizers, origin)
-    put_weights(run.build(), found.weights, Path(folder.name))
+    recipe = recipe_of(tree)
+    if overrides:
+        recipe = recipe_of(apply_overrides(recipe.model_dump(), overrides))
+    run = Run.create(aside, recipe, found.tokenizers, origin)
+    model = run.build()
+    _refuse_other_shapes(model, found, folder)
+    put_weights(model, found.weights, Path(folder.name))
     facts = {"step": 0, "best": [], "tokenizer": found.tokenizers.fingerprint}
     save_checkpoint(run.checkpoints / step_name(0), Checkpoint(found.weights, facts))
     for name in ("best", "last"):
         run.point(name, step_name(0))
+
+
+def _refuse_other_shapes(model: nn.Module, found: Imported, folder: ModelFolder) -> None:
+    """Refuse weights of other sizes than config.json says, by their name in the file where they stand there as here."""
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    wrong = {name: one for name, one in found.weights.items() if name in shapes and one.shape != shapes[name]}
+    theirs = folder.weights() if wrong else {}
+    named = {
+        ours: name for ours, one in wrong.items() for name, other in theirs.items() if torch.equal(one, other)
+    } or {name: name for name in wrong}
+    for ours, name in list(named.items())[:1]:
+        there, here = (" x ".join(map(str, shape)) for shape in (wrong[ours].shape, shapes[ours]))
+        what = f"{name} is {there} in the weights, but {here} by this file"
+        raise DataError(what, where=str(folder.path / "config.json"), hint="is one of the two that of another model?")
 
 
 def export_run(
@@ -118,7 +152,7 @@ def _for_transformers(run: Run, checkpoint: str) -> Exported:
     task, kind = run.recipe.task, run.recipe.model.kind
     if (task, kind) not in WRITERS:
         allowed = ", ".join(f"{other} for {task}" for task, other in WRITERS)
-        what = f"transformers has no model like {kind} for {task}"
+        what = f"{kind} for {task} cannot be written as a model of transformers"
         raise CheckpointError(what, where=str(run.folder), hint=f"what can be exported: {allowed}")
     return WRITERS[task, kind](run, run.load_model(checkpoint))
 

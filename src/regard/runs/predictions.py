@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.errors import CheckpointError, DecodeError
 from regard.runs.files import write_text
+from regard.runs.splits import noted
 
 
 def with_predictions_written(found: dict[str, Any], file: Path, *, asked: bool) -> dict[str, Any]:
@@ -31,7 +32,8 @@ def with_predictions_written(found: dict[str, Any], file: Path, *, asked: bool) 
     except CheckpointError:
         if asked:
             raise
-        return metrics  # a run folder that may only be read: the metrics are what was asked for
+        note = f"{file.parent} cannot be written to: --predictions FILE keeps what was said of each example elsewhere"
+        return noted(metrics, {"note": note})  # the metrics are what was asked for
     return metrics | {"predictions": str(file), "errors": str(errors)}
 
 

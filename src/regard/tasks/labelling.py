@@ -10,16 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from torch import Tensor
 
 from regard.data.batches import fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
-from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.files import TextFile
-from regard.data.labelled import Labelled, open_labelled
+from regard.data.labelled import open_labelled
 from regard.data.labelled_examples import Arrangement, LabelledExamples, Labels
 from regard.data.prepare import Prepared, prepare
 from regard.data.rows import Key, has_header, keys_of
@@ -30,6 +29,7 @@ from regard.models.headed import POOLING, HeadConfig, Headed
 from regard.models.heads import ApartHead, Pooling, TextHead
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import problem_in_text, refuse
+from regard.tasks.named_columns import labelled_in, labelled_of
 from regard.tasks.pairs import corpus_of as corpus_in_file
 from regard.tasks.pairs import header_in, read_texts, suffix_of
 from regard.tasks.task import Prediction, Progress
@@ -45,8 +45,6 @@ class TextHeadConfig(HeadConfig):
     pooling: Pooling = "max"
     """One vector for a text: that of its first or last token, or the mean or the largest values over all. Default:
     first for bert (through the pooler that it was pre-trained with), last for lstm_lm and gpt, max for others."""
-    auxiliary: float = Field(0.0, ge=0)
-    """Weight of the language model's own loss beside the task's; 0.5 in GPT's paper. Only for lstm_lm and gpt."""
 
 
 class TextLabelling(HeadedTask):
@@ -71,13 +69,14 @@ class TextLabelling(HeadedTask):
     @classmethod
     def text_columns(cls, recipe: Any) -> tuple[str, ...]:
         """The columns that are read, in their order."""
-        texts: tuple[str, ...] = recipe.data.train[0].texts
+        texts: tuple[str, ...] = recipe.data.train[0].texts if recipe.data.train else ("first", "second")
         return texts
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Headed:
         model = super().build(recipe, tokenizers)
-        if recipe.data.train:  # an imported run has no data, so that what is typed decides
+        # An imported run has no data: what is typed decides, unless both orders are asked for, which needs two texts.
+        if recipe.data.train or getattr(recipe.head, "both_orders", False):
             model.arrangement = cls.arrangement(recipe, cls.text_columns(recipe))
         return model
 
@@ -162,13 +161,20 @@ class TextLabelling(HeadedTask):
     def table_columns(cls, recipe: Any, file: TextFile, own: Sequence[Any]) -> tuple[dict[str, Key], bool | None]:
         """The columns of text in a table, and whether it has a header: as in one of the recipe's, else by the names
         that the task has for them."""
-        if _tables(own):
-            like = cls.corpus_of([file.name], own)
-            return {name: key for name, key in keys_of(like).items() if name != "label"}, has_header(like)
-        pair: dict[str, Key] = {"first": "first", "second": "second"}
-        if not recipe.data.train and has_columns(file, pair):
-            return pair, None
-        return {name: name for name in own[0].texts}, None
+        if recipe.data.train and not _tables(own):
+            return {name: name for name in own[0].texts}, None
+        like = cls.corpus_of([file.name], own) if recipe.data.train else cls.named_table(file)
+        return {name: key for name, key in keys_of(like).items() if name != "label"}, has_header(like)
+
+    @classmethod
+    def named_table(cls, file: TextFile) -> Corpus:
+        """A table for a run without data of its own: by the names that the task has for its columns."""
+        return labelled_in(file)
+
+    @classmethod
+    def named_files(cls, files: Sequence[str]) -> Corpus:
+        """The same for what `--file` names."""
+        return labelled_of(files)
 
     @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
@@ -176,9 +182,11 @@ class TextLabelling(HeadedTask):
 
         Where there is no table: the text and the label by number, or in .jsonl by these names.
         """
+        if not any(one.model_fields_set for one in own):  # an imported run has no corpora
+            return cls.named_files(files)
         tables = _tables(own)
         if len(files) != 1 or not tables:
-            return corpus_in_file(files, own or [Labelled(corpus="reviews-en")])
+            return corpus_in_file(files, own)
         suffix = suffix_of(files[0])
         like = next((one for one in tables if one.file is not None and suffix_of(one.file) == suffix), tables[0])
         others = {"dataset": None, "subset": None, "split": None, "size": None, "prefix": ""}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from regard.data.choices import ChoiceData
+from regard.data.choices import ChoiceData, Choices
+from regard.data.config import Corpus
 from regard.data.dataset import Dataset
+from regard.data.files import TextFile, open_text
 from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
 from regard.data.tokenizers import Tokenizers
@@ -20,7 +23,9 @@ from regard.errors import ConfigError, Problem
 from regard.models.headed import Headed
 from regard.objectives.classes import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import as_texts, listed, measured, probabilities, told
+from regard.tasks.inputs import only_file
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of
+from regard.tasks.named_columns import choices_in
 
 
 class ChoiceHeadConfig(TextHeadConfig):
@@ -52,6 +57,30 @@ class MultipleChoice(TextLabelling):
     @classmethod
     def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:
         return "choices"
+
+    @classmethod
+    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Headed:
+        model = super().build(recipe, tokenizers)
+        model.arrangement = "choices"  # there is no other, also where no data says so
+        return model
+
+    @classmethod
+    def named_table(cls, file: TextFile) -> Choices:
+        return choices_in(file)
+
+    @classmethod
+    def named_files(cls, files: Sequence[str]) -> Choices:
+        return choices_in(open_text(files[0], Path()))
+
+    @classmethod
+    def corpus_of(cls, files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
+        return super().corpus_of([only_file(files)], own)
+
+    @classmethod
+    def examples(
+        cls, dataset: Dataset, recipe: Any, names: tuple[str, ...], columns: Sequence[str]
+    ) -> LabelledExamples:
+        return super().examples(dataset, recipe, tuple(_names(names, len(columns) - 1)), columns)
 
     @classmethod
     def check(cls, recipe: Any, data: Prepared[LabelledExamples]) -> None:
@@ -108,7 +137,9 @@ class MultipleChoice(TextLabelling):
         if len(fields) > 2:
             return None
         return Problem(
-            place, f"there are {len(fields) - 1} choices", "a text and two choices or more, tabs between them"
+            place,
+            f"there are {len(fields) - 1} choices",
+            "a text and two choices or more, tabs between them; or a JSON object with the run's columns",
         )
 
     @classmethod
@@ -141,10 +172,14 @@ class Chosen:
             yield f"{name}\t{p:.4f}\t{self.choices[name]}"
 
 
+def _names(labels: Sequence[str], count: int) -> list[str]:
+    """What choices are called: those beyond the training data's, of which an imported run has none, by number."""
+    return [*labels[:count], *map(str, range(len(labels), count))]
+
+
 def _chosen(labels: Sequence[str], text: str, scores_Y: Scores) -> Chosen:
-    """Choices beyond those of the training data are called by their numbers."""
     choices = text.split("\t")[1:]
-    names = [labels[number] if number < len(labels) else str(number) for number in range(len(choices))]
+    names = _names(labels, len(choices))
     p_Y = probabilities(scores_Y)
     ranked = {names[number]: float(p_Y[number]) for number in np.argsort(-p_Y, kind="stable")}
     return Chosen(text, ranked, dict(zip(names, choices, strict=True)))

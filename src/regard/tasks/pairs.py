@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from regard.data.file_inputs import has_columns
 from regard.data.files import TextFile
 from regard.data.formats import FORMATS
 from regard.data.readers import Reader, open_corpus
-from regard.data.recognise import header_of
+from regard.data.recognise import first_rows, header_of
 from regard.data.rows import Row
 from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, Problem, first_of
@@ -47,8 +48,20 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
     for corpus in [*alike, *(corpus for corpus in tables if _has_names_of(corpus, file))]:
         return kind(file=files[0], header=header_in(files[0], corpus), **corpus.columns)  # type: ignore[arg-type]
     named = suffix == ".jsonl" or set(columns) <= set(names)
+    if not named and suffix in (".tsv", ".csv"):
+        _refuse_more(file, columns)
     keys: dict[str, Any] = {name: name if named else number for number, name in enumerate(columns)}
     return kind(file=files[0], header=True if names and not named else None, **keys)
+
+
+def _refuse_more(file: TextFile, columns: Sequence[str]) -> None:
+    """Refuse a table with more columns than are read, where nothing says which of them those are."""
+    filled = Counter(max((place for place, cell in enumerate(row, 1) if cell), default=0) for row in first_rows(file))
+    [(width, _)] = filled.most_common(1) or [(0, 0)]
+    if width > len(columns):
+        what = f"it has {width} columns, and nothing says which is the {' and which the '.join(columns)}"
+        hint = f"name them {', '.join(columns)} in a first line, or leave the others out"
+        raise DataError(what, where=file.name, hint=hint)
 
 
 def _has_names_of(corpus: Corpus, file: TextFile) -> bool:
@@ -117,4 +130,4 @@ def _problems_in(reader: Reader, row: Row, max_characters: int) -> list[Problem]
         elif len(value) > max_characters:
             what = f"the line has {len(value):,} characters, data.max_characters allows {max_characters:,}"
             problems.append(Problem(reader.where(row.line, name), what, "split it, or drop the pair"))
-    return problems
+    return [*dict.fromkeys(problems)]  # a line of a table that is empty is one problem, not one a column

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.data.tokenizers import Tokenizers
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, DataError
 from regard.runs.huggingface.bert import around, body, plain_weights, read_config, write_config
 from regard.runs.huggingface.exchanged import Exported, Imported
 from regard.runs.huggingface.folder import ModelFolder
@@ -25,6 +25,16 @@ POOLED = ("classification", "regression", "multiple_choice")
 """The tasks whose head reads one vector for a text."""
 NAMED = ("classification", "tagging")
 """The tasks whose classes have names."""
+OWN = "regard"
+"""The key in config.json of what `transformers` has no words for."""
+KEPT: dict[str, tuple[str, ...]] = {
+    "data": ("max_length", "long", "stride", "max_question", "words", "learned"),
+    "head": ("labels", "no_answer", "both_orders"),
+    "evaluation": ("script", "longest_answer", "threshold"),
+}
+"""That is what answers hang on besides the weights: section of a recipe -> its keys, as far as the task has them."""
+UNANSWERABLE = ("squad_v2", "klue")
+"""Datasets on the Hub in which some questions have no answer."""
 
 
 def read(folder: ModelFolder) -> Imported:
@@ -40,13 +50,30 @@ def read(folder: ModelFolder) -> Imported:
     head: dict[str, Any] = {"dropout": config["dropout"] if dropout is None else float(dropout)}
     if task in NAMED:
         head["labels"] = labels
-    sections = {"data": {"max_length": config["max_positions"]}, "head": head}
+    if task == "question_answering" and folder.datasets:
+        head["no_answer"] = any(name.rpartition("/")[2] in UNANSWERABLE for name in folder.datasets)
+    own, data = _own(folder), {"max_length": config["max_positions"]}
+    if task == "tagging" and any(label.startswith(("E-", "S-")) for label in labels):
+        data["learned"] = "bioes"
+    sections = {name: settings for name, settings in own.items() if settings}
+    sections |= {"data": data | own["data"], "head": head | own["head"]}
     return Imported(task, config, weights, Tokenizers({"text": tokenizer}), sections)
 
 
 def _labels(folder: ModelFolder) -> list[str]:
     names = folder.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     return [str(names[number]) for number in sorted(names, key=int)]
+
+
+def _own(folder: ModelFolder) -> dict[str, dict[str, Any]]:
+    """What a model of ours says of itself beyond what `transformers` reads."""
+    told = folder.config.get(OWN, {})
+    if not isinstance(told, dict) or not all(isinstance(section, dict) for section in told.values()):
+        where = f"{folder.path / 'config.json'}: {OWN}"
+        raise DataError("is not what 'regard export' writes there", where=where, hint="leave it out")
+    return {
+        name: {key: value for key, value in told.get(name, {}).items() if key in keys} for name, keys in KEPT.items()
+    }
 
 
 def write(run: Run, model: Any) -> Exported:
@@ -62,8 +89,15 @@ def write(run: Run, model: Any) -> Exported:
             raise CheckpointError(what, where=str(run.folder), hint=hint)
     theirs = to_theirs(renamings(task, recipe.model.layers), stored_weights(model))
     config = write_config(run) | {"classifier_dropout": head.dropout} | _classes(task, head)
+    config[OWN] = {name: _kept(task, getattr(recipe, name), keys) for name, keys in KEPT.items()}
     weights = {name if _is_head(name) else f"bert.{name}": tensor for name, tensor in theirs.items()}
     return Exported(ARCHITECTURES[task], config, weights, around(run))
+
+
+def _kept(task: str, section: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """Of classes with names config.json tells these anyway."""
+    told = ("labels",) if task in NAMED else ()
+    return {key: getattr(section, key) for key in keys if hasattr(section, key) and key not in told}
 
 
 def _classes(task: str, head: Any) -> dict[str, Any]:

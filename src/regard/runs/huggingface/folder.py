@@ -18,14 +18,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from regard.config import parse_yaml
 from regard.data.extras import needed
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 
 NAMES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that are read, whole or in shards, the better one first."""
 REFUSED = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".ot", ".onnx")
 """Endings of other files of weights."""
-TEXTS = ("*.json", "*.txt", "*.spm", "spiece.model", "*/tokenizer*.json")
+TEXTS = ("*.json", "*.txt", "README.md", "*.spm", "spiece.model", "*/tokenizer*.json")
 """What else a folder may hold that is needed."""
 
 
@@ -52,6 +53,16 @@ class ModelFolder:
     @cached_property
     def config(self) -> dict[str, Any]:
         return self.json("config.json")
+
+    @cached_property
+    def datasets(self) -> list[str]:
+        """What the model was trained on, as its card says: the names of datasets on the Hub, if any are told."""
+        try:
+            _, front, _ = (self.path / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+            named = parse_yaml(front, where="README.md").get("datasets")
+        except (OSError, ValueError, ConfigError):  # a card is for people, and may be anything
+            return []
+        return [str(name) for name in (named if isinstance(named, list) else [named] if named else [])]
 
     def expect(self, wanted: dict[str, tuple[Any, ...]]) -> None:
         """Refuse a config that says what the models here cannot do; where it is silent the first value is meant."""
