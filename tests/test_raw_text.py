@@ -19,9 +19,12 @@ from regard.data import tales
 from regard.data.blocks import Streams, contiguous_pieces, document_pieces
 from regard.data.corpora import part_of
 from regard.data.documents import PIECE, RawData, RawText, open_documents
-from regard.data.raw import RawTokens, prepare_raw
+from regard.data.masking import Masking
+from regard.data.raw import PreparedRaw, RawTokens, one_blank, prepare_raw
+from regard.data.segments import SentencePairs
 from regard.data.sentences import split_sentences
 from regard.data.tokenizers import Tokenizer, TokenizerConfig
+from regard.data.vocabularies import MASKING
 from regard.errors import DataError
 from regard.tasks.raw import read_documents
 
@@ -82,14 +85,14 @@ def test_tokens_are_counted_as_published(tmp_path: Path) -> None:
     assert int((text.values == text.tokenizer.unk).sum()) == 1
     assert [*text.texts] == ["", "= Robert <unk> =", "", "He had a guest @-@ star ,"]
     in_memory = read_documents(
-        data, [RawText.model_validate(corpus)], "test", tmp_path, text.tokenizer, by_sentence=True
+        data, [RawText.model_validate(corpus)], "test", tmp_path, text.tokenizer, sentences="punctuation"
     )
     assert in_memory.values.tolist() == text.values.tolist()
 
 
 def test_contiguous_pieces_hold_the_whole_text_once(tmp_path: Path) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="word"), ["a b c d e f g h"])
-    text = RawTokens.of(["a b c", "", "d e f g h"], tokenizer, lambda row: "", by_sentence=False)
+    text = RawTokens.of(["a b c", "", "d e f g h"], tokenizer, lambda row: "")
     pieces = contiguous_pieces(text, 5)
     a, b, c, d, e, f, g, h = tokenizer.encode("a b c d e f g h")
     end = tokenizer.end
@@ -107,17 +110,167 @@ def test_a_table_names_its_column(folder: Path) -> None:
     assert [text for _, text in documents_in(folder, file="texts/c.jsonl")] == ["six\nseven", "eight"]
 
 
-def test_a_document_without_an_end_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "long.txt").write_text("\n".join(["x" * 100] * (3 * PIECE // 100)))
-    found = documents_in(tmp_path, text="long.txt")
-    assert max(len(text) for _, text in found) <= 1.1 * PIECE
-    assert sum(text.count("x") for _, text in found) == 100 * (3 * PIECE // 100)
+LONG = "\n".join(f"Sentence {number} of a book. It goes on" for number in range(5000))
+"""A document of more than two pieces, without a blank line."""
+
+
+def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None:
+    assert len(LONG) > 2 * PIECE
+    (tmp_path / "long.txt").write_text(f"{LONG}\n\nA short one.", encoding="utf-8")
+    corpus = RawText(text="long.txt")
+    rows = [*open_documents(corpus, tmp_path)]
+    assert [row.continues for row in rows] == [False, True, True, False]
+    assert max(len(row.values[0]) for row in rows) <= 1.05 * PIECE
+    assert "".join(row.values[0] for row in rows[:3]) == LONG
+    first = open_documents(RawText(text="long.txt", size=1, prefix="<en> "), tmp_path)
+    assert "".join(row.values[0] for row in first) == f"<en> {LONG}"
+
+
+@pytest.mark.parametrize("sentences", [None, "punctuation", "lines"])
+def test_a_long_document_has_one_end_and_one_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: Any
+) -> None:
+    """Five books and one of them again, read in pieces of three lines: tokens, places and splits by the book."""
+    lines = [f"The end of line {number} came. It" for number in range(40)]
+    books = ["\n".join(lines[start : start + 8]) for start in range(0, 40, 8)]
+    (tmp_path / "books.txt").write_text("\n\n".join([*books, books[2]]), encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "books.txt"}, "validation": {"split": 0.4}, "max_length": 16})
+    config = TokenizerConfig(kind="word")
+
+    def prepared(piece: int) -> PreparedRaw:
+        monkeypatch.setattr("regard.data.documents.PIECE", piece)
+        monkeypatch.setenv("REGARD_CACHE", str(tmp_path / f"cache-{piece}"))
+        return prepare_raw(data, config, base=tmp_path, seed=1, sentences=sentences)
+
+    whole, cut = prepared(10_000), prepared(60)
+    assert cut.report.sentences() == ["dropped 1 of 6 training documents: 1 seen before (first: books.txt:46)"]
+    assert [len(text) for text in cut.splits.values()] == [len(text) for text in whole.splits.values()] == [3, 2]
+    assert sorted(one for text in cut.splits.values() for one in text.texts) == sorted(books)
+    for text in cut.splits.values():
+        tokenizer = text.tokenizer
+        assert len(text.written) == 3 * len(text) == 3 * len(text.corpora)
+        assert [text.place(row) for row in range(len(text))] == [
+            f"books.txt:{9 * books.index(book) + 1}" for book in text.texts
+        ]
+        assert [text.values[start:stop].tolist() for start, stop in pairwise(text.bounds)] == [
+            [*tokenizer.encode(one_blank(book)), tokenizer.end] for book in text.texts
+        ]
+    in_memory = read_documents(data, data.train, "train", tmp_path, cut.tokenizers["text"], sentences=sentences)
+    assert [*in_memory.texts] == [*books, books[2]]
+
+
+def test_a_piece_that_is_dropped_does_not_give_the_rest_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.data.documents.PIECE", 60)
+    lines = [f"a line with a number, {number}, in it" for number in range(6)]
+    text = "\n".join(["a document before", "", "x" * 300, *lines])
+    (tmp_path / "t.txt").write_text(text, encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "t.txt"}, "validation": {"text": "t.txt"}, "max_characters": 200})
+    with pytest.raises(DataError, match=r"t\.txt:3: the line has 300 characters"):
+        prepare_raw(data, TokenizerConfig(kind="word"), base=tmp_path, seed=1)
+    found = prepare_raw(
+        data.model_copy(update={"bad_lines": "drop"}), TokenizerConfig(kind="word"), base=tmp_path, seed=1
+    )
+    assert [*found.splits["train"].texts] == ["a document before", "\n".join(lines)]
+    assert [found.splits["train"].place(row) for row in range(2)] == ["t.txt:1", "t.txt:4"]
+
+
+def test_the_pieces_of_a_document_are_no_strangers(tmp_path: Path) -> None:
+    """One long book and nothing else: whatever its length, there is no other document for a negative."""
+    (tmp_path / "book.txt").write_text(LONG, encoding="utf-8")
+    (tmp_path / "other.txt").write_text("One here. Two here.\n\nOne there. Two there.", encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "book.txt"}, "validation": {"text": "other.txt"}})
+    config = TokenizerConfig(kind="wordpiece", vocabulary=200)
+    found = prepare_raw(data, config, base=tmp_path, seed=1, sentences="punctuation", special=MASKING)
+    text = found.splits["train"]
+    assert len(text) == found.report.splits["train"].kept == 1
+    assert len(text.sentences) > 5000
+    with pytest.raises(DataError, match="there is 1 here, of 1 in all"):
+        SentencePairs(text, Masking(text.tokenizer), 64)
+    shared = RawData.model_validate({"train": {"text": "book.txt"}, "validation": {"split": 0.3}})
+    with pytest.raises(DataError, match="no training document is left: 1 document was read"):
+        prepare_raw(shared, config, base=tmp_path, seed=1)
+
+
+def test_every_run_of_white_space_is_one_blank() -> None:
+    assert one_blank(" a\tb\r\nc\u00a0\u3000 d \n") == "a b c d"
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="word"), ["a b c d"])
+    text = RawTokens.of(["a\tb\u00a0c\r\nd", "a b c d"], tokenizer, str)
+    assert text.values.tolist() == 2 * [*tokenizer.encode("a b c d"), tokenizer.end]
+    lines = RawTokens.of(["a\tb\n\nc  d\r\n"], tokenizer, str, sentences="lines")
+    assert lines.sentences.tolist() == [0, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "corpus", "messages"),
+    [
+        (
+            "t.jsonl", '{"text": null}\n{"text": "a"}\n{"text": ""}\n', {"text": "t.jsonl"},
+            [f"t.jsonl:{line}: the column 'text' is empty (fill it, or data.bad_lines=drop drops such documents)"
+             for line in (1, 3)],
+        ),
+        (
+            "t.csv", 'id,body\n1,""\n2,a\n', {"file": "t.csv", "text": "body"},
+            ["t.csv:2: the column 'body' is empty (fill it, or data.bad_lines=drop drops such documents)"],
+        ),
+        (
+            "t.tsv", "id\tdocument\n1\ta b\n", {"text": "t.tsv"},
+            ["t.tsv:1: there is no column 'text' (the columns are id, document; rename one to text, or name it in the "
+             "recipe: {file: t.tsv, text: COLUMN})"],
+        ),
+        (
+            "t.csv", ",id,Text ,\n1,2,a b,\n", {"file": "t.csv", "text": "text"},
+            ["t.csv:1: there is no column 'text' (the columns are '', id, 'Text ', ''; did you mean 'Text '?)"],
+        ),
+    ],
+)  # fmt: skip
+def test_bad_tables_of_raw_text(
+    tmp_path: Path, name: str, text: str, corpus: dict[str, str], messages: list[str]
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    data = RawData.model_validate({"train": corpus, "validation": {"split": 0.2}})
+    with pytest.raises(DataError) as raised:
+        prepare_raw(data, TokenizerConfig(kind="word"), base=tmp_path, seed=1)
+    assert [str(problem) for problem in raised.value.problems] == messages
+
+
+def test_all_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for name, content in {"a.txt": b"good\n", "b.tsv": b"id\n1\n", "c.zip": b"PK\x03\x04\xff\xfe"}.items():
+        (tmp_path / "d" / name).write_bytes(content)
+    with pytest.raises(DataError) as raised:
+        documents_in(tmp_path, text="d")
+    assert [problem.where for problem in raised.value.problems] == [
+        f"{Path('d', 'b.tsv')}:1", f"{Path('d', 'c.zip')}:1"
+    ]  # fmt: skip
+    (tmp_path / "d" / "b.tsv").unlink()
+    (tmp_path / "d" / "c.zip").rename(tmp_path / "d" / "README.md")
+    [note] = open_documents(RawText(text="d"), tmp_path).findings()  # type: ignore[attr-defined]
+    assert note == "d: 2 files are read: 1 .txt, 1 .md (README.md); d/**/*.txt names the .txt files alone"
+
+
+def test_a_vocabulary_learns_no_white_space(tmp_path: Path) -> None:
+    rows = [{"text": f"the\tfox\r\nwas\u00a0here {number}"} for number in range(9)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "t.jsonl"}, "validation": {"split": 0.2}})
+    for kind in ("word", "bpe", "wordpiece"):
+        config = TokenizerConfig(kind=kind, vocabulary=60)
+        tokenizer = prepare_raw(data, config, base=tmp_path, seed=1).tokenizers["text"]
+        assert tokenizer.pieces(tokenizer.encode("the fox was here"))[0].startswith("▁t")
+        assert not any(sign in token for token in tokenizer.tokens(range(tokenizer.size)) for sign in "\t\r\n\u00a0")
 
 
 def test_bad_raw_text(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     with pytest.raises(DataError, match="there is no file in the folder"):
         documents_in(tmp_path, text="none")
+    (tmp_path / "none" / ".hidden").write_text("text\n")
+    (tmp_path / "none" / "empty.txt").write_text("")
+    with pytest.raises(DataError, match="none: the files in the folder are all empty, or hidden"):
+        documents_in(tmp_path, text="none")
+    with pytest.raises(DataError, match="no file has such a name, or only empty ones"):
+        documents_in(tmp_path, text="none/*.txt")
     with pytest.raises(DataError, match="there is no such file"):
         documents_in(tmp_path, text="nowhere.txt")
     (tmp_path / "none" / "a.txt").write_text("good\n")
@@ -201,6 +354,8 @@ def test_what_is_read_of_a_folder_is_said(tmp_path: Path) -> None:
         ("Wait... and see. (Really.) Yes", ["Wait... and see.", "(Really.)", "Yes"]),
         ("1. First point. 2. Second.", ["1. First point.", "2. Second."]),
         ("She and I. Then we left.", ["She and I.", "Then we left."]),
+        ("why? dr. kim met j. smith at 3.14 p.m. now. ok", ["why?", "dr. kim met j. smith at 3.14 p.m. now.", "ok"]),
+        ("in my car, no. you said I may. fine", ["in my car, no. you said I may. fine"]),
         ("좋았다.그런데 별로였어요. 정말? 네!", ["좋았다.", "그런데 별로였어요.", "정말?", "네!"]),
         ("값은 3.5점이다. 서울.부산은 멀다.", ["값은 3.5점이다.", "서울.부산은 멀다."]),
         ("よかった。とても！", ["よかった。", "とても！"]),
@@ -255,7 +410,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def text(tokenizer: Tokenizer) -> RawTokens:
-    return RawTokens.of(TEXTS, tokenizer, lambda number: f"text:{number}", by_sentence=False)
+    return RawTokens.of(TEXTS, tokenizer, lambda number: f"text:{number}")
 
 
 def test_raw_tokens_are_documents_and_their_ends(text: RawTokens, tokenizer: Tokenizer) -> None:
@@ -324,7 +479,7 @@ def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:
 
 
 def test_sentences_are_kept_apart_where_they_are_asked_for(tokenizer: Tokenizer) -> None:
-    text = RawTokens.of(["A b. C d! E", "F g."], tokenizer, str, by_sentence=True)
+    text = RawTokens.of(["A b. C d! E", "F g."], tokenizer, str, sentences="punctuation")
     assert text.documents.tolist() == [0, 3, 4]
     sizes = [len(tokenizer.encode(sentence)) for sentence in ("A b.", "C d!", "E", "F g.")]
     assert np.diff(text.sentences).tolist() == [sizes[0], sizes[1], sizes[2] + 1, sizes[3] + 1]

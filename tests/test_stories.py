@@ -523,6 +523,8 @@ def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
     assert fail("predict", run, "--story", told, "Where is John?")[0].startswith(f"{told}:1: the story has no question")
     assert "unknown" in fail("explain", run, "Mary flew to the garden. Where is Mary?")[0]
     assert "nothing to explain" in fail("explain", run)[0]
+    typed = succeed("explain", run, stdin="Mary went to the garden.\nWhere is Mary?\n").out
+    assert typed == succeed("explain", run, "Mary went to the garden. Where is Mary?").out
     assert "too many" in fail("evaluate", run, "--file", "a.txt", "--file", "b.txt")[0]
 
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def check(
-    recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or a file of data.")
-    ],
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or data.")],
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it, or a second, parallel file.")
     ] = None,
@@ -28,7 +26,7 @@ def check(
 ) -> None:
     """Validate a recipe and its data: all problems at once, sizes, samples, memory and time.
 
-    For a file of data, or two parallel ones, a recipe is proposed, and checked in the same way.
+    For a file of data, two parallel ones or a folder of texts, a recipe is proposed, and checked in the same way.
     """
     from regard.training.check import check as check_recipe
 

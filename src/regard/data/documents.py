@@ -6,6 +6,7 @@ import glob
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,13 +18,13 @@ from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
 from regard.data.files import BINARY_HINT, TextFile, problem_with
 from regard.data.formats import FORMATS, rows_in
-from regard.data.readers import Reader, open_corpus
+from regard.data.readers import Reader, open_corpus, prefixed
 from regard.data.report import NAMED
 from regard.data.rows import Row
-from regard.errors import DataError
+from regard.errors import ColumnError, DataError, Problem, first_of
 
 PIECE = 1 << 16
-"""Characters after which a document is taken for the next one, so that an endless file need not be held."""
+"""Characters after which the rest of a document comes in a row of its own, so that an endless one need not be held."""
 FILES = 1 << 40
 """Times the number of a file, and its line on top: where a row of several files stands, in one number."""
 
@@ -81,10 +82,19 @@ def open_documents(corpus: RawText, base: Path, part: Part = "train") -> Reader:
         if not reader.is_pattern and (problem := _missing(reader.root)):
             raise DataError(problems=[problem])
         if not reader.files:
-            what = "no file has such a name" if reader.is_pattern else "there is no file in the folder"
-            hint = "* stands for any name, ** for any folders" if reader.is_pattern else "put .txt files into it"
-            raise DataError(what, where=reader.root.name, hint=hint)
+            raise _nothing_in(reader)
     return reader
+
+
+def _nothing_in(reader: DocumentReader) -> DataError:
+    name, path = reader.root.name, reader.root.path
+    if reader.is_pattern:
+        what = "no file has such a name" + (", or only empty ones" if glob.glob(str(path), recursive=True) else "")
+        return DataError(what, where=name, hint="* stands for any name, ** for any folders")
+    if any(one.is_file() for one in path.rglob("*")):
+        what = "the files in the folder are all empty, or hidden: their names, or their folder's, begin with a dot"
+        return DataError(what, where=name, hint="put .txt files into it, or name one with text")
+    return DataError("there is no file in the folder", where=name, hint="put .txt files into it")
 
 
 def _missing(root: TextFile) -> Any:
@@ -92,7 +102,10 @@ def _missing(root: TextFile) -> Any:
 
 
 class DocumentReader(Reader):
-    """The documents of a corpus as rows of one column; the lines of a document stay apart by line breaks."""
+    """The documents of a corpus as rows of one column; the lines of a document stay apart by line breaks.
+
+    A long document is several rows, each of which but the last ends with a line break.
+    """
 
     corpus: RawText
 
@@ -132,7 +145,7 @@ class DocumentReader(Reader):
         kinds: dict[str, list[str]] = {}
         for file in self.files:
             kinds.setdefault("".join(file.suffixes), []).append(Path(file.name).name)
-        first, *others = sorted(kinds, key=lambda kind: -len(kinds[kind]))
+        first, *others = sorted(kinds, key=lambda kind: (-len(kinds[kind]), not kind.startswith(".txt")))
         counts = [f"{len(kinds[first]):,} {first or 'without a suffix'}"]
         for kind in others:
             names = [*kinds[kind][:NAMED], *["..."] * (len(kinds[kind]) > NAMED)]
@@ -140,21 +153,49 @@ class DocumentReader(Reader):
         choose = f"; {self.root.name}/**/*{first} names the {first} files alone" if first and others else ""
         yield f"{self.root.name}: {len(self.files):,} files are read: {', '.join(counts)}{choose}"
 
+    def rows(self) -> Iterator[Row]:
+        size, prefix = self.corpus.size, self.corpus.prefix
+        begun = 0
+        for row in self._rows():
+            begun += not row.continues
+            if size is not None and begun > size:
+                return
+            yield row if row.continues else prefixed(row, prefix)
+
     def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
         if corpus.corpus is not None:
             drawn = tales.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
             yield from (Row(line, (tale,)) for line, tale in enumerate(drawn, 1))
+        problems: list[Problem] = []
         for number, file in enumerate(self.files):
             rows = self._table(file) if self._is_table(file) else _documents(file, corpus.documents)
-            yield from (row._replace(line=number * FILES + row.line) for row in rows)
+            try:
+                yield from (row._replace(line=number * FILES + row.line) for row in rows)
+            except DataError as error:  # all files that cannot be read are named at once
+                if len(self.files) == 1:
+                    raise
+                problems += error.problems
+        if problems:
+            raise DataError(problems=first_of(problems))
 
     def _is_table(self, file: TextFile) -> bool:
         return self.corpus.file is not None or file.suffixes[0] in FORMATS
 
     def _table(self, file: TextFile) -> Iterator[Row]:
-        column = self.corpus.text if self.corpus.file is not None else "text"
-        return rows_in(file, self.corpus.model_copy(update={"text": column}))
+        if self.corpus.file is not None:
+            yield from rows_in(file, self.corpus)
+            return
+        try:
+            yield from rows_in(file, self.corpus.model_copy(update={"text": "text"}))
+        except ColumnError as error:
+            hint = f"rename one to text, or name it in the recipe: {{file: {file.name}, text: COLUMN}}"
+            raise DataError(problems=[replace(one, hint=f"{one.hint}; {hint}") for one in error.problems]) from None
+
+    def empty(self, row: Row, column: int) -> str:
+        if self._is_table(self.files[row.line // FILES]):
+            return f"the column {('text' if self.corpus.file is None else self.corpus.text)!r} is empty"
+        return super().empty(row, column)
 
     def where(self, line: int, column: str | None = None) -> str:
         if self.corpus.corpus is not None:
@@ -177,20 +218,24 @@ def _has_text(path: Path) -> bool:
 
 
 def _documents(file: TextFile, separated: str) -> Iterator[Row]:
-    """The documents of a text file, each with its first line."""
+    """The documents of a text file, each with its first line; a long one in pieces, which end with a line."""
     lines: list[str] = []
     first = size = 0
+    continues = False
     for number, line in enumerate(file.lines(), 1):
         if "\0" in line:
             what = "this is a binary file, not a text: the line holds a zero byte"
             raise DataError(what, where=file.where(number), hint=BINARY_HINT)
         text = line.strip()
-        if lines and (not text or separated != "blank_lines" or size > PIECE):
-            yield Row(first, ("\n".join(lines),))
-            lines, size = [], 0
+        if lines and (not text or separated != "blank_lines"):
+            yield Row(first, ("\n".join(lines),), continues=continues)
+            lines, size, continues = [], 0, False
+        elif size > PIECE:
+            yield Row(first, ("\n".join([*lines, ""]),), continues=continues)
+            lines, size, continues = [], 0, True
         if text or separated == "all_lines":
             first = number if not lines else first
             lines.append(text)
             size += len(text)
     if lines:
-        yield Row(first, ("\n".join(lines),))
+        yield Row(first, ("\n".join(lines),), continues=continues)

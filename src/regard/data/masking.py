@@ -91,20 +91,27 @@ class Masking:
         return special
 
     @cached_property
+    def _marks_continuing(self) -> bool:
+        """Whether the vocabulary marks the pieces that go on with a word, and not the spaces before words."""
+        spelt = self.tokenizer.tokens(range(self.tokenizer.size))
+        return any(token.startswith(CONTINUES) and len(token) > len(CONTINUES) for token in spelt)
+
+    @cached_property
     def _kinds_V(self) -> NDArray[np.int8]:
         """Of each token: letters 0, digits 1, other signs 2, what begins a word plus 4."""
         spelt = self.tokenizer.tokens(range(self.tokenizer.size))
-        continuing = any(token.startswith(CONTINUES) and len(token) > len(CONTINUES) for token in spelt)
-        return np.array([_kind(token, continuing) for token in spelt], dtype=np.int8)
+        return np.array([_kind(token, self._marks_continuing) for token in spelt], dtype=np.int8)
 
     def _first_of_word(self, ids_BL: Ids) -> Ids:
         """For each position, where its word begins.
 
         An eojeol is all that stands between two spaces. A word is less: letters, digits and other signs are apart.
+        Pieces that are marked as continuing belong to the piece before them, whatever is asked for: where words began
+        was decided by the vocabulary's makers, and spaces cannot be told any more.
         """
         kinds_BL = self._kinds_V[ids_BL]
         begins_BL = (kinds_BL >= 4) | self.is_special_V[ids_BL]
-        if self.whole == "words":
+        if self.whole == "words" and not self._marks_continuing:
             kind_BL = kinds_BL % 4
             begins_BL[:, 1:] |= (kind_BL[:, 1:] != kind_BL[:, :-1]) | (kind_BL[:, 1:] == 2)
         begins_BL[:, 1:] |= self.is_special_V[ids_BL[:, :-1]]

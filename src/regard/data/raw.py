@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.documents import DocumentReader, RawData
 from regard.data.report import ColumnReport, Histogram, Report, SplitReport
-from regard.data.sentences import split_sentences
+from regard.data.sentences import Sentences, split_sentences
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored, token_type
-from regard.data.texts import FORMAT, PreparedTexts, Progress, Texts, key_of, prepare_texts
+from regard.data.texts import FORMAT, PreparedTexts, Progress, Texts, in_chunks, key_of, prepare_texts
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
-from regard.data.unknown import UnknownWords, UnknownWriter, encode_spelled
+from regard.data.unknown import SpeltOut, UnknownWords, UnknownWriter, encode_spelled
 from regard.data.vocabularies import SPECIAL
 from regard.errors import DataError
 
-CHARACTERS = 1 << 22
-"""Characters of documents that are tokenised at once, about."""
+
+def one_blank(text: str) -> str:
+    """The text as models read it: every run of white space, line breaks and no-break spaces too, is one blank."""
+    return " ".join(text.split())
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +36,11 @@ class RawTokens:
     values: Array
     sentences: Integers
     """Where each sentence begins in `values`, and where the last one ends; `</s>` belongs to the sentence before it.
-    Where sentences were not looked for, a document is one."""
+    Where sentences were not looked for, a document is one, or each piece of a long one."""
     documents: Integers
     """The number of each document's first sentence, and the number of sentences."""
-    texts: Sequence[str]
+    written: Sequence[str]
+    """The text of the documents; a long one is written in several pieces."""
     tokenizer: Tokenizer
     corpora: Integers
     """The number of the corpus that each document came from."""
@@ -44,6 +48,8 @@ class RawTokens:
     place: Callable[[int], str]
     unknown: UnknownWords | None = None
     """The words outside the vocabulary, where they are read letter by letter."""
+    firsts: Integers | None = None
+    """The number of each document's first piece, and the number of pieces, where some have several."""
 
     @classmethod
     def of(
@@ -52,25 +58,38 @@ class RawTokens:
         tokenizer: Tokenizer,
         place: Callable[[int], str],
         *,
-        by_sentence: bool,
+        sentences: Sentences | None = None,
         letters: int | None = None,
+        firsts: Integers | None = None,
     ) -> RawTokens:
-        """Documents that were not prepared, encoded in memory; `place` names where one stands."""
+        """Documents that were not prepared, encoded in memory; `place` names where one stands.
+
+        `firsts` is the number of each document's first text, and of all texts, where some documents have several.
+        """
         rows: list[list[int]] = []
         counts = [0]
-        for document in Encoder(tokenizer, by_sentence, letters)(texts):
-            rows += document
-            counts.append(len(rows))
+        firsts = np.arange(len(texts) + 1) if firsts is None else firsts
+        pieces = [*_pieces(texts, firsts)]
+        for piece, encoded in zip(pieces, Encoder(tokenizer, sentences, letters)(pieces), strict=True):
+            rows += encoded
+            counts += [len(rows)] * piece.ends
         values = np.fromiter((token for row in rows for token in row), dtype=np.int32)
-        sentences = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+        limits = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         corpora = np.zeros(len(counts) - 1, dtype=np.int16)
         unknown = None if letters is None else UnknownWords.of(rows, letters)
         return cls(
-            values, sentences, np.asarray(counts), TextColumn.of(texts), tokenizer, corpora, (1.0,), place, unknown
+            values, limits, np.asarray(counts), TextColumn.of(texts), tokenizer, corpora, (1.0,), place, unknown, firsts
         )
 
     def __len__(self) -> int:
         return len(self.documents) - 1
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The text of each document."""
+        if self.firsts is None or len(self.written) == len(self):
+            return self.written
+        return _Joined(self.written, self.firsts)
 
     @cached_property
     def bounds(self) -> Integers:
@@ -85,9 +104,50 @@ class RawTokens:
             total += np.bincount(self.values[start : start + 2**20], minlength=self.tokenizer.size)
         return total
 
+    @cached_property
+    def spelt_out(self) -> SpeltOut:
+        """What the unknown tokens of each document stand for, and what it costs to say so."""
+        if not self.frequencies()[self.tokenizer.unk]:
+            return SpeltOut.nothing(len(self))
+        chunks = ([one_blank(text) for text in texts] for texts in in_chunks(self.texts, len))
+        return SpeltOut.of(self.tokenizer, chunks)
+
+    @property
+    def unknown_share(self) -> float:
+        """Of all tokens but the documents' ends."""
+        return float(self.spelt_out.tokens.sum() / max(1, len(self.values) - len(self)))
+
     def document_at(self, places: Integers) -> Integers:
         """The document that each place in `values` belongs to."""
         return np.searchsorted(self.bounds, places, side="right") - 1
+
+
+class _Joined(Sequence[str]):
+    """Documents whose text is written in pieces, each as a whole."""
+
+    def __init__(self, pieces: Sequence[str], firsts: Integers) -> None:
+        self._pieces, self._firsts = pieces, firsts
+
+    def __len__(self) -> int:
+        return len(self._firsts) - 1
+
+    def __getitem__(self, row: Any) -> Any:
+        number = range(len(self))[row]
+        return "".join(self._pieces[int(self._firsts[number]) : int(self._firsts[number + 1])])
+
+
+class Piece(NamedTuple):
+    """A document, or as much of a long one as is read at once."""
+
+    text: str
+    ends: bool
+    """Whether nothing more of its document comes."""
+
+
+def _pieces(texts: Iterable[str], firsts: Integers) -> Iterator[Piece]:
+    ends = np.zeros(int(firsts[-1]), dtype=bool)
+    ends[firsts[1:] - 1] = True
+    return map(Piece, texts, map(bool, ends))
 
 
 @dataclass(frozen=True)
@@ -95,20 +155,29 @@ class Encoder:
     """Documents -> tokens."""
 
     tokenizer: Tokenizer
-    by_sentence: bool
+    sentences: Sentences | None = None
+    """How sentences are found; None where they are not looked for."""
     letters: int | None = None
     """How many of an unknown word its token remembers; None where it remembers none."""
 
-    def __call__(self, texts: Sequence[str]) -> Iterator[list[list[int]]]:
-        """For each document the tokens of its sentences, the last one with `</s>`; or of the document as a whole."""
-        plain = [text.replace("\n", " ") for text in texts]
-        sentences = [split_sentences(text) or [""] if self.by_sentence else [text] for text in plain]
-        flat = [sentence for document in sentences for sentence in document]
+    def __call__(self, pieces: Sequence[Piece]) -> Iterator[list[list[int]]]:
+        """For each piece the tokens of its sentences, or of the whole; a document's last one with `</s>`."""
+        sentences = [self._sentences(piece.text) for piece in pieces]
+        flat = [sentence for found in sentences for sentence in found]
         rows = iter(encode_spelled(self.tokenizer, flat, self.letters))
-        for document in sentences:
-            ids = [next(rows) for _ in document]
-            ids[-1].append(self.tokenizer.end)
+        for piece, found in zip(pieces, sentences, strict=True):
+            ids = [next(rows) for _ in found]
+            if piece.ends:
+                ids[-1].append(self.tokenizer.end)
             yield ids
+
+    def _sentences(self, text: str) -> list[str]:
+        match self.sentences:
+            case None:
+                return [one_blank(text)]
+            case "lines":
+                return [one_blank(line) for line in text.split("\n") if line.strip()] or [""]
+        return split_sentences(one_blank(text)) or [""]
 
 
 @dataclass(frozen=True)
@@ -128,12 +197,13 @@ def prepare_raw(
     seed: int,
     tokenizers: Tokenizers | None = None,
     progress: Progress | None = None,
-    by_sentence: bool = False,
+    sentences: Sentences | None = None,
     special: Sequence[str] = SPECIAL,
     letters: int | None = None,
 ) -> PreparedRaw:
     """Read, check, split and tokenise the text, or open what an earlier call prepared from the same content.
 
+    `sentences` says how they are found, for a model that needs them;
     `letters` is how many of a word outside the vocabulary are read, by a model that reads letters.
     """
     progress = progress or (lambda step, documents: None)
@@ -143,7 +213,7 @@ def prepare_raw(
     if "[MASK]" in special and tokenizer.mask is None:
         hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
         raise DataError("the vocabulary has no [MASK] token", where=f"{config.file or 'tokenizer'}", hint=hint)
-    folder = _tokens_folder(data, texts, Encoder(tokenizer, by_sentence, letters), progress)
+    folder = _tokens_folder(data, texts, Encoder(tokenizer, sentences, letters), progress)
     report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
     splits = {str(name): _open(folder, name, split, tokenizer, letters) for name, split in texts.splits.items()}
     return PreparedRaw(splits, tokenizers, replace(report, notes=_files_read(texts)))
@@ -166,7 +236,7 @@ class _Lines:
         return len(self._texts)
 
     def __getitem__(self, index: int) -> str:
-        return self._texts[index].replace("\n", " ")
+        return one_blank(self._texts[index])
 
 
 def _tokenizers(
@@ -194,44 +264,33 @@ def _tokens_folder(data: RawData, texts: PreparedTexts, encode: Encoder, progres
         (folder / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
 
     spelt = [] if encode.letters is None else ["unknown words"]  # whole, however many letters of them are read
-    key = key_of([FORMAT, texts.key, encode.tokenizer.fingerprint, encode.by_sentence, *spelt])
+    key = key_of([FORMAT, texts.key, encode.tokenizer.fingerprint, encode.sentences, *spelt])
     return stored(f"raw-{key}", build)
 
 
 def _write(folder: Path, split: str, texts: Texts, encode: Encoder, progress: Progress) -> ColumnReport:
-    """Tokenise a split; no more than a few documents are held."""
-    lengths, unknown, sentences, tokenizer = [], 0, 0, encode.tokenizer
+    """Tokenise a split; no more than a few documents, or pieces of long ones, are held."""
+    lengths, length, unknown, sentences, tokenizer = [], -1, 0, 0, encode.tokenizer
     with (
         closing(ColumnWriter(folder, f"{split}.text", token_type(tokenizer.size))) as column,
         closing(ArrayWriter(folder / f"{split}.documents", np.int64)) as documents,
         nullcontext() if encode.letters is None else closing(UnknownWriter(folder, split)) as words,
     ):
         documents.extend([0])
-        for some in _chunks(texts.columns["text"]):
-            for rows in encode(some):
+        for some in in_chunks(_pieces(texts.columns["text"], texts.firsts), lambda piece: len(piece.text)):
+            for piece, rows in zip(some, encode(some), strict=True):
                 column.extend_tokens(rows)
                 if words is not None:
                     words.extend(rows)
-                sentences += len(rows)
-                documents.extend([sentences])
-                lengths.append(sum(map(len, rows)) - 1)
                 unknown += sum(row.count(tokenizer.unk) for row in rows)
+                sentences, length = sentences + len(rows), length + sum(map(len, rows))
+                if piece.ends:
+                    documents.extend([sentences])
+                    lengths.append(length)
+                    length = -1  # </s> does not count
             progress(f"tokenising {split}", len(lengths))
     tokens = sum(lengths)
     return ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(np.asarray(lengths, dtype=np.int32)))
-
-
-def _chunks(texts: Sequence[str]) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    size = 0
-    for text in texts:
-        chunk.append(text)
-        size += len(text)
-        if size >= CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
 
 
 def _open(folder: Path, split: str, texts: Texts, tokenizer: Tokenizer, letters: int | None) -> RawTokens:
@@ -241,8 +300,9 @@ def _open(folder: Path, split: str, texts: Texts, tokenizer: Tokenizer, letters:
         open_array(folder / f"{split}.documents", np.int64),
         texts.columns["text"],
         tokenizer,
-        texts.corpora[texts.rows],
+        texts.corpora[texts.rows[texts.firsts[:-1]]],
         tuple(reader.corpus.weight for reader in texts.readers),
-        texts.where,
+        lambda document: texts.where(int(texts.firsts[document])),
         None if letters is None else UnknownWords.open(folder, split, letters),
+        texts.firsts,
     )

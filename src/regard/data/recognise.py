@@ -21,6 +21,7 @@ from regard.data.parquet import count_rows, plain_columns, read_parquet
 from regard.data.recognise_images import RecognisedCaptions, captions_in, names_images
 from regard.data.recognise_labels import CLASSES, NUMBERS, TEXTS, RecognisedLabels, is_label, labels_in
 from regard.data.recognise_stories import RecognisedStories, numbered_stories_in, stories_in
+from regard.data.recognise_text import RecognisedText, column_of_text, stands_in_columns, text_below, text_in
 from regard.data.recognise_words import lists_in, questions_in, words_in
 from regard.data.rows import Key, leaves_in
 from regard.errors import DataError
@@ -57,15 +58,17 @@ class Recognised:
         return self.source.words > max(25.0, 4 * self.target.words)
 
 
-RecognisedTask = RecognisedLabels | RecognisedCaptions | RecognisedStories
+RecognisedTask = RecognisedLabels | RecognisedCaptions | RecognisedStories | RecognisedText
 """What is no pairs of texts."""
 
 
 def recognise(names: Sequence[str], base: Path) -> Recognised | RecognisedTask:
-    """What is in one file, in two parallel ones, or in the folder of a dataset."""
+    """What is in one file, in two parallel ones, or in a folder: a dataset, or texts."""
     if len(names) == 1 and is_saved(base / names[0]):
         examples, count = _sampled(HubDataset(names[0], base, None, None, "train").examples())
         return _labels_or_pairs(names[0], _keys(examples), count)
+    if len(names) == 1 and (below := text_below(base / names[0])):
+        return text_in(below, Path())
     files = [open_text(name, base) for name in names]
     if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in FORMATS for file in files)):
         hint = f"one file with all columns ({', '.join(FORMATS)}), or two text files, parallel line by line"
@@ -78,7 +81,11 @@ def recognise(names: Sequence[str], base: Path) -> Recognised | RecognisedTask:
         return Recognised(None, False, files[0].count_lines(), source, target)
     if files[0].suffixes[0] == ".json":
         return questions_in(files[0])
-    return numbered_stories_in(files[0]) or words_in(files[0]) or _table(files[0])
+    found = numbered_stories_in(files[0]) or words_in(files[0])
+    if found is not None:
+        return found
+    is_table = files[0].suffixes[0] in FORMATS or stands_in_columns(files[0])
+    return _table(files[0]) if is_table else text_in(files[0].name, base)
 
 
 def _table(file: TextFile) -> Recognised | RecognisedTask:
@@ -86,9 +93,10 @@ def _table(file: TextFile) -> Recognised | RecognisedTask:
     if suffix not in FORMATS:
         hint = (
             f"a table ({', '.join(FORMATS)}), CoNLL columns, SQuAD's .json, bAbI's numbered lines, "
-            f"or two parallel texts: {file.name} OTHER"
+            f"two parallel texts: {file.name} OTHER, or raw text: regard check gpt data.train.text={file.name}"
         )
-        raise DataError("what is in this file cannot be told from it alone", where=file.name, hint=hint)
+        what = "what is in this file cannot be told from it alone: there are tabs in its lines"
+        raise DataError(what, where=file.name, hint=hint)
     format_of(file)
     header, objects = False, list[dict[str, Any]]()
     if suffix == ".parquet":
@@ -109,11 +117,14 @@ def _table(file: TextFile) -> Recognised | RecognisedTask:
 
 def _labels_or_pairs(
     file: str, columns: Columns, pairs: int, objects: Sequence[Mapping[str, Any]] = (), *, header: bool = False
-) -> Recognised | RecognisedLabels:
+) -> Recognised | RecognisedTask:
     if not _are_named_pairs(columns):
         labels = lists_in(file, objects, columns, pairs) if objects else labels_in(file, columns, pairs)
         if labels is not None:
             return labels
+    if len(columns) == 1 and all(map(is_text, columns.values())):
+        [(key, texts)] = columns.items()
+        return column_of_text(file, key, texts, pairs)
     source, target = _chosen(columns, file)
     return Recognised(file, header, pairs, column_of(source, columns[source]), column_of(target, columns[target]))
 
@@ -176,16 +187,23 @@ def _alike(records: Sequence[Sequence[str]]) -> int:
     return sum(len(record) == width for record in records) if width > 1 else 0
 
 
-def header_of(file: TextFile) -> list[str]:
-    """The first line of a .tsv or .csv where it names columns of texts; nothing where it is a row as all others."""
-    if problem_with(file):  # which is said when it is read
+def first_rows(file: TextFile) -> list[list[str]]:
+    """The first records of a .tsv or .csv; none where it cannot be read, which is said when it is."""
+    if problem_with(file):
         return []
     records = tsv_records(file) if file.suffixes[0] == ".tsv" else csv_records(file, _separator(file))
     try:
-        first, *rows = [fields for _, fields in islice(records, SAMPLE)]
+        return [fields for _, fields in islice(records, SAMPLE)]
     except DataError:
         return []
-    rows = [row for row in rows if len(row) == len(first)]
+
+
+def header_of(file: TextFile) -> list[str]:
+    """The first line of a .tsv or .csv where it names columns of texts; nothing where it is a row as all others."""
+    records = first_rows(file)
+    if not records:
+        return []
+    first, rows = records[0], [row for row in records[1:] if len(row) == len(records[0])]
     if (of_images := names_images(first, rows)) is not None:
         return first if of_images else []
     known = {name for name in KNOWN if len(name) > 1}  # a pair of letters is rather a pair

@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from regard.data.columns import Columns, is_text
-from regard.data.conll import COMMENT, DOCUMENT
+from regard.data.conll import COMMENT, DOCUMENT, fields_of
 from regard.data.files import TextFile
 from regard.data.formats import FORMATS
 from regard.data.recognise_labels import CLASSES, RecognisedLabels, chosen_of, labels_in, names_of_choices
@@ -31,9 +31,7 @@ def words_in(file: TextFile) -> RecognisedLabels | None:
     named = file.suffixes[0] in SUFFIXES
     if not named and file.suffixes[0] in {*FORMATS, ".json"} - {".tsv"}:
         return None
-    rows = [
-        line.split("\t") if "\t" in line else line.split() for line in islice(filter(_is_word, file.lines()), SAMPLE)
-    ]
+    rows = [fields_of(line) for line in islice(filter(_is_word, file.lines()), SAMPLE)]
     tags = [fields[-1] for fields in rows]
     chunks = all(map(is_chunk_tag, tags)) and set(tags) != {OUTSIDE}
     if len({len(fields) for fields in rows}) != 1 or len(rows[0]) < 2 or not (named or chunks):

@@ -105,6 +105,7 @@ class Report:
                 if split.set_aside:
                     were = "was" if split.set_aside == 1 else "were"
                     reasons.append(f"{split.set_aside:,} {were} set aside for validation and test")
+                    hint = hint or "those that are alike are set aside together, and there are too few different ones"
                 what = f"no {SPLITS[name]} {one} is left: {'; '.join(reasons)}"
                 raise DataError(what, where=f"data.{name}", hint=hint)
 

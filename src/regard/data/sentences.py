@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
+
+Sentences = Literal["punctuation", "lines"]
+"""How the sentences of a text are found."""
 
 _ABBREVIATIONS = """
     dr mr mrs ms prof rev hon gen capt lt sgt sen gov st mt ft jr sr vs viz cf ca approx dept univ inc ltd corp nos vol
@@ -15,19 +19,23 @@ _OPENING = r"\"'“‘(\[{<「『《〈"
 _CLOSING = r"\"'”’)\]}>」』》〉"
 # A full stop ends a sentence before white space, unless what follows begins with a small letter. Signs of East Asian
 # width need no space, nor does a full stop after the final ending of a Korean verb: 좋았다.그런데.
-_END = re.compile(
-    rf"(?P<plain>[.!?…]+[{_CLOSING}]*)(?=\s+[{_OPENING}]*[^\sa-z{_OPENING}])"
-    rf"|[。！？]+[{_CLOSING}]*"
-    rf"|(?<=[다요죠까네음함됨임])[.!?]+(?=[가-힣])"
+# Where a text has no capitals, whatever follows may begin one.
+_END, _END_UNCASED = (
+    re.compile(
+        rf"(?P<plain>[.!?…]+[{_CLOSING}]*)(?=\s+[{_OPENING}]*[^\s{small}{_OPENING}])"
+        rf"|[。！？]+[{_CLOSING}]*"
+        rf"|(?<=[다요죠까네음함됨임])[.!?]+(?=[가-힣])"
+    )
+    for small in ("a-z", "")
 )
 _LAST_WORD = re.compile(rf"(?:^|[\s{_OPENING}])(\S*)$")
 
 
 def split_sentences(text: str) -> list[str]:
     """The sentences of a text, in order and stripped; what stands between them is white space only."""
-    sentences, start = [], 0
-    for end in _END.finditer(text):
-        if end["plain"] == "." and _goes_on(text[start : end.start()]):
+    sentences, start, uncased = [], 0, text == text.lower()
+    for end in (_END_UNCASED if uncased else _END).finditer(text):
+        if end["plain"] == "." and _goes_on(text[start : end.start()], uncased):
             continue
         sentences.append(text[start : end.end()].strip())
         start = end.end()
@@ -35,10 +43,10 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def _goes_on(before: str) -> bool:
+def _goes_on(before: str, uncased: bool) -> bool:
     """Whether a full stop after this belongs to its last word: `Dr.`, `J.`, `e.g.`, or a number of a list, `1.`."""
     found = _LAST_WORD.search(before[-20:])
     word = found[1] if found else ""
-    initial = len(word) == 1 and word.isalpha() and word.isupper() and word.isascii() and word != "I"
+    initial = len(word) == 1 and word.isalpha() and word.isascii() and (uncased or word.isupper()) and word not in "Ii"
     listed = word.isdecimal() and before.strip() == word
     return initial or listed or word.lower() in ABBREVIATIONS

@@ -158,7 +158,7 @@ def jsonl_questions(file: TextFile, keys: Keys) -> Iterator[Asked | Unread]:
 def question_in(text: str, keys: Keys, line: int, where: str, *, answered: bool = True) -> Asked | Unread:
     """The question that an object is; unless it must be `answered`, the answer may be missing."""
     try:
-        example = object_in(text, where)
+        example = object_in(text, where, [keys.story, keys.question])
         story = _sentences(value_in(example, keys.story, where), keys.story, where)
         question = " ".join(text_of(value_in(example, keys.question, where), keys.question, where).split())
         if not story or not question:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from functools import cached_property
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from regard.data.babi import Stories, open_stories
@@ -22,6 +20,7 @@ from regard.data.config import Corpus, Split, Splits
 from regard.data.conll import TaggedText, open_tagged
 from regard.data.corpora import Part
 from regard.data.documents import RawText, open_documents
+from regard.data.hashes import Hashes, combined, hashes_of, mixed, of_examples
 from regard.data.labelled import open_labelled
 from regard.data.readers import Reader
 from regard.data.report import NAMED, Found, Report, SplitReport
@@ -30,14 +29,17 @@ from regard.data.squad import QuestionedText, open_questions
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored
 from regard.errors import DataError, Faults, Problem
 
-FORMAT = 2
+FORMAT = 3
 """Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
 
 CHUNK = 4096
+"""Rows that are read at once,"""
+CHARACTERS = 1 << 22
+"""and characters, about: documents may be long."""
 
-Hashes = NDArray[np.uint64]
 Readers = dict[Part, list[Reader]]
 Progress = Callable[[str, int], None]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,13 @@ class Texts:
     lines: Integers
     readers: list[Reader]
     rows: Integers
+    owners: Integers
+    """The number of the example that each row read belongs to: a long document is several rows."""
+
+    @cached_property
+    def firsts(self) -> Integers:
+        """Of each example the number of its first row among `rows`, and how many these are."""
+        return first_rows(self.owners[self.rows])
 
     @property
     def columns(self) -> dict[str, TextColumn]:
@@ -135,7 +144,8 @@ def _open(folder: Path, split: Part, readers: Readers) -> Texts:
     read = {name: TextColumn.open(folder, f"{origin}.{name}") for name in readers[origin][0].columns}
     corpora = open_array(folder / f"{origin}.corpora", np.int16)
     lines = open_array(folder / f"{origin}.lines", np.int64)
-    return Texts(read, corpora, lines, readers[origin], open_array(folder / f"{split}.rows", np.int64))
+    rows, owners = (open_array(folder / name, np.int64) for name in (f"{split}.rows", f"{origin}.owners"))
+    return Texts(read, corpora, lines, readers[origin], rows, owners)
 
 
 def _write(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
@@ -145,7 +155,7 @@ def _write(folder: Path, data: Splits[Any], readers: Readers, seed: int, progres
     rows = _choose(data, copies, seed)
     for split, chosen in rows.items():
         with closing(ArrayWriter(folder / f"{split}.rows", np.int64)) as writer:
-            writer.extend(chosen)
+            writer.extend(copies[split if split in copies else "train"].rows_of(chosen))
     report = {split: _report(split, copies, rows, readers, folder) for split in rows}
     Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
     tree = {split: asdict(found) for split, found in report.items()}
@@ -183,10 +193,11 @@ class _Checks:
     def _reason(self, text: str, may_be_empty: bool) -> str | None:
         if not (may_be_empty or text.strip()):
             return "empty"
-        return "over_long_line" if len(text) > self.max_characters else None
+        return "over_long_line" if len(text.rstrip("\n")) > self.max_characters else None
 
     def _over_long(self, text: str) -> str:
-        return f"the line has {len(text):,} characters, data.max_characters allows {self.max_characters:,}"
+        size = len(text.rstrip("\n"))
+        return f"the line has {size:,} characters, data.max_characters allows {self.max_characters:,}"
 
     def _note(self, what: str, where: str) -> None:
         way = "fill it" if what.endswith("empty") else "split it, raise the limit"
@@ -199,7 +210,7 @@ class _Checks:
 
 @dataclass(frozen=True, eq=False)
 class _Copy:
-    """What is remembered of the files of a split: 16 bytes a pair, and what was dropped."""
+    """What is remembered of the files of a split: a few numbers an example, and what was dropped."""
 
     read: int
     dropped: dict[str, Found]
@@ -209,6 +220,14 @@ class _Copy:
     """A hash of all columns that a model reads, which leaks are found by."""
     pairs: Hashes
     """A hash of all columns."""
+    firsts: Integers
+    """The first row of each example, and the number of rows."""
+
+    def rows_of(self, examples: Integers) -> Integers:
+        """All rows of these examples, in order."""
+        sizes = np.diff(self.firsts)[examples]
+        shifts = self.firsts[examples] - (np.cumsum(sizes) - sizes)
+        return np.repeat(shifts, sizes) + np.arange(int(sizes.sum()))
 
 
 def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks, progress: Progress) -> _Copy:
@@ -222,31 +241,55 @@ def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks,
         ]
         corpora = stack.enter_context(closing(ArrayWriter(folder / f"{split}.corpora", np.int16)))
         lines = stack.enter_context(closing(ArrayWriter(folder / f"{split}.lines", np.int64)))
+        owners = stack.enter_context(closing(ArrayWriter(folder / f"{split}.owners", np.int64)))
         for number, reader in enumerate(readers):
             for rows in _chunks(reader, checks):
-                kept = [row for row in rows if _accepted(reader, row, checks, dropped)]
+                accepted = np.array([_accepted(reader, row, checks, dropped) for row in rows])
+                kept = [row for row, good in zip(rows, accepted, strict=True) if good]
+                begun = read + np.cumsum([not row.continues for row in rows])
+                owners.extend(begun[accepted])
                 texts = [[row.values[column] for row in kept] for column in range(len(columns))]
                 for writer, column in zip(columns, texts, strict=True):
                     writer.extend_bytes([text.encode("utf-8") for text in column])
                 corpora.extend(np.full(len(kept), number))
                 lines.extend([row.line for row in kept])
-                hashes = [_hashes(column) for column in texts]
+                hashes = [hashes_of(column) for column in texts]
                 sources.append(hashes[0])
-                inputs.append(_combined(hashes[: reader.corpus.inputs]))
-                pairs.append(_combined(hashes))
-                read += len(rows)
+                inputs.append(combined(hashes[: reader.corpus.inputs]))
+                pairs.append(combined(hashes))
+                read = int(begun[-1])
                 progress(f"reading {split}", read)
-    return _Copy(read, dropped, np.concatenate(sources), np.concatenate(inputs), np.concatenate(pairs))
+    firsts = first_rows(open_array(folder / f"{split}.owners", np.int64))
+    by_source, by_inputs, by_all = (of_examples(np.concatenate(rows), firsts) for rows in (sources, inputs, pairs))
+    return _Copy(read, dropped, by_source, by_inputs, by_all, firsts)
+
+
+def first_rows(owners: Integers) -> Integers:
+    """Where each of the examples that own some rows begins among them, and how many rows there are."""
+    changes = np.flatnonzero(np.diff(owners, prepend=-1, append=-1))
+    return changes if len(owners) else np.zeros(1, dtype=np.int64)
 
 
 def _chunks(reader: Reader, checks: _Checks) -> Iterator[list[Row]]:
     """The rows of a corpus, as far as it can be read."""
-    rows = reader.rows()
     try:
-        while chunk := list(islice(rows, CHUNK)):
-            yield chunk
+        yield from in_chunks(reader.rows(), lambda row: sum(map(len, row.values)))
     except DataError as error:
         checks.unreadable += error.problems
+
+
+def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[list[T]]:
+    """Some at a time, so that neither many nor long ones fill the memory."""
+    chunk: list[T] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        size += characters(item)
+        if len(chunk) == CHUNK or size >= CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _accepted(reader: Reader, row: Row, checks: _Checks, dropped: dict[str, Found]) -> bool:
@@ -260,35 +303,12 @@ def _accepted(reader: Reader, row: Row, checks: _Checks, dropped: dict[str, Foun
     return False
 
 
-def _hashes(texts: Sequence[str]) -> Hashes:
-    """The same for letters that are composed and those that are not: tokenizers read them as one (NFC)."""
-    composed = (text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts)
-    digests = [hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest() for text in composed]
-    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
-
-
-def _mixed(values: Hashes) -> Hashes:
-    """A bijection of the 64-bit numbers that spreads them evenly: the finisher of SplitMix64 (Steele et al. 2014)."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
-def _combined(columns: Sequence[Hashes]) -> Hashes:
-    """One hash of several in their order."""
-    result = np.zeros_like(columns[0])
-    for column in columns:
-        result = _mixed(result ^ column)
-    return result
-
-
 def _choose(data: Splits[Any], copies: Mapping[Part, _Copy], seed: int) -> dict[Part, Integers]:
-    """The rows of each split: of its own files, or of the training files where it is a share of them."""
+    """The examples of each split: of its own files, or of the training files where it is a share of them."""
     train = copies["train"]
     rows = np.sort(np.unique(train.pairs, return_index=True)[1]) if data.deduplicate else np.arange(len(train.pairs))
     chosen: dict[Part, Integers] = {}
-    shuffled = _mixed(train.sources[rows] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
+    shuffled = mixed(train.sources[rows] ^ mixed(np.array([seed % 2**64], dtype=np.uint64)))
     distinct = np.unique(shuffled)
     taken = 0
     for split, part in _held_out(data).items():
@@ -313,12 +333,12 @@ def _report(
         for name in rows.keys() - (copies.keys() - {"train"}):
             seen_before[rows[name]] = False
         duplicates = np.flatnonzero(seen_before)
-        dropped = copy.dropped | {"duplicate": _found(folder, split, readers, duplicates)}
+        dropped = copy.dropped | {"duplicate": _found(folder, split, readers, copy.firsts[duplicates])}
         set_aside = len(copy.pairs) - len(duplicates) - kept
         return SplitReport(copy.read, kept, set_aside, dropped)
-    seen = np.isin(copy.inputs, copies["train"].inputs[rows["train"]]) & (copy.sources != _hashes([""])[0])
+    seen = np.isin(copy.inputs, copies["train"].inputs[rows["train"]]) & (copy.sources != hashes_of([""])[0])
     leaks = np.flatnonzero(seen)
-    return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=_found(folder, split, readers, leaks))
+    return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=_found(folder, split, readers, copy.firsts[leaks]))
 
 
 def _found(folder: Path, split: Part, readers: Readers, rows: Integers) -> Found:

@@ -23,10 +23,12 @@ from regard.data.recognise import Recognised, recognise
 from regard.data.recognise_images import RecognisedCaptions
 from regard.data.recognise_labels import RecognisedLabels
 from regard.data.recognise_stories import RecognisedStories
+from regard.data.recognise_text import RecognisedText, text_below
 from regard.errors import ConfigError
 from regard.recipes.propose_captions import captioned_lines
 from regard.recipes.propose_labels import labelled_lines
 from regard.recipes.propose_stories import story_lines
+from regard.recipes.propose_text import text_lines
 from regard.recipes.shipped import shipped
 
 RECIPE_SUFFIXES = (".yaml", ".yml")
@@ -60,7 +62,7 @@ def data_files(recipe: Any, others: Sequence[str]) -> list[str]:
     if not isinstance(recipe, (str, Path)):
         return []
     path, further = Path(recipe), [other for other in others if "=" not in other]
-    if is_saved(path) and str(recipe) not in shipped():
+    if str(recipe) not in shipped() and (is_saved(path) or text_below(path)):
         return [str(recipe), *further]
     table = TextFile(str(recipe), path).suffixes[0] in FORMATS
     is_recipe = path.suffix.lower() in RECIPE_SUFFIXES or (not path.suffix and not further)
@@ -101,7 +103,7 @@ def _free(path: Path) -> Path:
 
 
 def propose(files: Sequence[str], folder: Path) -> str:
-    """The YAML of a recipe for one file, or for two parallel ones; it is to lie in `folder`."""
+    """The YAML of a recipe for one file or folder, or for two parallel files; it is to lie in `folder`."""
     found = recognise(files, Path())
     if isinstance(found, RecognisedLabels):
         corpus = {_kind(found.file): _relative(found.file, folder), **found.columns}
@@ -112,6 +114,9 @@ def propose(files: Sequence[str], folder: Path) -> str:
     elif isinstance(found, RecognisedStories):
         pattern = escape(_relative(found.file, folder))  # a file of stories may be named by a pattern
         lines = list(story_lines(found, _scalar({"file": pattern})))
+    elif isinstance(found, RecognisedText):
+        corpus, typed = (_raw_text(found, relative) for relative in (folder, Path()))
+        lines = list(text_lines(found, _scalar(corpus), _scalar(typed)))
     else:
         sizes = next(sizes for sizes in SIZES if found.pairs < sizes.below)
         lines = [
@@ -119,6 +124,13 @@ def propose(files: Sequence[str], folder: Path) -> str:
         ]  # fmt: skip
     width = max(len(line) for line, _ in lines if len(line) <= 48) + 1
     return "".join(f"{line:{width}} # {comment}\n" if line else f"# {comment}\n" for line, comment in lines)
+
+
+def _raw_text(found: RecognisedText, folder: Path) -> dict[str, Any]:
+    name = _relative(found.name, folder)
+    if found.column is not None:
+        return {_kind(found.name): name, "text": found.column}
+    return {"text": name} | ({"documents": "lines"} if found.documents == "lines" else {})
 
 
 Lines = Iterator[tuple[str, str]]

@@ -9,20 +9,19 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from regard.config import Config, apply_overrides, parse_yaml, read_yaml, validate
+from regard.config import Config, apply_overrides, kinds_in, parse_yaml, read_yaml, validate
 from regard.config.load import Tree
 from regard.data.config import Corpus, Split, Splits
 from regard.data.tokenizers import TokenizerConfig
-from regard.errors import ConfigError, Problem, did_you_mean
+from regard.errors import ConfigError, did_you_mean
 from regard.models import MODELS
 from regard.models.headed import HeadConfig
+from regard.recipes.beginning import with_init
 from regard.recipes.shipped import shipped, shipped_text
 from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
 from regard.tasks import TASKS, Task
 from regard.tasks.headed import HeadedTask
-
-_THEIR_TOKENIZER = "leave the section tokenizer out: it is then that run's, with which its weights were trained"
 
 D = TypeVar("D", bound=Splits[Any])
 E = TypeVar("E", bound=Config)
@@ -59,6 +58,17 @@ class Recipe(Config, Generic[D, E, M]):
     """How it writes."""
     evaluation: E = Field(default={}, validate_default=True)  # the defaults of the task's own config
     """How it is measured."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _a_model_for_the_task(cls, model: Any, others: ValidationInfo) -> Any:
+        """A kind that nobody knows is refused by its spelling."""
+        kind, task = model.get("kind") if isinstance(model, dict) else None, others.data.get("task")
+        if task is None or not isinstance(kind, str) or kind in (allowed := kinds_in(TASKS[task].model)):
+            return model
+        if any(kind in kinds_in(other.model) for other in TASKS.values()):
+            raise ValueError(f"{kind} is no model for the task {task} (allowed: {', '.join(sorted(allowed))})")
+        return model
 
     @field_validator("model")
     @classmethod
@@ -154,6 +164,7 @@ def expect_training_data(recipe: AnyRecipe) -> None:
 
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
     """The same before its values are checked; a section that is null is left out."""
+    said = None
     if isinstance(recipe, dict):
         tree, base = recipe, Path.cwd()
     elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
@@ -164,8 +175,10 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
         tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
+        said = apply_overrides({}, overrides)
     tree = apply_overrides(tree, overrides)
-    return _with_init({name: section for name, section in tree.items() if section is not None}, base), base
+    named = {name: section for name, section in tree.items() if section is not None}
+    return with_init(named, base, said), base
 
 
 def _missing(recipe: str) -> ConfigError:
@@ -179,60 +192,6 @@ def _missing(recipe: str) -> ConfigError:
         what = "there is no such recipe"
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "'regard recipes' lists those that ship"
     return ConfigError(what, where=recipe, hint=f"a recipe is a .yaml file, or one that ships; {hint}")
-
-
-def _with_init(tree: Tree, base: Path) -> Tree:
-    """The sections `model` and `tokenizer` of a recipe, taken from the run that `training.init` names: for a task with
-    a head, and wherever the model is left out.
-
-    What the recipe says beside that wins, and must fit the weights. A preset asks for sizes of its own.
-    """
-    task, training = TASKS.get(str(tree.get("task"))), tree.get("training")
-    init = training.get("init") if isinstance(training, dict) else None
-    if task is None or not isinstance(init, str) or ("model" in tree and not issubclass(task, HeadedTask)):
-        return tree
-    file = base / init / "recipe.yaml"
-    if not file.exists():
-        if "model" in tree:  # what is wrong with the run is said when it is opened
-            return tree
-        hint = "a run folder is what 'regard train' or 'regard import' makes"
-        raise ConfigError(f"{init} is not a run folder", where="training.init", hint=hint)
-    theirs, model, tokenizer = read_yaml(file), tree.get("model", {}), tree.get("tokenizer", {})
-    if isinstance(model, dict) and "preset" not in model:
-        model = _same_kind(theirs["model"], model, init)
-    if isinstance(tokenizer, dict):
-        tokenizer = _same_tokenizer({**theirs.get("tokenizer", {}), **_tokenizer_files(base, init)}, tokenizer, init)
-    return {**tree, "model": model, "tokenizer": tokenizer}
-
-
-def _tokenizer_files(base: Path, init: str) -> Tree:
-    """The tokenizer of a run, or one for each side."""
-    sides = [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]
-    if sides:
-        return {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
-    return {"file": f"{init}/tokenizer.json"}
-
-
-def _same_tokenizer(theirs: Tree, given: Tree, init: str) -> Tree:
-    """The tokenizer of a run is taken as it is: what the recipe says of one must not be another.
-
-    With a file of its own the recipe may say anything: what counts is then the file, and its tokens are compared.
-    """
-    problems = [
-        Problem(f"tokenizer.{name}", f"{init} has {theirs[name]}, this recipe asks for {value}", _THEIR_TOKENIZER)
-        for name, value in given.items()
-        if "file" not in given and value != theirs.get(name, value)
-    ]
-    if problems:
-        raise ConfigError(problems=problems)
-    return {**theirs, **given}
-
-
-def _same_kind(theirs: Tree, given: Tree, init: str) -> Tree:
-    if given.get("kind", theirs["kind"]) != theirs["kind"]:
-        what = f"{init} is a {theirs['kind']}, this recipe asks for {given['kind']}"
-        raise ConfigError(what, where="model.kind", hint="leave the section model out: it is then that run's")
-    return {**theirs, "vectors": None, **given}
 
 
 def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:

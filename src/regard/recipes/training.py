@@ -23,7 +23,8 @@ class TrainingConfig(Config):
     """Batches a step: their gradients are added up as if they were one batch."""
     init: str | None = None
     """The folder of a run to begin with the best weights of: one of the same model and tokenizer, trained or imported.
-    The sections `model` and `tokenizer` may be left out: they are then that run's."""
+    The sections `model` and `tokenizer` may be left out: they are then that run's, as in the recipes on raw text that
+    ship, if nothing is said of them."""
     seed: int = Field(1, ge=0, lt=2**63)
     """Seed of the weights, the order of the data, the split and the dropout."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
