@@ -9,10 +9,9 @@ from pydantic import ValidationError
 from language_model_cases import CASES, SIZE, TEXTS, build, next_logits, text_batch
 from model_cases import close, tokens_of
 from regard.data.batch import BEGIN, END
-from regard.errors import ConfigError, DecodeError
+from regard.errors import DecodeError
 from regard.layers.packing import Packing
 from regard.models.base import count_parameters
-from regard.models.bert import BERTConfig
 from regard.models.gpt import GPT, GPTConfig
 
 both_norms = pytest.mark.parametrize("case", ["gpt", "gpt-pre"])
@@ -94,15 +93,6 @@ def test_a_long_text_that_was_left_behind_limits_no_other() -> None:
             logits_RV, state = model.step(torch.tensor([token]), state)
             steps.append(logits_RV)
     close(torch.cat(steps), next_logits(model, text_batch([[BEGIN, 4, 7, 8, 9, END]]))[0, -3:])
-
-
-def test_data_longer_than_the_positions_is_refused_before_training() -> None:
-    GPTConfig(max_positions=20).check_data(21)
-    with pytest.raises(ConfigError, match="takes up 21 positions, but the model learns 20"):
-        GPTConfig(max_positions=20).check_data(22)
-    BERTConfig(max_positions=20).check_data(20)
-    with pytest.raises(ConfigError, match=r"model\.max_positions: the longest text takes up 21 positions"):
-        BERTConfig(max_positions=20).check_data(21)
 
 
 def test_each_row_keeps_its_tokens_side_by_side_from_the_first_place() -> None:

@@ -329,7 +329,7 @@ def test_features_are_the_models_own_layers(runs: dict[str, Path], name: str, tm
 @pytest.mark.parametrize("name", ["gpt", "bert", "lstm"])
 def test_positions_that_were_never_learned_are_told_of_once(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
     """The runs were trained on 24 tokens and have rows for 64; an LSTM has no positions."""
-    run, text = Run.open(runs[name]), "The child was big. " * 4
+    run, text = Run.open(runs[name]), " ".join(["The child was big."] * 4)
     length = len(run.tokenizers["text"].encode(text)) + 2
     assert 24 < length < 64
     out = ["--features", tmp_path / "a.npz"]
@@ -440,13 +440,15 @@ def test_a_binary_file_among_the_texts(gpt: Project) -> None:
 def test_a_single_document_with_next_sentences(bert: Project) -> None:
     write(bert.folder / "one.txt", TEXT.replace("\n\n", "\n"))
     message = bert.refused("data.train={text: one.txt}", "data.validation={text: text.txt}")
+    write(bert.folder / "book.txt", TEXT.replace("\n\n", "\n") * (100_000 // len(TEXT)))
+    assert bert.refused("data.train={text: book.txt}", "data.validation={text: text.txt}") == message
     assert message.startswith("data.train: next-sentence prediction needs two documents of two sentences")
     assert "; there is 1 here, of 1 in all (end documents with blank lines, or say documents: lines; or set" in message
     message = bert.refused("data.train={text: one.txt}")
     assert message == (
         "data.train: no training document is left: 1 document was read; 1 was set aside for validation and test "
-        "(documents end with a blank line, or with documents: lines at every line; give more of them: "
-        "next-sentence prediction needs two in each split, or set model.next_sentence=false)"
+        "(documents end with a blank line, or with documents: lines at every line; give more of them; "
+        "model.next_sentence=true needs two in each split)"
     )
     succeed(
         "check", bert.recipe, "data.train={text: one.txt}", "data.validation={text: text.txt}",
@@ -512,7 +514,7 @@ def test_resuming_with_another_tokenizer(runs: dict[str, Path], tmp_path: Path) 
 
 def test_what_a_model_or_task_cannot_do(runs: dict[str, Path], gpt: Project) -> None:
     assert gpt.refused("data.blocks=stream").startswith("data.blocks: only an lstm_lm that learns the next token")
-    assert gpt.refused("model={kind: bahdanau}").startswith("model: unknown kind 'bahdanau'")
+    assert gpt.refused("model={kind: bahdanau}").startswith("model: bahdanau is no model for the task ")
     assert gpt.refused("model.vectors={source: a.vec}").startswith(
         "model: vectors of the source: this task has only text"
     )

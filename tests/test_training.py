@@ -461,8 +461,8 @@ def test_lines_of_the_log(tiny_run: Path) -> None:
     ]  # fmt: skip
     for line in lines(run, "train"):
         assert set(line) == {
-            "event", "step", "epoch", "loss", "perplexity", "learning_rate", "tokens", "tokens_per_second",
-            "seconds_per_step",
+            "event", "step", "epoch", "loss", "perplexity", "learning_rate", "unit", "tokens",
+            "tokens_per_second", "seconds_per_step",
         }  # fmt: skip
     for line in lines(run, "validation"):
         assert set(line) == {"event", "step", "loss", "perplexity", "bleu", "chrf", "exact_match", "samples"}

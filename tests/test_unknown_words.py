@@ -111,7 +111,7 @@ def test_a_split_on_disk_and_one_in_memory_carry_the_same(tmp_path: Path) -> Non
     for name, split in found.splits.items():
         assert np.array_equal(split.values, plain.splits[name].values)
         assert plain.splits[name].unknown is None
-        memory = RawTokens.of([*split.texts], split.tokenizer, str, by_sentence=False, letters=50)
+        memory = RawTokens.of([*split.texts], split.tokenizer, str, letters=50)
         for length in (4, 64):
             pieces = [document_pieces(text, length) for text in (split, again.splits[name], memory)]
             batches = [one.batch(np.arange(len(one))) for one in pieces]

@@ -11,12 +11,13 @@ from regard.errors import DecodeError, Problem
 def read_inputs(
     inputs: list[str] | None, *, skip_bad: bool = False, needed: bool = True
 ) -> tuple[list[str], list[str]]:
-    """The texts that are given as arguments or on standard input, and what to call each of them in a message.
+    """The texts that are given as arguments or, where none or a single - is, on standard input; and what to call each
+    of them in a message.
 
     With `skip_bad` lines pass that are not UTF-8, to be refused one by one. That there are none is refused if one is
     `needed`.
     """
-    if inputs:
+    if inputs and inputs != ["-"]:
         from regard.tasks.inputs import numbered
 
         return inputs, numbered(inputs)
@@ -56,6 +57,14 @@ def read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[
     if task != "story_answering":
         raise DecodeError(f"a run of {task} reads no story", where="--story", hint="runs of story_answering do")
     return read_file(run, None, story, skip_bad=skip_bad)
+
+
+def one_prefix(given: list[str]) -> str | None:
+    """What all outputs begin with; of several, which one would it be?"""
+    if len(given) > 1:
+        hint = "give one, or --prefixes with a line for each input"
+        raise DecodeError(f"{len(given)} prefixes are given for every output", where="--prefix", hint=hint)
+    return given[0] if given else None
 
 
 def read_prefixes(file: Path, inputs: int, for_all: str | None) -> list[str]:

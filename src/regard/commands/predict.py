@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands.inputs import read_file, read_inputs, read_prefixes, read_story
+from regard.commands.inputs import one_prefix, read_file, read_inputs, read_prefixes, read_story
 from regard.commands.options import (
     BeamOption,
     CheckpointOption,
@@ -27,8 +27,8 @@ from regard.errors import DecodeError, Problem
 
 INPUTS = "Texts. None: standard input, unless the file of --story asks something itself."
 FILE = (
-    "A file with one input a line. Of a run trained on labels, tags or questions also a table (.csv, .tsv, .jsonl, "
-    ".parquet), of which it reads the columns that it was trained on; the label may be missing."
+    "A file with one input a line; or a table (.csv, .tsv, .jsonl, .parquet), of which it reads the columns that the "
+    "run was trained on; what it is to find, such as a label, may be missing."
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def predict(
         ),
     ] = None,
     length_penalty: PenaltyOption = None,
-    prefix: Annotated[str | None, typer.Option("--prefix", help="What every output begins with.")] = None,
+    prefix: Annotated[list[str] | None, typer.Option("--prefix", help="What every output begins with.")] = None,
     prefixes: Annotated[
         Path | None,
         typer.Option("--prefixes", metavar="FILE", help="One line for each input: what its output begins with."),
@@ -76,8 +76,9 @@ def predict(
         ),
     ] = None,
     layer: Annotated[
-        int, typer.Option("--layer", help="Of which layer --features takes them: 0 the embeddings, -1 the last.")
-    ] = -1,
+        int | None,
+        typer.Option("--layer", help="Of which layer --features takes them: 0 the embeddings, -1 the last (default)."),
+    ] = None,
     pooling: Annotated[
         str | None,
         typer.Option("--pooling", help="One vector a text for --features: mean, first or last. Default: one a token."),
@@ -100,21 +101,26 @@ def predict(
     if skip_bad and (inputs or features):
         what = "it is for the lines of --file or standard input" if inputs else "every input needs its vectors"
         raise DecodeError(what, where="--skip-bad", hint="leave it out")
+    _check_vectors(features, layer, pooling)
+    from regard.runs.unknown import unknown
     from regard.runs.unlearned import unlearned
     from regard.runs.verbs import opened
 
     if features is not None:
-        _check_pooling(pooling)
         from regard.runs.verbs import features as write_features
+        from regard.tasks.inputs import refuse
 
+        refuse([*faults.values()])
         found = write_features(
-            run, texts, layer=layer, pooling=pooling, out=features,  # type: ignore[arg-type]
+            run, texts, layer=-1 if layer is None else layer, pooling=pooling, out=features,  # type: ignore[arg-type]
             checkpoint=checkpoint, device=device, places=places,
         )  # fmt: skip
         _show_features(found, features, len(texts), as_json)
+        _show_notes(unknown(opened(run), texts, places))
         _show_notes(unlearned(opened(run), texts, places))
         return
-    beginnings = None if prefixes is None else read_prefixes(prefixes, len(texts), prefix)
+    begins = one_prefix(prefix or [])
+    beginnings = None if prefixes is None else read_prefixes(prefixes, len(texts), begins)
     from regard.runs.progress import summed
     from regard.runs.skipped import Skipped
     from regard.runs.verbs import predict_chunks, with_search
@@ -122,9 +128,10 @@ def predict(
 
     opened_run = opened(run)
     texts, places = _asked(zip(*opened_run.task.gather(texts, places), strict=True), asked)
-    recipe = with_search(opened_run.recipe, beam, nbest, length_penalty, settings or [], prefix=prefix)
+    recipe = with_search(opened_run.recipe, beam, nbest, length_penalty, settings or [], prefix=begins)
     skipped: list[Problem] = []
     notes: list[str] = []
+    lacking: list[str] = []
     left = iter(places)
     with (
         bar("writing", shown=file is not None and not sys.stdout.isatty(), total=len(texts)) as move,
@@ -135,13 +142,17 @@ def predict(
             device=device, places=places, faults=faults, progress=summed(partial(move, "writing"), len(texts)),
         ):  # fmt: skip
             whole = [str(prediction.to_json()["output"] or "") for prediction in chunk]
-            notes += unlearned(opened_run, whole, list(islice(left, len(chunk))))
+            where = list(islice(left, len(chunk)))
+            notes += unlearned(opened_run, whole, where)
+            read = ["" if isinstance(prediction, Skipped) else prediction.input for prediction in chunk]
+            lacking += unknown(opened_run, read, where)
             for prediction in chunk:
                 _show(prediction, recipe.search.nbest, as_json)
                 skipped += [prediction.problem] if isinstance(prediction, Skipped) else []
                 notes += [prediction.note] if isinstance(prediction, Answer) and prediction.note else []
     if skipped:
         print(f"skipped {len(skipped):,} of {len(texts):,} inputs; the first: {skipped[0]}", file=sys.stderr)
+    _show_notes(lacking)
     _show_notes(notes)
 
 
@@ -150,12 +161,16 @@ def _inputs(
 ) -> tuple[list[str], list[str], frozenset[str], dict[str, Problem]]:
     """The texts and their places, the lines of a story first; the places of what is asked about; what is wrong with
     rows of a file that cannot be read, by their places."""
+    from regard.runs.file_inputs import typed_inputs
+    from regard.runs.verbs import opened
+
     told, where, faults = ([], [], {}) if story is None else read_story(run, story, skip_bad=skip_bad)
     texts, places, more = list[str](), list[str](), dict[str, Problem]()
     if file is not None:
         texts, places, more = read_file(run, inputs, file, skip_bad=skip_bad)
     elif inputs or story is None or not _asks(told):
         texts, places = read_inputs(inputs, skip_bad=skip_bad, needed=story is None)
+        texts = typed_inputs(opened(run), texts)
     if where and inputs:  # what is wrong may be in either
         places = [f"{where[-1]}, {place}" for place in places]
     return [*told, *texts], [*where, *places], frozenset(places or where), faults | more
@@ -207,7 +222,11 @@ def _show_notes(notes: list[str]) -> None:
         print(f"note: {notes[0]}{more}", file=sys.stderr)
 
 
-def _check_pooling(pooling: str | None) -> None:
+def _check_vectors(features: Path | None, layer: int | None, pooling: str | None) -> None:
+    """Refuse what only --features reads, and a pooling that there is not."""
+    for option, value in (("--layer", layer), ("--pooling", pooling)):
+        if features is None and value is not None:
+            raise DecodeError("it says which vectors --features writes", where=option, hint="give --features FILE, too")
     if pooling not in (None, "mean", "first", "last"):
         raise DecodeError(f"there is no pooling {pooling!r}", where="--pooling", hint="allowed: mean, first, last")
 

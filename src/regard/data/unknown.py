@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.data.spelling import Spelling, UnknownWord, letters_of, unknown_in
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, TextColumn, open_array
@@ -18,27 +20,60 @@ def encode_spelled(tokenizer: Tokenizer, texts: Sequence[str], letters: int | No
     """The ids of each text. With `letters`, so many of an unknown word, each `<unk>` is an `UnknownWord`."""
     rows = tokenizer.encode_batch(texts)
     held = [number for number, ids in enumerate(rows) if tokenizer.unk in ids] if letters is not None else []
-    # A letter and its accents, or the jamo of a syllable, are said to stand only where the first of them does.
-    composed = [unicodedata.normalize("NFC", texts[number]) for number in held]
-    for number, text, found in zip(held, composed, tokenizer.encode_offsets(composed), strict=True):
-        if found[0] != rows[number]:  # a vocabulary of others that does not compose
-            text, found = texts[number], tokenizer.encode_offsets([texts[number]])[0]
+    for number, found in zip(held, unknown_words(tokenizer, [texts[number] for number in held]), strict=True):
         assert letters is not None
-        rows[number] = _with_words(tokenizer, text, *found, letters)
+        for place, typed in found:
+            word = tokenizer.spelling(typed, first=place == 0)
+            rows[number][place] = UnknownWord.of(tokenizer.unk, word, letters_of(word, letters))
     return rows
 
 
-def _with_words(
-    tokenizer: Tokenizer, text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]], letters: int
-) -> list[int]:
-    said = tokenizer.tokens([tokenizer.unk])[0]  # a text of words between spaces may itself say that one is unknown
-    found = [*ids]
-    for number in [number for number, token in enumerate(ids) if token == tokenizer.unk]:
-        typed = text[slice(*offsets[number])]
-        if typed.strip() != said:
-            word = tokenizer.spelling(typed, first=number == 0)
-            found[number] = UnknownWord.of(tokenizer.unk, word, letters_of(word, letters))
-    return found
+def unknown_words(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+    """Of each text its unknown tokens: their numbers, and what each stands for, the space before a word included.
+
+    A text of words between spaces may itself say `<unk>`: that one is known.
+    """
+    said = tokenizer.tokens([tokenizer.unk])[0]
+    # A letter and its accents, or the jamo of a syllable, are said to stand only where the first of them does.
+    composed = [unicodedata.normalize("NFC", text) for text in texts]
+    rows = tokenizer.encode_offsets(texts)
+    composed_rows = rows if composed == [*texts] else tokenizer.encode_offsets(composed)
+    for text, other, as_typed, as_composed in zip(texts, composed, rows, composed_rows, strict=True):
+        alike = as_composed[0] == as_typed[0]  # or a vocabulary of others that does not compose
+        held, (ids, offsets) = (other, as_composed) if alike else (text, as_typed)
+        spans = ((place, held[slice(*offsets[place])]) for place, token in enumerate(ids) if token == tokenizer.unk)
+        yield [(place, typed) for place, typed in spans if typed.strip() != said]
+
+
+@dataclass(frozen=True, eq=False)
+class SpeltOut:
+    """What it costs to tell which texts the unknown tokens of documents stand for, in nats.
+
+    A model pays for `<unk>`, but not for what stands there: with few words it would pay for almost nothing. So that
+    vocabularies can be compared, each unknown token is spelt out by the model that knows least, a uniform one over the
+    A different characters of all the documents and one sign for the end; with n characters that is
+        (n + 1) log(A + 1)
+    """
+
+    tokens: Integers
+    """Of each document: how many of its tokens are unknown."""
+    nats: NDArray[np.float64]
+    """Of each document: what they cost."""
+
+    @classmethod
+    def nothing(cls, documents: int) -> SpeltOut:
+        return cls(np.zeros(documents, dtype=np.int64), np.zeros(documents))
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, chunks: Iterable[Sequence[str]]) -> SpeltOut:
+        """Of documents as the tokenizer reads them, some at a time."""
+        tokens, signs, characters = [], [], set[str]()
+        for texts in chunks:
+            characters.update(*(unicodedata.normalize("NFC", text) for text in texts))
+            for found in unknown_words(tokenizer, texts):
+                tokens.append(len(found))
+                signs.append(sum(len(typed.strip()) + 1 for _, typed in found))
+        return cls(np.array(tokens, dtype=np.int64), np.array(signs, dtype=np.float64) * math.log(len(characters) + 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from regard.data.batch import TextBatch
+from regard.data.blocks import Pieces
+from regard.data.plans import Rows
 from regard.layers.packing import Packing
+from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import Carry, LSTMLanguageModel
@@ -94,6 +99,25 @@ class BothDirections(VocabularyLoss):
         before_PD = real.pack(output.backward_BLD[:, 1:])[0]
         before_P = real.pack(batch.text.ids_BL[:, :-1])[0]
         return next_tokens(output.hidden_BTD[:, :-1], batch), (before_PD, before_P)
+
+
+def predicted_by(
+    objective: VocabularyLoss, examples: Pieces, batch_tokens: int
+) -> Iterator[tuple[Rows, tuple[Predicted, ...]]]:
+    """All examples batch by batch, and what is predicted in each direction that the model reads in; a state is carried
+    from batch to batch where the objective has one."""
+    carry = None
+    for rows in examples.measured(batch_tokens):
+        batch = examples.batch(rows).to(device_of(objective)).unnamed()
+        if isinstance(objective, CarriedNextToken):
+            before = first_rows(carry, len(rows)) if batch.carries and carry is not None else None
+            predicted, carry = objective.predicted(batch, before)
+            yield rows, (predicted,)
+        elif isinstance(objective, BothDirections):
+            yield rows, objective.predicted(batch)
+        else:
+            assert isinstance(objective, NextToken | SequenceAutoencoder)
+            yield rows, (objective.predicted(batch),)
 
 
 def first_rows(carry: Carry, rows: int) -> Carry:

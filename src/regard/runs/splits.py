@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from regard.data.config import Corpus, Split
+from regard.data.files import TextFile
+from regard.data.recognise import header_of
 from regard.errors import ColumnError, ConfigError, DataError, did_you_mean
 from regard.runs.checkpoints import data_fingerprint
 from regard.runs.run import Run
@@ -29,6 +31,9 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
     if files:
         if split is not None:
             raise DataError("give a split or files, not both", where="--file")
+        if "-" in files:
+            hint = "give a file, whose suffix says what it is"
+            raise DataError("standard input is not read here", where="--file", hint=hint)
         corpus = task.corpus_of(files, own_corpora(data))
         with _wanted_named(corpus):
             return task.read(run.recipe, [corpus], "test", Path.cwd(), run.tokenizers)
@@ -76,18 +81,31 @@ def _refuse_changed(run: Run, split: SplitName, data: int | str) -> None:
 def measured_on(run: Run, split: SplitName | None, files: Sequence[str] = ()) -> dict[str, Any]:
     """What `examples_of` takes, to stand before the metrics; and why, where it is not the test set that is expected."""
     if files:
-        header = run.task.corpus_of(files, own_corpora(run.recipe.data)).header
-        return {"files": list(files), **({"note": f"the first line of {files[0]} names its columns"} if header else {})}
+        corpus = run.task.corpus_of(files, own_corpora(run.recipe.data))
+        return {"files": list(files), **({"note": _named(corpus)} if corpus.header else {})}
     if split is None and run.recipe.data.test is None:
         return {"split": "validation", "note": "the run's recipe has no test set"}
     return {"split": split or "test"}
 
 
+def _named(corpus: Corpus) -> str:
+    """Which column of a file is read as what, where its first line has names for them."""
+    names = header_of(TextFile(str(corpus.file), Path(str(corpus.file))))
+    by_number = {name: names[key] for name, key in corpus.columns.items() if isinstance(key, int) and key < len(names)}
+    read = ", ".join(f"the {name} is {column!r}" for name, column in by_number.items())
+    return f"the first line of {corpus.file} names its columns" + (f": {read}" if read else "")
+
+
+def noted(measured: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured on and what was found; where both have a note, the two of them."""
+    notes = [one["note"] for one in (measured, found) if "note" in one]
+    return {**measured, **found, **({"note": "; ".join(notes)} if notes else {})}
+
+
 def measured_text(found: Mapping[str, Any]) -> str:
     """The same in words: `the validation set (the run's recipe has no test set)`, or the names of the files."""
-    if "files" in found:
-        return " and ".join(found["files"])
-    return f"the {found['split']} set" + (f" ({found['note']})" if "note" in found else "")
+    what = " and ".join(found["files"]) if "files" in found else f"the {found['split']} set"
+    return what + (f" ({found['note']})" if "note" in found else "")
 
 
 def own_corpora(data: Any) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from regard.data.raw import one_blank
 from regard.runs.run import Run
 
 PRETRAINING = ("language_modeling", "masked_language_modeling")
@@ -22,7 +23,7 @@ def unlearned(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str
     longest = recipe.data.max_length
     if longest >= positions:
         return []
-    lengths = [len(ids) + 2 for ids in run.tokenizers["text"].encode_batch(texts)]
+    lengths = [len(ids) + 2 for ids in run.tokenizers["text"].encode_batch([one_blank(text) for text in texts])]
     return [
         f"{place} has {length:,} tokens with the special ones; the model was trained on at most {longest:,} "
         "(data.max_length), and never learned the positions after them"

@@ -15,14 +15,15 @@ from regard.errors import CheckpointError, ConfigError, DecodeError, Problem
 from regard.models.contextual import Contextual, Pooling
 from regard.models.headed import Headed
 from regard.recipes.recipe import AnyRecipe, recipe_of
+from regard.runs.file_inputs import typed_inputs
 from regard.runs.files import write_bytes
 from regard.runs.predictions import with_predictions_written
 from regard.runs.progress import summed
 from regard.runs.records import check_writable, write_record
 from regard.runs.run import Run
 from regard.runs.skipped import Skipped, unreadable
-from regard.runs.splits import SplitName, examples_of, measured_on
-from regard.search.config import SAMPLING
+from regard.runs.splits import SplitName, examples_of, measured_on, noted
+from regard.search.config import SAMPLING, WIDEST
 from regard.tasks import TASKS
 from regard.tasks.features import Features
 from regard.tasks.features import features as vectors_of
@@ -64,7 +65,7 @@ def predict(
     run = opened(run)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
     places = numbered(inputs)
-    inputs, places = run.task.gather(inputs, places)
+    inputs, places = run.task.gather(typed_inputs(run, inputs), places)
     chunks = predict_chunks(
         run, inputs, recipe, prefixes=prefixes, record=record, skip_bad=skip_bad, checkpoint=checkpoint, device=device,
         places=places,
@@ -213,7 +214,7 @@ def evaluate(
     model = run.load_model(checkpoint, device_named(device))
     moved = summed(progress, len(dataset))
     found: dict[str, Any] = run.task.evaluate(model, recipe, dataset, run.tokenizers, moved)
-    measured = measured_on(run, split, files) | found
+    measured = noted(measured_on(run, split, files), found)
     return with_predictions_written(measured, file, asked=predictions is not None)
 
 
@@ -256,6 +257,8 @@ def with_search(
             _leave_sampling(search, paths, beam)
         if search.get("beam") == recipe.search.beam:
             search["beam"] = 1 if search.get("sample") is True else max(nbest or 1, recipe.search.beam)
+            if beam is None and search["beam"] > WIDEST:
+                raise ConfigError(f"should be less than or equal to {WIDEST}, not {nbest}", where="--nbest")
         search |= {name: value for name, value in asked.items() if value is not None}
         if length_penalty is not None and search.get("normalisation") == "none":
             hint = "leave it out, or --set search.normalisation=mean"

@@ -16,7 +16,7 @@ from regard.data.segments import Segments
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.cross_entropy import VocabularyLoss
-from regard.objectives.language_model import BothDirections, CarriedNextToken, Predicted, first_rows
+from regard.objectives.language_model import Predicted, predicted_by
 from regard.objectives.masked_lm import masked_states
 
 AT_ONCE = 8_192
@@ -33,18 +33,9 @@ def document_losses(objective: VocabularyLoss, examples: Pieces, progress: Progr
 
     Where a model reads in both directions, the mean of the two.
     """
-    found, carry = np.zeros(len(examples.text)), None
-    for rows in examples.measured(AT_ONCE):
-        batch: Any = examples.batch(rows).to(device_of(objective))
-        if isinstance(objective, CarriedNextToken):
-            before = first_rows(carry, len(rows)) if batch.carries and carry is not None else None
-            predicted, carry = objective.predicted(batch.unnamed(), before)
-            losses_P = token_losses(objective.model, predicted)[0]
-        elif isinstance(objective, BothDirections):
-            both = objective.predicted(batch.unnamed())
-            losses_P = torch.stack([token_losses(objective.model, one)[0] for one in both]).mean(0)
-        else:
-            losses_P = token_losses(objective.model, objective.predicted(batch.unnamed()))[0]  # type: ignore[operator]
+    found = np.zeros(len(examples.text))
+    for rows, predicted in predicted_by(objective, examples, AT_ONCE):
+        losses_P = torch.stack([token_losses(objective.model, one)[0] for one in predicted]).mean(0)
         places = np.concatenate([np.arange(examples.starts[row], examples.stops[row]) for row in rows])
         np.add.at(found, examples.text.document_at(places), losses_P.cpu().numpy())
         progress(len(rows))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from os.path import commonprefix
 
+from regard.data.raw import one_blank
 from regard.data.tokenizers import Tokenizer
-from regard.errors import DecodeError, Problem, first_of
+from regard.errors import DecodeError
 from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
 from regard.search import Hypothesis, SearchConfig, score_texts, search
-from regard.tasks.inputs import Inputs, by_length, encode_inputs, encode_target, padded
+from regard.tasks.inputs import Inputs, by_length, encode_inputs, encode_target, padded, refuse_longer
 from regard.tasks.recorded import Recorders
 from regard.tasks.text_to_text import DECODE_TOKENS, Output, Prediction
 from regard.tasks.wording import wording_of
@@ -22,25 +24,12 @@ def encode_prompts(
 ) -> list[list[int]]:
     """The ids of each prompt, after the `</s>` that a text begins with; an empty one is a text of the model's own."""
     given = [number for number, text in enumerate(texts) if text.strip()]
-    ids = encode_inputs(tokenizer, [texts[number] for number in given], [places[number] for number in given])
+    ids = encode_inputs(tokenizer, [one_blank(texts[number]) for number in given], [places[number] for number in given])
     encoded = dict(zip(given, ids, strict=True))
     prompts = [[tokenizer.end, *encoded.get(number, [])] for number in range(len(texts))]
     if model.longest is not None:
         refuse_longer(prompts, model.longest - 1, places)
     return prompts
-
-
-def refuse_longer(rows: Sequence[Sequence[int]], longest: int, places: Sequence[str]) -> None:
-    """Refuse texts that have more tokens than the model has positions for."""
-    problems = [
-        Problem(
-            place, f"the text has {len(row):,} tokens with the special ones", f"the model reads at most {longest:,}"
-        )
-        for row, place in zip(rows, places, strict=True)
-        if len(row) > longest
-    ]
-    if problems:
-        raise DecodeError(problems=first_of(problems))
 
 
 def continuations(
@@ -52,7 +41,10 @@ def continuations(
     record: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Prediction]:
-    """For each text the best ways to go on with it, each as the whole text; scores and tokens are of what is new."""
+    """For each text the best ways to go on with it, each as the whole text: as it was typed, and what was written.
+
+    Scores and tokens are of what is new.
+    """
     prompts = encode_prompts(model, tokenizer, inputs.texts, inputs.places)
     wording = replace(wording_of(tokenizer, config, inputs.prefixes, len(inputs)), begun=prompts)
     recorders, found = Recorders(tokenizer, begin_id=tokenizer.end), dict[int, list[Output]]()
@@ -70,7 +62,7 @@ def continuations(
             watch=recorders.on(rows, source, limited, wording.of(rows)) if record else None,
         )
         for row, best in zip(rows, hypotheses, strict=True):
-            found[row] = [_output(tokenizer, prompts[row], one) for one in best]
+            found[row] = [_output(tokenizer, inputs.texts[row], prompts[row], one) for one in best]
         progress(len(rows))
     searches = recorders.searches(lambda row: tokenizer.tokens(prompts[row]))
     return [Prediction(text, tuple(found[row]), searches.get(row)) for row, text in enumerate(inputs.texts)]
@@ -80,11 +72,12 @@ def score_continuation(
     model: LanguageModel, tokenizer: Tokenizer, prompt: str, continuation: str | Sequence[str]
 ) -> tuple[list[int], list[float]]:
     """The tokens with which a text goes on, and log P of each. Two texts have a space between them."""
-    prompt = prompt.rstrip() if isinstance(continuation, str) else prompt
+    prompt = one_blank(prompt)
+    continuation = one_blank(continuation) if isinstance(continuation, str) else continuation
     [before] = encode_prompts(model, tokenizer, [prompt], ["source"])
     after = encode_target(tokenizer, continuation)
     if isinstance(continuation, str) and prompt:
-        whole = [tokenizer.end, *encode_target(tokenizer, f"{prompt} {continuation.lstrip()}")]
+        whole = [tokenizer.end, *encode_target(tokenizer, f"{prompt} {continuation}")]
         if whole[: len(before)] != before:
             what = f"{prompt[-20:]!r} is cut into other tokens where the text goes on"
             raise DecodeError(what, where="source", hint="end it where a word ends, or give exact tokens with --tokens")
@@ -119,6 +112,14 @@ def _batches(
             yield [members[row] for row in rows], limited
 
 
-def _output(tokenizer: Tokenizer, prompt: Sequence[int], hypothesis: Hypothesis) -> Output:
-    text = tokenizer.decode([*prompt, *hypothesis.tokens])
+def _output(tokenizer: Tokenizer, typed: str, prompt: Sequence[int], hypothesis: Hypothesis) -> Output:
+    whole = tokenizer.decode([*prompt, *hypothesis.tokens])
+    # Whether a piece goes on with the last word or begins a new one shows only behind the prompt
+    known = commonprefix([whole, tokenizer.decode(prompt)])  # noqa: RUF071  # no paths
+    text = joined(typed, whole[len(known) :])
     return Output(text, hypothesis.score, tuple(tokenizer.tokens(hypothesis.tokens)))
+
+
+def joined(typed: str, written: str) -> str:
+    """A text as it was typed and how it goes on. The blank between two words may stand in either, but only once."""
+    return typed + (written.lstrip(" ") if typed[-1:].isspace() else written)

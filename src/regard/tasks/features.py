@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
+from regard.data.raw import one_blank
 from regard.data.spelling import unknown_in
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.models.contextual import Contextual, Pooling
-from regard.tasks.continuing import refuse_longer
-from regard.tasks.inputs import by_length, encode_inputs, numbered, padded
+from regard.tasks.inputs import by_length, encode_inputs, numbered, padded, refuse_longer
 
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""
@@ -57,7 +57,7 @@ def features(
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here.
     """
     places = places or numbered(texts)
-    encoded = encode_inputs(tokenizer, texts, places, letters=model.letters)
+    encoded = encode_inputs(tokenizer, [one_blank(text) for text in texts], places, letters=model.letters)
     rows = [[_first(model, tokenizer), *ids, tokenizer.end] for ids in encoded]
     longest = getattr(model, "longest", None)
     if longest is not None:

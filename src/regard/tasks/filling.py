@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from regard.data.batch import MaskedBatch, Tokens
+from regard.data.raw import one_blank
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.masked_lm import masked_states
-from regard.tasks.continuing import refuse_longer
-from regard.tasks.inputs import by_length, padded
+from regard.tasks.inputs import by_length, padded, refuse_longer
 
 GAP = "[MASK]"
 """How a gap is typed, whatever the vocabulary calls it."""
@@ -74,7 +74,7 @@ def encode_gaps(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places:
     ]
     if problems:
         raise DecodeError(problems=first_of(problems))
-    rows = [[tokenizer.begin, *with_gaps(tokenizer, text), tokenizer.end] for text in texts]
+    rows = [[tokenizer.begin, *with_gaps(tokenizer, one_blank(text)), tokenizer.end] for text in texts]
     refuse_longer(rows, model.longest, places)
     return rows
 

@@ -59,16 +59,22 @@ def encode_inputs(
     places: Sequence[str],
     longest: int | None = LONGEST,
     letters: int | None = None,
+    *,
+    unknown: bool = False,
 ) -> list[list[int]]:
     """Token ids of each text, or one DecodeError that names the texts that cannot be read.
 
-    With `letters` unknown words keep so many of theirs, for a model that reads them.
+    With `letters` unknown words keep so many of theirs, for a model that reads them. Texts in which nothing is known
+    pass where there is an answer to the `unknown`, too, so long as they have a token.
     """
     unreadable = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
     readable = ["" if problem else text for text, problem in zip(texts, unreadable, strict=True)]
     encoded = encode_spelled(tokenizer, readable, letters)
-    unknown = [_problem_in_tokens(tokenizer, *one, longest) for one in zip(texts, encoded, places, strict=True)]
-    refuse([first or second for first, second in zip(unreadable, unknown, strict=True)])
+    unread = [
+        _problem_in_tokens(tokenizer, *one, longest, unknown=unknown)
+        for one in zip(texts, encoded, places, strict=True)
+    ]
+    refuse([first or second for first, second in zip(unreadable, unread, strict=True)])
     return encoded
 
 
@@ -96,6 +102,19 @@ def refuse(found: Sequence[Problem | None]) -> None:
         raise DecodeError(problems=first_of(problems))
 
 
+def refuse_longer(rows: Sequence[Sequence[int]], longest: int, places: Sequence[str]) -> None:
+    """Refuse texts that have more tokens than the model has positions for."""
+    problems = [
+        Problem(
+            place, f"the text has {len(row):,} tokens with the special ones", f"the model reads at most {longest:,}"
+        )
+        for row, place in zip(rows, places, strict=True)
+        if len(row) > longest
+    ]
+    if problems:
+        raise DecodeError(problems=first_of(problems))
+
+
 def problem_in_text(text: str, place: str) -> Problem | None:
     """Why a text cannot be read, whatever the vocabulary."""
     if not text.strip():
@@ -112,12 +131,22 @@ def _too_long(ids: Sequence[int], place: str) -> Problem | None:
 
 
 def _problem_in_tokens(
-    tokenizer: Tokenizer, text: str, ids: list[int], place: str, longest: int | None
+    tokenizer: Tokenizer, text: str, ids: list[int], place: str, longest: int | None, *, unknown: bool
 ) -> Problem | None:
-    if tokenizer.is_foreign(ids) and not any(unknown_in(ids)):
-        shown = text.strip()[:20]
-        return Problem(place, f"the tokenizer knows nothing in {shown!r}", "it was trained on other words or script")
+    if not (ids and unknown) and is_foreign(tokenizer, ids):
+        return nothing_known(text, place)
     return None if longest is None else _too_long(ids, place)
+
+
+def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
+    """Whether nothing of a text is known, not even the letters of its words."""
+    return tokenizer.is_foreign(ids) and not any(unknown_in(ids))
+
+
+def nothing_known(text: str, place: str) -> Problem:
+    """What is said of such a text."""
+    what = f"the tokenizer knows nothing in {text.strip()[:20]!r}"
+    return Problem(place, what, "it was trained on other words or script")
 
 
 def positions_of(source: Encoded) -> int:

@@ -16,12 +16,13 @@ from regard.config import Config
 from regard.data.blocks import Pieces, Streams, contiguous_pieces, document_pieces
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
+from regard.data.file_inputs import FileInput
+from regard.data.files import TextFile
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, prepare_raw
 from regard.data.spelling import spelled
 from regard.data.tokenizers import Tokenizers
 from regard.errors import ConfigError, DecodeError
-from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
 from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gpt import GPTConfig
@@ -34,13 +35,13 @@ from regard.objectives.language_model import (
     CarriedNextToken,
     NextToken,
     SequenceAutoencoder,
-    first_rows,
+    predicted_by,
 )
 from regard.search import SearchConfig
 from regard.tasks.continuing import continuations, encode_prompts, score_continuation
 from regard.tasks.inputs import Inputs
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
+from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
 from regard.tasks.task import Progress, Task
 from regard.tasks.text_to_text import Prediction
 
@@ -50,6 +51,13 @@ PROMPT, CONTINUATION = 5, 20
 """Words that a sample begins with, and the most tokens that are then written."""
 
 
+UNKNOWN_NOTE = (
+    "by word and by character, an unknown token costs, besides <unk>, the spelling of what it stands for: (n + 1) "
+    "log(A + 1) for n characters of A different ones in the text"
+)
+"""What data/unknown.py counts."""
+RECONSTRUCTION = "reconstruction_"
+"""How the metrics of an autoencoder begin, which predicts a text given that text."""
 BLOCKS = {"documents": document_pieces, "contiguous": contiguous_pieces, "stream": Streams}
 """What cuts a text into rows."""
 
@@ -85,6 +93,9 @@ class LanguageModeling(Task):
         "perplexity": False,
         "word_perplexity": False,
         "bits_per_character": False,
+        "reconstruction_perplexity": False,
+        "reconstruction_word_perplexity": False,
+        "reconstruction_bits_per_character": False,
     }
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
@@ -111,13 +122,16 @@ class LanguageModeling(Task):
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Pieces]) -> None:
         model, config = recipe.model, recipe.data
-        refuse_longer(config.max_length, getattr(model, "max_positions", None))
+        check_max_length(config.max_length, getattr(model, "max_positions", None), recipe.training.init)
         if config.blocks == "stream":
             if model.kind != "lstm_lm" or model.objective != "next_token":
                 what = "only an lstm_lm that learns the next token carries its state from batch to batch"
                 raise ConfigError(what, where="data.blocks", hint="set it to documents or contiguous")
             if any(corpus.weight != 1 for corpus in config.train):
                 raise ConfigError("a stream shows every corpus once", where="data.train", hint="leave weight out")
+        best = recipe.training.best
+        if best != "loss" and best.startswith(RECONSTRUCTION) != cls.rewrites(model):
+            raise ConfigError(f"a model with this objective has no {best}", where="training.best", hint="choose loss")
         if recipe.training.teacher_forcing < 1:
             what = "a language model reads the text itself"
             raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
@@ -135,7 +149,7 @@ class LanguageModeling(Task):
         if isinstance(model, ELMo):
             return BothDirections(model, smoothing)
         if isinstance(model, LSTMLanguageModel):
-            if model.config.objective == "autoencoder":
+            if cls.rewrites(recipe.model):
                 return SequenceAutoencoder(model, smoothing)
             if recipe.data.blocks == "stream":
                 return CarriedNextToken(model, smoothing)
@@ -144,14 +158,15 @@ class LanguageModeling(Task):
     @classmethod
     def validate(cls, model: Any, recipe: Any, data: Prepared[Pieces]) -> dict[str, Any]:
         found: dict[str, Any] = cls.loss(model, data.validation, recipe)
-        writes = isinstance(model, LanguageModel) and cls._writes(model)
+        writes = isinstance(model, LanguageModel) and not cls.rewrites(recipe.model)
         if writes and recipe.training.decode and math.isfinite(found["loss"]):
             found["samples"] = list(cls._samples(model, recipe, data))
         return found
 
     @classmethod
-    def _writes(cls, model: Any) -> bool:
-        return not (isinstance(model, LSTMLanguageModel) and model.config.objective == "autoencoder")
+    def rewrites(cls, config: Any) -> bool:
+        """Whether a model writes the text that it has read, instead of going on with it."""
+        return isinstance(config, LSTMLanguageModelConfig) and config.objective == "autoencoder"
 
     @classmethod
     def _samples(cls, model: Any, recipe: Any, data: Prepared[Pieces]) -> Iterator[dict[str, str]]:
@@ -169,19 +184,24 @@ class LanguageModeling(Task):
     def loss(cls, model: Any, examples: Pieces, recipe: Any) -> dict[str, Any]:
         """Cross-entropy a token, and what it means a token, a word and a character; of both directions where two are.
 
-        A word is what stands between spaces, and the end of a document counts as one. So models with other vocabularies
-        can be compared.
+        A word is what stands between spaces, and the end of a document counts as one. An unknown token costs what the
+        model makes of `<unk>`, and of words and characters also the spelling of what it stands for. So models with
+        other vocabularies can be compared. An autoencoder writes what it has read: what it is measured by has names of
+        its own.
         """
         totals, tokens = measured(cls.objective(model, recipe).eval(), examples)
         by_direction = [total / tokens for total in totals]
         loss, texts = sum(by_direction) / len(by_direction), examples.text.texts
         words = sum(len(text.split()) for text in texts) + len(texts)
+        nats = loss * tokens + float(examples.text.spelt_out.nats.sum())
         found = {
             "loss": loss,
             "perplexity": perplexity(loss),
-            "word_perplexity": perplexity(loss * tokens / words),
-            "bits_per_character": loss * tokens / math.log(2) / max(1, sum(map(len, texts))),
+            "word_perplexity": perplexity(nats / words),
+            "bits_per_character": nats / math.log(2) / max(1, sum(map(len, texts))),
         }
+        if cls.rewrites(recipe.model):
+            return {name if name == "loss" else f"{RECONSTRUCTION}{name}": value for name, value in found.items()}
         if len(by_direction) == 2:
             found |= {"forward_perplexity": perplexity(by_direction[0])}
             found |= {"backward_perplexity": perplexity(by_direction[1])}
@@ -190,7 +210,7 @@ class LanguageModeling(Task):
     @classmethod
     def read(cls, recipe: Any, corpora: Sequence[RawText], part: Part, base: Path, tokenizers: Tokenizers) -> Pieces:
         letters = recipe.model.letters
-        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], by_sentence=False, letters=letters)
+        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], letters=letters)
         return cls._examples(text, recipe.data)
 
     @classmethod
@@ -198,17 +218,23 @@ class LanguageModeling(Task):
         return corpus_of_files(files, own)
 
     @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
+        return texts_in(own, file)
+
+    @classmethod
     def evaluate(
         cls, model: Any, recipe: Any, examples: Pieces, tokenizers: Tokenizers, progress: Callable[[int], None]
     ) -> dict[str, Any]:
-        found = {"documents": len(examples.text), "tokens": len(examples.text.values)}
-        found |= cls.loss(model, examples, recipe)
+        text = examples.text
+        unknown = text.unknown_share
+        found: dict[str, Any] = {"documents": len(text), "tokens": len(text.values), "unknown": unknown}
+        found |= cls.loss(model, examples, recipe) | ({"note": UNKNOWN_NOTE} if unknown else {})
         progress(len(examples))
         return found
 
     @classmethod
     def _refuse_to_go_on(cls, model: Any, verb: str) -> None:
-        if not isinstance(model, LanguageModel) or not cls._writes(model):
+        if not isinstance(model, LanguageModel) or cls.rewrites(model.config):
             what = "this model does not go on with a text: it reads in both directions, or writes what it has read"
             raise DecodeError(what, where=verb, hint="predict --features gives its vectors")
 
@@ -244,16 +270,8 @@ class LanguageModeling(Task):
 def measured(objective: VocabularyLoss, examples: Pieces) -> tuple[list[float], int]:
     """The summed cross-entropy of all tokens in each direction that the model reads in, and how many they are."""
     sums: list[Tensor] = []
-    tokens, carry = 0, None
-    for rows in examples.measured(SCORE_TOKENS):
-        batch = examples.batch(rows).to(device_of(objective))
-        if isinstance(objective, CarriedNextToken):
-            before = first_rows(carry, len(rows)) if batch.carries and carry is not None else None
-            sums_2, carry = objective(batch.unnamed(), before)
-            sums.append(sums_2[1:])
-        elif isinstance(objective, BothDirections):
-            sums.append(objective.directions(batch.unnamed())[:, 1])
-        else:
-            sums.append(objective(batch.unnamed())[1:])
-        tokens += batch.tokens
+    tokens = 0
+    for _, predicted in predicted_by(objective, examples, SCORE_TOKENS):
+        sums.append(torch.stack([objective.total(*one)[1] for one in predicted]))
+        tokens += len(predicted[0][1])
     return torch.stack(sums).cpu().double().sum(0).tolist(), tokens

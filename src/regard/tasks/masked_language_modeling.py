@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,13 +12,16 @@ from pydantic import Field
 from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
+from regard.data.file_inputs import FileInput
+from regard.data.files import TextFile
 from regard.data.masking import Masking, Whole
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, prepare_raw
 from regard.data.segments import MORE_DOCUMENTS, Segments, SentencePairs, SingleSegments
+from regard.data.sentences import Sentences
 from regard.data.tokenizers import Tokenizers
 from regard.data.vocabularies import MASKING
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.models.base import device_of
 from regard.models.bert import BERT, BERTConfig
 from regard.models.language_models import build
@@ -28,22 +31,27 @@ from regard.tasks.filling import Filled, encode_gaps, filled
 from regard.tasks.inputs import Inputs
 from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import corpus_of_files, read_documents, refuse_longer
+from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
 from regard.tasks.task import Progress, Task
+
+NO_PAIRS = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
 
 
 class MaskedData(RawData):
     """The raw text of a masked language model, and what is hidden in it."""
 
-    MORE: ClassVar[str] = (
-        f"{RawData.MORE}: next-sentence prediction needs two in each split, or set model.next_sentence=false"
-    )
+    MORE: ClassVar[str] = f"{RawData.MORE}; model.next_sentence=true needs two in each split"
 
+    sentences: Sentences = "punctuation"
+    """How next-sentence prediction finds sentences. `punctuation`: one ends with . ! ? or … before a blank and what is
+    no small letter (in a document without capitals: anything), abbreviations aside; `lines`: every line is one, as in
+    the files that BERT's authors read."""
     mask_rate: float = Field(0.15, gt=0, lt=1)
     """Share of the tokens that are to be predicted. Of these 80 % become [MASK], 10 % another token, 10 % stay."""
     whole_words: Whole = "off"
     """What is hidden together: single tokens (`off`), all pieces of a word (`words`), or all that stands between two
-    spaces (`eojeol`, for Korean)."""
+    spaces (`eojeol`, for Korean). A vocabulary of others with ## before the pieces that go on with a word does not tell
+    where spaces are: with it both hide a piece and the ## pieces after it, and punctuation stands apart."""
 
 
 class MaskedLanguageModeling(Task):
@@ -51,6 +59,7 @@ class MaskedLanguageModeling(Task):
 
     name = "masked_language_modeling"
     searches = False
+    unit = "masked tokens"
     columns = ("text",)
     data = MaskedData
     evaluation = NoEvaluation
@@ -78,25 +87,29 @@ class MaskedLanguageModeling(Task):
             seed=recipe.training.seed,
             tokenizers=tokenizers,
             progress=progress,
-            by_sentence=recipe.model.next_sentence,
+            sentences=recipe.data.sentences if recipe.model.next_sentence else None,
             special=MASKING,
         )
         splits = {name: cls._examples(text, recipe, name) for name, text in found.splits.items()}
         return Prepared(splits["train"], splits["validation"], splits.get("test"), found.tokenizers, found.report)
 
     @classmethod
+    def _masking(cls, text: RawTokens, recipe: Any) -> Masking:
+        return Masking(text.tokenizer, recipe.data.mask_rate, recipe.data.whole_words)
+
+    @classmethod
     def _examples(cls, text: RawTokens, recipe: Any, name: str) -> Segments:
-        masking = Masking(text.tokenizer, recipe.data.mask_rate, recipe.data.whole_words)
+        masking = cls._masking(text, recipe)
         if not recipe.model.next_sentence:
             return SingleSegments(text, masking, recipe.data.max_length)
         part, hint = getattr(recipe.data, name, None), MORE_DOCUMENTS
         if isinstance(part, Split):
             hint = f"raise data.{name}.split, which is {part.split:g}, or give data.{name} a text of its own"
-        return SentencePairs(text, masking, recipe.data.max_length, f"data.{name}", hint)
+        return SentencePairs(text, masking, recipe.data.max_length, f"data.{name}", hint, recipe.data.sentences)
 
     @classmethod
     def check(cls, recipe: Any, data: Prepared[Segments]) -> None:
-        refuse_longer(recipe.data.max_length, recipe.model.max_positions)
+        check_max_length(recipe.data.max_length, recipe.model.max_positions, recipe.training.init)
         if not recipe.model.masked_head:
             what = "a model without the head that finds hidden tokens again cannot learn to"
             raise ConfigError(what, where="model.masked_head", hint="leave it at true")
@@ -137,19 +150,27 @@ class MaskedLanguageModeling(Task):
 
     @classmethod
     def read(cls, recipe: Any, corpora: Sequence[RawText], part: Part, base: Path, tokenizers: Tokenizers) -> Segments:
-        sentences = recipe.model.next_sentence
-        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], by_sentence=sentences)
-        return cls._examples(text, recipe, part)
+        sentences = recipe.data.sentences if recipe.model.next_sentence else None
+        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], sentences=sentences)
+        try:
+            return cls._examples(text, recipe, part)
+        except DataError:  # too few documents to pair sentences of: what is masked in them can be measured all the same
+            return SingleSegments(text, cls._masking(text, recipe), recipe.data.max_length)
 
     @classmethod
     def corpus_of(cls, files: Sequence[str], own: Sequence[RawText]) -> RawText:
         return corpus_of_files(files, own)
 
     @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
+        return texts_in(own, file)
+
+    @classmethod
     def evaluate(
         cls, model: BERT, recipe: Any, examples: Segments, tokenizers: Tokenizers, progress: Callable[[int], None]
     ) -> dict[str, Any]:
-        return {"documents": len(examples.text), "examples": len(examples), **cls.loss(model, examples, progress)}
+        found = {"documents": len(examples.text), "examples": len(examples), **cls.loss(model, examples, progress)}
+        return found | ({"note": NO_PAIRS} if recipe.model.next_sentence and "next_sentence_loss" not in found else {})
 
     @classmethod
     def check_inputs(cls, model: BERT, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:

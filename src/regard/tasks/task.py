@@ -53,7 +53,7 @@ class Task:
     model: ClassVar[Any]
     """The configs of the models that it trains: a union told apart by `kind`."""
     unit: ClassVar[str] = "tokens"
-    """What the loss is a mean over."""
+    """What the loss is a mean over; `tokens` in the log of a training counts them."""
     writes: ClassVar[str | None] = None
     """The column whose tokenizer spells what it writes; None where it writes no text of its own."""
     searches: ClassVar[bool] = True

@@ -19,6 +19,7 @@ from regard.errors import ConfigError, Problem
 from regard.models import Generator
 from regard.models.base import ModelConfig
 from regard.models.headed import Headed, weights_for
+from regard.recipes.beginning import other_fields
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
@@ -26,14 +27,8 @@ from regard.runs.run import put_weights, stored_weights
 
 NAMED = 3
 """How many weights that differ a message names."""
-FREE = frozenset(
-    (
-        "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
-        "doubly_stochastic", "longest_story", "time_noise", "linear_start", "restarts",
-    )
-)  # fmt: skip
-"""Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
-learns, what is left out under a head, or what the shapes of the weights decide."""
+HEADS = {"masked_head": "output.", "next_sentence": "next_sentence."}
+"""What a pre-trained model may lack: the field that says whether it is there, and how its weights begin."""
 
 
 @torch.no_grad()
@@ -83,15 +78,30 @@ def _take_weights(model: Generator | Headed, recipe: AnyRecipe, base: Path, toke
     run = Run.open(base / name)
     checkpoint = run.checkpoint("best")
     run.check_tokenizer(checkpoint)
-    _refuse_other_tokenizers(run, name, tokenizers)
-    _refuse_other_model(name, run.recipe.model, recipe.model)
+    problems = [*_other_tokenizers(run, name, tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
+    if problems:
+        raise ConfigError(problems=problems)
     weights = load_weights(checkpoint)
     if isinstance(model, Headed):
         fresh = _take_base(model, run, recipe, weights)
-        return f"weights: those of {name}, {checkpoint.name}" + (f"; new: {', '.join(fresh)}" if fresh else "")
-    _refuse_other_shapes(name, weights, stored_weights(model))
-    put_weights(model, weights, checkpoint)
-    return f"weights: those of {name}, {checkpoint.name}"
+    else:
+        weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
+        _refuse_other_shapes(name, weights, stored_weights(model))
+        put_weights(model, weights, checkpoint)
+    return f"weights: those of {name}, {checkpoint.name}" + (f"; new: {', '.join(fresh)}" if fresh else "")
+
+
+def _with_heads(
+    model: Generator, weights: dict[str, Tensor], theirs: ModelConfig, ours: ModelConfig
+) -> tuple[dict[str, Tensor], list[str]]:
+    """A run's weights with fresh ones for heads that only this recipe has, and without those of heads that it has not;
+    and which heads are fresh."""
+    asked = [(prefix, getattr(ours, field, False), getattr(theirs, field, False)) for field, prefix in HEADS.items()]
+    new = tuple(prefix for prefix, here, there in asked if here and not there)
+    gone = tuple(prefix for prefix, here, there in asked if there and not here)
+    fresh = {name: tensor.detach() for name, tensor in stored_weights(model).items() if name.startswith(new)}
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith(gone)}
+    return fresh | kept, [prefix.removesuffix(".") for prefix in new]
 
 
 def _take_base(model: Headed, run: Run, recipe: AnyRecipe, weights: dict[str, Tensor]) -> list[str]:
@@ -108,33 +118,25 @@ def _take_base(model: Headed, run: Run, recipe: AnyRecipe, weights: dict[str, Te
     return list(dict.fromkeys(key.rpartition(".")[0] for key in ours if key not in theirs))
 
 
-def _refuse_other_tokenizers(run: Run, name: str, tokenizers: Tokenizers) -> None:
+def _other_tokenizers(run: Run, name: str, tokenizers: Tokenizers) -> Iterator[Problem]:
     """The same id must mean the same token; whether two sides share one object does not matter."""
     theirs = {side: tokenizer.fingerprint for side, tokenizer in run.tokenizers.items()}
     if theirs == {side: tokenizer.fingerprint for side, tokenizer in tokenizers.items()}:
         return
     files = ", ".join(f"{side}: {name}/tokenizer.{side}.json" for side in theirs)
     reuse = f"{name}/tokenizer.json" if run.tokenizers.joint else f"{{{files}}}, tokenizer.joint: false"
-    raise ConfigError(
-        f"{name} has another tokenizer, with which every token means another",
-        where="training.init",
-        hint=f"use that one: tokenizer.file: {reuse}",
-    )
+    what = f"{name} has another tokenizer, with which every token means another"
+    yield Problem("training.init", what, f"use that one: tokenizer.file: {reuse}")
 
 
-def _refuse_other_model(name: str, theirs: ModelConfig, ours: ModelConfig) -> None:
+def _other_model(name: str, theirs: ModelConfig, ours: ModelConfig) -> Iterator[Problem]:
     """Weights may fit where they mean nothing (heads), or only in part, under layers that are still random (depth)."""
     there, here = theirs.model_dump(), ours.model_dump()
     if there["kind"] != here["kind"]:
         what, hint = f"{name} is a {there['kind']}, this recipe asks for {here['kind']}", "leave the section model out"
-        raise ConfigError(what, where="training.init", hint=f"{hint}: it is then that run's")
-    problems = [
-        Problem(f"model.{field}", f"{value} does not fit the weights of {name}", f"that run has {there[field]}")
-        for field, value in here.items()
-        if value != there[field] and field not in FREE and not field.endswith("dropout")
-    ]
-    if problems:
-        raise ConfigError(problems=problems)
+        yield Problem("training.init", what, f"{hint}: it is then that run's")
+        return
+    yield from other_fields(there, here, name)
 
 
 def _refuse_other_shapes(name: str, theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> None:

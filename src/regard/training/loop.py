@@ -225,6 +225,7 @@ class Trainer:
             "loss": progress.loss_sum / progress.tokens,
             "perplexity": perplexity(progress.plain_sum / progress.tokens),
             "learning_rate": max(group["lr"] for group in self.optimiser.param_groups),
+            "unit": self.task.unit,
             "tokens": progress.tokens,
             "tokens_per_second": progress.tokens / seconds,
             "seconds_per_step": seconds / (progress.step - progress.logged_step),
