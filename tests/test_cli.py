@@ -386,6 +386,9 @@ def test_every_kind_of_file_gives_the_numbers_of_the_split(
         assert {"split": "test", **found} == pytest.approx(evaluated)
 
 
+OWN_NAMES = "the first line of own.tsv names its columns: the source is 'q', the target is 'a'"
+
+
 def test_a_line_that_names_the_columns_is_no_pair(
     run: Path, evaluated: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,7 +396,7 @@ def test_a_line_that_names_the_columns_is_no_pair(
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "own.tsv", "q\ta\n" + "".join(f"{source}\t{target}\n" for source, target in TEST_PAIRS))
     write(tmp_path / "t.tsv", "target\tsource\n" + "".join(f"{target}\t{source}\n" for source, target in TEST_PAIRS))
-    for file, note in {"own.tsv": {"note": "the first line of own.tsv names its columns"}, "t.tsv": {}}.items():
+    for file, note in {"own.tsv": {"note": OWN_NAMES}, "t.tsv": {}}.items():
         found = succeed("evaluate", run, "--file", file, "--json").json
         expected = {"files": [file], **note, **evaluated}
         assert list(found) == [name for name in expected if name != "split"]
@@ -401,6 +404,30 @@ def test_a_line_that_names_the_columns_is_no_pair(
         assert {name: found[name] for name in ("sentences", "bleu", "loss")} == pytest.approx(
             {name: evaluated[name] for name in ("sentences", "bleu", "loss")}
         )
+
+
+@pytest.mark.parametrize("header", ["", "id\ten\tko\n"])
+def test_a_table_with_a_column_too_many_is_refused(run: Path, tmp_path: Path, header: str) -> None:
+    """The first two of id, en and ko are no pair, and a number is no source."""
+    lines = "".join(f"{number}\tGo home number {number}.\t집에 가요 {number}.\n" for number in range(9))
+    file = write(tmp_path / "three.tsv", header + lines)
+    for verb in ("evaluate", "diagnose", "compare"):
+        runs = [run, run] if verb == "compare" else [run]
+        [message] = fail(verb, *runs, "--file", file)
+        assert message == (
+            f"{file}: it has 3 columns, and nothing says which is the source and which the target (name them source, "
+            "target in a first line, or leave the others out)"
+        )
+    named = write(tmp_path / "named.tsv", "id\tsource\ttarget\n" + lines)
+    assert succeed("evaluate", run, "--file", named, "--json").json["sentences"] == 9
+    stray = write(tmp_path / "stray.tsv", "a b\tb a\nc d\td c\t\ne f\tf e\tthird\n")
+    assert succeed("evaluate", run, "--file", stray, "--json").json["sentences"] == 3
+
+
+def test_which_column_is_what_is_said_by_the_terminal(run: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "own.tsv", "q\ta\n" + "".join(f"{pair[0]}\t{pair[1]}\n" for pair in TEST_PAIRS))
+    out = succeed("diagnose", run, "--file", file, "--no-sweep", "--limit", 2).out
+    assert "names its columns: the source is 'q', the target is 'a'" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("pairs", ["a\tA\nb\tB\n", "a\tA\n", "Go.\tVa.\nI go now\tje pars\nwe go now\tnous partons\n"])

@@ -409,6 +409,8 @@ def test_scores_as_they_are_written() -> None:
     assert score_text("exact_match", 0.12345) == "0.123"
     signed = [score_text("bleu", value, sign="+") for value in (1.0, -1.0, -0.001, 0.0)]
     assert signed == ["+1.00", "-1.00", "+0.00", "+0.00"]
+    assert score_text("word_perplexity", 481_545.554) == "481,545.55"
+    assert score_text("word_perplexity", 11_365_857_359_978_770.0) == "1.14e+16"
 
 
 def test_a_difference_that_rounds_away_makes_no_headline(found: Comparison) -> None:

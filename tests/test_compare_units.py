@@ -210,6 +210,26 @@ def test_equal_systems_are_never_different() -> None:
     assert (test.difference, test.p_bootstrap, test.p_randomisation, test.significant) == (0, 1, 1, False)
 
 
+def test_nothing_can_be_drawn_of_one_unit() -> None:
+    """Every resample of one document is that document, so that any difference would look certain."""
+    test = against_baseline({"mean": share}, {"one": np.array([[1.0, 1.0]]), "two": np.array([[9.0, 1.0]])}, "one")[1]
+    assert (test.p_bootstrap, test.p_randomisation, test.significant) == (None, 1, False)
+
+
+def test_a_score_is_that_of_its_system_however_far_from_the_baseline() -> None:
+    """The baseline's score and the difference would lose its digits."""
+    rows = {"one": np.array([[1e17, 1.0]] * 3), "two": np.array([[0.25, 1.0]] * 3)}
+    assert against_baseline({"mean": share}, rows, "one")[1].score == 0.25
+
+
+def test_one_document_is_compared_in_words(runs: dict[str, Path], tmp_path: Path) -> None:
+    file, page = write(tmp_path / "one.txt", "The old man slept in the garden.\n"), tmp_path / "report.html"
+    out = succeed("compare", runs["gpt"], runs["lstm"], "--file", file, "--out", page).out
+    assert out.startswith("1 document of ")
+    assert "which may be chance (p unknown by bootstrap, 1.000 by randomisation)" in " ".join(out.split())
+    assert "1 document of" in page.read_text(encoding="utf-8")
+
+
 # --------------------------------------------------------------------------------------------------------- the command
 
 

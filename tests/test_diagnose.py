@@ -20,11 +20,14 @@ from command_line import fail, succeed, write
 from planted import IMPOSSIBLE, Table, planted_run
 from regard.errors import ConfigError, DataError
 from regard.runs import Run
+from regard.runs.splits import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
+from regard.views.advice import advice
 from regard.views.beam_sweep import Behind, Sweep, Width, resampled
 from regard.views.diagnose import Diagnosis
 from regard.views.diagnosis_page import diagnosis_page
+from regard.views.references import wanted_of
 from regard.views.tallies import Tally, wilson
 from regard.views.verdicts import verdict_of
 
@@ -82,7 +85,7 @@ def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(planted: Plant
     found = regard.diagnose(planted(beam=5), files=pairs(tmp_path, *["ad"] * 23, *["bg"] * 2, *["ae"] * 12))
     assert counts(found) == (37, 35, 0, 35)
     assert found.advice[0] == (
-        "100 % model errors: more data or a larger model. No search mends what the model itself prefers."
+        "100 % model errors: more data or a larger model. No beam, however wide, would prefer these references."
     )
     example = found.examples["model"][0].judged
     assert (example.output, example.wanted.reference) == ("bg", "ad")
@@ -113,7 +116,11 @@ def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(plan
     )
     assert (normalised.judged[0].verdict, normalised.judged[0].raw_verdict) == ("model", "search")
     assert normalised.to_json()["raw"] == {"search_errors": 1, "model_errors": 1}
-    assert "only the length normalisation prefers the output" in normalised.advice[1]
+    assert normalised.advice[0].startswith("100 % model errors: more data or a larger model.")
+    assert normalised.advice[1] == (
+        "1 error is the model's only by the length normalisation, since the model gives the reference the higher log "
+        "P: try a lower --length-penalty."
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,7 +166,56 @@ def test_a_reference_with_an_unknown_token_is_out_of_reach(planted: Planted, tmp
     found = regard.diagnose(planted(beam=5), files=pairs(tmp_path, "한"), sweep=())
     assert found.unreachable == {"search": {}, "model": {"unknown token": 1}}
     assert found.examples["model"][0].fate.to_json() == {"kind": "forbidden", "step": 1, "rank": None, "slots": 5}
-    assert "unknown tokens" in found.advice[1]
+    assert "because the reference holds unknown tokens" in found.advice[0]
+
+
+UNKNOWN_FIRST: Table = {**GARDEN, "<s>": {"<unk>": 0.5, "a": 0.3, "b": 0.2}, "<unk>": END}
+"""`<unk>` alone has P = 0.5, more than any output."""
+
+
+def test_what_the_vocabulary_cannot_write_is_the_models_fault(planted: Planted, tmp_path: Path) -> None:
+    """`한` is `<unk>`, which is likelier than all that may be written: no search error for all that."""
+    found = regard.diagnose(planted(UNKNOWN_FIRST, beam=5), files=pairs(tmp_path, *["한"] * 40))
+    one = found.judged[0]
+    assert one.wanted.log_p == pytest.approx(math.log(0.5))
+    assert one.wanted.log_p > one.written.score
+    assert counts(found) == (40, 40, 0, 40)
+    assert found.raw_search_errors == 0
+    assert found.unreachable == {"search": {}, "model": {"unknown token": 40}}
+    assert found.advice == (
+        "100 % model errors, 40 of them because the reference holds unknown tokens, which no search could write: use a "
+        "larger vocabulary, or one of sub-words or bytes. No beam, however wide, would prefer these references.",
+        *found.advice[1:],
+    )
+    assert not any("Train longer" in sentence or "raise the beam" in sentence for sentence in found.advice)
+    example = found.to_json()["examples"]["model_errors"][0]
+    assert example["note"] == "the scores of the reference are of its tokens with <unk>, not of the text"
+    assert "its tokens with &lt;unk&gt;" in diagnosis_page(found)
+    out = succeed("diagnose", planted(UNKNOWN_FIRST, beam=5).folder, "--file", *pairs(tmp_path, "한"), "--no-sweep").out
+    assert "of its tokens with <unk>" in out
+
+
+def test_compare_counts_them_as_the_models_too(planted: Planted, tmp_path: Path) -> None:
+    run = planted(UNKNOWN_FIRST, beam=5)
+    files, other = pairs(tmp_path, "한", "한", "bg", "ad"), write(tmp_path / "other.txt", "a\nb\nc\nd\n")
+    row = regard.compare([run], files=files, hypotheses={"other": str(other)}).tables["errors"][0]
+    assert (row["search_errors"], row["model_errors"]) == counts(regard.diagnose(run, files=files, sweep=()))[2:]
+    assert row["model_errors"] >= 2
+
+
+def test_a_rule_before_the_unknown_token_makes_no_search_error_of_it(planted: Planted, tmp_path: Path) -> None:
+    """What first keeps the search from `g한` is the ban; but without it the search could not write it either."""
+    found = regard.diagnose(planted(UNKNOWN_FIRST, beam=5, banned=["g"]), files=pairs(tmp_path, "g한"), sweep=())
+    assert found.judged[0].wanted.forbidden == "banned"
+    assert found.unreachable == {"search": {}, "model": {"unknown token": 1}}
+
+
+def test_of_several_references_one_is_judged_by_that_can_be_written(planted: Planted, tmp_path: Path) -> None:
+    """Of `ad`, `한` and `bg` the second has the highest score, that of `<unk>`."""
+    run = planted(UNKNOWN_FIRST, beam=1)
+    dataset = examples_of(run, None, pairs(tmp_path, "ad", "한", "bg", sources="x"))
+    [wanted] = wanted_of(run, run.load_model(), dataset, [[0, 1, 2]], run.recipe.search)
+    assert (wanted.reference, wanted.references, wanted.unknown) == ("bg", ("ad", "한", "bg"), False)
 
 
 @pytest.mark.parametrize(
@@ -368,6 +424,37 @@ def test_a_difference_within_the_noise_does_not_pay() -> None:
     sweep = sweep_of((1, [40, 50, 0, 50, 0]), (2, [45, 0, 50, 51, 50]))
     assert sweep.best.beam == 2
     assert sweep.enough.beam == 1
+
+
+def advised(found: float, wider: list[float], *, sentences: int = 40) -> str:
+    """The first advice to one who has search errors alone, with a beam of 1 and a sweep of one wider beam."""
+    tally = Tally(sentences, sentences, sentences, 0, 0.0)
+    drawn = {1: [found] * len(wider), 5: wider}
+    widths = (Width(beam, 1.0, {"chrf": one[0]}, np.array(one), tally) for beam, one in drawn.items())
+    return next(advice(tally, (), 1, Sweep("chrf", tuple(widths))))
+
+
+def test_no_beam_writes_better_only_where_none_does_in_the_sweep() -> None:
+    """Better by more than 0.1 points, and surely so; better but perhaps by chance; not better."""
+    assert advised(10.0, [11.0, 10.5, 11.5]).startswith("100 % search errors: raise the beam to 5 (chrF 10.0 -> 11.0")
+    assert advised(10.0, [11.0, 8.0, 13.0]) == (
+        "100 % search errors: a beam of 5 writes better (chrF 10.0 -> 11.0, 1.0 times the time), but with 40 sentences "
+        "that may be chance. Measure more of them, or try that beam."
+    )
+    for wider in ([10.05, 10.02, 10.06], [9.0, 8.0, 9.5]):
+        assert "no beam up to 5 writes better by more than 0.1 points of chrF" in advised(10.0, wider)
+
+
+def test_few_sentences_prove_no_narrow_beam() -> None:
+    """Beam 1 is two points behind, which may be chance: that is said, and not that it is as good."""
+    none = Tally(20, 0, 0, 0, 0.0)
+    drawn = {1: [40.0, 50.0, 30.0], 5: [42.0, 40.0, 50.0]}
+    widths = (Width(beam, float(beam), {"chrf": one[0]}, np.array(one), none) for beam, one in drawn.items())
+    [_, width] = advice(none, (), 5, Sweep("chrf", tuple(widths)))
+    assert width == (
+        "20 sentences cannot show that a beam of 5 writes better than one of 1, which takes 20 % of the time (chrF "
+        "42.00 and 40.00)."
+    )
 
 
 def test_among_equals_the_narrowest_is_best() -> None:

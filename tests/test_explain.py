@@ -315,6 +315,23 @@ def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanat
     assert words.words() is words
 
 
+def test_a_rollout_between_words_is_merged_from_that_between_pieces(transformer: Explanation) -> None:
+    """Products of merged weights would be others: the pieces of a word do not look alike."""
+    rolled, words = transformer.rollout(), transformer.words()
+    starts = {"source": [0, 1, 3, 5], "target": [0, 1, 3], "inputs": [*transformer.starts["inputs"]]}
+    for view, layers, looks, looked_at in (
+        ("encoder", rolled.encoder, "source", "source"),
+        ("alignment", rolled.source, "target", "source"),
+        ("decoder", rolled.target, "inputs", "inputs"),
+    ):
+        for layer, shares in enumerate(layers, 1):
+            [picture] = words.pictures(view, layer=layer, rollout=True)  # type: ignore[arg-type]
+            assert picture.values == pytest.approx(merge_pieces(shares, starts[looks], starts[looked_at]))
+            assert picture.values.shape == (len(picture.rows), len(picture.columns))
+    means = [one.weights.mean(0, dtype=np.float64) for one in words.of_kind("encoder")]
+    assert abs(roll_out(means, [], []).encoder[-1] - words.rollout().encoder[-1]).max() > 1e-4
+
+
 # ----------------------------------------------------------------------------------------------------------- bad input
 
 

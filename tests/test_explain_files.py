@@ -140,6 +140,9 @@ def test_512_tokens_make_a_page_below_3_megabytes_that_says_what_it_keeps(long: 
     first = unpacked(data["matrices"]["alignment/mean/mean"], 512, 512)
     assert first == pytest.approx(long.weights, abs=0.004), "what is shown first is whole"
     assert np.count_nonzero(first) == 512 * 512
+    other = data_of(to_page(long, "encoder"))["matrices"]
+    assert "places" not in other["encoder/mean/mean"], "whatever is shown first"
+    assert "places" in other["alignment/mean/mean"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- SVG

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import re
 from pathlib import Path
@@ -193,6 +194,30 @@ def test_the_command_line_prints_and_gives_json(tiny_run: Path) -> None:
         "--view: the model 'bahdanau' has no self-attention of the encoder to work out (allowed for it: alignment)"
     )
     assert fail(*arguments, "--view", "encoder") == [message]
+
+
+def test_json_that_is_written_has_the_numbers_that_were_asked_for(tiny_run: Path, tmp_path: Path) -> None:
+    """A picture has no place for them: there it is that of the attention."""
+    arguments = ("explain", tiny_run, "a b", "--target", "b a", "--numbers", "--out")
+    shown = succeed(*arguments, tmp_path / "worked.json", "--json").json
+    assert json.loads((tmp_path / "worked.json").read_text(encoding="utf-8")) == shown
+    assert shown["keys"] == list(work_out(api.explain(tiny_run, "a b", target="b a")).keys)
+    succeed(*arguments, tmp_path / "picture.svg")
+    assert "<svg" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+
+
+def test_a_text_may_come_on_standard_input(tiny_run: Path) -> None:
+    told = succeed("explain", tiny_run, "a b", "--json").json
+    for arguments in ((), ("-",)):
+        assert succeed("explain", tiny_run, *arguments, "--json", stdin="a b\n").json == told
+    assert fail("explain", tiny_run, "-", stdin="a\nb\n") == [
+        "standard input: one text is explained, and these are 2 lines (give one of them)"
+    ]
+    assert fail("explain", tiny_run)[0].startswith("INPUT: there is nothing to explain")
+    assert succeed("predict", tiny_run, "-", stdin="a b\n").out == succeed("predict", tiny_run, "a b").out
+    for verb in ("evaluate", "diagnose"):
+        [message] = fail(verb, tiny_run, "--file", "-")
+        assert message == "--file: standard input is not read here (give a file, whose suffix says what it is)"
 
 
 def test_numbers_are_of_tokens(explained: dict[str, Explanation]) -> None:

@@ -20,6 +20,7 @@ from regard.layers.layer_mix import LayerMix
 from regard.models.memory_lm import half_relu
 from regard.runs import Run
 from regard.training.train import train
+from regard.views import explain_data
 from regard.views.explanation import Explanation
 from regard.views.numbers import work_out
 from regard.views.rollout import roll_out
@@ -162,6 +163,17 @@ def test_a_rollout_of_one_stack(runs: dict[str, Path], name: str) -> None:
     )
     kind = "encoder" if name == "bert" else "decoder"
     np.testing.assert_allclose(found.pictures(kind, rollout=True)[0].values, second @ first, atol=1e-7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "first"), [("gpt", "decoder"), ("bert", "encoder")])
+def test_what_a_page_shows_first_is_whole(
+    runs: dict[str, Path], name: str, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a model that has nothing but itself to look at, with room for next to nothing beside it."""
+    monkeypatch.setattr(explain_data, "BUDGET", 100)
+    thinned = {key for key, one in explain_data.page_data(explained(runs[name]))["matrices"].items() if "places" in one}
+    assert f"{first}/mean/mean" not in thinned
+    assert f"{first}/1/1" in thinned
 
 
 def test_an_encoder_alone_rolls_out_as_under_a_decoder() -> None:

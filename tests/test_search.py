@@ -428,6 +428,7 @@ class Recipe(Config):
         ({"sample": True, "top_p": 1.5}, "search.top_p", "less than or equal to 1"),
         ({"sample": True, "temperature": 0.0}, "search.temperature", "greater than 0"),
         ({"min_length": 9, "max_length": 8}, "search.max_length", "below min_length, 9"),
+        ({"min_length": 99_999}, "search.min_length", "less than or equal to 2048"),
         ({"length_penalty": -1.0}, "search.length_penalty", "greater than or equal to 0"),
         ({"beem": 3}, "search.beem", "unknown key"),
     ],

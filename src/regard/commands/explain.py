@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands.inputs import read_story
+from regard.commands.inputs import read_inputs, read_story
 from regard.commands.options import (
     BeamOption,
     CheckpointOption,
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 def explain(
     run: RunArgument,
-    text: Annotated[str | None, typer.Argument(metavar="INPUT", help="Not needed with --story.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="INPUT", help="Default, or -: standard input. Not needed with --story.")
+    ] = None,
     *,
     story: StoryOption = None,
     question: Annotated[
@@ -41,7 +43,10 @@ def explain(
         str | None, typer.Option("--target", help="Explain this output instead of the model's own.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A file to draw: .svg, .png, .html (all views) or .json (all numbers).")
+        Path | None,
+        typer.Option(
+            "--out", help="A file to draw: .svg, .png, .html (all views) or .json (all numbers, or those of --numbers)."
+        ),
     ] = None,
     view: Annotated[
         str | None,
@@ -94,9 +99,9 @@ def explain(
     In the terminal, as a picture, as a page with everything, or as numbers. Of a question about a story: at which
     sentences each hop looked; of a memory network over words: at which past words.
     """
-    from regard.views.draw import check_output, wish_of, write_explanation
+    from regard.views.draw import check_output, wish_of
     from regard.views.explain import explain as explain_run
-    from regard.views.hops import Hops, write_hops
+    from regard.views.hops import Hops
 
     wish = wish_of(view, layer, head, rollout, step)
     if out is not None:
@@ -113,17 +118,29 @@ def explain(
                 f"the last of {found.questions:,} questions is explained (--question 1 to {found.questions:,} chooses)"
             )
             print(f"note: {note}", file=sys.stderr)
-        _show_hops(found, wish, words, padding, numbers, as_json)
+        shown: Hops | Explanation | Worked = _show_hops(found, wish, words, padding, numbers, as_json)
     else:
-        found = _show_explanation(found, wish, words, padding, numbers, as_json)
-    if out is None:
-        return
-    if isinstance(found, Hops):
-        write_hops(found, out)
+        shown = _show_explanation(found, wish, words, padding, numbers, as_json)
+    if out is not None:
+        _write(shown, found, out, wish)
+        if not as_json:
+            print(f"drawn: {out}")
+
+
+def _write(shown: Hops | Explanation | Worked, found: Hops | Explanation, out: Path, wish: Wish) -> None:
+    """What was shown; of numbers, which only JSON has, the picture of what they are about."""
+    from regard.views.draw import write_explanation
+    from regard.views.files import write_json
+    from regard.views.hops import Hops, write_hops
+    from regard.views.worked import Worked
+
+    drawn = found if isinstance(shown, Worked) else shown
+    if isinstance(shown, Worked) and out.suffix.lower() == ".json":
+        write_json(shown.to_json(), out)
+    elif isinstance(drawn, Hops):
+        write_hops(drawn, out)
     else:
-        write_explanation(found, out, wish)
-    if not as_json:
-        print(f"drawn: {out}")
+        write_explanation(drawn, out, wish)
 
 
 def _told(run: Path, text: str | None, story: Path | None, question: int | None) -> tuple[str, list[str] | None]:
@@ -131,9 +148,7 @@ def _told(run: Path, text: str | None, story: Path | None, question: int | None)
     is given beside it. The lines of a story come with their places.
     """
     if story is None:
-        if text is None:
-            raise DecodeError("there is nothing to explain", where="INPUT", hint="give a text, or --story")
-        return text, None
+        return (_typed(run) if text is None or text == "-" else text), None
     if text is not None and question is not None:
         raise DecodeError(
             "it chooses one of the story's own questions", where="--question", hint="give it or INPUT, not both"
@@ -145,8 +160,24 @@ def _told(run: Path, text: str | None, story: Path | None, question: int | None)
     return "\n".join([*lines, *asked]), [*places, *([f"{places[-1]}, input" if places else "input"] * len(asked))]
 
 
-def _show_hops(found: Hops, wish: Wish, words: bool, padding: int | None, numbers: bool, as_json: bool) -> None:
-    """All hops over a story, or one of them in numbers."""
+def _typed(run: Path) -> str:
+    """What stands on standard input: one text, or a story with its questions, line by line."""
+    from regard.runs import Run
+
+    lines, _ = read_inputs(None, needed=False)
+    if not "".join(lines).strip():
+        hint = "give a text, or --story; standard input is empty, too"
+        raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
+    if len(lines) > 1 and Run.open(run).recipe.task != "story_answering":
+        what = f"one text is explained, and these are {len(lines):,} lines"
+        raise DecodeError(what, where="standard input", hint="give one of them")
+    return "\n".join(lines)
+
+
+def _show_hops(
+    found: Hops, wish: Wish, words: bool, padding: int | None, numbers: bool, as_json: bool
+) -> Hops | Worked:
+    """All hops over a story, or one of them in numbers; and what JSON is to have."""
     from regard.views.draw import one_of
     from regard.views.wishes import refuse_for_stories
 
@@ -155,14 +186,15 @@ def _show_hops(found: Hops, wish: Wish, words: bool, padding: int | None, number
         {"--view": view, "--head": head, "--rollout": wish.rollout, "--step": wish.step, "--words": words,
          "--padding": padding, "--layer": None if numbers or wish.layer == "mean" else wish.layer}
     )  # fmt: skip
-    worked = found.work_out(one_of(wish.layer, "--layer")) if numbers else None
-    _show(worked or found, (worked or found).to_text(), as_json)
+    shown = found.work_out(one_of(wish.layer, "--layer")) if numbers else found
+    _show(shown, shown.to_text(), as_json)
+    return shown
 
 
 def _show_explanation(
     found: Explanation, wish: Wish, words: bool, padding: int | None, numbers: bool, as_json: bool
-) -> Explanation:
-    """A view, or one attention in numbers; and what is to be drawn of it."""
+) -> Explanation | Worked:
+    """A view, or one attention in numbers; and what JSON is to have."""
     from regard.views.draw import to_text
     from regard.views.wishes import refuse_without_effect
 
@@ -175,7 +207,7 @@ def _show_explanation(
     if numbers:
         worked = _worked(found, wish)
         _show(worked, worked.to_text(), as_json)
-        return found
+        return worked
     found = found.words() if words else found
     _show(found, to_text(found, wish), as_json)
     return found

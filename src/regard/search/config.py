@@ -13,6 +13,8 @@ Normalisation = Literal["none", "mean", "wu", "reward"]
 """How log P is made comparable between lengths."""
 SAMPLING = ("temperature", "top_k", "top_p")
 """What only samples have."""
+WIDEST = 1000
+"""Hypotheses that are followed side by side at most."""
 
 
 class SearchConfig(Config):
@@ -20,7 +22,7 @@ class SearchConfig(Config):
 
     sample: bool = False
     """Draw the output at random from the model's distribution instead of looking for the best one."""
-    beam: int = Field(5, ge=1, le=1000)
+    beam: int = Field(5, ge=1, le=WIDEST)
     """How many hypotheses are followed side by side; 1 is greedy search, and sampling allows no other. Memory and time
     grow with it, and beyond 10 or 20 outputs hardly change."""
     nbest: int = Field(1, ge=1, le=10_000)
@@ -45,8 +47,9 @@ class SearchConfig(Config):
     prefix: str | None = None
     """The text that each output begins with, cut into tokens as it stands: end it where a word ends. Its log P is part
     of the score, and what it says is exempt from all other rules."""
-    min_length: int = Field(0, ge=0)
-    """Fewest tokens to write."""
+    min_length: int = Field(0, ge=0, le=2048)
+    """Fewest tokens to write, also where the length of the source would allow fewer; at most as many as a source may
+    have."""
     max_length: int | None = Field(None, ge=1)
     """Most tokens to write, whatever the length of the source."""
     max_length_ratio: float = Field(2.0, ge=0)

@@ -37,7 +37,7 @@ class Width:
 
 @dataclass(frozen=True)
 class Behind:
-    """How many points a width is behind the best one, with the interval of 95 %."""
+    """How many points a width is behind another, with the interval of 95 %."""
 
     difference: float
     low: float
@@ -70,13 +70,19 @@ class Sweep:
         """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
         return next(width for width in self.widths if not self.behind(width).matters)
 
+    def best_above(self, beam: int) -> Width | None:
+        """The best of the wider ones; None where there is none."""
+        wider = [width for width in self.widths if width.beam > beam]
+        return max(wider, key=lambda width: (self.quality(width), -width.beam), default=None)
+
     def at(self, beam: int) -> Width:
         return next(width for width in self.widths if width.beam == beam)
 
-    def behind(self, width: Width) -> Behind:
-        """Of a width, against the best one: both are measured on the same draws, so their differences are paired."""
-        low, high = np.quantile(self.best.resampled - width.resampled, [0.025, 0.975])
-        return Behind(self.quality(self.best) - self.quality(width), float(low), float(high))
+    def behind(self, width: Width, other: Width | None = None) -> Behind:
+        """Of a width, against another or the best one: all are measured on the same draws, so this is a paired test."""
+        other = other or self.best
+        low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
+        return Behind(self.quality(other) - self.quality(width), float(low), float(high))
 
     def to_json(self) -> list[dict[str, Any]]:
         return [self._row(width) for width in self.widths]

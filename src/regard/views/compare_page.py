@@ -10,7 +10,7 @@ from regard.runs.splits import measured_text
 from regard.views.compare import Comparison
 from regard.views.compare_plots import curve_plots, error_plot, length_plots
 from regard.views.compare_tables import Table
-from regard.views.compare_text import findings, mean_and_spread, p_text, score_text, title, verdict
+from regard.views.compare_text import findings, how_many, mean_and_spread, p_text, score_text, title, verdict
 from regard.views.compare_units import UnitComparison
 from regard.views.page import (
     Cell,
@@ -44,7 +44,7 @@ def report(found: Comparison) -> Html:
         _methods(found),
     ]
     names = ", ".join(one.name for one in found.systems)
-    on = f"{len(found.texts):,} sentences of {measured_text(found.measured_on)}"
+    on = f"{how_many(len(found.texts), 'sentences')} of {measured_text(found.measured_on)}"
     opening = paragraph(f"{found.task.capitalize()}, {on}, baseline {found.baseline}.")
     written = [one for one in sections if one is not None]
     return page(f"Comparison: {names}", opening, bullets(findings(found)), *written)

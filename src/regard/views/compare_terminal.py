@@ -8,7 +8,16 @@ from typing import Any
 
 from regard.runs.splits import measured_text
 from regard.views.compare import Comparison
-from regard.views.compare_text import findings, main_metric, mcnemar_text, mean_and_spread, title, verdict
+from regard.views.compare_text import (
+    findings,
+    how_many,
+    main_metric,
+    mcnemar_text,
+    mean_and_spread,
+    title,
+    unknown_text,
+    verdict,
+)
 from regard.views.compare_units import UnitComparison
 from regard.views.page import shown
 from regard.views.terminal_table import Column, console_of, fitting
@@ -20,7 +29,7 @@ def show(found: Comparison | UnitComparison) -> None:
     console = console_of()
     columns = columns_of(found, unit)
     table, left_out = fitting(console, Column("system", list(found.groups), justify="left"), columns)
-    console.print(f"{count:,} {unit} of {measured_text(found.measured_on)}", markup=False)
+    console.print(f"{how_many(count, unit)} of {measured_text(found.measured_on)}", markup=False)
     console.print(table)
     if any("*" in cell for column in columns for cell in column.cells):
         console.print(f"* differs significantly from {found.baseline}", markup=False)
@@ -31,6 +40,8 @@ def show(found: Comparison | UnitComparison) -> None:
     sentences = [*findings(found), *(mcnemar_text(row, found.baseline) for row in found.tables.get("mcnemar", []))]
     for sentence in sentences:
         console.print(f"  {sentence}", markup=False)
+    if isinstance(found, UnitComparison) and found.note is not None:
+        console.print(f"note: {found.note}", markup=False)
 
 
 def columns_of(found: Comparison | UnitComparison, unit: str) -> list[Column]:
@@ -46,6 +57,11 @@ def columns_of(found: Comparison | UnitComparison, unit: str) -> list[Column]:
     speed = "sentences_per_second" if isinstance(found, Comparison) else "per_second"
     return [
         *(_scores(found, metric, stars) for metric in sorted(found.metrics, key=lambda metric: metric != main)),
+        *(
+            [Column("unknown", [unknown_text(rows[0]["unknown"]) for rows in groups.values()])]
+            if isinstance(found, UnitComparison) and found.note is not None
+            else []
+        ),
         Column("parameters", [shown(rows[0]["parameters"]) for rows in groups.values()]),
         Column(f"{unit} / s", [_mean([row[speed] for row in rows]) for rows in groups.values()]),
     ]

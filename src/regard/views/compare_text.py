@@ -12,12 +12,17 @@ TITLES = {
     "bleu": "BLEU", "bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "chrf": "chrF",
     "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L",
     "word_perplexity": "perplexity a word", "bits_per_character": "bits a character",
+    "reconstruction_word_perplexity": "perplexity a word, given the text",
+    "reconstruction_bits_per_character": "bits a character, given the text",
     "masked_accuracy": "masked accuracy", "f1_macro": "macro F1", "f1": "F1", "pearson": "Pearson's r",
 }  # fmt: skip
-DECIMALS = dict.fromkeys(
+DECIMALS = {"reconstruction_bits_per_character": 3} | dict.fromkeys(
     ("exact_match", "accuracy", "masked_accuracy", "f1_macro", "f1", "pearson", "bits_per_character", "loss"), 3
 )
 """Of a share, between 0 and 1; other metrics go to 100 or beyond and get two."""
+
+HUGE = 1e7
+"""A perplexity from here on is written with three digits and its power of ten."""
 
 
 def title(metric: str) -> str:
@@ -26,12 +31,27 @@ def title(metric: str) -> str:
 
 def score_text(metric: str, score: float, *, sign: str = "") -> str:
     """A score or, with the sign "+", a difference of scores; none is written as -0.00."""
-    text = f"{score:{sign}.{DECIMALS.get(metric, 2)}f}"
-    return text if float(text) else text.replace("-", "+" if sign else "")
+    if abs(score) >= HUGE:
+        return f"{score:{sign}.3g}"
+    text = f"{score:{sign},.{DECIMALS.get(metric, 2)}f}"
+    return text.replace("-", "+" if sign else "") if rounds_away(metric, score) else text
 
 
-def p_text(p: float) -> str:
+def how_many(count: int, units: str) -> str:
+    """So many `sentences`, or 1 sentence."""
+    return f"{count:,} {units.removesuffix('s') if count == 1 else units}"
+
+
+def p_text(p: float | None) -> str:
+    """A p-value; none where a test had nothing to draw from."""
+    if p is None:
+        return "unknown"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def unknown_text(share: float) -> str:
+    """The share of unknown tokens; not rounded to none where there are some."""
+    return "< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.1f} %"
 
 
 def main_metric(metrics: Sequence[str]) -> str:
@@ -53,7 +73,7 @@ def verdict(found: Comparison | UnitComparison, row: dict[str, Any]) -> str:
 
 def rounds_away(metric: str, difference: float) -> bool:
     """Whether a difference is none in the digits that are shown."""
-    return float(score_text(metric, difference)) == 0
+    return round(difference, DECIMALS.get(metric, 2)) == 0
 
 
 def findings(found: Comparison | UnitComparison) -> list[str]:

@@ -12,8 +12,9 @@ import numpy as np
 from regard.errors import DataError, DecodeError
 from regard.runs import Run
 from regard.runs.progress import Progress
-from regard.runs.splits import SplitName, measured_on
+from regard.runs.splits import SplitName, measured_on, noted
 from regard.runs.verbs import device_named, with_search
+from regard.tasks.language_modeling import UNKNOWN_NOTE, LanguageModeling
 from regard.views.compare_tables import Table, Tabled, curves_table, groups_table, significance_table, systems_table
 from regard.views.paired import McNemar, Metric, Rows, against_baseline
 from regard.views.systems import System, differences, groups_of
@@ -40,10 +41,15 @@ class UnitComparison(Tabled):
     measured_on: Mapping[str, Any]
     """Which split or files the units are of (runs/splits.py)."""
 
+    @property
+    def note(self) -> str | None:
+        """How unknown tokens are paid for, where a system has any."""
+        return UNKNOWN_NOTE if any(row.get("unknown") for row in self.tables["systems"]) else None
+
     def to_json(self) -> dict[str, Any]:
         return {
             "task": self.task,
-            **self.measured_on,
+            **noted(self.measured_on, {} if self.note is None else {"note": self.note}),
             self.unit: self.units,
             "baseline": self.baseline,
             "metrics": list(self.metrics),
@@ -64,6 +70,7 @@ def compare_units(
     progress: Progress = lambda what, done, total: None,
 ) -> UnitComparison:
     """Compare runs of one task on a split or on files; every run is measured once, unit by unit."""
+    _refuse_mixed(runs)
     systems: list[System] = []
     counts: dict[str, Counted] = {}
     for name, run in zip(names, runs, strict=True):
@@ -84,6 +91,15 @@ def refuse_options(task: str, options: Mapping[str, object]) -> None:
         if value:
             what = f"runs of the task {task} are compared by what they predict, nothing is searched for"
             raise DecodeError(what, where=option, hint="leave it out")
+
+
+def _refuse_mixed(runs: Sequence[Run]) -> None:
+    """An autoencoder has read the very text that it is measured on."""
+    kinds = [issubclass(run.task, LanguageModeling) and run.task.rewrites(run.recipe.model) for run in runs]
+    for run, rewrites in zip(runs, kinds, strict=True):
+        if rewrites and not all(kinds):
+            what = "it writes texts that it has read (model.objective: autoencoder), others predict what they have not"
+            raise DataError(what, where=str(run.folder), hint="compare it with other autoencoders")
 
 
 def _refuse_others(run: Run, found: Counted, first: Run, expected: Counted) -> None:
@@ -109,7 +125,10 @@ def _compared(
     groups = {name: tuple(one.name for one in group) for name, group in groups_of(systems).items()}
     unit = "documents" if base.right is None and "pearson" not in metrics else "examples"
     tables = {
-        "systems": [_row(row, len(base.texts)) for row in systems_table(systems, groups, found, tuple(metrics))],
+        "systems": [
+            _row(row, len(base.texts), counts[row["system"]].unknown)
+            for row in systems_table(systems, groups, found, tuple(metrics))
+        ],
         "groups": groups_table(groups, found, tuple(metrics)),
         "recipes": differences({one.name: one.recipe for one in systems if one.recipe is not None}),
         "significance": significance_table(tests, systems),
@@ -131,12 +150,13 @@ def _shared(counts: Mapping[str, Counted], base: Counted) -> tuple[dict[str, Met
     return metrics, {name: one.rows[:, :2] for name, one in counts.items()}
 
 
-def _row(row: dict[str, Any], units: int) -> dict[str, Any]:
-    """Without what belongs to a search."""
+def _row(row: dict[str, Any], units: int, unknown: float | None) -> dict[str, Any]:
+    """Without what belongs to a search, and with the share of unknown tokens, if there are tokens."""
     seconds = row["decoding_seconds"]
     left_out = ("beam", "decoding_seconds", "sentences_per_second", "tokens_per_second")
     kept = {name: value for name, value in row.items() if name not in left_out}
-    return kept | {"measuring_seconds": seconds, "per_second": units / seconds if seconds else None}
+    share = {} if unknown is None else {"unknown": unknown}
+    return kept | share | {"measuring_seconds": seconds, "per_second": units / seconds if seconds else None}
 
 
 def mcnemar_table(counts: Mapping[str, Counted], baseline: str) -> Table:

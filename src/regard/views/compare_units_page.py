@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regard.runs.splits import measured_text
 from regard.views.compare_page import against_baseline, curves_section, groups_html, recipes_section
-from regard.views.compare_text import findings, mcnemar_text, p_text, score_text, title
+from regard.views.compare_text import findings, how_many, mcnemar_text, p_text, score_text, title, unknown_text
 from regard.views.compare_units import UnitComparison
 from regard.views.page import Cell, Html, Section, bullets, element, page, paragraph, section, table
 from regard.views.paired import LEVEL
@@ -21,12 +21,12 @@ def units_report(found: UnitComparison) -> Html:
     """The whole page; a section that would have nothing to show is left out."""
     names = ", ".join(one.name for one in found.systems)
     task = found.task.replace("_", " ").capitalize()
-    on = f"{found.units:,} {found.unit} of {measured_text(found.measured_on)}"
+    on = f"{how_many(found.units, found.unit)} of {measured_text(found.measured_on)}"
     opening = paragraph(f"{task}, {on}, baseline {found.baseline}.")
     said = [*findings(found), *(mcnemar_text(row, found.baseline) for row in found.tables["mcnemar"])]
     parts = [
-        _quality(found), _mcnemar(found), curves_section(found), _speed(found), recipes_section(found), _differ(found),
-        _methods(found),
+        _quality(found), _unknown(found), _mcnemar(found), curves_section(found), _speed(found),
+        recipes_section(found), _differ(found), _methods(found),
     ]  # fmt: skip
     return page(f"Comparison: {names}", opening, bullets(said), *(part for part in parts if part is not None))
 
@@ -46,6 +46,14 @@ def _quality(found: UnitComparison) -> Section:
         f"paired tests give a p-value below {LEVEL}. {NOTES.get(found.task, '')}"
     )
     return section("Quality", groups_html(found), *parts, paragraph(note, kind="muted"))
+
+
+def _unknown(found: UnitComparison) -> Section | None:
+    if found.note is None:
+        return None
+    body: list[list[Cell]] = [[row["system"], unknown_text(row["unknown"])] for row in found.tables["systems"]]
+    note = f"{found.note[0].upper()}{found.note[1:]}."
+    return section("Unknown tokens", table(["system", "share"], body), paragraph(note, kind="muted"))
 
 
 def _mcnemar(found: UnitComparison) -> Section | None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from regard.runs.splits import measured_text
 from regard.views.beam_sweep import MARGIN, Sweep, Width
-from regard.views.compare_text import title
+from regard.views.compare_text import how_many, title
 from regard.views.diagnose import Diagnosis, Example
 from regard.views.diagnosis_text import KINDS, fate_text, metrics_text, share_text
 from regard.views.page import Cell, Html, Section, bullets, columns, figure, page, paragraph, section, table
 from regard.views.plot import Series, bars, line_plot
-from regard.views.verdicts import Verdict
+from regard.views.verdicts import UNKNOWN_NOTE, Verdict
 
 
 def diagnosis_page(found: Diagnosis) -> Html:
@@ -21,7 +21,7 @@ def diagnosis_page(found: Diagnosis) -> Html:
     if found.beam_sweep:
         sections.append(_sweep(found.beam_sweep, found.search.beam))
     sections += [_examples(kind, examples) for kind, examples in found.examples.items() if examples]
-    on = f"{found.tally.sentences:,} sentences of {measured_text(found.measured_on)}"
+    on = f"{how_many(found.tally.sentences, 'sentences')} of {measured_text(found.measured_on)}"
     opening = f"{on}, beam {found.search.beam}: {metrics_text(found)}."
     return page(f"Diagnosis of {Path(found.run).name}", paragraph(opening), bullets(found.advice), *sections)
 
@@ -40,8 +40,8 @@ def _counts(found: Diagnosis) -> Section:
         paragraph(
             "An output that is worse than its reference (its own chrF is below 100) is an error. Where the reference "
             "scores higher than the output, under the objective that the search maximises, the search has missed it; "
-            "otherwise the model prefers the wrong one. Shares come with their 95 % interval (Wilson), of errors among "
-            "the sentences and of each kind among the errors.",
+            "otherwise the model prefers the wrong one, or its vocabulary cannot write the reference. Shares come with "
+            "their 95 % interval (Wilson), of errors among the sentences and of each kind among the errors.",
             kind="muted",
         ),
         table(["", "count", "share, 95 %", "by log P alone"], [("sentences", tally.sentences, None, None), *rows]),
@@ -69,7 +69,8 @@ def _by_length(found: Diagnosis) -> Section:
 
 def _sweep(sweep: Sweep, beam: int) -> Section:
     why = (
-        f"In use is {beam}. From {sweep.enough.beam} on wider no longer pays: that is the narrowest beam that is not "
+        f"In use is {beam}. From {sweep.enough.beam} on wider no longer pays, as far as "
+        f"{how_many(sweep.widths[0].tally.sentences, 'sentences')} can show: that is the narrowest beam that is not "
         f"behind the best one, {sweep.best.beam}, by more than {MARGIN} points of {title(sweep.metric)}, with an "
         "interval above 0 (paired bootstrap, 95 %)."
     )
@@ -112,4 +113,5 @@ def _example(example: Example) -> Html:
         ["output", one.output, one.written.objective, one.written.score],
     ]
     caption = f"{wanted.where} · chrF {one.chrf:.1f} · the reference {fate_text(example)}"
+    caption += f" · {UNKNOWN_NOTE}" if wanted.unknown else ""
     return table(["", "", "objective", "log P"], rows, caption=caption)

@@ -12,11 +12,11 @@ from rich.text import Text
 from regard.runs.splits import measured_text
 from regard.views.advice import percent
 from regard.views.beam_sweep import Sweep
-from regard.views.compare_text import title
+from regard.views.compare_text import how_many, title
 from regard.views.diagnose import Diagnosis, Example
 from regard.views.tallies import Share
 from regard.views.terminal_table import Column, fitting
-from regard.views.verdicts import Verdict
+from regard.views.verdicts import UNKNOWN_NOTE, Verdict
 
 SHOWN = 3
 """Examples of each kind in the terminal; JSON and the page have more."""
@@ -28,7 +28,7 @@ KINDS: dict[Verdict, str] = {"search": "search errors", "model": "model errors"}
 
 def show(found: Diagnosis, console: Console) -> None:
     """The counts, by length, the beams, a few examples, and what follows."""
-    console.print(f"{found.tally.sentences:,} sentences of {measured_text(found.measured_on)}", markup=False)
+    console.print(f"{how_many(found.tally.sentences, 'sentences')} of {measured_text(found.measured_on)}", markup=False)
     console.print(_counts(found), by_length_table(found), sep="\n")
     if found.beam_sweep:
         console.print(sweep_table(console, found.beam_sweep, found.search.beam))
@@ -94,7 +94,8 @@ def by_length_table(found: Diagnosis) -> Table:
 
 def sweep_table(console: Console, sweep: Sweep, beam: int) -> Table:
     """Widths of the beam; what they are compared by comes first, so that a narrow terminal has room for it."""
-    caption = f"< in use; * from here on wider no longer pays in {title(sweep.metric)}"
+    known = f"as far as {how_many(sweep.widths[0].tally.sentences, 'sentences')} can show"
+    caption = f"< in use; * from here on wider no longer pays in {title(sweep.metric)}, {known}"
     marks = ["*" * (width is sweep.enough) + "<" * (width.beam == beam) for width in sweep.widths]
     names = Column("beam", [f"{mark} {width.beam}" for mark, width in zip(marks, sweep.widths, strict=True)])
 
@@ -113,9 +114,11 @@ def _example(example: Example) -> Text:
     scored = ((wanted.objective, wanted.log_p), (one.written.objective, one.written.score))
     reference, output = (f"objective {objective:.3f}, log P {log_p:.1f}" for objective, log_p in scored)
     rows = [("source", "", wanted.source), ("reference", reference, wanted.reference), ("output", output, one.output)]
+    note = f"\n    note: {UNKNOWN_NOTE}" if wanted.unknown else ""
     return Text(
         f"  {wanted.where}, chrF {one.chrf:.1f}: the reference {fate_text(example)}\n"
         + "\n".join(f"    {name:11}{scores:33}{_cut(text)}" for name, scores, text in rows)
+        + note
     )
 
 

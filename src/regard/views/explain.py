@@ -14,6 +14,7 @@ from regard.data.images import Picture, images_of
 from regard.errors import DecodeError
 from regard.models.base import Generator, device_of
 from regard.runs import Run
+from regard.runs.file_inputs import typed_inputs
 from regard.runs.verbs import device_named, opened, with_search
 from regard.tasks.inputs import Inputs, encode_target
 from regard.tasks.story_answering import StoryAnswering
@@ -64,6 +65,7 @@ def explain(
         what = f"a run of {run.recipe.task} reads no story"
         raise DecodeError(what, where="--question", hint="runs of story_answering do")
     if not issubclass(run.task, TextToText):
+        [text] = typed_inputs(run, [text])
         return explain_text(
             run, text, target=target, beam=beam, padding=padding, occlusion=occlusion, checkpoint=checkpoint,
             device=device,

@@ -10,23 +10,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.views.explanation import KINDS, NAMES, Explanation, unit
+from regard.views.explanation import KINDS, NAMES, Explanation, View, unit
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.labels import label
 from regard.views.seen import Kind
 
 BUDGET = 1_900_000
 """Bytes for all weights. Base64 makes them a third longer, and the page must stay below 3 MB."""
-WHOLE = ("alignment", "mean/mean")
-"""What the page shows first."""
 ENTRY = 3
 """Bytes of a weight that is kept with its place."""
 
 
-def page_data(explanation: Explanation) -> dict[str, Any]:
-    """What the page's script draws."""
-    matrices = list(_matrices(explanation))
-    kept = _kept(matrices)
+def page_data(explanation: Explanation, first: View = "alignment") -> dict[str, Any]:
+    """What the page's script draws; `first` is what it shows when it is opened, and is always whole."""
+    matrices, whole = list(_matrices(explanation)), _shown_first(explanation, first)
+    kept = _kept(matrices, whole)
     found: dict[str, Any] = {"kinds": {}, "matrices": {}, "heatmaps": {}, "kept": kept}
     for kind in KINDS:
         if attentions := explanation.of_kind(kind):
@@ -39,20 +37,28 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
                 "columns": [label(piece) for piece in attentions[0].keys],
             }
     for kind, name, weights in matrices:
-        found["matrices"][f"{kind}/{name}"] = _packed(weights, None if (kind, name) == WHOLE else kept)
+        found["matrices"][f"{kind}/{name}"] = _packed(weights, None if (kind, name) == whole else kept)
     for view in ("occlusion", "heads", "hops", "mix", "masks", "positions"):
         if view in explanation.views:
             found["heatmaps"] |= {one.title: _packed_heatmap(one) for one in explanation.pictures(view)}
     return found
 
 
-def _kept(matrices: Sequence[tuple[Kind, str, Numbers]]) -> int | None:
-    """How many weights of a row the budget allows; None where it allows all. The first picture is always whole."""
+def _shown_first(explanation: Explanation, view: View) -> tuple[str, str]:
+    """The kind and name of the matrix that the page opens with; where that is none, of the first there is."""
+    there = [kind for kind in KINDS if explanation.of_kind(kind)]
+    kind = next((kind for kind in there if kind == view), there[0] if there else "alignment")
+    attentions = explanation.of_kind(kind)
+    return kind, f"{attentions[0].layer}/mean" if len(attentions) == 1 else "mean/mean"
+
+
+def _kept(matrices: Sequence[tuple[Kind, str, Numbers]], whole: tuple[str, str]) -> int | None:
+    """How many weights of a row the budget allows beside the picture that is whole; None where it allows all."""
     if sum(weights.size for *_, weights in matrices) <= BUDGET:
         return None
-    whole = sum(weights.size for kind, name, weights in matrices if (kind, name) == WHOLE)
-    rows = sum(len(weights) for kind, name, weights in matrices if (kind, name) != WHOLE)
-    return max(1, (BUDGET - whole) // (ENTRY * rows))
+    size = sum(weights.size for kind, name, weights in matrices if (kind, name) == whole)
+    rows = sum(len(weights) for kind, name, weights in matrices if (kind, name) != whole)
+    return max(1, (BUDGET - size) // (ENTRY * rows))
 
 
 def _matrices(explanation: Explanation) -> Iterator[tuple[Kind, str, Numbers]]:

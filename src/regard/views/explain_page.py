@@ -213,7 +213,7 @@ def to_page(explanation: Explanation, first: View = "alignment") -> str:
     """The page; `first` is what it shows when it is opened."""
     title = shorten(explanation.title, 160)
     style = Html(f"<style>{STYLE}</style>")
-    data = page_data(explanation)
+    data = page_data(explanation, first)
     likeliest = [likeliest_tokens(explanation)] if explanation.steps else []
     if not data["kinds"]:
         sentence = f"The model {explanation.model_kind!r} has no attention to draw."

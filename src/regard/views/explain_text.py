@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
+from regard.data.raw import one_blank
 from regard.data.spelling import Spelling
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
@@ -23,9 +24,9 @@ from regard.models.lstm_lm import LSTMLanguageModel
 from regard.models.memory_lm import MemoryLanguageModel
 from regard.runs import Run
 from regard.runs.verbs import device_named, with_search
-from regard.tasks.continuing import encode_prompts, refuse_longer
+from regard.tasks.continuing import encode_prompts
 from regard.tasks.filling import GAP, filled, with_gaps
-from regard.tasks.inputs import Inputs, encode_inputs
+from regard.tasks.inputs import Inputs, encode_inputs, refuse_longer
 from regard.views.capture import Observed, watch, watching
 from regard.views.explain_parts import attention_of, positions_of, steps_of
 from regard.views.explanation import Explanation
@@ -130,9 +131,9 @@ def _under_a_head(run: Run, model: Headed, text: str) -> Reading:
 
 def _with_gaps(model: BERT, tokenizer: Tokenizer, text: str) -> Reading:
     """[CLS] text [SEP], or two texts with a tab between them; the output has its gaps filled."""
-    first, _, second = text.partition("\t")
+    first, second = (one_blank(part) for part in text.partition("\t")[::2])
     framing = Framing(tokenizer, segments=True, longest=model.longest)
-    row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second.strip() else None)
+    row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
     refuse_longer([row.ids], model.longest, ["input"])
     if GAP not in text or model.output is None or second:
         return Reading(row, "", {})
@@ -147,7 +148,7 @@ def _going_on(run: Run, model: Any, text: str, target: str | None, beam: int | N
     if not given.strip():
         raise DecodeError("there is no text", where="input")
     if isinstance(model, ELMo):
-        return [tokenizer.end, *encode_inputs(tokenizer, [given], ["input"], letters=model.letters)[0]]
+        return [tokenizer.end, *encode_inputs(tokenizer, [one_blank(given)], ["input"], letters=model.letters)[0]]
     [prompt] = encode_prompts(model, tokenizer, [given], ["input"])
     if beam is None or target is not None:
         return prompt

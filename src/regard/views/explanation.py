@@ -45,6 +45,13 @@ MISSING = {
     "occlusion": "label, number, tag or answer that could change where a word is left out",
 }
 """What a model may lack beside these."""
+SIDES: dict[Kind, tuple[str, str]] = {
+    "alignment": ("target", "source"),
+    "encoder": ("source", "source"),
+    "decoder": ("inputs", "inputs"),
+    "memory": ("inputs", "inputs"),
+}
+"""What looks and what is looked at, by the names of `Explanation.starts`."""
 WIDEST = 128
 """Dimensions of the positions that are drawn."""
 
@@ -73,7 +80,8 @@ class Explanation:
     batch: AnyBatch = field(repr=False)
     read: Callable[[], Any] = field(repr=False)
     """Runs the model on the batch once more, for those who watch it."""
-    in_words: bool = False
+    pieces: Explanation | None = field(default=None, repr=False)
+    """The same between pieces, where this is between words."""
     picture: Picture | None = field(default=None, repr=False)
     """What was looked at, where that was an image; `source` then names its regions."""
     told: Mapping[str, Any] = field(default_factory=dict)
@@ -118,21 +126,15 @@ class Explanation:
 
     def words(self) -> Explanation:
         """The same between words: summed over the pieces that are looked at, averaged over those that look."""
-        if self.in_words:
+        if self.pieces is not None:
             return self
         attentions = {name: self._merged(attention) for name, attention in self.attentions.items()}
         source, target = (words_of(getattr(self, side), self.starts[side]) for side in ("source", "target"))
         looks = sum(start <= self.looks for start in self.starts["inputs"]) - 1 if self.starts["inputs"] else self.looks
-        return replace(self, source=source, target=target, attentions=attentions, looks=max(0, looks), in_words=True)
+        return replace(self, source=source, target=target, attentions=attentions, looks=max(0, looks), pieces=self)
 
     def _merged(self, attention: Attention) -> Attention:
-        looks, looked_at = {
-            "alignment": ("target", "source"),
-            "encoder": ("source", "source"),
-            "decoder": ("inputs", "inputs"),
-            "memory": ("inputs", "inputs"),
-        }[attention.kind]
-        starts = [start for start in self.starts[looks] if start < len(attention.queries)], self.starts[looked_at]
+        starts = self._word_starts(attention)
         return replace(
             attention,
             queries=words_of(attention.queries, starts[0]),
@@ -140,6 +142,11 @@ class Explanation:
             weights=merge_pieces(attention.weights, *starts).astype(np.float32),
             visible=merge_pieces(attention.visible.astype(np.float32), *starts) > 0,
         )
+
+    def _word_starts(self, attention: Attention) -> tuple[list[int], tuple[int, ...]]:
+        """Where words begin among the queries and the keys of an attention."""
+        looks, looked_at = SIDES[attention.kind]
+        return [start for start in self.starts[looks] if start < len(attention.queries)], self.starts[looked_at]
 
     def pictures(
         self,
@@ -205,12 +212,22 @@ class Explanation:
         return bool(self.of_kind("decoder")) or bool(self.of_kind("encoder") and not self.of_kind("alignment"))
 
     def rollout(self) -> Rollout:
-        """How much of each word there is in the states of each layer."""
+        """How much of each word there is in the states of each layer; followed piece by piece, then merged."""
+        if self.pieces is not None:
+            return self.pieces._rollout_of_words()
         if not self.rolls_out:
             what = f"the model {self.model_kind!r} has no layers of self-attention to roll out"
             raise DecodeError(what, where="--rollout", hint="transformer, self_attention, gpt and bert have")
         means = {kind: [one.weights.mean(0, dtype=np.float64) for one in self.of_kind(kind)] for kind in KINDS}
         return roll_out(means["encoder"], means["decoder"], means["alignment"], residual=self.residual)
+
+    def _rollout_of_words(self) -> Rollout:
+        def merged(kind: Kind, layers: Sequence[Numbers]) -> tuple[Numbers, ...]:
+            return tuple(merge_pieces(shares, *self._word_starts(self.of_kind(kind)[0])) for shares in layers)
+
+        found = self.rollout()
+        shares = merged("encoder", found.encoder), merged("alignment", found.source), merged("decoder", found.target)
+        return Rollout(*shares)
 
     def _picture(self, like: Attention, weights: Numbers, *names: str) -> Alignment:
         # What tells pictures apart comes first: a title that is too long loses its end.

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from regard.errors import RegardError
+
+
+def write_json(tree: dict[str, Any], path: Path) -> None:
+    """One object, as text that people can read."""
+    write_picture(path, (json.dumps(tree, ensure_ascii=False) + "\n").encode())
 
 
 def write_picture(path: Path, content: bytes) -> None:

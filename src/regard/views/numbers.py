@@ -53,7 +53,7 @@ def work_out(
 
     `step` counts from 1 what is written; for the encoder's self-attention, the words that look.
     """
-    if explanation.in_words:
+    if explanation.pieces is not None:
         raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
     attention = _chosen(explanation, view, layer)
     written = [] if attention.kind == "encoder" else explanation.steps

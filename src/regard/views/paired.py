@@ -39,7 +39,7 @@ class Tested:
     interval: float
     """Half the width of the score's 95 % interval, by bootstrap."""
     p_bootstrap: float | None
-    """None for the baseline."""
+    """None for the baseline, and where there is a single unit: all that can be drawn of it is that unit."""
     p_randomisation: float | None
 
     @property
@@ -62,12 +62,12 @@ def against_baseline(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], ba
         for name, one in rows.items():
             if name == baseline:
                 continue
-            difference = float(value(one.sum(0))) - score
+            own = float(value(one.sum(0)))
             resampled = value(drawn[name]) - spread
-            p_bootstrap = _p(resampled - resampled.mean(), difference)
+            p_bootstrap = _p(resampled - resampled.mean(), own - score) if len(base) > 1 else None
             p_swapped = p_of_swaps(value, base, one)
             half = _half_interval(value(drawn[name]))
-            found.append(Tested(metric, name, score + difference, difference, half, p_bootstrap, p_swapped))
+            found.append(Tested(metric, name, own, own - score, half, p_bootstrap, p_swapped))
     return found
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.data.dataset import Dataset, Encoded
-from regard.data.tokenizers import Tokenizers
+from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.data.unknown import unknown_words
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import SearchConfig
@@ -16,38 +17,48 @@ from regard.search.hypotheses import Live
 from regard.search.rules import Rules, rules_for
 from regard.tasks.inputs import by_length, padded, sources_of
 from regard.tasks.wording import wording_of
-from regard.views.verdicts import Wanted
+from regard.views.verdicts import UNKNOWN, Wanted
 
 AT_ONCE = 2_048
 """Padded tokens of the references that are held against the rules together."""
-UNKNOWN = "unknown token"
 
 
 def wanted_of(
     run: Run, model: Generator, dataset: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig
 ) -> list[Wanted]:
-    """Inputs, each given by its examples, with the scores of the reference that the search would like best."""
+    """Inputs, each given by its examples, with the scores of the reference that the search would like best, if it is
+    one that the vocabulary can write."""
     rows = [row for examples in inputs for row in examples]
     targets = [dataset.columns["target"][row].tolist() for row in rows]
     scored = run.task.hypotheses(model, run.tokenizers, [dataset.source(row) for row in rows], targets, config)
     hypotheses = dict(zip(rows, scored, strict=True))
-    best = [max(examples, key=lambda row: hypotheses[row].objective) for examples in inputs]
+    texts, target = dataset.texts["target"], run.tokenizers["target"]
+    held = [row for row in rows if target.unk in hypotheses[row].tokens]
+    unknown = {row for row in held if not config.unknown or _has_unknown(target, texts[row])}
+    best = [max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective)) for examples in inputs]
     sources = [dataset.source(row) for row in best]
     forbidden = why_forbidden(run.tokenizers, sources, [hypotheses[row].tokens for row in best], config)
     return [
         Wanted(
             dataset.where(row),
             dataset.texts["source"][row],
-            dataset.texts["target"][row],
-            tuple(dataset.texts["target"][one] for one in examples),
+            texts[row],
+            tuple(texts[one] for one in examples),
             source,
             hypotheses[row].tokens,
             hypotheses[row].score,
             hypotheses[row].objective,
             reason,
+            row in unknown,
         )
         for row, examples, source, reason in zip(best, inputs, sources, forbidden, strict=True)
     ]
+
+
+def _has_unknown(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether it stands for what the vocabulary lacks; a text that itself says `<unk>` may be written, if asked for."""
+    [found] = unknown_words(tokenizer, [text])
+    return bool(found)
 
 
 def why_forbidden(

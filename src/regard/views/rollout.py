@@ -12,7 +12,8 @@ from regard.views.heatmap import Numbers
 
 @dataclass(frozen=True)
 class Rollout:
-    """Shares after each layer, first to last; the rows of `source` and `target` together sum to 1."""
+    """Shares after each layer, first to last; the rows of `source` and `target` together sum to 1, if they are of
+    pieces and not of words, since a word that is read ends one piece later than the same word when it is written."""
 
     encoder: tuple[Numbers, ...]
     """[S, S]: of source words in the encoder's states."""

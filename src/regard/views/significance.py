@@ -84,7 +84,8 @@ def _tested(
     for name, drawn in others:
         difference = float(drawn.score) - baseline
         # sacreBLEU counts only what is larger than the difference found: it would call none at all significant.
-        p_bootstrap = float(drawn.p_value) if difference else 1.0
+        p_drawn = float(drawn.p_value) if difference else 1.0
+        p_bootstrap = p_drawn if len(base) > 1 else None  # all that can be drawn of one sentence is that one
         p_swapped = p_of_swaps(partial(score_of, measured), base, statistics_of(measured, outputs[name], streams))
         found.append(Tested(metric, name, float(drawn.score), difference, float(drawn.ci), p_bootstrap, p_swapped))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import eq
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from regard.runs.progress import summed
 from regard.runs.splits import SplitName, examples_of
 from regard.tasks.by_document import document_losses, document_masks
 from regard.tasks.headed import HeadedTask
-from regard.tasks.language_modeling import LanguageModeling
+from regard.tasks.language_modeling import RECONSTRUCTION, LanguageModeling
 from regard.tasks.masked_language_modeling import MaskedLanguageModeling
 from regard.tasks.metrics import perplexity
 from regard.views.paired import Metric, Rows
@@ -47,6 +47,8 @@ class Counted:
     """[units]: 1 where the run is right, for tasks that are right or wrong."""
     classes: tuple[str, ...] = ()
     """What is told apart: F1 counts the pairs of them in all columns of `rows` but the first two."""
+    unknown: float | None = None
+    """The share of unknown tokens, where texts are predicted token by token."""
 
 
 def counted(
@@ -72,7 +74,11 @@ def counted(
 def _counts(run: Run, recipe: Any, model: Any, examples: Any, progress: Callable[[int], None]) -> Counted:
     if issubclass(run.task, LanguageModeling):
         losses = document_losses(run.task.objective(model, recipe).eval(), examples, progress)
-        return language_counts(tuple(examples.text.texts), losses)
+        spelt = losses + examples.text.spelt_out.nats
+        found = replace(language_counts(tuple(examples.text.texts), spelt), unknown=examples.text.unknown_share)
+        if not run.task.rewrites(run.recipe.model):
+            return found
+        return replace(found, metrics={f"{RECONSTRUCTION}{name}": metric for name, metric in found.metrics.items()})
     if issubclass(run.task, MaskedLanguageModeling):
         if model.output is None:
             what = "the model was imported without the head that finds masked tokens"
@@ -86,7 +92,8 @@ def _counts(run: Run, recipe: Any, model: Any, examples: Any, progress: Callable
 
 
 def language_counts(texts: tuple[str, ...], losses: Rows) -> Counted:
-    """Perplexity a word, the end of a document counted as one, and bits a character: tokenizers do not matter."""
+    """Perplexity a word, the end of a document counted as one, and bits a character: tokenizers do not matter, if the
+    losses have what it costs to spell out unknown tokens, too."""
     words = np.array([len(text.split()) + 1 for text in texts], dtype=np.float64)
     characters = np.array([len(text) for text in texts], dtype=np.float64)
     rows = np.stack([losses, words, characters], axis=1)

@@ -16,8 +16,12 @@ VERDICTS: tuple[Verdict, ...] = ("search", "model")
 
 TIE = 1e-5
 """Scores that differ by less than this share are equal: the same sums in another order differ by as much."""
+UNKNOWN = "unknown token"
+"""A reference that the vocabulary cannot write."""
 SPELT_OTHERWISE = "same tokens"
 """An output that differs from the reference only in what the tokenizer does not keep."""
+
+UNKNOWN_NOTE = "the scores of the reference are of its tokens with <unk>, not of the text"
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Wanted:
     """What the search maximises, for these tokens."""
     forbidden: str | None = None
     """The rule that keeps the search from writing them, if so."""
+    unknown: bool = False
+    """Whether some of them are unknown: the scores are those of `<unk>` in their place, not of the reference."""
 
 
 @dataclass(frozen=True)
@@ -61,17 +67,19 @@ class Judged:
 
     @property
     def verdict(self) -> Verdict:
-        """By the objective that the search maximised."""
-        return verdict_of(self.wanted.objective, self.written.objective)
+        """By the objective that the search maximised; the model's where its vocabulary cannot write the reference."""
+        return "model" if self.wanted.unknown else verdict_of(self.wanted.objective, self.written.objective)
 
     @property
     def raw_verdict(self) -> Verdict:
-        """By log P alone."""
-        return verdict_of(self.wanted.log_p, self.written.score)
+        """The same by log P alone."""
+        return "model" if self.wanted.unknown else verdict_of(self.wanted.log_p, self.written.score)
 
     @property
     def unreachable(self) -> str | None:
         """Why no search could have given the reference, if so."""
+        if self.wanted.unknown:
+            return UNKNOWN
         return SPELT_OTHERWISE if self.written.tokens == self.wanted.tokens else self.wanted.forbidden
 
     def to_json(self) -> dict[str, Any]:
@@ -90,6 +98,7 @@ class Judged:
             "reference_objective": self.wanted.objective,
             "output_objective": self.written.objective,
             "unreachable": self.unreachable,
+            **({"note": UNKNOWN_NOTE} if self.wanted.unknown else {}),
         }
 
 
