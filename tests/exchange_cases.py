@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,14 @@ def wordpiece(size: int = 150, *, lowercase: bool = False) -> Tokenizer:
     return tokenizer
 
 
-def byte_level(size: int = 300) -> Tokenizer:
+def byte_level(size: int = 300, texts: Sequence[str] = TEXTS) -> Tokenizer:
     """A vocabulary of the make of GPT-2's: only an end is special, and it comes last."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     tokenizer.train_from_iterator(
-        TEXTS, trainers.BpeTrainer(initial_alphabet=alphabet, vocab_size=size, show_progress=False)
+        texts, trainers.BpeTrainer(initial_alphabet=alphabet, vocab_size=size, show_progress=False)
     )
     tokenizer.add_special_tokens(["<|endoftext|>"])
     return tokenizer
@@ -95,9 +96,9 @@ def save_bert(
     return model
 
 
-def save_gpt2(folder: Path, **changes: Any) -> Any:
+def save_gpt2(folder: Path, *, texts: Sequence[str] = TEXTS, **changes: Any) -> Any:
     """The same for GPT-2."""
-    tokenizer = byte_level()
+    tokenizer = byte_level(texts=texts)
     sizes = {
         "n_embd": 12,
         "n_layer": 3,

@@ -215,6 +215,20 @@ def test_gpt2_reads_the_same_tokens(tmp_path: Path) -> None:
     same()
 
 
+def test_white_space_counts_where_the_vocabulary_was_learned_with_it(tmp_path: Path) -> None:
+    lines = ["one  two\n\n\nthree  four\n\n\nfive"] * 9
+    theirs = save_gpt2(tmp_path / "theirs", texts=lines)
+    run = imported(tmp_path / "theirs", tmp_path / "run")
+    reads = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "theirs")
+    prompts = ["one\n\ntwo ", "one two"]
+    for prompt in prompts:
+        found = succeed("predict", run.folder, prompt, "--json", "--beam", 1, "--set", "search.max_length=5").json
+        start = torch.tensor([[reads.eos_token_id, *reads(prompt).input_ids]])
+        written = theirs.generate(start, do_sample=False, num_beams=1, max_new_tokens=5, pad_token_id=0)[0]
+        assert reads.convert_tokens_to_ids(found["tokens"])[:-1] == written[start.shape[1] : -1].tolist()
+        assert found["output"].startswith(prompt)
+
+
 # Marian
 
 

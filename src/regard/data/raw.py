@@ -29,6 +29,12 @@ def one_blank(text: str) -> str:
     return " ".join(text.split())
 
 
+def as_read(tokenizer: Tokenizer, text: str) -> str:
+    """A text as a model of this vocabulary reads it: with one blank for white space, unless the vocabulary was learned
+    from texts in which line breaks and rows of blanks count."""
+    return text if tokenizer.keeps_white_space else one_blank(text)
+
+
 @dataclass(frozen=True, eq=False)
 class RawTokens:
     """The documents of a split, one after the other: the tokens of each, then `</s>`. Everything is mapped."""
@@ -109,7 +115,7 @@ class RawTokens:
         """What the unknown tokens of each document stand for, and what it costs to say so."""
         if not self.frequencies()[self.tokenizer.unk]:
             return SpeltOut.nothing(len(self))
-        chunks = ([one_blank(text) for text in texts] for texts in in_chunks(self.texts, len))
+        chunks = ([as_read(self.tokenizer, text) for text in texts] for texts in in_chunks(self.texts, len))
         return SpeltOut.of(self.tokenizer, chunks)
 
     @property
@@ -174,7 +180,7 @@ class Encoder:
     def _sentences(self, text: str) -> list[str]:
         match self.sentences:
             case None:
-                return [one_blank(text)]
+                return [as_read(self.tokenizer, text)]
             case "lines":
                 return [one_blank(line) for line in text.split("\n") if line.strip()] or [""]
         return split_sentences(one_blank(text)) or [""]

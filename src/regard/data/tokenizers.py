@@ -291,6 +291,12 @@ class Tokenizer:
         return '"ByteLevel"' in json.dumps(self._decoder)
 
     @cached_property
+    def keeps_white_space(self) -> bool:
+        """Whether it was learned from texts in which line breaks and rows of blanks count, as GPT-2's was: it has a
+        token for two of them."""
+        return any(self._tokenizer.token_to_id(2 * sign) is not None for sign in (" ", "\n", MARK, "Ġ", "Ċ"))
+
+    @cached_property
     def _empty(self) -> frozenset[int]:
         """The tokens that say nothing: special ones and those of marks and white space only."""
         space = " \t\r\n\u00a0\u3000" + MARK + ("ĠĊĉ" if self._byte_level else "")

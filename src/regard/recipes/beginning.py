@@ -8,9 +8,8 @@ from pathlib import Path
 from regard.config import read_yaml
 from regard.config.load import Tree
 from regard.errors import ConfigError, Problem
-from regard.tasks import TASKS
+from regard.tasks import PRETRAINING, TASKS
 from regard.tasks.headed import HeadedTask
-from regard.tasks.language_modeling import LanguageModeling
 from regard.tasks.masked_language_modeling import MaskedLanguageModeling
 
 FREE = frozenset(
@@ -21,8 +20,6 @@ FREE = frozenset(
 )  # fmt: skip
 """Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
 learns, what is left out under a head, or what the shapes of the weights decide."""
-PRETRAINING = (LanguageModeling, MaskedLanguageModeling)
-"""The tasks on raw text."""
 _THEIR_MODEL = "leave the section model out, with model=null: it is then that run's"
 _THEIR_TOKENIZER = (
     "leave the section tokenizer out, with tokenizer=null: it is then that run's, with which its weights were trained"

@@ -24,6 +24,7 @@ from regard.runs.huggingface.exchanged import Exported, Imported
 from regard.runs.huggingface.folder import ModelFolder, open_folder
 from regard.runs.huggingface.vocabularies import kind_of, tokenizer_files
 from regard.runs.run import Run, put_weights
+from regard.tasks import PRETRAINING
 
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
     **dict.fromkeys(("BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForNextSentencePrediction"), bert.read),
@@ -165,9 +166,10 @@ def _write_files(aside: Path, run: Run, exported: Exported, checkpoint: str) -> 
         **({"generation_config.json": json.dumps(exported.generation, indent=1)} if exported.generation else {}),
     }
     sides = list(run.tokenizers.items())[: 1 if run.tokenizers.joint else None]
+    raw = run.task in PRETRAINING and bool(run.recipe.data.train)  # else the tokenizer stays as it came
     for number, (column, tokenizer) in enumerate(sides):
         folder = f"{column}/" if number else ""  # AutoTokenizer reads a second one with subfolder="target"
-        texts |= {folder + name: text for name, text in tokenizer_files(tokenizer, exported).items()}
+        texts |= {folder + name: text for name, text in tokenizer_files(tokenizer, exported, raw=raw).items()}
     for name, text in texts.items():
         (aside / name).parent.mkdir(exist_ok=True)
         (aside / name).write_text(text, encoding="utf-8")

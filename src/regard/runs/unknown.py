@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.data.raw import one_blank
+from regard.data.raw import as_read
 from regard.data.tokenizers import Tokenizer
 from regard.data.unknown import encode_spelled
 from regard.errors import Problem
 from regard.runs.run import Run
-from regard.runs.unlearned import PRETRAINING
+from regard.tasks import PRETRAINING
 from regard.tasks.answerer import question_in
 from regard.tasks.filling import GAP
 from regard.tasks.headed import HeadedTask
@@ -27,9 +27,10 @@ def unknown(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str]:
     """
     if issubclass(run.task, HeadedTask):
         return _foreign(run, texts, places)
-    if run.recipe.task not in PRETRAINING or run.recipe.model.letters is not None:
+    if run.task not in PRETRAINING or run.recipe.model.letters is not None:
         return []
-    tokenizer, plain = run.tokenizers["text"], [one_blank(text.replace(GAP, " ")) for text in texts]
+    tokenizer = run.tokenizers["text"]
+    plain = [as_read(tokenizer, text.replace(GAP, " ")) for text in texts]
     rows = zip(places, plain, tokenizer.encode_batch(plain), strict=True)
     counted = [(place, text, ids.count(tokenizer.unk)) for place, text, ids in rows]
     [read] = tokenizer.tokens([tokenizer.unk])

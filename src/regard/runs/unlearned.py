@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.data.raw import one_blank
+from regard.data.raw import as_read
 from regard.runs.run import Run
-
-PRETRAINING = ("language_modeling", "masked_language_modeling")
-"""The tasks that read texts up to the length of the table of positions, whatever they were trained on."""
+from regard.tasks import PRETRAINING
 
 
 def unlearned(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str]:
@@ -18,12 +16,13 @@ def unlearned(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str
     """
     recipe = run.recipe
     positions = getattr(recipe.model, "max_positions", None)
-    if recipe.task not in PRETRAINING or recipe.training.init is not None or positions is None:
+    if run.task not in PRETRAINING or recipe.training.init is not None or positions is None:
         return []
     longest = recipe.data.max_length
     if longest >= positions:
         return []
-    lengths = [len(ids) + 2 for ids in run.tokenizers["text"].encode_batch([one_blank(text) for text in texts])]
+    tokenizer = run.tokenizers["text"]
+    lengths = [len(ids) + 2 for ids in tokenizer.encode_batch([as_read(tokenizer, text) for text in texts])]
     return [
         f"{place} has {length:,} tokens with the special ones; the model was trained on at most {longest:,} "
         "(data.max_length), and never learned the positions after them"

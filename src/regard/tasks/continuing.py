@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from os.path import commonprefix
 
-from regard.data.raw import one_blank
+from regard.data.raw import as_read
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
 from regard.models.base import device_of
@@ -24,7 +24,8 @@ def encode_prompts(
 ) -> list[list[int]]:
     """The ids of each prompt, after the `</s>` that a text begins with; an empty one is a text of the model's own."""
     given = [number for number, text in enumerate(texts) if text.strip()]
-    ids = encode_inputs(tokenizer, [one_blank(texts[number]) for number in given], [places[number] for number in given])
+    read = [as_read(tokenizer, texts[number]) for number in given]
+    ids = encode_inputs(tokenizer, read, [places[number] for number in given])
     encoded = dict(zip(given, ids, strict=True))
     prompts = [[tokenizer.end, *encoded.get(number, [])] for number in range(len(texts))]
     if model.longest is not None:
@@ -72,8 +73,8 @@ def score_continuation(
     model: LanguageModel, tokenizer: Tokenizer, prompt: str, continuation: str | Sequence[str]
 ) -> tuple[list[int], list[float]]:
     """The tokens with which a text goes on, and log P of each. Two texts have a space between them."""
-    prompt = one_blank(prompt)
-    continuation = one_blank(continuation) if isinstance(continuation, str) else continuation
+    prompt = as_read(tokenizer, prompt).rstrip()
+    continuation = as_read(tokenizer, continuation).strip() if isinstance(continuation, str) else continuation
     [before] = encode_prompts(model, tokenizer, [prompt], ["source"])
     after = encode_target(tokenizer, continuation)
     if isinstance(continuation, str) and prompt:

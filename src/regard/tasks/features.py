@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
-from regard.data.raw import one_blank
+from regard.data.raw import as_read
 from regard.data.spelling import unknown_in
 from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
@@ -57,7 +57,7 @@ def features(
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here.
     """
     places = places or numbered(texts)
-    encoded = encode_inputs(tokenizer, [one_blank(text) for text in texts], places, letters=model.letters)
+    encoded = encode_inputs(tokenizer, [as_read(tokenizer, text) for text in texts], places, letters=model.letters)
     rows = [[_first(model, tokenizer), *ids, tokenizer.end] for ids in encoded]
     longest = getattr(model, "longest", None)
     if longest is not None:

@@ -186,9 +186,26 @@ def _with_gaps(tree: dict[str, Any], tokenizer: OurTokenizer) -> dict[str, Any]:
     }
 
 
-def tokenizer_files(tokenizer: OurTokenizer, exported: Exported) -> dict[str, str]:
-    """What AutoTokenizer reads, by name of the file; it gives the same ids."""
+def _with_one_blank(tree: dict[str, Any], tokenizer: OurTokenizer) -> dict[str, Any]:
+    """A vocabulary that reads white space as `data/raw.py` has it read: one blank for a run of it.
+
+    Where gaps are filled a text comes in the parts between them, whose ends are none of the text's.
+    """
+    if tokenizer.keeps_white_space or tokenizer.encode(" a \n a\t") == tokenizer.encode("a a"):
+        return tree
+    white = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+    patterns = {f"[{white}]+": " "} if tokenizer.mask is not None else {f"[{white}]+": " ", "^ | $": ""}
+    folding = [{"type": "Replace", "pattern": {"Regex": wide}, "content": to} for wide, to in patterns.items()]
+    before = tree.get("normalizer") or {"type": "Sequence", "normalizers": []}
+    steps = before["normalizers"] if before["type"] == "Sequence" else [before]
+    return tree | {"normalizer": {"type": "Sequence", "normalizers": [*folding, *steps]}}
+
+
+def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, *, raw: bool) -> dict[str, str]:
+    """What AutoTokenizer reads, by name of the file; it gives the same ids. `raw` text is read with single blanks."""
     tree = _with_gaps(json.loads(tokenizer.to_json()), tokenizer)
+    if raw:
+        tree = _with_one_blank(tree, tokenizer)
     if not tree.get("post_processor"):
         tree["post_processor"] = template_of(exported.around, ids_of(tree))
     pad, unk, begin, end = tokenizer.tokens([tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end])
