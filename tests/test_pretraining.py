@@ -448,7 +448,7 @@ def test_a_single_document_with_next_sentences(bert: Project) -> None:
     assert message == (
         "data.train: no training document is left: 1 document was read; 1 was set aside for validation and test "
         "(documents end with a blank line, or with documents: lines at every line; give more of them; "
-        "model.next_sentence=true needs two in each split)"
+        "next-sentence prediction, where it is on, needs two in each split)"
     )
     succeed(
         "check", bert.recipe, "data.train={text: one.txt}", "data.validation={text: text.txt}",

@@ -126,16 +126,19 @@ def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None
     assert "".join(row.values[0] for row in first) == f"<en> {LONG}"
 
 
-@pytest.mark.parametrize("sentences", [None, "punctuation", "lines"])
+@pytest.mark.parametrize(
+    ("kind", "sentences"),
+    [("word", None), ("word", "punctuation"), ("word", "lines"), ("character", None), ("byte", None)],
+)
 def test_a_long_document_has_one_end_and_one_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentences: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, sentences: Any
 ) -> None:
     """Five books and one of them again, read in pieces of three lines: tokens, places and splits by the book."""
     lines = [f"The end of line {number} came. It" for number in range(40)]
     books = ["\n".join(lines[start : start + 8]) for start in range(0, 40, 8)]
     (tmp_path / "books.txt").write_text("\n\n".join([*books, books[2]]), encoding="utf-8")
     data = RawData.model_validate({"train": {"text": "books.txt"}, "validation": {"split": 0.4}, "max_length": 16})
-    config = TokenizerConfig(kind="word")
+    config = TokenizerConfig(kind=kind)
 
     def prepared(piece: int) -> PreparedRaw:
         monkeypatch.setattr("regard.data.documents.PIECE", piece)

@@ -47,20 +47,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
 
 
 def test_the_spelling_of_unknown_words_by_hand() -> None:
-    """Ten different characters (a b c d e blank and x y z 한), in `ab cde` none unknown; `xyz` and `한` elsewhere."""
+    """In `ab cde` nothing is unknown; elsewhere `xyz`, of three bytes, and `한`, of three as well."""
     tokenizer = words_of("ab cde ab cde ab cde", 20)
     text = RawTokens.of(["ab cde", "xyz ab 한", ""], tokenizer, str)
     assert text.spelt_out.tokens.tolist() == [0, 2, 0]
-    assert text.spelt_out.nats.tolist() == pytest.approx([0.0, (3 + 1 + 1 + 1) * math.log(10 + 1), 0.0])
+    assert text.spelt_out.nats.tolist() == pytest.approx([0.0, (3 + 1 + 3 + 1) * math.log(257), 0.0])
     assert text.unknown_share == 2 / 5
 
 
-def test_a_syllable_in_pieces_is_one_character() -> None:
+def test_a_syllable_in_pieces_costs_as_much_as_a_whole_one() -> None:
     tokenizer = words_of("ab cde ab cde", 20)
     [composed, apart] = (
         RawTokens.of([f"ab {word}"], tokenizer, str).spelt_out.nats.tolist() for word in ("한", "\u1112\u1161\u11ab")
     )
-    assert composed == apart == pytest.approx([2 * math.log(4 + 1)])
+    assert composed == apart == pytest.approx([4 * math.log(257)])
 
 
 def test_a_text_that_says_unk_has_no_unknown_token() -> None:
@@ -74,8 +74,7 @@ def test_a_text_that_says_unk_has_no_unknown_token() -> None:
 def test_evaluate_charges_words_and_characters_but_no_token(runs: dict[str, Path], tmp_path: Path) -> None:
     file = write(tmp_path / "text.txt", "The kind child\n\nZyxwv.\n")
     found = api.evaluate(runs["words"], files=[str(file)])
-    # T h e k i n d c l, Z y x w v, the full stop and the blank; Zyxwv is unknown.
-    unknown = (5 + 1) * math.log(16 + 1)
+    unknown = (5 + 1) * math.log(257)  # Zyxwv
     nats = found["loss"] * found["tokens"] + unknown
     assert found["unknown"] == pytest.approx(1 / (found["tokens"] - 2))
     assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
@@ -83,6 +82,15 @@ def test_evaluate_charges_words_and_characters_but_no_token(runs: dict[str, Path
     assert found["bits_per_character"] == pytest.approx(nats / math.log(2) / 20)
     assert "unknown token costs" in found["note"]
     assert "unknown" in succeed("evaluate", runs["words"], "--file", file).out
+
+
+def test_characters_are_counted_as_they_are_read(runs: dict[str, Path], tmp_path: Path) -> None:
+    """Blanks that no model reads are none that it predicts."""
+    texts = {"single": "The kind child went home.", "double": "The  kind\tchild   went home."}
+    single, double = (
+        api.evaluate(runs["pieces"], files=[str(write(tmp_path / f"{name}.txt", text))]) for name, text in texts.items()
+    )
+    assert double["bits_per_character"] == single["bits_per_character"]
 
 
 def test_without_unknown_tokens_there_is_no_note(runs: dict[str, Path], tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from regard.errors import DataError
 HIDDEN, REPLACED = 0.8, 0.1
 CONTINUES = "##"
 """What a piece begins with that goes on with a word, in the vocabularies of others."""
+SPACES = (MARK, "Ġ", " ")
+"""What a piece begins with that has a space before it, in the vocabularies that say so."""
 
 Whole = Literal["off", "words", "eojeol"]
 Ids = NDArray[np.int64]
@@ -94,6 +96,8 @@ class Masking:
     def _marks_continuing(self) -> bool:
         """Whether the vocabulary marks the pieces that go on with a word, and not the spaces before words."""
         spelt = self.tokenizer.tokens(range(self.tokenizer.size))
+        if any(token.startswith(SPACES) for token in spelt):  # ### is then a heading, not the rest of a word
+            return False
         return any(token.startswith(CONTINUES) and len(token) > len(CONTINUES) for token in spelt)
 
     @cached_property
@@ -121,7 +125,7 @@ class Masking:
 
 
 def _kind(token: str, continuing: bool) -> int:
-    begins = not token.startswith(CONTINUES) if continuing else token.startswith((MARK, "Ġ", " "))
+    begins = not token.startswith(CONTINUES) if continuing else token.startswith(SPACES)
     sign = token.removeprefix(CONTINUES if continuing else "").lstrip(f"{MARK}Ġ ")[:1]
     kind = 1 if sign.isnumeric() else 0 if sign.isalpha() else 2
     return kind + 4 * begins

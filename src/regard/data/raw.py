@@ -168,7 +168,7 @@ class Encoder:
 
     def __call__(self, pieces: Sequence[Piece]) -> Iterator[list[list[int]]]:
         """For each piece the tokens of its sentences, or of the whole; a document's last one with `</s>`."""
-        sentences = [self._sentences(piece.text) for piece in pieces]
+        sentences = [self._sentences(piece) for piece in pieces]
         flat = [sentence for found in sentences for sentence in found]
         rows = iter(encode_spelled(self.tokenizer, flat, self.letters))
         for piece, found in zip(pieces, sentences, strict=True):
@@ -177,10 +177,12 @@ class Encoder:
                 ids[-1].append(self.tokenizer.end)
             yield ids
 
-    def _sentences(self, text: str) -> list[str]:
+    def _sentences(self, piece: Piece) -> list[str]:
+        text = piece.text
         match self.sentences:
             case None:
-                return [as_read(self.tokenizer, text)]
+                read = as_read(self.tokenizer, text)
+                return [read if piece.ends or read.endswith("\n") else read + self.tokenizer.between]
             case "lines":
                 return [one_blank(line) for line in text.split("\n") if line.strip()] or [""]
         return split_sentences(one_blank(text)) or [""]

@@ -272,6 +272,11 @@ class Tokenizer:
         first: str = text if splitter is None else splitter.pre_tokenize_str(text)[0][0]
         return first.startswith(MARK)
 
+    @property
+    def between(self) -> str:
+        """What stands between two texts that are read as one: nothing, where each gets a mark before it."""
+        return "" if self._marks_first else " "
+
     @cached_property
     def continued(self) -> Tokenizer:
         """The same vocabulary for a text that goes on after another one: no mark is put before it."""

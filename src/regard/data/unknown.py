@@ -51,8 +51,8 @@ class SpeltOut:
 
     A model pays for `<unk>`, but not for what stands there: with few words it would pay for almost nothing. So that
     vocabularies can be compared, each unknown token is spelt out by the model that knows least, a uniform one over the
-    A different characters of all the documents and one sign for the end; with n characters that is
-        (n + 1) log(A + 1)
+    256 bytes and one sign for the end; with n bytes of UTF-8 that is
+        (n + 1) log 257
     """
 
     tokens: Integers
@@ -67,13 +67,9 @@ class SpeltOut:
     @classmethod
     def of(cls, tokenizer: Tokenizer, chunks: Iterable[Sequence[str]]) -> SpeltOut:
         """Of documents as the tokenizer reads them, some at a time."""
-        tokens, signs, characters = [], [], set[str]()
-        for texts in chunks:
-            characters.update(*(unicodedata.normalize("NFC", text) for text in texts))
-            for found in unknown_words(tokenizer, texts):
-                tokens.append(len(found))
-                signs.append(sum(len(typed.strip()) + 1 for _, typed in found))
-        return cls(np.array(tokens, dtype=np.int64), np.array(signs, dtype=np.float64) * math.log(len(characters) + 1))
+        found = [words for texts in chunks for words in unknown_words(tokenizer, texts)]
+        signs = [sum(len(typed.strip().encode()) + 1 for _, typed in words) for words in found]
+        return cls(np.array([*map(len, found)], dtype=np.int64), np.array(signs) * math.log(257))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from regard.tasks.answerer import question_in
 from regard.tasks.filling import GAP
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import is_foreign, nothing_known, problem_in_text
+from regard.tasks.labelling import TextLabelling
 from regard.tasks.question_answering import QuestionAnswering
 
 NAMED, SHOWN = 3, 20
@@ -51,9 +52,11 @@ def _foreign(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str]
 
 def _fields(run: Run, text: str, place: str) -> Sequence[str]:
     """A text, two of them, a text and its choices, or a question and its text; none that cannot be read."""
-    fields: Sequence[str] | Problem = text.split("\t")
+    fields: Sequence[str] | Problem = [text]
     if run.task is QuestionAnswering:
         fields = question_in(text, place)
+    elif issubclass(run.task, TextLabelling) and len(run.task.text_columns(run.recipe)) > 1:
+        fields = text.split("\t")
     return [] if isinstance(fields, Problem) or any(problem_in_text(one, place) for one in fields) else fields
 
 

@@ -19,7 +19,7 @@ from regard.data.documents import RawData, RawText
 from regard.data.file_inputs import FileInput
 from regard.data.files import TextFile
 from regard.data.prepare import Prepared
-from regard.data.raw import RawTokens, prepare_raw
+from regard.data.raw import RawTokens, one_blank, prepare_raw
 from regard.data.spelling import spelled
 from regard.data.tokenizers import Tokenizers
 from regard.errors import ConfigError, DecodeError
@@ -53,7 +53,7 @@ PROMPT, CONTINUATION = 5, 20
 
 UNKNOWN_NOTE = (
     "by word and by character, an unknown token costs, besides <unk>, the spelling of what it stands for: (n + 1) "
-    "log(A + 1) for n characters of A different ones in the text"
+    "log 257 for n bytes"
 )
 """What data/unknown.py counts."""
 RECONSTRUCTION = "reconstruction_"
@@ -198,7 +198,7 @@ class LanguageModeling(Task):
             "loss": loss,
             "perplexity": perplexity(loss),
             "word_perplexity": perplexity(nats / words),
-            "bits_per_character": nats / math.log(2) / max(1, sum(map(len, texts))),
+            "bits_per_character": nats / math.log(2) / max(1, sum(len(one_blank(text)) for text in texts)),
         }
         if cls.rewrites(recipe.model):
             return {name if name == "loss" else f"{RECONSTRUCTION}{name}": value for name, value in found.items()}

@@ -40,7 +40,7 @@ NO_PAIRS = "masked tokens alone were measured: next sentences need two documents
 class MaskedData(RawData):
     """The raw text of a masked language model, and what is hidden in it."""
 
-    MORE: ClassVar[str] = f"{RawData.MORE}; model.next_sentence=true needs two in each split"
+    MORE: ClassVar[str] = f"{RawData.MORE}; next-sentence prediction, where it is on, needs two in each split"
 
     sentences: Sentences = "punctuation"
     """How next-sentence prediction finds sentences. `punctuation`: one ends with . ! ? or … before a blank and what is

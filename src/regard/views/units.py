@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from regard.data.raw import one_blank
 from regard.data.schemes import entities_in, is_chunk_tag
 from regard.errors import DataError
 from regard.models.base import count_parameters
@@ -95,7 +96,7 @@ def language_counts(texts: tuple[str, ...], losses: Rows) -> Counted:
     """Perplexity a word, the end of a document counted as one, and bits a character: tokenizers do not matter, if the
     losses have what it costs to spell out unknown tokens, too."""
     words = np.array([len(text.split()) + 1 for text in texts], dtype=np.float64)
-    characters = np.array([len(text) for text in texts], dtype=np.float64)
+    characters = np.array([len(one_blank(text)) for text in texts], dtype=np.float64)
     rows = np.stack([losses, words, characters], axis=1)
     metrics: dict[str, Metric] = {
         "word_perplexity": lambda sums: np.exp(np.minimum(sums[..., 0] / sums[..., 1], 700.0)),
