@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from command_line import fail, succeed, write
@@ -21,6 +23,7 @@ from regard.data.recognise import Recognised, recognise
 from regard.data.tales import generate
 from regard.errors import DataError
 from regard.recipes.propose import propose
+from regard.recipes.propose_pace import pace
 from regard.recipes.recipe import recipe_of
 from regard.training.check import check
 
@@ -274,6 +277,85 @@ def test_raw_text(folder: Path, name: str) -> None:
     for line in commands:
         assert succeed("check", *shlex.split(line)[3:-2], "training.batch_tokens=256", "--json").json["ok"]
     succeed("train", "mine.yaml", "training.steps=2", "--out", "run", "--json")
+
+
+FEW = "\n\n".join(TALES[:10])
+
+
+def notes(found: dict[str, Any]) -> list[str]:
+    return [note for note in found["data"]["findings"] if "warmup" in note or "ends at step" in note]
+
+
+def test_ten_documents_get_commands_that_hold_and_suit_them(folder: Path) -> None:
+    write(folder / "few.txt", FEW)
+    found = succeed("check", "few.txt", "--json").json
+    assert notes(found) == []
+    training = parse_yaml(found["proposal"], "")["training"]
+    assert training["steps"] >= 10 * training["warmup"]
+    assert training["validate_every"] == training["steps"], "what is set aside is too little to choose by"
+    commands = [shlex.split(line)[3:-2] for line in found["proposal"].splitlines() if line.startswith("# regard train")]
+    assert "model.next_sentence=false" in commands[0], "one document is set aside, and two are needed"
+    for command in commands:
+        checked = succeed("check", *command, "--json").json
+        assert (checked["ok"], notes(checked)) == (True, [])
+        assert 10 * float(dict(one.split("=", 1) for one in command[1:])["training.warmup"]) <= 1000
+        assert 400 <= checked["training"]["steps"] <= 1000, "not the 100,000 of the recipe that ships"
+
+
+def test_next_sentences_are_asked_where_enough_documents_have_two(folder: Path) -> None:
+    write(folder / "many.txt", "\n\n".join(TALES))
+    assert "next_sentence" not in propose(["many.txt"], Path())
+    write(folder / "short.txt", "\n\n".join(tale.split(".")[0] + "." for tale in TALES))
+    assert "model.next_sentence=false" in propose(["short.txt"], Path())
+
+
+@given(
+    size=st.floats(1, 1e9), batch=st.integers(64, 20_000), epochs=st.integers(1, 200), warmup=st.integers(0, 5_000),
+    patience=st.integers(1, 20), steps=st.integers(100, 2_000),
+)  # fmt: skip
+def test_a_warm_up_is_a_tenth_at_most_and_patience_outlasts_it(
+    size: float, batch: int, epochs: int, warmup: int, patience: int, steps: int
+) -> None:
+    plan = pace(size, batch, epochs=epochs, warmup=warmup, patience=patience, steps=steps)
+    assert plan.steps >= steps
+    assert 10 * plan.warmup <= plan.steps
+    assert plan.patience is not None
+    assert plan.patience * plan.validate_every >= 2 * plan.warmup
+    assert plan.epochs is None or plan.epochs >= epochs
+
+
+def test_forty_pairs(folder: Path) -> None:
+    write(folder / "pairs.tsv", tsv(PAIRS[:40]))
+    found = succeed("check", "pairs.tsv", "--json").json
+    assert notes(found) == []
+    training = parse_yaml(found["proposal"], "")["training"]
+    assert (training["steps"], training["warmup"], training["validate_every"]) == (800, 80, 20)
+
+
+def test_sixty_labelled_rows_are_learned(folder: Path) -> None:
+    """As proposed: who reads on learns what is good. A tie in accuracy is told as one, a table with its axes."""
+    good, bad = ("fine", "clever", "warm"), ("dull", "silly", "cold")
+    rows = [
+        (
+            f"{DRAW.choice(ENGLISH)} {DRAW.choice(ENGLISH)} was {DRAW.choice(bad if n % 2 else good)}",
+            "no" if n % 2 else "yes",
+        )
+        for n in range(60)
+    ]
+    write(folder / "rows.tsv", tsv([("text", "label"), *rows]))
+    succeed("check", "rows.tsv", "--out", "mine.yaml")
+    log = succeed("train", "mine.yaml", "--out", "run").err
+    said = re.findall(r"validation at step .*? accuracy ([\d.]+) .*?(?:\(([^)]*)\))?$", log, re.MULTILINE)
+    best = -1.0
+    for value, standing in said:
+        assert (standing == "best so far") == (float(value) > best)
+        assert standing in ("", "best so far", "as good in accuracy, lower loss: best so far")
+        best = max(best, float(value))
+    assert best == 1.0
+    assert (
+        "the true label stands on the left; the counts are of what the model said:\nconfusion"
+        in succeed("evaluate", "run").out
+    )
 
 
 def test_raw_text_among_other_files(folder: Path) -> None:

@@ -59,5 +59,7 @@ def evaluate(
     if "files" in found:
         found["files"] = ", ".join(found["files"])
     for name, value in found.items():
+        if name == "confusion":
+            print("the true label stands on the left; the counts are of what the model said:")
         for line in metric_lines(name, value):
             print(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +12,7 @@ from regard.data.columns import column_of
 from regard.data.documents import DocumentReader, RawText
 from regard.data.files import TextFile
 from regard.data.rows import Key
+from regard.data.sentences import split_sentences
 
 SAMPLE = 2000
 """Lines that are looked at."""
@@ -33,6 +34,8 @@ class RecognisedText:
     count: int
     characters: int
     script: str
+    several: float
+    """The share of documents with two sentences or more."""
 
 
 def text_below(folder: Path) -> str | None:
@@ -56,7 +59,7 @@ def stands_in_columns(file: TextFile) -> bool:
 def text_in(name: str, base: Path) -> RecognisedText:
     """The documents of a text file, a folder or a pattern."""
     files = DocumentReader(RawText(text=name), base, "train").files
-    sample = [*islice(filter(str.strip, _lines(files)), SAMPLE)]
+    sample = [*islice(_lines(files), SAMPLE)]
     lines = between = characters = 0
     inside = False
     for line in _lines(files):
@@ -64,9 +67,16 @@ def text_in(name: str, base: Path) -> RecognisedText:
         lines, between = lines + filled, between + (filled and not inside)
         inside, characters = filled, characters + len(line)
     by_line = between < APART and lines > between
-    script = column_of(0, sample or [""]).script
+    filled_lines = [*filter(str.strip, sample)]
+    documents = filled_lines if by_line else _between_blank_lines(sample)
     return RecognisedText(
-        name, None, "lines" if by_line else "blank_lines", lines if by_line else between, characters, script
+        name=name,
+        column=None,
+        documents="lines" if by_line else "blank_lines",
+        count=lines if by_line else between,
+        characters=characters,
+        script=column_of(0, filled_lines or [""]).script,
+        several=_several(documents),
     )
 
 
@@ -77,7 +87,17 @@ def _lines(files: Sequence[TextFile]) -> Iterator[str]:
         yield ""
 
 
+def _between_blank_lines(lines: Sequence[str]) -> list[str]:
+    groups = groupby(lines, key=lambda line: bool(line.strip()))
+    return [" ".join(group) for filled, group in groups if filled]
+
+
+def _several(documents: Sequence[str]) -> float:
+    """The share of documents with two sentences or more."""
+    return sum(len(split_sentences(document)) > 1 for document in documents) / max(1, len(documents))
+
+
 def column_of_text(name: str, key: Key, texts: Sequence[str], count: int) -> RecognisedText:
     """The only column of a table, of which some texts were looked at."""
     characters = count * sum(map(len, texts)) // max(1, len(texts))
-    return RecognisedText(name, key, "blank_lines", count, characters, column_of(key, texts).script)
+    return RecognisedText(name, key, "blank_lines", count, characters, column_of(key, texts).script, _several(texts))

@@ -27,6 +27,7 @@ from regard.data.recognise_text import RecognisedText, text_below
 from regard.errors import ConfigError
 from regard.recipes.propose_captions import captioned_lines
 from regard.recipes.propose_labels import labelled_lines
+from regard.recipes.propose_pace import pace
 from regard.recipes.propose_stories import story_lines
 from regard.recipes.propose_text import text_lines
 from regard.recipes.shipped import shipped
@@ -49,7 +50,10 @@ class Sizes:
     warmup: int
 
 
+STEPS = 800
+"""The fewest to plan; some hundred pairs take about so many."""
 SIZES = (
+    Sizes(500, "tiny", 1_000, 0.2, 256, 100, 20, 100),
     Sizes(5_000, "tiny", 1_000, 0.2, 1_024, 150, 20, 100),
     Sizes(50_000, "tiny", 4_000, 0.3, 2_048, 40, 5, 400),
     Sizes(1_000_000, "small", 8_000, 0.2, 4_096, 30, 5, 1_000),
@@ -189,13 +193,16 @@ def _model(sizes: Sizes) -> Lines:
 
 def _training(found: Recognised, sizes: Sizes) -> Lines:
     batch_tokens = max(sizes.batch_tokens, 4 * _max_length(found))
+    tokens = found.pairs * max(max(side.words, side.characters / 8) for side in (found.source, found.target))
+    plan = pace(
+        tokens, batch_tokens, epochs=sizes.epochs, warmup=sizes.warmup, patience=sizes.patience, steps=STEPS
+    )  # fmt: skip
     yield "training:", "Ctrl-C saves, `--resume` goes on"
-    yield f"  epochs: {sizes.epochs}", "passes over the data, at the most"
-    yield f"  patience: {sizes.patience}", "stop after so many validations without a better one"
+    yield from plan.lines()
     yield f"  batch_tokens: {batch_tokens}", "rows times the longest side; `auto` finds what fits"
     yield "  learning_rate: 1.0e-3", "the highest"
     yield "  schedule: inverse_sqrt", "falls with the square root of the steps"
-    yield f"  warmup: {sizes.warmup}", "steps of rise"
+    yield f"  warmup: {plan.warmup}", "steps of rise: at most a tenth of all"
     yield "search: {beam: 5, length_penalty: 1.0}", "five hypotheses, ranked by log P a token"
     if found.target.by_character:
         tokenize = "characters" if found.summaries else "char"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from regard.data.recognise_images import RecognisedCaptions
+from regard.recipes.propose_pace import pace
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Sizes:
     warmup: int
 
 
+STEPS = 400
+"""The fewest to plan."""
 SIZES = (
     Sizes(2_000, "tiny", 64, 1_000, 1_024, 60, 10, 50),
     Sizes(20_000, "tiny", 64, 4_000, 2_048, 40, 5, 200),
@@ -64,13 +67,21 @@ def captioned_lines(found: RecognisedCaptions, corpus: str) -> Iterator[tuple[st
 
 
 def _training(found: RecognisedCaptions, sizes: Sizes) -> Iterator[tuple[str, str]]:
+    regions = (sizes.pixels // 8) ** 2 if found.feature_width is None else 1
+    plan = pace(
+        found.lines * max(regions, found.caption.words),
+        sizes.batch_tokens,
+        epochs=sizes.epochs,
+        warmup=sizes.warmup,
+        patience=sizes.patience,
+        steps=STEPS,
+    )
     yield "training:", "Ctrl-C saves, `--resume` goes on"
-    yield f"  epochs: {sizes.epochs}", "passes over the data, at the most"
-    yield f"  patience: {sizes.patience}", "stop after so many validations without a better one"
+    yield from plan.lines()
     yield f"  batch_tokens: {sizes.batch_tokens}", "images times their regions"
     yield "  learning_rate: 1.0e-3", "the highest"
     yield "  schedule: linear", "down to zero"
-    yield f"  warmup: {sizes.warmup}", "steps of rise"
+    yield f"  warmup: {plan.warmup}", "steps of rise: at most a tenth of all"
     yield "  label_smoothing: 0.1", "much can be said of an image"
     yield "search: {beam: 5}", "five hypotheses"
     if found.caption.by_character:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 
 from regard.data.recognise_labels import RecognisedLabels
+from regard.recipes.propose_pace import pace
 
 LENGTHS = (32, 64, 128, 256, 512)
 TASKS = {
@@ -32,6 +33,10 @@ class Sizes:
     patience: int
 
 
+STEPS = 200
+"""The fewest to plan, from scratch."""
+FEW = 500
+"""Examples, below which fine-tuning takes more than three passes over them."""
 SIZES = (
     Sizes(1_000, "tiny", 2_000, 256, 60, 10),
     Sizes(5_000, "tiny", 2_000, 512, 20, 5),
@@ -67,12 +72,15 @@ def _learned(found: RecognisedLabels, sizes: Sizes) -> Iterator[tuple[str, str]]
     yield f"model: {{kind: bilstm, preset: {sizes.preset}}}", "from scratch; leave it out with `init` below"
     if found.head:
         yield f"head: {{labels: [{', '.join(map(str, found.head['labels']))}]}}", "what the label calls the choices"
+    batch_tokens = max(sizes.batch_tokens, 4 * _room(found))
+    size = found.examples * max(1, found.characters / 12)  # the longest have that many characters, most have fewer
+    plan = pace(size, batch_tokens, epochs=sizes.epochs, warmup=0, patience=sizes.patience, steps=STEPS)
+    tuned = max(3, ceil(3 * FEW / max(1, found.examples)))
     yield "training:", "Ctrl-C saves, `--resume` goes on"
     yield "", "init: runs/bert    fine-tune what `regard import` or `regard train bert` made: better with few examples;"
-    yield "", "                   then learning_rate: 5.0e-5 and epochs: 3"
-    yield f"  epochs: {sizes.epochs}", "passes over the examples, at the most"
-    yield f"  patience: {sizes.patience}", "stop after so many validations without a better one"
-    yield f"  batch_tokens: {max(sizes.batch_tokens, 4 * _room(found))}", "rows times the longest"
+    yield "", f"                   then learning_rate: 5.0e-5 and epochs: {tuned} instead of steps and validate_every"
+    yield from plan.lines()
+    yield f"  batch_tokens: {batch_tokens}", "rows times the longest"
     yield "  learning_rate: 2.0e-3", "the highest"
     yield "  schedule: linear", "down to zero"
     best = "f1_macro" if found.uneven else BEST.get(found.task, "f1")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from regard.data.columns import CROWDED
 from regard.data.recognise_text import RecognisedText
+from regard.recipes.propose_pace import Pace, pace
 
 LENGTHS = (64, 128, 256, 512)
 OTHERS = ("bert", "elmo", "lstm-lm")
@@ -27,13 +28,23 @@ class Sizes:
     batch_tokens: str
     epochs: int
     warmup: int
+    patience: int | None
 
 
+STEPS_OF = {"gpt": 400, "bert": 1_000, "elmo": 400, "lstm-lm": 400}
+"""The fewest to plan; masked words are a seventh of a text, so that BERT takes longer."""
+CHARACTERS = 3
+"""Of a token, at the most."""
+LITTLE = 2e4
+"""Characters, below which the validation is best before any sentence is learned: it neither chooses nor ends there."""
+LONG = 5e7
+"""Characters, from which on the recipes that ship say themselves what suits."""
 SIZES = (
-    Sizes(2e5, "tiny", 1_000, 0.2, "1024", 60, 20),
-    Sizes(2e6, "tiny", 2_000, 0.2, "2048", 40, 100),
-    Sizes(5e7, "small", 8_000, 0.1, "8192", 20, 1_000),
-    Sizes(inf, "small", 16_000, 0.1, "auto", 10, 2_000),
+    Sizes(LITTLE, "tiny", 1_000, 0.2, "256", 60, 40, None),
+    Sizes(2e5, "tiny", 1_000, 0.2, "1024", 60, 40, 3),
+    Sizes(2e6, "tiny", 2_000, 0.2, "2048", 40, 100, 3),
+    Sizes(5e7, "small", 8_000, 0.1, "8192", 20, 1_000, 3),
+    Sizes(inf, "small", 16_000, 0.1, "auto", 10, 2_000, 3),
 )
 
 
@@ -43,29 +54,65 @@ def text_lines(found: RecognisedText, corpus: str, typed: str) -> Iterator[tuple
     yield "", f"Proposed by `regard check` for {found.name}: {found.count:,} documents of raw text."
     yield "", "This is for GPT. Other models of raw text have recipes that ship; what to type for them:"
     for name in OTHERS:
-        yield "", _command(name, found, typed, sizes.preset)
+        yield "", _command(name, found, typed, sizes)
     if found.column is None and Path(found.name).is_file():
         yield "", f"If another text is parallel to it, line by line: regard check {shlex.quote(found.name)} OTHER"
+    if found.characters < LITTLE:
+        yield (
+            "",
+            "So little text can only be learned by heart: the last checkpoint is the one, whatever it makes of others.",
+        )
+        yield "", "For more than that, begin with a model of others: `regard import` and training.init."
     yield "task: language_modeling", "raw text: what comes next?"
     yield "data:", "paths are relative to this file"
     yield f"  train: {corpus}", _ending(found)
     yield from _data(found)
-    vocabulary = max(sizes.vocabulary, 16_000) if found.script in CROWDED else sizes.vocabulary
-    yield f"tokenizer: {{kind: bpe, vocabulary: {vocabulary}}}", "pieces of words, trained on your text"
+    yield f"tokenizer: {{kind: bpe, vocabulary: {_vocabulary(found, sizes)}}}", "pieces of words, trained on your text"
     yield "model:", "a causal Transformer"
     yield "  kind: gpt", "Radford et al. 2018"
     yield f"  preset: {sizes.preset}", "tiny below two million characters; base is the paper's size"
     yield "  norm: pre", "steadier than the paper's post-norm, and can be exported"
     yield f"  dropout: {sizes.dropout}", "more for less text"
-    yield from _training(sizes)
+    yield from _training(found, sizes)
 
 
-def _command(name: str, found: RecognisedText, typed: str, preset: str) -> str:
+def _command(name: str, found: RecognisedText, typed: str, sizes: Sizes) -> str:
     aside = [f"data.{split}={{split: {_share(found)}}}" for split in ("validation", "test")]
-    changes = [f"data.train={typed}", *aside, f"model.preset={preset}"]
-    if name == "bert" and found.documents == "lines":  # mostly of one sentence: what follows it cannot be asked
+    changes = [f"data.train={typed}", *aside, f"model.preset={sizes.preset}"]
+    # a negative comes from another document of two sentences, in each split; four, since they are drawn by chance
+    if name == "bert" and (found.documents == "lines" or found.count * found.several * _share(found) < 4):
         changes.append("model.next_sentence=false")
+    if name == "bert" or found.script in ("Hangul", *CROWDED):  # whole words of Korean are too many
+        changes += [f"tokenizer.{key}={value}" for key, value in _pieces(name, found, sizes).items()]
+    changes += [f"training.{key}={value}" for key, value in _shorter(name, found, sizes).items()]
     return shlex.join(["regard", "train", name, *changes, "--out", f"runs/{name}"])
+
+
+def _pieces(name: str, found: RecognisedText, sizes: Sizes) -> dict[str, str | int]:
+    kind: dict[str, str | int] = {} if name == "bert" else {"kind": "bpe"}
+    return kind | {"vocabulary": _vocabulary(found, sizes)}
+
+
+def _shorter(name: str, found: RecognisedText, sizes: Sizes) -> dict[str, object]:
+    """What of the section `training` of a recipe that ships is for more text, as it suits this one."""
+    if found.characters >= LONG:
+        return {}
+    plan = _pace(found, sizes, STEPS_OF[name])
+    length = {"epochs": plan.epochs or "null", "steps": "null" if plan.epochs else plan.steps}
+    if plan.epochs is None or name == "bert":
+        length["validate_every"] = max(plan.validate_every, plan.steps // 20)
+    waits = {"patience": plan.patience or "null"} if name == "lstm-lm" else {}
+    return {**length, **waits, "warmup": plan.warmup, "batch_tokens": sizes.batch_tokens}
+
+
+def _pace(found: RecognisedText, sizes: Sizes, steps: int) -> Pace:
+    batch = int(sizes.batch_tokens) if sizes.batch_tokens.isdecimal() else 4_096
+    size = found.characters / CHARACTERS
+    return pace(size, batch, epochs=sizes.epochs, warmup=sizes.warmup, patience=sizes.patience, steps=steps)
+
+
+def _vocabulary(found: RecognisedText, sizes: Sizes) -> int:
+    return max(sizes.vocabulary, 16_000) if found.script in CROWDED else sizes.vocabulary
 
 
 def _share(found: RecognisedText) -> float:
@@ -89,14 +136,14 @@ def _data(found: RecognisedText) -> Iterator[tuple[str, str]]:
     yield "  bad_lines: drop", "drop empty and endless lines, and count them; `error` stops and names them"
 
 
-def _training(sizes: Sizes) -> Iterator[tuple[str, str]]:
+def _training(found: RecognisedText, sizes: Sizes) -> Iterator[tuple[str, str]]:
+    plan = _pace(found, sizes, STEPS_OF["gpt"])
     yield "training:", "Ctrl-C saves, `--resume` goes on"
-    yield f"  epochs: {sizes.epochs}", "passes over the text, at the most"
-    yield "  patience: 3", "stop after so many validations without a better one"
+    yield from plan.lines()
     yield f"  batch_tokens: {sizes.batch_tokens}", "rows times their length; `auto` finds what fits"
     yield "  optimizer: adamw", "Adam with decoupled weight decay"
     yield "  weight_decay: 0.01", "against learning by heart"
     yield "  learning_rate: 1.0e-3", "the highest"
     yield "  schedule: cosine", "down to zero"
-    yield f"  warmup: {sizes.warmup}", "steps of rise"
+    yield f"  warmup: {plan.warmup}", "steps of rise: at most a tenth of all"
     yield "search: {beam: 1, sample: true, top_p: 0.9, max_length: 100}", "how `regard predict` goes on with a text"

@@ -93,20 +93,32 @@ def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
 
 @torch.inference_mode()
 def filled(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str], nbest: int) -> list[Filled]:
-    """Every gap by itself: the tokens are the most probable ones given the text with all its gaps."""
+    """Every gap by itself: the tokens are the most probable ones given the text with all its gaps.
+
+    What is no word is not offered, and keeps its probability: those of the others need not sum to 1.
+    """
     rows = encode_gaps(model, tokenizer, texts, places)
+    not_offered = sorted(tokenizer.special | _blank(tokenizer))
     found: dict[int, Filled] = {}
     for numbers in by_length([len(row) for row in rows], FILL_TOKENS):
         text = padded([rows[number] for number in numbers], tokenizer.pad)
         batch = _batch(text, tokenizer).to(device_of(model))
         log_p_PV = model.readout(masked_states(model(batch).hidden_BTD, batch)).float().log_softmax(-1)
-        log_p_PV[:, sorted(tokenizer.special)] = -torch.inf
-        values_PK, tokens_PK = log_p_PV.exp().topk(min(nbest if nbest > 1 else SHOWN, tokenizer.size))
+        log_p_PV[:, not_offered] = -torch.inf
+        values_PK, tokens_PK = log_p_PV.exp().topk(
+            min(nbest if nbest > 1 else SHOWN, tokenizer.size - len(not_offered))
+        )
         gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
         for number in numbers:
             count = rows[number].count(tokenizer.mask)  # type: ignore[arg-type]
             found[number] = _filled(tokenizer, texts[number], [next(gaps) for _ in range(count)])
     return [found[number] for number in range(len(texts))]
+
+
+def _blank(tokenizer: Tokenizer) -> set[int]:
+    """The tokens that write nothing but a space, such as the mark of a word's beginning alone."""
+    pieces = tokenizer.pieces(range(tokenizer.size))
+    return {token for token, piece in enumerate(pieces) if len(piece) <= 2 and not _written(tokenizer, token).strip()}
 
 
 def _batch(text: Tokens, tokenizer: Tokenizer) -> MaskedBatch:

@@ -53,11 +53,11 @@ class Display:
             left = (steps - line["step"]) * line["seconds_per_step"]
             self.say(f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about {duration(left)} left")
 
-    def validated(self, line: dict[str, Any], best: bool) -> None:
-        """A validation: its metrics and a few translations."""
+    def validated(self, line: dict[str, Any], standing: str) -> None:
+        """A validation: its metrics, how it stands to those before and a few translations."""
         shown = {name: value for name, value in line.items() if isinstance(value, float)}
         metrics = "  ".join(f"{name} {value:.3f}" for name, value in shown.items())
-        self.say(f"validation at step {line['step']:,}: {metrics}{'  (best so far)' if best else ''}")
+        self.say(f"validation at step {line['step']:,}: {metrics}{f'  ({standing})' if standing else ''}")
         for sample in line.get("samples", ()):
             self.say(f"    {sample['source']}\n     -> {sample['output']}\n      = {sample['target']}")
 

@@ -243,14 +243,21 @@ class Trainer:
         if not math.isfinite(line["loss"]):
             raise self.not_a_number("validation loss", progress.step, [])
         entry = Ranked(line[self.config.best], progress.step, line["loss"])
+        tied = bool(progress.best) and entry.value == progress.best[0].value
         self.plateau.heard(not progress.best or self.cost(entry.value) < self.cost(progress.best[0].value))
         best = self.ranks(entry)
         progress.waited = 0 if best else progress.waited + 1
         progress.stopped = self.out_of_patience()
-        self.display.validated(line, best)
+        self.display.validated(line, self.standing(best, tied))
         if progress.stopped:
             self.display.say(f"stopped: {self.reason}")
         return line
+
+    def standing(self, best: bool, tied: bool) -> str:
+        """What to say of a checkpoint that is the best; the loss decides between equals."""
+        if not best:
+            return ""
+        return f"as good in {self.config.best}, lower loss: best so far" if tied else "best so far"
 
     def cost(self, value: float) -> float:
         """The metric that decides, as something to make small."""
@@ -326,7 +333,7 @@ class Trainer:
         entry = Ranked(line[self.config.best], self.progress.step, line["loss"])
         better = not best or self.order(entry) < self.order(best[0])
         self.display.say(f"average of the last {len(folders)} checkpoints:")
-        self.display.validated(line, better)
+        self.display.validated(line, self.standing(better, bool(best) and entry.value == best[0].value))
         kept = Checkpoint(stored_weights(averaged), self.facts(self.progress.step))  # with what validation chose
         save_checkpoint(self.run.checkpoints / "average", kept)
         if better:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from regard.config import parse_yaml
 from regard.data.extras import needed
+from regard.data.model_folder import refuse_without_config
 from regard.errors import ConfigError, DataError
 
 NAMES = ("model.safetensors", "pytorch_model.bin")
@@ -139,9 +140,7 @@ def open_folder(source: str | Path) -> ModelFolder:
     if not path.is_dir():
         what = "is a file, not a folder" if path.exists() else "there is no such folder"
         raise DataError(what, where=str(source), hint="expected is a folder with config.json, or a name on the Hub")
-    if not (path / "config.json").exists():
-        hint = "expected is a folder as save_pretrained of transformers writes it"
-        raise DataError("there is no config.json in the folder", where=str(source), hint=hint)
+    refuse_without_config(path, str(source))
     return ModelFolder(path, str(source))
 
 
