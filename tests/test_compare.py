@@ -401,6 +401,8 @@ def test_the_page_holds_everything_and_needs_nothing(found: Comparison) -> None:
         assert f"<h2>{heading}</h2>" in page
     assert "다른" in page
     assert "nrefs:1|case:mixed" in page
+    assert "greedy search on the first of them (training.decode)" in page
+    assert "or where the reference holds unknown tokens" in page
     assert all(row["output"].replace("&", "&amp;") in page for row in found.tables["differ_most"])
 
 

@@ -248,11 +248,21 @@ def test_language_models_with_other_tokenizers_are_compared(runs: dict[str, Path
     assert "bits a character" in written
     assert "tokenizer.vocabulary" in written
     assert "<script src" not in written
+    assert "Losses are per token" in written
+    assert "greedy search" not in written, "nothing is written to be measured"
     rows = list(csv.DictReader((tables / "significance.csv").read_text(encoding="utf-8-sig").splitlines()))
     assert [(row["metric"], row["system"]) for row in rows][:2] == [
         ("word_perplexity", "gpt"),
         ("word_perplexity", "lstm"),
     ]
+
+
+def test_a_huge_perplexity_is_written_shortly() -> None:
+    """Of a word and the end of its document: e^(20 / 2) and e^(40 / 2)."""
+    assert language_counts(("one", "two"), np.array([20.0, 40.0])).said == (
+        "perplexity 22,026.5",
+        "perplexity 4.85e+08",
+    )
 
 
 def test_lower_is_better_for_perplexity(runs: dict[str, Path]) -> None:
@@ -271,7 +281,9 @@ def test_masked_models_are_compared_by_what_they_find(runs: dict[str, Path]) -> 
 def test_classifiers_are_compared_by_mcnemar_and_bootstrap(runs: dict[str, Path], tmp_path: Path) -> None:
     result = succeed("compare", runs["fresh"], runs["taught"], "--out", tmp_path / "report.html")
     assert "McNemar p" in result.out
-    assert "Right and wrong" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    written = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Right and wrong" in written
+    assert "per token" not in written
     said = "of the validation set (the run's recipe has no test set)"
     assert said in result.out
     assert said in html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))

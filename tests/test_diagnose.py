@@ -445,6 +445,19 @@ def test_no_beam_writes_better_only_where_none_does_in_the_sweep() -> None:
         assert "no beam up to 5 writes better by more than 0.1 points of chrF" in advised(10.0, wider)
 
 
+@pytest.mark.parametrize(
+    ("search_errors", "what_for"), [(5, "for the others"), (0, "for outputs that come closer to them")]
+)
+def test_a_wider_beam_is_for_others_only_where_there_are_others(search_errors: int, what_for: str) -> None:
+    tally = Tally(40, 40, search_errors, 40 - search_errors, 0.0)
+    drawn = {1: [10.0, 10.0, 10.0], 5: [11.0, 10.5, 11.5]}
+    widths = (Width(beam, 1.0, {"chrf": one[0]}, np.array(one), tally) for beam, one in drawn.items())
+    said = next(advice(tally, (), 1, Sweep("chrf", tuple(widths))))
+    assert said.endswith(
+        f"would prefer these references; {what_for} raise the beam to 5 (chrF 10.0 -> 11.0, 1.0 times the time)."
+    )
+
+
 def test_few_sentences_prove_no_narrow_beam() -> None:
     """Beam 1 is two points behind, which may be chance: that is said, and not that it is as good."""
     none = Tally(20, 0, 0, 0, 0.0)

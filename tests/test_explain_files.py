@@ -21,11 +21,12 @@ import regard as api
 from command_line import fail, succeed
 from conftest import TINY
 from regard.errors import RegardError
-from regard.views.draw import Wish, write_explanation
+from regard.views.draw import write_explanation
 from regard.views.explain_page import to_page
 from regard.views.explanation import Explanation
 from regard.views.heatmap import Heatmap, colour, png_of_cells
 from regard.views.svg import to_svg
+from regard.views.wishes import Wish
 
 SVG = "{http://www.w3.org/2000/svg}"
 LONG = "abcdefghij" * 51 + "a"
@@ -77,7 +78,7 @@ def unpacked(packed: dict[str, Any], rows: int, columns: int) -> np.ndarray[Any,
 
 
 def test_the_page_holds_every_head_to_two_digits(found: Explanation) -> None:
-    data = data_of(to_page(found))
+    data = data_of(to_page(found, Wish()))
     for attention in found.attentions.values():
         for h, weights in enumerate(attention.weights, 1):
             shown = unpacked(data["matrices"][f"{attention.kind}/{attention.layer}/{h}"], *weights.shape)
@@ -91,9 +92,39 @@ def test_the_page_holds_every_head_to_two_digits(found: Explanation) -> None:
     assert data["kinds"]["decoder"]["rows"] == ["<s>", "c", "␣", "b"]
 
 
+@pytest.mark.parametrize(
+    ("wish", "opening"),
+    [
+        (Wish(), ("alignment", "mean", "mean")),
+        (Wish("encoder", layer=3, head=2), ("encoder", "3", "2")),
+        (Wish("decoder", head=2), ("decoder", "mean", "2")),
+        (Wish("encoder", layer="all", head="all"), ("encoder", "1", "1")),
+        (Wish(rollout=True), ("alignment", "4", "rollout")),
+        (Wish("encoder", layer=2, rollout=True), ("encoder", "2", "rollout")),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("words", [False, True])
+def test_the_page_opens_with_what_was_asked_for(
+    found: Explanation, wish: Wish, opening: tuple[str, str, str], words: bool
+) -> None:
+    shown = found.words() if words else found
+    data, asked = data_of(to_page(shown, wish)), wish.pictures(shown)[0].values
+    assert (data["first"], data["layer"], data["head"]) == opening
+    assert unpacked(data["matrices"]["/".join(opening)], *asked.shape) == pytest.approx(asked, abs=0.004)
+
+
+def test_the_page_opens_with_the_step_that_was_asked_for(found: Explanation) -> None:
+    data = data_of(to_page(found, Wish("heads", step=2)))
+    [picture] = found.pictures("heads", step=2)
+    assert picture.title != found.pictures("heads")[0].title
+    assert data["first"] == picture.title
+    assert data["heatmaps"][picture.title]["rows"] == list(picture.rows)
+
+
 def test_the_page_holds_masks_and_positions(run: api.Run) -> None:
     found = api.explain(run, "a b", target="b a", padding=2)
-    heatmaps = data_of(to_page(found))["heatmaps"]
+    heatmaps = data_of(to_page(found, Wish()))["heatmaps"]
     for picture in [*found.pictures("masks"), *found.pictures("positions")]:
         packed, size = heatmaps[picture.title], picture.values.size
         if "bits" in packed:
@@ -105,7 +136,7 @@ def test_the_page_holds_masks_and_positions(run: api.Run) -> None:
 
 
 def test_the_page_shows_the_likeliest_tokens_and_needs_nothing_beside_it(found: Explanation) -> None:
-    page = to_page(found)
+    page = to_page(found, Wish())
     for step in found.steps:
         assert all(f"{one.probability:.3f}" in page for one in step.candidates)
     assert re.findall(r"https?://[^\"' ]*", page) == []
@@ -118,14 +149,16 @@ def test_no_text_ends_the_script_that_holds_it(found: Explanation) -> None:
     evil = ("</script><script>alert(1)</script>", *attention.keys[1:])
     changed = type(attention)(**{**vars(attention), "keys": evil, "queries": evil})
     others = {**found.attentions, name: changed}
-    page = to_page(type(found)(**{**{k: v for k, v in vars(found).items() if k != "alignment"}, "attentions": others}))
+    page = to_page(
+        type(found)(**{**{k: v for k, v in vars(found).items() if k != "alignment"}, "attentions": others}), Wish()
+    )
     assert page.count("</script>") == 2
     assert data_of(page)["kinds"]["encoder"]["columns"][0] == evil[0]
 
 
 def test_512_tokens_make_a_page_below_3_megabytes_that_says_what_it_keeps(long: Explanation) -> None:
     assert len(long.source) == len(long.target) == 512
-    page = to_page(long)
+    page = to_page(long, Wish())
     assert len(page.encode()) < 3_000_000
     data = data_of(page)
     weights = long.of_kind("alignment")[3].weights[2]
@@ -140,7 +173,7 @@ def test_512_tokens_make_a_page_below_3_megabytes_that_says_what_it_keeps(long: 
     first = unpacked(data["matrices"]["alignment/mean/mean"], 512, 512)
     assert first == pytest.approx(long.weights, abs=0.004), "what is shown first is whole"
     assert np.count_nonzero(first) == 512 * 512
-    other = data_of(to_page(long, "encoder"))["matrices"]
+    other = data_of(to_page(long, Wish("encoder")))["matrices"]
     assert "places" not in other["encoder/mean/mean"], "whatever is shown first"
     assert "places" in other["alignment/mean/mean"]
 

@@ -215,6 +215,8 @@ def test_a_text_may_come_on_standard_input(tiny_run: Path) -> None:
     ]
     assert fail("explain", tiny_run)[0].startswith("INPUT: there is nothing to explain")
     assert succeed("predict", tiny_run, "-", stdin="a b\n").out == succeed("predict", tiny_run, "a b").out
+    [message] = fail("predict", tiny_run, "--file", "-", stdin="a b\n")
+    assert message == "--file: standard input is not read here (it is where neither texts nor --file are given)"
     for verb in ("evaluate", "diagnose"):
         [message] = fail(verb, tiny_run, "--file", "-")
         assert message == "--file: standard input is not read here (give a file, whose suffix says what it is)"

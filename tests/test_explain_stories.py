@@ -100,6 +100,37 @@ def test_one_of_several_questions_is_chosen_and_which_is_said(run: Path, tmp_pat
     assert message == "--question: it chooses one of the story's own questions (give it or INPUT, not both)"
 
 
+def test_a_question_about_a_story_may_come_on_standard_input(run: Path, tmp_path: Path) -> None:
+    """As for `predict`: where the file asks nothing itself, or where - says so."""
+    told = write(tmp_path / "told.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
+    asked = succeed("explain", run, "--story", told, "Where is John?", "--json").json
+    for arguments in ((), ("-",)):
+        found = succeed("explain", run, "--story", told, *arguments, "--json", stdin="Where is John?\n")
+        assert (found.json, found.err) == (asked, "")
+    several = succeed("explain", run, "--story", told, "--json", stdin="Where is Mary?\nWhere is John?\n")
+    assert several.json["question"] == "Where is John?"
+    assert several.err == "note: the last of 2 questions is explained (--question 1 to 2 chooses)\n"
+    own = write(tmp_path / "own.txt", STORY)
+    piped = {"stdin": "Where is John?\n"}
+    assert succeed("explain", run, "--story", own, "--json", **piped).json["question"] == "Where is Mary?"
+    assert succeed("explain", run, "--story", own, "-", "--json", **piped).json["question"] == "Where is John?"
+    first = succeed("explain", run, "--story", own, "-", "--question", 1, "--json", **piped)
+    assert (first.json["question"], first.err) == ("Where is Mary?", "")
+    [message] = fail("explain", run, "--story", told, stdin="Where is Xerxes?\n")
+    assert message.startswith("standard input:1: the word 'Xerxes' is unknown")
+    for arguments in (("-",), ("-", "Where is John?")):
+        for verb in ("predict", "explain"):
+            [message] = fail(verb, run, "--story", *arguments)
+            assert message.startswith("--story: standard input is not read here (give a file; ")
+
+
+def test_an_unknown_word_is_told_once_a_question(run: Path) -> None:
+    [bill, again, way_out] = fail("predict", run, stdin="Bill went to the office.\nWhere is Bill?\nWhere is Mary?\n")
+    assert bill.startswith("standard input:2: the word 'Bill' is unknown")
+    assert again.startswith("standard input:3: the word 'Bill' is unknown")
+    assert way_out.startswith("nothing was written")
+
+
 def test_other_runs_are_asked_no_question(tiny_run: Path) -> None:
     [message] = fail("explain", tiny_run, "a b", "--question", 1)
     assert message == "--question: a run of translation reads no story (runs of story_answering do)"

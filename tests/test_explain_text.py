@@ -24,6 +24,7 @@ from regard.views import explain_data
 from regard.views.explanation import Explanation
 from regard.views.numbers import work_out
 from regard.views.rollout import roll_out
+from regard.views.wishes import Wish
 
 Tree = dict[str, Any]
 BASE: Tree = {
@@ -171,7 +172,9 @@ def test_what_a_page_shows_first_is_whole(
 ) -> None:
     """Also of a model that has nothing but itself to look at, with room for next to nothing beside it."""
     monkeypatch.setattr(explain_data, "BUDGET", 100)
-    thinned = {key for key, one in explain_data.page_data(explained(runs[name]))["matrices"].items() if "places" in one}
+    thinned = {
+        key for key, one in explain_data.page_data(explained(runs[name]), Wish())["matrices"].items() if "places" in one
+    }
     assert f"{first}/mean/mean" not in thinned
     assert f"{first}/1/1" in thinned
 

@@ -135,12 +135,18 @@ def test_the_logits_are_the_same(exported: tuple[Run, Path, list[Path]]) -> None
     same_tokens(folder, run, "target", [tokenizer.begin], [tokenizer.end])
 
 
+@pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_greedy_and_beam_search_write_the_same(exported: tuple[Run, Path, list[Path]], beam: int) -> None:
+def test_greedy_and_beam_search_write_the_same(exported: tuple[Run, Path, list[Path]], beam: int, cached: bool) -> None:
+    """Without a cache, which is how they are told to write, and with the two that the card gives them."""
     run, folder, files = exported
     theirs, target = transformers.AutoModelForCausalLM.from_pretrained(folder), run.tokenizers["target"]
-    start = torch.full((len(files), 1), target.begin)
-    written = theirs.generate(start, **seen_by(folder, run, files), num_beams=beam).tolist()
+    assert theirs.generation_config.use_cache is False
+    start, options = torch.full((len(files), 1), target.begin), {"num_beams": beam}
+    if cached:
+        caches = (transformers.DynamicCache(), transformers.DynamicCache())
+        options |= {"use_cache": True, "past_key_values": transformers.EncoderDecoderCache(*caches)}
+    written = theirs.generate(start, **seen_by(folder, run, files), **options).tolist()
     predicted = regard.predict(run, list(map(str, files)), beam=beam, checkpoint="last")
     found = [target.token_ids(one.nbest[0].tokens) for one in predicted]
     assert [ids[1 : 1 + len(best)] for ids, best in zip(written, found, strict=True)] == found
@@ -160,9 +166,20 @@ def test_the_code_of_the_card_writes_our_captions(exported: tuple[Run, Path, lis
     names: dict[str, Any] = {}
     assert ast.literal_eval(printed_by_the_card(folder, names)) == outputs
     card.write_text(before, encoding="utf-8")
+    words, regions = names["caches"].self_attention_cache, names["caches"].cross_attention_cache
+    assert regions.get_seq_length() == names["seen"]["encoder_hidden_states"].shape[1]
+    assert words.get_seq_length() >= names["written"].shape[1] - 1, "no word is worked out twice"
     for file in files if "pixels" in names else []:
         expected = read_picture(str(file), Path(), run.recipe.model.reading, "").shown
         np.testing.assert_array_equal(names["pixels"](file), expected)
+
+
+def test_one_cache_for_both_attentions_does_not_do(exported: tuple[Run, Path, list[Path]]) -> None:
+    """The card says so; where `transformers` learns it, the card may give no caches."""
+    run, folder, files = exported
+    theirs, seen = transformers.AutoModelForCausalLM.from_pretrained(folder), seen_by(folder, run, files[:1])
+    start = torch.full((1, 1), run.tokenizers["target"].begin)
+    assert theirs.generate(start, **seen, use_cache=True).tolist() != theirs.generate(start, **seen).tolist()
 
 
 def test_a_vocabulary_whose_padding_begins_a_text(tmp_path: Path) -> None:

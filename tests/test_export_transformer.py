@@ -145,3 +145,21 @@ def test_what_is_neither_is_named(tmp_path: Path, changes: dict[str, Any], what:
     [message] = fail("export", run.folder, "--to", "huggingface", "--out", tmp_path / "out")
     assert message == f"{run.folder}: transformers has no model like a transformer with {what} ({hint})"
     assert not (tmp_path / "out").exists()
+
+
+def test_rules_of_the_search_go_there_and_back_and_the_others_are_told(tmp_path: Path) -> None:
+    """With a beam: their greedy search lays the repetition penalty on logits, their beam search and ours on log P."""
+    theirs = save_marian(tmp_path / "theirs")
+    theirs.final_logits_bias[0, theirs.config.eos_token_id] = 4.0
+    theirs.generation_config.update(min_new_tokens=6, repetition_penalty=1.3)
+    theirs.save_pretrained(tmp_path / "theirs")
+    run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run", overrides=["search.banned=[zebra]"])
+    assert (run.recipe.search.min_length, run.recipe.search.repetition_penalty) == (7, 1.3)
+    regard.export_run(run, to="huggingface", out=tmp_path / "again")
+    again = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "again")
+    reader, target = transformers.AutoTokenizer.from_pretrained(tmp_path / "again"), run.tokenizers["target"]
+    written = again.generate(**reader(TEXTS, return_tensors="pt", padding=True), num_beams=3).tolist()
+    found = [target.token_ids(one.nbest[0].tokens) for one in regard.predict(run, TEXTS, beam=3)]
+    assert [ids[1 : 1 + len(best)] for ids, best in zip(written, found, strict=True)] == found
+    assert min(map(len, found)) == 7, "the shortest that is allowed"
+    assert "`search.banned`" in (tmp_path / "again" / "README.md").read_text(encoding="utf-8")

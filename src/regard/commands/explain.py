@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands.inputs import read_inputs, read_story
+from regard.commands.inputs import asks, read_inputs, read_story
 from regard.commands.options import (
     BeamOption,
     CheckpointOption,
@@ -22,16 +22,22 @@ from regard.commands.output import show
 from regard.errors import DecodeError
 
 if TYPE_CHECKING:
-    from regard.views.draw import Wish
     from regard.views.explanation import Explanation
     from regard.views.hops import Hops
+    from regard.views.wishes import Wish
     from regard.views.worked import Worked
+
+TYPED = (None, "-")
+"""The inputs that stand on standard input."""
 
 
 def explain(
     run: RunArgument,
     text: Annotated[
-        str | None, typer.Argument(metavar="INPUT", help="Default, or -: standard input. Not needed with --story.")
+        str | None,
+        typer.Argument(
+            metavar="INPUT", help="Default, or -: standard input. Not needed where the file of --story asks."
+        ),
     ] = None,
     *,
     story: StoryOption = None,
@@ -113,7 +119,7 @@ def explain(
         places=places, overrides=settings or [], checkpoint=checkpoint, device=device,
     )  # fmt: skip
     if isinstance(found, Hops):
-        if found.questions > 1 and question is None and (text is None or story is None):
+        if found.questions > 1 and question is None and (text in TYPED or story is None):
             note = (
                 f"the last of {found.questions:,} questions is explained (--question 1 to {found.questions:,} chooses)"
             )
@@ -148,16 +154,27 @@ def _told(run: Path, text: str | None, story: Path | None, question: int | None)
     is given beside it. The lines of a story come with their places.
     """
     if story is None:
-        return (_typed(run) if text is None or text == "-" else text), None
-    if text is not None and question is not None:
+        return (_typed(run) if text in TYPED else text), None
+    if text not in TYPED and question is not None:
         raise DecodeError(
             "it chooses one of the story's own questions", where="--question", hint="give it or INPUT, not both"
         )
     lines, places, faults = read_story(run, story)
     if faults:
         raise DecodeError(problems=list(faults.values()))
-    asked = [] if text is None else text.split("\n")
-    return "\n".join([*lines, *asked]), [*places, *([f"{places[-1]}, input" if places else "input"] * len(asked))]
+    asked, where = _asked(text, needed=not asks(lines))
+    if places and text is not None:  # what is wrong may be in either
+        where = [f"{places[-1]}, {place}" for place in where]
+    return "\n".join([*lines, *asked]), [*places, *where]
+
+
+def _asked(text: str | None, *, needed: bool) -> tuple[list[str], list[str]]:
+    """What is asked about a story beside its file, line by line, with the places: without a text, standard input is
+    read only where a question is `needed`."""
+    if text in TYPED:
+        return read_inputs(None, needed=False) if needed or text is not None else ([], [])
+    lines = text.split("\n")
+    return lines, ["input"] * len(lines)
 
 
 def _typed(run: Path) -> str:

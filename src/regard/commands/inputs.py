@@ -41,6 +41,9 @@ def read_file(
     """The texts in a file of lines or a table, their places, and what is wrong with those that cannot be read."""
     if inputs:
         raise DecodeError("give texts or --file, not both", where="--file")
+    if str(file) == "-":
+        hint = "it is where neither texts nor --file are given"
+        raise DecodeError("standard input is not read here", where="--file", hint=hint)
     from regard.runs.file_inputs import file_inputs
 
     found = file_inputs(run, file, skip_bad=skip_bad)
@@ -53,10 +56,20 @@ def read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[
     and what is wrong with those that cannot be read."""
     from regard.runs import Run
 
+    if str(story) == "-":
+        hint = "give a file; without --story a story may stand there before its questions"
+        raise DecodeError("standard input is not read here", where="--story", hint=hint)
     task = Run.open(run).recipe.task
     if task != "story_answering":
         raise DecodeError(f"a run of {task} reads no story", where="--story", hint="runs of story_answering do")
     return read_file(run, None, story, skip_bad=skip_bad)
+
+
+def asks(story: list[str]) -> bool:
+    """Whether a story comes with a question of its own."""
+    from regard.tasks.typed import Typed, asked_in
+
+    return any(isinstance(one, Typed) for one in asked_in((line, "") for line in story))
 
 
 def one_prefix(given: list[str]) -> str | None:

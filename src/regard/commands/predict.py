@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands.inputs import one_prefix, read_file, read_inputs, read_prefixes, read_story
+from regard.commands.inputs import asks, one_prefix, read_file, read_inputs, read_prefixes, read_story
 from regard.commands.options import (
     BeamOption,
     CheckpointOption,
@@ -161,26 +161,20 @@ def _inputs(
 ) -> tuple[list[str], list[str], frozenset[str], dict[str, Problem]]:
     """The texts and their places, the lines of a story first; the places of what is asked about; what is wrong with
     rows of a file that cannot be read, by their places."""
-    from regard.runs.file_inputs import typed_inputs
+    from regard.runs.file_inputs import typed_rows
     from regard.runs.verbs import opened
 
     told, where, faults = ([], [], {}) if story is None else read_story(run, story, skip_bad=skip_bad)
     texts, places, more = list[str](), list[str](), dict[str, Problem]()
     if file is not None:
         texts, places, more = read_file(run, inputs, file, skip_bad=skip_bad)
-    elif inputs or story is None or not _asks(told):
+    elif inputs or story is None or not asks(told):
         texts, places = read_inputs(inputs, skip_bad=skip_bad, needed=story is None)
-        texts = typed_inputs(opened(run), texts)
+        rows = typed_rows(opened(run), texts, places)
+        texts, more = [row.text for row in rows], {row.place: row.fault for row in rows if row.fault is not None}
     if where and inputs:  # what is wrong may be in either
         places = [f"{where[-1]}, {place}" for place in places]
     return [*told, *texts], [*where, *places], frozenset(places or where), faults | more
-
-
-def _asks(story: list[str]) -> bool:
-    """Whether a story comes with a question of its own."""
-    from regard.tasks.typed import Typed, asked_in
-
-    return any(isinstance(one, Typed) for one in asked_in((line, "") for line in story))
 
 
 def _asked(inputs: Iterable[tuple[str, str]], asked: frozenset[str]) -> tuple[list[str], list[str]]:

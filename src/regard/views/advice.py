@@ -96,7 +96,8 @@ def _model(tally: Tally, remedy: str, count: int, beam: int, sweep: Sweep | None
         found += f", {count:,} of them {BECAUSE[remedy]}"
     found += f": {remedy}. No beam, however wide, would prefer these references"
     if sweep and sweep.enough.beam > beam:
-        return f"{found}; for the others raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}."
+        what_for = "for the others" if tally.search_errors else "for outputs that come closer to them"
+        return f"{found}; {what_for} raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}."
     return f"{found}."
 
 

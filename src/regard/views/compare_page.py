@@ -119,10 +119,11 @@ def _by(rows: Table, *keys: str) -> Iterator[tuple[tuple[Any, ...], Table]]:
 
 def curves_section(found: Comparison | UnitComparison) -> Section | None:
     plots = curve_plots(found)
-    note = (
-        "From the runs' own logs. Losses are per token: only runs with the same tokenizer can be compared by them. "
-        "Metrics are those of greedy search on the first validation examples (training.decode)."
-    )
+    note = "From the runs' own logs, on the validation examples."
+    if isinstance(found, Comparison) or found.unit == "documents":
+        note += " Losses are per token: only runs with the same tokenizer can be compared by them."
+    if isinstance(found, Comparison):
+        note += " Metrics are those of greedy search on the first of them (training.decode)."
     return section("Learning curves", columns(*map(figure, plots)), paragraph(note, kind="muted")) if plots else None
 
 
@@ -151,7 +152,8 @@ def _errors(found: Comparison) -> Section:
     ]  # fmt: skip
     note = (
         "An output that is worse than its reference is the search's fault if the model scores the reference higher "
-        "under the objective of the search, and the model's otherwise. For one run, "
+        "under the objective of the search, and the model's otherwise, or where the reference holds unknown tokens, "
+        "which no search could write. For one run, "
     )
     command = element("code", "regard diagnose RUN")
     explained = paragraph(note, command, " says more.", kind="muted")

@@ -7,6 +7,7 @@ from typing import Any
 
 from regard.views.compare import Comparison
 from regard.views.compare_units import UnitComparison
+from regard.views.metrics import number_text
 
 TITLES = {
     "bleu": "BLEU", "bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "chrf": "chrF",
@@ -21,9 +22,6 @@ DECIMALS = {"reconstruction_bits_per_character": 3} | dict.fromkeys(
 )
 """Of a share, between 0 and 1; other metrics go to 100 or beyond and get two."""
 
-HUGE = 1e7
-"""A perplexity from here on is written with three digits and its power of ten."""
-
 
 def title(metric: str) -> str:
     return TITLES.get(metric, metric)
@@ -31,9 +29,7 @@ def title(metric: str) -> str:
 
 def score_text(metric: str, score: float, *, sign: str = "") -> str:
     """A score or, with the sign "+", a difference of scores; none is written as -0.00."""
-    if abs(score) >= HUGE:
-        return f"{score:{sign}.3g}"
-    text = f"{score:{sign},.{DECIMALS.get(metric, 2)}f}"
+    text = number_text(score, DECIMALS.get(metric, 2), sign=sign)
     return text.replace("-", "+" if sign else "") if rounds_away(metric, score) else text
 
 

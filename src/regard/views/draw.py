@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.cells import cell_len
 
 from regard.data.extras import needed
-from regard.data.images import Picture
 from regard.errors import DecodeError, did_you_mean
 from regard.views import regions
 from regard.views.explain_page import to_page
-from regard.views.explanation import VIEWS, Choice, Explanation, View
+from regard.views.explanation import VIEWS, Choice, Explanation
 from regard.views.files import write_picture
-from regard.views.heatmap import Heatmap
 from regard.views.labels import label, pad
 from regard.views.png import to_png
 from regard.views.svg import to_svg
 from regard.views.terminal import to_terminal
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What to draw of an explanation."""
-
-    view: View | None = None
-    """None: the alignment, or the probabilities of a model that has none."""
-    layer: Choice = "mean"
-    head: Choice = "mean"
-    rollout: bool = False
-    step: int | None = None
-
-    def view_of(self, explanation: Explanation) -> View:
-        return self.view or explanation.views[0]
-
-    def pictures(self, explanation: Explanation) -> Sequence[Heatmap]:
-        view = self.view_of(explanation)
-        return explanation.pictures(view, layer=self.layer, head=self.head, rollout=self.rollout, step=self.step)
-
-    def image_of(self, explanation: Explanation) -> Picture | None:
-        """The image to draw over, where the attention is one over its regions."""
-        return explanation.picture if self.view_of(explanation) == "alignment" else None
+from regard.views.wishes import Wish
 
 
 def _svg(explanation: Explanation, wish: Wish, path: Path) -> bytes:
@@ -61,7 +36,7 @@ def _png(explanation: Explanation, wish: Wish, path: Path) -> bytes:
 def _html(explanation: Explanation, wish: Wish, path: Path) -> bytes:
     if picture := wish.image_of(explanation):
         return regions.to_page(explanation, wish.pictures(explanation.words()), picture).encode()
-    return to_page(explanation, wish.view_of(explanation)).encode()
+    return to_page(explanation, wish).encode()
 
 
 def _json(explanation: Explanation, wish: Wish, path: Path) -> bytes:

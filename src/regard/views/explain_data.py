@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.views.explanation import KINDS, NAMES, Explanation, View, unit
+from regard.views.explanation import KINDS, NAMES, Explanation, unit
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.labels import label
 from regard.views.seen import Kind
+from regard.views.wishes import Wish
 
 BUDGET = 1_900_000
 """Bytes for all weights. Base64 makes them a third longer, and the page must stay below 3 MB."""
@@ -21,11 +22,16 @@ ENTRY = 3
 """Bytes of a weight that is kept with its place."""
 
 
-def page_data(explanation: Explanation, first: View = "alignment") -> dict[str, Any]:
-    """What the page's script draws; `first` is what it shows when it is opened, and is always whole."""
-    matrices, whole = list(_matrices(explanation)), _shown_first(explanation, first)
-    kept = _kept(matrices, whole)
-    found: dict[str, Any] = {"kinds": {}, "matrices": {}, "heatmaps": {}, "kept": kept}
+def page_data(explanation: Explanation, wish: Wish) -> dict[str, Any]:
+    """What the page's script draws; what was wished for is shown when it is opened, and is always whole."""
+    matrices, whole = list(_matrices(explanation)), ("", "")
+    found: dict[str, Any] = {"kinds": {}, "matrices": {}, "heatmaps": {}, "layer": "mean", "head": "mean"}
+    if opening := _opening(explanation, wish):
+        kind, found["layer"], found["head"] = opening
+        whole = kind, f"{found['layer']}/{found['head']}"
+        if whole not in [one[:2] for one in matrices]:  # one head, but the mean of the layers
+            matrices.append((*whole, wish.pictures(explanation)[0].values))
+    found["kept"] = kept = _kept(matrices, whole)
     for kind in KINDS:
         if attentions := explanation.of_kind(kind):
             found["kinds"][kind] = {
@@ -40,16 +46,26 @@ def page_data(explanation: Explanation, first: View = "alignment") -> dict[str, 
         found["matrices"][f"{kind}/{name}"] = _packed(weights, None if (kind, name) == whole else kept)
     for view in ("occlusion", "heads", "hops", "mix", "masks", "positions"):
         if view in explanation.views:
-            found["heatmaps"] |= {one.title: _packed_heatmap(one) for one in explanation.pictures(view)}
+            shown = (wish if view == wish.view else Wish(view)).pictures(explanation)
+            found["heatmaps"] |= {one.title: _packed_heatmap(one) for one in shown}
     return found
 
 
-def _shown_first(explanation: Explanation, view: View) -> tuple[str, str]:
-    """The kind and name of the matrix that the page opens with; where that is none, of the first there is."""
+def _opening(explanation: Explanation, wish: Wish) -> tuple[Kind, str, str] | None:
+    """The kind, layer and head of the matrix that the page opens with: of several, the first; None if it has none."""
     there = [kind for kind in KINDS if explanation.of_kind(kind)]
-    kind = next((kind for kind in there if kind == view), there[0] if there else "alignment")
+    if not there:
+        return None
+    view = wish.view_of(explanation)
+    kind = next((kind for kind in there if kind == view), None)
+    if kind is None:
+        kind, wish = there[0], Wish(there[0])
     attentions = explanation.of_kind(kind)
-    return kind, f"{attentions[0].layer}/mean" if len(attentions) == 1 else "mean/mean"
+    layers, heads = len(attentions), len(attentions[0].weights)
+    layer, head = (1 if choice == "all" else choice for choice in (wish.layer, wish.head))
+    if wish.rollout:
+        return kind, str(layers if layer == "mean" else layer), "rollout"
+    return kind, str(layer) if layers > 1 else "1", str(head) if heads > 1 else "mean"
 
 
 def _kept(matrices: Sequence[tuple[Kind, str, Numbers]], whole: tuple[str, str]) -> int | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 from regard.views.explain_data import page_data
-from regard.views.explanation import Explanation, View
+from regard.views.explanation import Explanation
 from regard.views.labels import label, shorten
 from regard.views.page import Html, Section, element, figure, page, paragraph, section, table
 from regard.views.svg import to_svg
+from regard.views.wishes import Wish
 
 STYLE = """
 .controls { display: flex; flex-wrap: wrap; gap: .5rem 1.25rem; margin: 1rem 0; align-items: center; }
@@ -70,25 +71,23 @@ function fill(select, options, wish) {
   select.replaceChildren(...options.map(([value, text]) => new Option(text, value)));
   select.value = options.some(([value]) => value === wish) ? wish : options[0][0];
 }
-function fillLayers() {
+function fillLayers(wish) {
   const kind = data.kinds[view.value];
   const rollout = data.matrices[view.value + "/1/rollout"];
   byId("choosers").hidden = !kind || (kind.layers * kind.heads === 1 && !rollout);
   if (!kind) return;
   const each = Array.from({ length: kind.layers }, (_, n) => [String(n + 1), kind.unit + " " + (n + 1)]);
-  fill(layer, kind.layers > 1 ? [["mean", "mean of all " + kind.unit + "s"], ...each] : each, layer.value);
+  fill(layer, kind.layers > 1 ? [["mean", "mean of all " + kind.unit + "s"], ...each] : each, wish);
   layer.previousSibling.textContent = kind.unit === "hop" ? "Hop" : "Layer";
   head.parentElement.hidden = kind.heads === 1 && !rollout;
 }
-function fillHeads() {
+function fillHeads(wish) {
   const kind = data.kinds[view.value];
   if (!kind) return;
-  const options = [["mean", kind.heads > 1 ? "mean of all heads" : "its only head"]];
-  if (layer.value !== "mean") {
-    if (kind.heads > 1) for (let h = 1; h <= kind.heads; h++) options.push([String(h), "head " + h]);
-    if (data.matrices[view.value + "/1/rollout"]) options.push(["rollout", "rolled out up to this layer"]);
-  }
-  fill(head, options, head.value);
+  const each = Array.from({ length: kind.heads }, (_, n) => [String(n + 1), "head " + (n + 1)]);
+  const others = [...each, ["rollout", "rolled out up to this layer"]];
+  const there = others.filter(([name]) => data.matrices[view.value + "/" + layer.value + "/" + name]);
+  fill(head, [["mean", kind.heads > 1 ? "mean of all heads" : "its only head"], ...there], wish);
 }
 function rgb(name) {
   const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -196,8 +195,8 @@ function hover(event) {
   if (shown.tokens && row !== chosen) { chosen = row; look(); }
 }
 function draw() { shown = load(); paint(); say(); chips(); }
-view.onchange = () => { fillLayers(); fillHeads(); draw(); };
-layer.onchange = () => { fillHeads(); draw(); };
+view.onchange = () => { fillLayers(layer.value); fillHeads(head.value); draw(); };
+layer.onchange = () => { fillHeads(head.value); draw(); };
 head.onchange = draw;
 canvas.onmousemove = hover;
 canvas.onmouseleave = () => { tip.hidden = true; };
@@ -205,21 +204,22 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 const kinds = Object.entries(data.kinds).map(([kind, one]) => [kind, one.name]);
 const maskName = title => title.replace(" \\u00b7 dark may be looked at", ": what it may see");
 fill(view, [...kinds, ...Object.keys(data.heatmaps).map(title => [title, maskName(title)])], data.first);
-fillLayers(); fillHeads(); draw();
+fillLayers(data.layer); fillHeads(data.head); draw();
 """
 
 
-def to_page(explanation: Explanation, first: View = "alignment") -> str:
-    """The page; `first` is what it shows when it is opened."""
+def to_page(explanation: Explanation, wish: Wish) -> str:
+    """The page, which shows what was wished for when it is opened."""
     title = shorten(explanation.title, 160)
     style = Html(f"<style>{STYLE}</style>")
-    data = page_data(explanation, first)
+    data = page_data(explanation, wish)
     likeliest = [likeliest_tokens(explanation)] if explanation.steps else []
     if not data["kinds"]:
         sentence = f"The model {explanation.model_kind!r} has no attention to draw."
         mix = [] if explanation.mix is None else [figure(to_svg(explanation.mix.heatmap()), explanation.mix.title)]
         return page(title, style, paragraph(sentence), *without_words(explanation), *mix, *likeliest)
-    data["first"] = first if first in data["kinds"] else explanation.pictures(first)[0].title
+    first = wish.view_of(explanation)
+    data["first"] = first if first in data["kinds"] else wish.pictures(explanation)[0].title
     return page(title, style, _map(), *likeliest, _script(data))
 
 

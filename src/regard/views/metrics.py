@@ -1,4 +1,4 @@
-"""The metrics of `evaluate`, for people."""
+"""Metrics for people: those of `evaluate`, and how a figure is written."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from rich.cells import cell_len
 
 COLUMNS = 12
 """Most columns that a table of metrics has; what has more stands line by line, less counts of zero."""
+HUGE = 1e7
+"""A perplexity from here on is written with three digits and its power of ten."""
+
+
+def number_text(value: float, decimals: int, *, sign: str = "") -> str:
+    """So many decimals, and commas between the thousands; or what is huge, shortly."""
+    return f"{value:{sign}.3g}" if abs(value) >= HUGE else f"{value:{sign},.{decimals}f}"
 
 
 def metric_lines(name: str, value: Any) -> list[str]:

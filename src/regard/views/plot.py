@@ -154,6 +154,8 @@ def written(marks: Sequence[float]) -> list[str]:
 def _marks(values: Sequence[float], ends: tuple[float | None, float | None]) -> list[float]:
     finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(finite) if ends[0] is None else ends[0], max(finite) if ends[1] is None else ends[1]
+    if ends[0] is not None and high <= low:  # all values lie on the lower end, and there is none below it
+        high = low + 1
     return ticks(low, max(low, high))
 
 

@@ -23,6 +23,7 @@ from regard.tasks.headed import HeadedTask
 from regard.tasks.language_modeling import RECONSTRUCTION, LanguageModeling
 from regard.tasks.masked_language_modeling import MaskedLanguageModeling
 from regard.tasks.metrics import perplexity
+from regard.views.metrics import number_text
 from regard.views.paired import Metric, Rows
 from regard.views.systems import System
 
@@ -102,7 +103,9 @@ def language_counts(texts: tuple[str, ...], losses: Rows) -> Counted:
         "word_perplexity": lambda sums: np.exp(np.minimum(sums[..., 0] / sums[..., 1], 700.0)),
         "bits_per_character": lambda sums: sums[..., 0] / math.log(2) / np.maximum(1.0, sums[..., 2]),
     }
-    said = tuple(f"perplexity {perplexity(loss / count):,.1f}" for loss, count in zip(losses, words, strict=True))
+    said = tuple(
+        f"perplexity {number_text(perplexity(loss / count), 1)}" for loss, count in zip(losses, words, strict=True)
+    )
     return Counted(texts, rows, metrics, -losses / words, said)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from regard.data.images import Picture
 from regard.errors import DecodeError
-from regard.views.explanation import View
+from regard.views.explanation import Choice, Explanation, View
+from regard.views.heatmap import Heatmap
 
 NO_EFFECT: dict[str, frozenset[View]] = {
     "--layer": frozenset({"mix", "occlusion", "probabilities", "masks", "positions"}),
@@ -20,6 +23,29 @@ NO_EFFECT: dict[str, frozenset[View]] = {
 """The views that look the same with an option as without it."""
 OF_TOKENS = ("--rollout", "--words")
 """What `--numbers`, one attention between tokens, cannot take into account."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What to draw of an explanation."""
+
+    view: View | None = None
+    """None: the alignment, or the probabilities of a model that has none."""
+    layer: Choice = "mean"
+    head: Choice = "mean"
+    rollout: bool = False
+    step: int | None = None
+
+    def view_of(self, explanation: Explanation) -> View:
+        return self.view or explanation.views[0]
+
+    def pictures(self, explanation: Explanation) -> Sequence[Heatmap]:
+        view = self.view_of(explanation)
+        return explanation.pictures(view, layer=self.layer, head=self.head, rollout=self.rollout, step=self.step)
+
+    def image_of(self, explanation: Explanation) -> Picture | None:
+        """The image to draw over, where the attention is one over its regions."""
+        return explanation.picture if self.view_of(explanation) == "alignment" else None
 
 
 def refuse_without_effect(options: Mapping[str, object], view: View, *, numbers: bool) -> None:

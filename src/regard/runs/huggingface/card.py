@@ -10,6 +10,7 @@ from regard.config import write_yaml
 from regard.runs.checkpoints import load_facts
 from regard.runs.huggingface.card_code import example
 from regard.runs.huggingface.exchanged import Exported
+from regard.runs.huggingface.marian import unsaid
 from regard.runs.run import Run
 
 TAGS = {
@@ -45,7 +46,7 @@ A {run.recipe.model.kind} for {run.recipe.task.replace("_", " ")}, exported by r
 ```python
 {example(run, exported.architecture)}
 ```
-
+{_rules(run, exported)}
 ## Data
 
 ```yaml
@@ -60,6 +61,14 @@ A {run.recipe.model.kind} for {run.recipe.task.replace("_", " ")}, exported by r
 ```yaml
 {write_yaml(recipe)}```
 """
+
+
+def _rules(run: Run, exported: Exported) -> str:
+    """What the search has here and not there, after an empty line."""
+    names = ", ".join(f"`{name}`" for name in unsaid(run.recipe.search)) if exported.generation else ""
+    return (
+        f"\nHere its search has {names}, too, which `generate` has no words for: the two may differ.\n" if names else ""
+    )
 
 
 def _metrics(run: Run, checkpoint: str) -> str:

@@ -70,7 +70,7 @@ PIXELS = """\
 import numpy as np
 import torch
 from PIL import Image, ImageOps
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, EncoderDecoderCache
 
 FOLDER = "."  # this one, or where it is from where you are
 IMAGES = ["image.png"]  # yours, of 8 bits a channel
@@ -85,15 +85,13 @@ def pixels(path):
     return np.array(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
 
 
-regions = encoder(torch.from_numpy(np.stack([pixels(path) for path in IMAGES])))
-start = torch.full((len(IMAGES), 1), tokenizer.bos_token_id)
-written = model.generate(start, encoder_hidden_states=regions)  # without a cache, as generation_config.json says
-print(tokenizer.batch_decode(written, skip_special_tokens=True))"""
+seen = {"encoder_hidden_states": encoder(torch.from_numpy(np.stack([pixels(path) for path in IMAGES])))}
+WRITTEN"""
 """How captions of images are written: SIZE is that of the model's pixels."""
 FEATURES = """\
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, EncoderDecoderCache
 
 FOLDER = "."  # this one, or where it is from where you are
 IMAGES = ["image.npy"]  # yours, an array [rows, columns, WIDTH] or [regions, WIDTH] each
@@ -107,14 +105,19 @@ for number, grid in enumerate(grids):  # all in the size of the largest, and wha
     shown[number, : grid.shape[0], : grid.shape[1]] = grid
     visible[number, : grid.shape[0], : grid.shape[1]] = 1
 seen = {"encoder_hidden_states": encoder(shown), "encoder_attention_mask": visible.flatten(1)}
-start = torch.full((len(IMAGES), 1), tokenizer.bos_token_id)
-written = model.generate(start, **seen)  # without a cache, as generation_config.json says
-print(tokenizer.batch_decode(written, skip_special_tokens=True))"""
+WRITTEN"""
 """The same for features of images, which are WIDTH wide."""
 LOADED = """\
 tokenizer = AutoTokenizer.from_pretrained(FOLDER)
 model = AutoModelForCausalLM.from_pretrained(FOLDER)
 encoder = torch.export.load(f"{FOLDER}/encoder.pt2").module()"""
+
+CAPTIONS = """\
+start = torch.full((len(IMAGES), 1), tokenizer.bos_token_id)
+# use_cache=True alone gives wrong captions or an error: without an encoder, one cache is made for both attentions.
+caches = EncoderDecoderCache(DynamicCache(), DynamicCache())  # of the words, and of the regions
+written = model.generate(start, **seen, use_cache=True, past_key_values=caches)
+print(tokenizer.batch_decode(written, skip_special_tokens=True))"""
 
 
 def example(run: Run, architecture: str) -> str:
@@ -141,6 +144,7 @@ def example(run: Run, architecture: str) -> str:
 def _captions(config: CaptionerConfig) -> str:
     """The code for a captioner, whose images are read and looked at before its decoder writes."""
     code = PIXELS if config.feature_width is None else FEATURES
-    for name, value in (("LOADED", LOADED), ("SIZE", config.images.size), ("WIDTH", config.feature_width)):
+    parts = {"LOADED": LOADED, "WRITTEN": CAPTIONS, "SIZE": config.images.size, "WIDTH": config.feature_width}
+    for name, value in parts.items():
         code = code.replace(name, str(value))
     return code

@@ -36,6 +36,8 @@ TYPES = {"post": "marian", "pre": "pegasus"}
 """`model.norm` -> `model_type`."""
 TASKS = {"post": "translation", "pre": "summarization"}
 """`model.norm` -> the task, where config.json says nothing about it."""
+UNSAID = ("banned", "coverage_penalty", "min_length_ratio", "prefix", "sample")
+"""Rules of our search that a generation_config.json has no words for, or only others."""
 VOCABULARIES = ("encoder_vocab_size", "decoder_vocab_size")
 """What config.json calls the sizes of two vocabularies beside the one that Pegasus knows."""
 
@@ -118,6 +120,8 @@ def _search(folder: ModelFolder) -> dict[str, Any]:
         "beam": int(said.get("num_beams") or 1),
         "length_penalty": 1.0 if alpha is None else float(alpha),
         "no_repeat_ngram": said.get("no_repeat_ngram_size") or None,
+        "repetition_penalty": max(1.0, float(said.get("repetition_penalty") or 1.0)),
+        "min_length": 1 + int(said["min_new_tokens"]) if said.get("min_new_tokens") else 0,  # with the end
     }
 
 
@@ -147,12 +151,21 @@ def write(run: Run, model: Any) -> Exported:
 
 def generation_of(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
     """generation_config.json, as far as their search has words for it."""
-    return {
+    rules: dict[str, Any] = {"repetition_penalty": search.repetition_penalty} if search.repetition_penalty > 1 else {}
+    if search.min_length > 1:  # their number is without the end
+        rules["min_new_tokens"] = search.min_length - 1
+    return rules | {
         "num_beams": search.beam,
         "length_penalty": 0.0 if search.normalisation == "none" else search.length_penalty,
         "no_repeat_ngram_size": search.no_repeat_ngram or 0,
         "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
     }
+
+
+def unsaid(search: SearchConfig) -> list[str]:
+    """The rules of a search that theirs has no words for."""
+    default = SearchConfig()
+    return [f"search.{name}" for name in UNSAID if getattr(search, name) != getattr(default, name)]
 
 
 def config_of(config: TransformerConfig) -> dict[str, Any]:
