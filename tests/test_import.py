@@ -433,6 +433,10 @@ def test_folders_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     assert "there is no config.json in the folder" in fail("import", tmp_path / "empty", "--out", "run")[0]
+    (tmp_path / "outer" / "model").mkdir(parents=True)
+    (tmp_path / "outer" / "model" / "config.json").write_text("{}")
+    below = Path("outer", "model")
+    assert f"(there is one below: give {below})" in fail("import", "outer", "--out", "run")[0]
     (tmp_path / "file").write_text("")
     assert "is a file, not a folder" in fail("import", tmp_path / "file", "--out", "run")[0]
     assert "there is no such folder" in fail("import", "./a/b/c", "--out", "run")[0]

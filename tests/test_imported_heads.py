@@ -80,17 +80,52 @@ def test_choices_in_other_tables(tmp_path: Path, names: tuple[str, str]) -> None
 
 def test_other_columns_than_those_of_choices_are_refused(tmp_path: Path) -> None:
     _, run = imported(tmp_path, "BertForMultipleChoice")
-    for content, missing in (("question,a,b,label\nq,x,y,0\n", "text"), ("text,a,b,label\nq,x,y,0\n", "choice1")):
+    for content, missing in (
+        ("question,a,b,label\nq,x,y,0\n", "text"),
+        ("text,a,b,label\nq,x,y,0\n", "choice0"),
+        ("text,choice1,choice2,label\nq,x,y,0\n", "choice0"),
+        ("text,choice0,label\nq,x,0\n", "choice1"),
+    ):
         file = write(tmp_path / "a.csv", content)
         names = content.splitlines()[0].replace(",", ", ")
         for verb in ("evaluate", "predict"):
             [message] = fail(verb, run.folder, "--file", file)
             assert message.startswith(f"{file}:1: there is no column '{missing}' (the columns are {names}; wanted are ")
-            assert "text, choice0, choice1 and so on, or in .jsonl a list of choices" in message
+            assert "text, choice0, choice1 and so on, or in .jsonl a list of two choices or more" in message
     assert fail("evaluate", run.folder, "--file", file, "--file", file)[0].startswith("--file: 2 files are too many")
 
 
+def test_every_row_has_its_own_number_of_choices(tmp_path: Path) -> None:
+    """All of them are chosen from; where that cannot be measured, none is left out silently."""
+    _, run = imported(tmp_path, "BertForMultipleChoice")
+    rows = [{"text": "it was too", "choices": ["street", "tired", "2024"][:count], "label": 0} for count in (2, 3, 1)]
+    file = write(tmp_path / "a.jsonl", "".join(json.dumps(one) + "\n" for one in rows[:2]))
+    found = succeed("predict", run.folder, "--file", file, "--json").jsons
+    assert found == answers(run, *("\t".join(["it was too", *one["choices"]]) for one in rows[:2]))  # type: ignore[misc]
+    assert [len(one["probabilities"]) for one in found] == [2, 3]
+    [message] = fail("evaluate", run.folder, "--file", file)
+    assert message == f"{file}:2: there are 3 items in 'choices', of which 2 would be read (all rows have as many)"
+    assert "there is no column 'choice0'" in fail("predict", run.folder, json.dumps(rows[2]))[0]
+
+
 # Pairs
+
+
+def test_a_tab_within_a_text_makes_no_pair(tmp_path: Path) -> None:
+    _, run = imported(tmp_path, "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
+    row = {"text": "the animal\tdid not cross", "label": "no"}
+    file, told = write(tmp_path / "a.jsonl", json.dumps(row) + "\n"), tmp_path / "told.jsonl"
+    succeed("evaluate", run.folder, "--file", file, "--predictions", told)
+    expected = json.loads(told.read_text(encoding="utf-8"))["probabilities"]
+    found = [succeed("predict", run.folder, *how, "--json").json for how in (["--file", file], [json.dumps(row)])]
+    assert [one["probabilities"] for one in found] == [pytest.approx(expected, abs=1e-6)] * 2
+    assert answers(run, row["text"])[0]["probabilities"] != pytest.approx(expected, abs=1e-6), "typed it is a pair"
+
+
+def test_an_object_with_an_empty_text_is_refused(tmp_path: Path) -> None:
+    _, run = imported(tmp_path, "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
+    for text in ("", " "):
+        assert fail("predict", run.folder, json.dumps({"text": text}))[0].startswith("input 1: the text is empty")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
@@ -218,11 +253,32 @@ def test_what_the_folder_leaves_open_the_user_says(tmp_path: Path) -> None:
     assert "note" not in found
     [said] = answers(Run.open(tmp_path / "run"), f"Who was tired?\t{TEXTS[0]}")
     assert said["output"] == ""
-    for option in ("model.layers=2", "task=tagging", "data.train=a.jsonl", "data={train: a}", "training.steps=3"):
+    for option in ("model.layers=2", "task=tagging", "data.train=a.jsonl", "training.steps=3"):
         [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "other", "--set", option)
         assert message.startswith(f"{option}: is what the folder of the model says (allowed: data, head, search, ")
     assert "head" in fail("import", tmp_path / "theirs", "--out", tmp_path / "other", "--set", "head.no_anwser=true")[0]
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("head.labels=[a,b]", "head.labels: the classes cannot be renamed (they are the model's own"),
+        ("head.labels=[a,b,c]", "head.labels: the classes cannot be renamed (they are the model's own"),
+        ("head.labels=[a,a]", "head.labels: the label 'a' stands twice"),
+        ("data.max_length=9999", "data.max_length: texts of 9999 tokens are longer than the model's"),
+        ("data", "data: an override is key=value (for example head.no_answer=true)"),
+        ("data={train: a}", "data={train: a}: a section is not set as a whole (name one of its keys: data.KEY=VALUE)"),
+        ("head=null", "head=null: a section is not set as a whole (name one of its keys: head.KEY=VALUE)"),
+    ],
+)
+def test_what_does_not_fit_the_weights_is_refused(tmp_path: Path, option: str, message: str) -> None:
+    save_bert(tmp_path / "theirs", "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
+    [found] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run", "--set", option)
+    assert found.startswith(message)
+    assert not (tmp_path / "run").exists()
+    same = ["--set", "head.labels=[no,yes]", "--set", "data.max_length=16"]
+    assert succeed("import", tmp_path / "theirs", "--out", tmp_path / "run", *same)
 
 
 def test_a_field_of_ours_that_is_not_ours(tmp_path: Path) -> None:

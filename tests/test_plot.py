@@ -88,6 +88,13 @@ def test_points_stand_where_their_numbers_are() -> None:
     assert {"steps", "chrF", "one"} <= set(texts(picture))
 
 
+def test_nothing_lies_below_the_end_of_an_axis() -> None:
+    """A share that is 0 throughout has an axis from 0 on."""
+    picture = line_plot([Series("one", [0, 1], [0.0, 0.0])], x_label="", y_label="exact match", y_range=(0, None))
+    ends = [element for element in parsed(picture).iter(f"{SVG}text") if element.attrib.get("text-anchor") == "end"]
+    assert [element.text for element in ends] == ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]
+
+
 def test_a_value_that_is_no_number_leaves_a_gap() -> None:
     picture = line_plot([Series("one", [0, 1, 2, 3], [1, 2, math.nan, 4])], x_label="", y_label="")
     [line] = [path.attrib["d"] for path in parsed(picture).iter(f"{SVG}path")

@@ -48,6 +48,23 @@ def test_every_bad_object_is_told(tmp_path: Path) -> None:
     assert messages[1] == "a.jsonl:3: [1, 2] is not an object (one object a line is expected, with 'tokens', 'tags')"
 
 
+def test_a_wrong_column_or_scheme_is_told_once(tmp_path: Path) -> None:
+    """Not line by line: one setting is to blame. Other mistakes beside it are told, too."""
+    objects = "".join(json.dumps({"tokens": ["Anna", word], "ner": ["B-PER", "O"]}) + "\n" for word in "abcdefgh" * 4)
+    write(tmp_path / "a.jsonl", objects)
+    [message] = fail("check", recipe(tmp_path, train={"file": "a.jsonl"}))
+    assert message == "a.jsonl:1: there is no column 'tags' (the columns are tokens, ner)"
+    write(tmp_path / "a.conll", "It O\n\n" + "Anna I-PER\nleft O\n\n" * 30 + "Ben\n")
+    wrong = {"file": "a.conll", "scheme": "iob2"}
+    messages = fail("check", recipe(tmp_path, train=wrong))
+    said = "'I-PER' cannot stand at the beginning of a sentence in the scheme iob2, and so in 29 more lines (scheme: "
+    assert messages[0].startswith(f"a.conll:3: {said}")
+    assert places(messages) == ["a.conll:3", "a.conll:93"]
+    write(tmp_path / "b.conll", "Anna NNP O\n\nleft VB O\n" * 30)
+    [message] = fail("check", recipe(tmp_path, train={"file": "b.conll", "tags": 1}))
+    assert message.startswith("b.conll:1: the tag 'NNP' is of no scheme"), "no sentence is sound"
+
+
 def test_sentences_with_faults_can_be_dropped(tmp_path: Path) -> None:
     write(tmp_path / "a.conll", f"{SOUND}in X O\nOslo B-LOC\n")
     report = succeed("check", recipe(tmp_path, train={"file": "a.conll"}, bad_lines="drop")).out
@@ -72,6 +89,9 @@ def test_a_file_to_measure_and_one_to_tag(run: Path, tmp_path: Path) -> None:
     assert places(fail("predict", run, "--file", bad))[:2] == [f"{bad}:10", f"{bad}:12"]
     found = succeed("predict", run, "--file", bad, "--skip-bad", "--json").jsons
     assert [one["output"] is None for one in found] == [False, False, False, True, True]
+    write(tmp_path / "d.conll", "It O\n\n" + "left X\n\n" * 30)
+    [message] = fail("evaluate", run, "--file", tmp_path / "d.conll")
+    assert "the tag 'X' is of no scheme, and so in 29 more lines (" in message
     unknown = write(tmp_path / "c.conll", "Oslo B-LOC\nin O\nMay B-DATE\n\nBern B-LOC\n")
     messages = fail("evaluate", run, "--file", unknown)
     assert places(messages) == [f"{unknown}:1", f"{unknown}:3"], "each unknown tag where it first stands"

@@ -12,8 +12,9 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 NAMED = 20
 """How many problems of a kind are named; the rest are counted."""
@@ -30,6 +31,10 @@ class Problem:
     def __str__(self) -> str:
         sentence = f"{self.where}: {self.what}" if self.where else self.what
         return f"{sentence} ({self.hint})" if self.hint else sentence
+
+
+class Recurring(Problem):
+    """One that many lines have if one has it, as with a wrong setting: of those in the same words one is told."""
 
 
 class RegardError(Exception):
@@ -66,11 +71,17 @@ class Faults:
 
     named: list[Problem] = field(default_factory=list)
     count: int = 0
+    alike: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    """How often those that recur do, by their file and words."""
 
     def add(self, *problems: Problem) -> None:
         for problem in problems:
             if self.named and self.named[-1] == problem:  # an empty line of a table has several empty cells
                 continue
+            if isinstance(problem, Recurring):
+                self.alike[_words(problem)] += 1
+                if self.alike[_words(problem)] > 1:
+                    continue
             self.count += 1
             if self.count <= NAMED:
                 self.named.append(problem)
@@ -79,11 +90,24 @@ class Faults:
     def problems(self) -> list[Problem]:
         """The first ones, and how many more there are."""
         more = [Problem("", f"and {self.count - NAMED:,} more such lines")] if self.count > NAMED else []
-        return [*self.named, *more]
+        return [*map(self._counted, self.named), *more]
+
+    def _counted(self, problem: Problem) -> Problem:
+        """With how many others say the same."""
+        others = self.alike[_words(problem)] - 1
+        if others < 1:
+            return problem
+        return replace(problem, what=f"{problem.what}, and so in {others:,} more line{'s' if others > 1 else ''}")
+
+
+def _words(problem: Problem) -> tuple[str, ...]:
+    """The file, less the line, and what is said."""
+    return problem.where.rpartition(":")[0], problem.what, problem.hint
 
 
 def first_of(problems: Sequence[Problem], most: int = NAMED) -> list[Problem]:
-    """The first problems, and how many more there are."""
+    """The first problems, each named once, and how many more there are."""
+    problems = list(dict.fromkeys(problems))
     more = [Problem("", f"and {len(problems) - most:,} more such problems")] if len(problems) > most else []
     return [*problems[:most], *more]
 

@@ -9,6 +9,7 @@ import typer
 
 from regard.commands.options import CheckpointOption, JsonOption, NewRunOption, RunArgument
 from regard.commands.output import show
+from regard.data.model_folder import refuse_without_config
 
 if TYPE_CHECKING:
     from regard.runs import Run
@@ -27,6 +28,8 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Make a run of a model of transformers: BERT, GPT-2, Marian or Pegasus."""
+    if Path(source).is_dir():
+        refuse_without_config(Path(source), source)
     from regard.runs.exchange import import_run
 
     run = import_run(source, out=out, overrides=settings or [])

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.framing import Long
+
+
+def list_of(choices: Sequence[str | int]) -> str | None:
+    """`endings` where choices are endings.0, endings.1 and so on; None where they are not the items of a list."""
+    name = str(choices[0]).removesuffix(".0") if choices else ""
+    return name if list(choices) == [f"{name}.{number}" for number in range(len(choices))] else None
 
 
 class Choices(Corpus):
@@ -38,6 +45,10 @@ class Choices(Corpus):
     def columns(self) -> dict[str, str | int | None]:
         named = dict(zip(self.texts[1:], self.choices or (), strict=True))
         return {"text": self.text, **named, "label": self.label}
+
+    @property
+    def listed(self) -> str | None:
+        return list_of(self.choices or ())
 
     @model_validator(mode="after")
     def _one_table(self) -> Choices:

@@ -72,6 +72,11 @@ class Corpus(Config):
         return 1
 
     @property
+    def listed(self) -> str | None:
+        """The list of .jsonl of which the columns are all items, if they are of one."""
+        return None
+
+    @property
     def words(self) -> range:
         """How many words an English sentence of the phrases may have."""
         least = self.min_words or 3

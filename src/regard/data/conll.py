@@ -28,7 +28,7 @@ from regard.data.offsets import Words
 from regard.data.readers import Reader
 from regard.data.rows import Key, Row, text_of, value_in
 from regard.data.schemes import PREFIXES, Scheme, first_fault, is_chunk_tag
-from regard.errors import ColumnError, DataError, Problem
+from regard.errors import ColumnError, DataError, Problem, Recurring, first_of
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
@@ -163,14 +163,19 @@ class TaggedReader(Reader):
         for line, tag in zip(sentence.lines, sentence.tags, strict=True):
             if not is_chunk_tag(tag):
                 hint = "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that mark no entities"
-                return (Problem(self.where(line), f"the tag {tag!r} is of no scheme", hint),)
+                return (Recurring(self.where(line), f"the tag {tag!r} is of no scheme", hint),)
         if scheme == "auto" or (word := _fault(sentence.tags, scheme)) is None:
             return ()
         before = f"after {sentence.tags[word - 1]!r}" if word else "at the beginning of a sentence"
         what = f"{sentence.tags[word]!r} cannot stand {before} in the scheme {scheme}"
-        return (Problem(self.where(sentence.lines[word]), what, "scheme: auto reads it as conlleval does"),)
+        return (Recurring(self.where(sentence.lines[word]), what, "scheme: auto reads it as conlleval does"),)
 
     def _rows(self) -> Iterator[Row]:
+        """Only the faults of the first where all sentences have some, as `rows_in` has it for tables."""
+        sentences = self.sentences()
+        first = next(sentences, None)
+        if first is not None and first.faults and all(sentence.faults for sentence in sentences):
+            raise ColumnError(problems=first_of(first.faults))
         for sentence in self.sentences():
             line = sentence.lines[0]
             yield from (Row(line, ("", ""), fault) for fault in sentence.faults)

@@ -67,6 +67,24 @@ def table_rows(file: TextFile, columns: Mapping[str, Key], header: bool | None =
     return format_of(file)(file, _Wanted.model_construct(header=header, keys=dict(columns)))
 
 
+def listed_rows(file: TextFile, columns: Mapping[str, Key], listed: str) -> Iterator[Row]:
+    """The rows of a .jsonl of whose `columns` all but the first are items of a list: as many as each has of them."""
+    for line, text in enumerate(file.lines(), 1):
+        yield _row(text, line, file, _own_columns(text, columns, listed))
+
+
+def _own_columns(text: str, columns: Mapping[str, Key], listed: str) -> Mapping[str, Key]:
+    """Those of one row; where it has no such list, those that it should have."""
+    try:
+        items = value_in(object_in(text, ""), listed, "")
+    except DataError:
+        return columns
+    if not isinstance(items, list) or len(items) < 2:
+        return columns
+    keys: list[Key] = [next(iter(columns.values())), *(f"{listed}.{number}" for number in range(len(items)))]
+    return {str(key): key for key in keys}
+
+
 def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
     """Whether the first row of a table has them."""
     return column_problem(file, columns) is None
@@ -75,11 +93,17 @@ def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
 def column_problem(file: TextFile, columns: Mapping[str, Key]) -> Problem | None:
     """Why the first row of a table, that is not empty, has them not; None if it has."""
     try:
-        filled = (row for row in table_rows(file, columns) if row.fault is not None or any(row.values))
-        first = next(filled, None)
+        first = next(_filled(file, columns), None)
     except DataError as error:
         return error.problems[0]
     return Problem(file.name, "there is no row that has something in it") if first is None else first.fault
+
+
+def _filled(file: TextFile, columns: Mapping[str, Key]) -> Iterator[Row]:
+    """The rows that are not empty; an object is not, even if its texts are."""
+    if file.suffixes[0] == ".jsonl":
+        return (_row(text, line, file, columns) for line, text in enumerate(file.lines(), 1) if text.strip())
+    return (row for row in table_rows(file, columns) if row.fault is not None or any(row.values))
 
 
 def _row(text: str, line: int, file: TextFile, columns: Mapping[str, Key]) -> Row:

@@ -151,10 +151,20 @@ def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
                 _texts(example, key, file.where(line), number=key in numeric, several=key in lists)
                 for key in columns.values()
             ]
+            if corpus.listed is not None:
+                _refuse_more(example, corpus.listed, columns.values(), file.where(line))
         except DataError as error:
             yield Row(line, nothing, error.problems[0])
         else:
             yield from (Row(line, values) for values in product(*texts))
+
+
+def _refuse_more(example: dict[str, Any], listed: str, keys: Iterable[Key], where: str) -> None:
+    """Refuse a list that has more items than the columns that are read."""
+    items, read = value_in(example, listed, where), sum(str(key).startswith(f"{listed}.") for key in keys)
+    if isinstance(items, list) and len(items) > read:
+        what = f"there are {len(items)} items in {listed!r}, of which {read} would be read"
+        raise DataError(what, where=where, hint="all rows have as many")
 
 
 def objects_in(file: TextFile, keys: Iterable[Key]) -> Iterator[tuple[int, dict[str, Any] | Problem | None]]:

@@ -176,24 +176,27 @@ def answers_in(text: str) -> tuple[tuple[int, str], ...]:
 def squad_questions(file: TextFile) -> Iterator[Answers]:
     """The questions of a file, in their order."""
     lines: list[int] | None = None
-    for number, (asked, context, clusters) in enumerate(_asked(file), 1):
+    for number, (asked, told) in enumerate(_asked(file), 1):
         id = str(asked.get("id", number))
         try:
+            question = told.asked(asked, "")
             answers = [] if asked.get("is_impossible") is True else value_in(asked, "answers", "")
-            found = _checked(answers, context, clusters, "")
-            yield Answers(number, id, context, _text(asked, "question", ""), found)
+            yield Answers(number, id, told.context, question, _checked(answers, told.context, told.clusters, ""))
         except DataError as error:
             lines = question_lines(file) if lines is None else lines
             where = f"{_place(file, number, lines)}: question {id!r}"
             yield Answers(number, id, "", "", (), replace(error.problems[0], where=where))
 
 
-def squad_inputs(file: TextFile) -> Iterator[tuple[str, str, str]]:
-    """The same to predict for, answered or not: question, context and where it stands."""
+def squad_inputs(file: TextFile) -> Iterator[tuple[str, str, str, Problem | None]]:
+    """The same to predict for, answered or not: question, context, where it stands, and why it cannot be read if so."""
     lines = question_lines(file)
-    for number, (asked, context, _) in enumerate(_asked(file), 1):
+    for number, (asked, told) in enumerate(_asked(file), 1):
         where = f"{_place(file, number, lines)}: question {number}"
-        yield _text(asked, "question", where), context, where
+        try:
+            yield told.asked(asked, where), told.context, where, None
+        except DataError as error:
+            yield "", told.context, where, replace(error.problems[0], where=where)
 
 
 def question_lines(file: TextFile) -> list[int]:
@@ -214,16 +217,36 @@ def _place(file: TextFile, number: int, lines: Sequence[int]) -> str:
     return file.where(lines[number - 1]) if 0 < number <= len(lines) else file.name
 
 
-def _asked(file: TextFile) -> Iterator[tuple[dict[str, Any], str, Clusters]]:
-    """Each question of a file as it stands there, its context, and the characters of that."""
+class _Paragraph(NamedTuple):
+    """What is asked about, and its characters; or why it cannot be read."""
+
+    context: str
+    clusters: Clusters
+    fault: DataError | None
+
+    def asked(self, question: Mapping[str, Any], where: str) -> str:
+        """The text of a question about it."""
+        if self.fault is not None:
+            raise self.fault
+        return _text(question, "question", where)
+
+
+def _asked(file: TextFile) -> Iterator[tuple[dict[str, Any], _Paragraph]]:
+    """Each question of a file as it stands there, and what it is about."""
     number = 0
     for article, title in _items(_parsed(file), "data", file.name):
         for paragraph, place in _items(article, "paragraphs", title):
-            context = _text(paragraph, "context", place)
-            clusters = Clusters(context)
+            context, fault = "", None
+            try:
+                context = _text(paragraph, "context", place)
+            except DataError as error:
+                if not paragraph.get("qas"):  # else each question has the fault, and others may be read
+                    raise
+                fault = error
+            told = _Paragraph(context, Clusters(context), fault)
             for asked, _ in _items(paragraph, "qas", place):
                 number += 1
-                yield asked, context, clusters
+                yield asked, told
     if number == 0:
         raise DataError("there is no question", where=file.name, hint=_EXPECTED)
 

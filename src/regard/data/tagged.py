@@ -25,7 +25,7 @@ from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.data.unknown import encode_spelled
-from regard.errors import NAMED, DataError, Problem, first_of
+from regard.errors import NAMED, DataError, Faults, Problem
 
 NO_TAG = -100
 """Stands in `labels` where a token carries no tag."""
@@ -237,9 +237,10 @@ def read_tagged(
 ) -> TaggedExamples:
     """Corpora as they are, to measure a run on."""
     read = [(reader, row) for reader in readers for row in reader.rows()]
-    rows, faults = [one for one in read if one[1].fault is None], [row.fault for _, row in read if row.fault]
-    if faults and (data.bad_lines == "error" or not rows):
-        raise DataError(problems=first_of(faults))
+    rows, faults = [one for one in read if one[1].fault is None], Faults()
+    faults.add(*(row.fault for _, row in read if row.fault))
+    if faults.count and (data.bad_lines == "error" or not rows):
+        raise DataError(problems=faults.problems)
     plain = data.plain or not all(map(is_chunk_tag, names))
     tags = [_learned(row.values[1], plain, data.learned) for _, row in rows]
     _refuse_unknown(tags, names, TRAINED, lambda row, word: rows[row][0].where_word(rows[row][1].line, word))

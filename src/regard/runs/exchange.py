@@ -25,6 +25,7 @@ from regard.runs.huggingface.folder import ModelFolder, open_folder
 from regard.runs.huggingface.vocabularies import kind_of, tokenizer_files
 from regard.runs.run import Run, put_weights
 from regard.tasks import PRETRAINING
+from regard.tasks.raw import check_max_length
 
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
     **dict.fromkeys(("BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForNextSentencePrediction"), bert.read),
@@ -80,10 +81,26 @@ def _architecture(folder: ModelFolder) -> str:
 def _refuse_told(overrides: Sequence[str]) -> None:
     """Refuse changes to what the folder says itself."""
     for override in overrides:
-        section, *below = override.partition("=")[0].split(".")
-        if section not in UNTOLD or (section == "data" and below[:1] in ([], ["train"], ["validation"], ["test"])):
+        path, equals, _ = override.partition("=")
+        section, *below = path.split(".")
+        if not equals:
+            raise ConfigError("an override is key=value", where=override, hint="for example head.no_answer=true")
+        if section not in UNTOLD or (section == "data" and below[:1] in (["train"], ["validation"], ["test"])):
             hint = f"allowed: {', '.join(UNTOLD)}, less what is trained or measured on"
             raise ConfigError("is what the folder of the model says", where=override, hint=hint)
+        if not below:
+            hint = f"name one of its keys: {section}.KEY=VALUE"
+            raise ConfigError("a section is not set as a whole", where=override, hint=hint)
+
+
+def _refuse_unfit(recipe: Any, found: Imported, folder: ModelFolder, overrides: Sequence[str]) -> None:
+    """Refuse settings that are not those of the weights."""
+    labels = found.sections.get("head", {}).get("labels")
+    if labels is not None and recipe.head.labels != labels:
+        hint = "they are the model's own, which config.json names; leave them out"
+        raise ConfigError("the classes cannot be renamed", where="head.labels", hint=hint)
+    if any(override.startswith("data.max_length=") for override in overrides):
+        check_max_length(recipe.data.max_length, getattr(recipe.model, "max_positions", None), folder.name)
 
 
 def _write_run(aside: Path, found: Imported, folder: ModelFolder, overrides: Sequence[str]) -> None:
@@ -102,6 +119,7 @@ def _write_run(aside: Path, found: Imported, folder: ModelFolder, overrides: Seq
     recipe = recipe_of(tree)
     if overrides:
         recipe = recipe_of(apply_overrides(recipe.model_dump(), overrides))
+        _refuse_unfit(recipe, found, folder, overrides)
     run = Run.create(aside, recipe, found.tokenizers, origin)
     model = run.build()
     _refuse_other_shapes(model, found, folder)

@@ -15,7 +15,7 @@ from regard.errors import CheckpointError, ConfigError, DecodeError, Problem
 from regard.models.contextual import Contextual, Pooling
 from regard.models.headed import Headed
 from regard.recipes.recipe import AnyRecipe, recipe_of
-from regard.runs.file_inputs import typed_inputs
+from regard.runs.file_inputs import typed_rows
 from regard.runs.files import write_bytes
 from regard.runs.predictions import with_predictions_written
 from regard.runs.progress import summed
@@ -65,10 +65,11 @@ def predict(
     run = opened(run)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
     places = numbered(inputs)
-    inputs, places = run.task.gather(typed_inputs(run, inputs), places)
+    rows = typed_rows(run, inputs, places)
+    inputs, places = run.task.gather([row.text for row in rows], places)
     chunks = predict_chunks(
         run, inputs, recipe, prefixes=prefixes, record=record, skip_bad=skip_bad, checkpoint=checkpoint, device=device,
-        places=places,
+        places=places, faults={row.place: row.fault for row in rows if row.fault is not None},
     )  # fmt: skip
     return [one for chunk in chunks for one in chunk]
 

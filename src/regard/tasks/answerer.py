@@ -200,7 +200,7 @@ def question_inputs(file: TextFile, corpus: QuestionedText) -> Iterator[FileInpu
     """The questions of SQuAD's JSON or of a table, each with its text, as they may be typed; None where each line is
     one, as in a .tsv without these columns."""
     if file.suffixes[0] == ".json":
-        return (FileInput(_typed(*asked), where) for *asked, where in squad_inputs(file))
+        return (FileInput(_typed(*asked), where, fault) for *asked, where, fault in squad_inputs(file))
     columns: dict[str, Key] = {"question": corpus.question, "context": corpus.context}
     if not is_table(file) or (file.suffixes[0] == ".tsv" and not has_columns(file, columns)):
         return None

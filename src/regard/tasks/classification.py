@@ -42,8 +42,11 @@ SHOWN = 10
 
 
 def as_texts(value: Any) -> Any:
-    """Labels as they stand in a table, where YAML takes `0` for a number."""
+    """Labels as they stand in a table, where YAML takes `0` for a number; each stands once."""
     if isinstance(value, list):
+        twice = [name for name, count in Counter(map(str, value)).items() if count > 1]
+        if twice:
+            raise ValueError(f"the label {twice[0]!r} stands twice")
         return [str(one) if isinstance(one, int) else one for one in value]
     if isinstance(value, dict):
         return {str(key) if isinstance(key, int) else key: weight for key, weight in value.items()}

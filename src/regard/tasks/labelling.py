@@ -75,10 +75,15 @@ class TextLabelling(HeadedTask):
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Headed:
         model = super().build(recipe, tokenizers)
-        # An imported run has no data: what is typed decides, unless both orders are asked for, which needs two texts.
-        if recipe.data.train or getattr(recipe.head, "both_orders", False):
-            model.arrangement = cls.arrangement(recipe, cls.text_columns(recipe))
+        model.arrangement = cls.arranged(recipe)
         return model
+
+    @classmethod
+    def arranged(cls, recipe: Any) -> Arrangement | None:
+        """The same for a run; None where it is imported, has no data and reads one text or two, as they are typed."""
+        if recipe.data.train or getattr(recipe.head, "both_orders", False):  # which needs two texts
+            return cls.arrangement(recipe, cls.text_columns(recipe))
+        return None
 
     @classmethod
     def names_in(cls, recipe: Any, train: Dataset) -> tuple[str, ...]:
@@ -152,8 +157,9 @@ class TextLabelling(HeadedTask):
         if not is_table(file):
             return None
         columns, header = cls.table_columns(recipe, file, own)
+        alone = bool(recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
         return (
-            FileInput(_with_tabs(row.values), file.where(row.line), row.fault)
+            FileInput(row.values[0] if alone else with_tabs(row.values), file.where(row.line), row.fault)
             for row in table_rows(file, columns, header)
         )
 
@@ -246,9 +252,9 @@ def _tables(corpora: Sequence[Corpus]) -> list[Corpus]:
     return [corpus for corpus in corpora if corpus.file is not None or corpus.dataset is not None]
 
 
-def _with_tabs(texts: Sequence[str]) -> str:
-    """One text as it is; several as they are typed, so that a tab within one becomes a blank."""
-    return texts[0] if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
+def with_tabs(texts: Sequence[str]) -> str:
+    """Texts as they are typed, so that a tab within one becomes a blank."""
+    return "\t".join(text.replace("\t", " ") for text in texts)
 
 
 @torch.inference_mode()

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from regard.data.choices import ChoiceData, Choices
+from regard.data.choices import ChoiceData, Choices, list_of
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
+from regard.data.file_inputs import FileInput, listed_rows
 from regard.data.files import TextFile, open_text
 from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
@@ -24,7 +25,7 @@ from regard.models.headed import Headed
 from regard.objectives.classes import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import as_texts, listed, measured, probabilities, told
 from regard.tasks.inputs import only_file
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of
+from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of, with_tabs
 from regard.tasks.named_columns import choices_in
 
 
@@ -59,10 +60,19 @@ class MultipleChoice(TextLabelling):
         return "choices"
 
     @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Headed:
-        model = super().build(recipe, tokenizers)
-        model.arrangement = "choices"  # there is no other, also where no data says so
-        return model
+    def arranged(cls, recipe: Any) -> Arrangement:
+        return "choices"  # there is no other, also where no data says so
+
+    @classmethod
+    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
+        """Of a list of choices all, however many the run was trained on."""
+        if file.suffixes[0] == ".jsonl":
+            columns, _ = cls.table_columns(recipe, file, own)
+            listed = list_of([*columns.values()][1:])
+            if listed is not None:
+                rows = listed_rows(file, columns, listed)
+                return (FileInput(with_tabs(row.values), file.where(row.line), row.fault) for row in rows)
+        return super().inputs_in(recipe, own, file)
 
     @classmethod
     def named_table(cls, file: TextFile) -> Choices:

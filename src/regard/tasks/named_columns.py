@@ -16,7 +16,9 @@ from regard.errors import DataError, Problem
 from regard.tasks.pairs import corpus_of
 
 LABELLED = "wanted are text, or first and second; what is to be found is called label"
-CHOSEN = "wanted are text, choice0, choice1 and so on, or in .jsonl a list of choices; the right one is called label"
+CHOSEN = (
+    "wanted are text, choice0, choice1 and so on, or in .jsonl a list of two choices or more; label says which is right"
+)
 CHOICES = (("text", "choices."), ("text", "choice"), ("startphrase", "ending"))
 """What a text is called and how the names of its choices begin: in .jsonl, in another table, in SWAG."""
 MOST = 26
@@ -52,9 +54,8 @@ def choices_in(file: TextFile) -> Choices:
         choices = list(_choices(file, begin))
         if len(choices) > 1 and has_columns(file, {text: text}):
             return Choices(file=file.name, text=text, choices=choices, label="label")
-    problem = column_problem(file, {"text": "text"}) or column_problem(file, {"choice1": "choice1"})
-    assert problem is not None
-    raise _refused(problem, CHOSEN)
+    problems = (column_problem(file, {name: name}) for name in ("text", "choice0", "choice1"))
+    raise _refused(next(problem for problem in problems if problem is not None), CHOSEN)
 
 
 def _choices(file: TextFile, begin: str) -> Iterator[str | int]:
