@@ -447,8 +447,9 @@ def test_a_single_document_with_next_sentences(bert: Project) -> None:
     message = bert.refused("data.train={text: one.txt}")
     assert message == (
         "data.train: no training document is left: 1 document was read; 1 was set aside for validation and test "
-        "(documents end with a blank line, or with documents: lines at every line; give more of them; "
-        "next-sentence prediction, where it is on, needs two in each split)"
+        "(documents end with a blank line, or with documents: lines at every line; give more of them, "
+        "or files of their own to data.validation and data.test; next-sentence prediction, where it is on, needs two "
+        "in each split)"
     )
     succeed(
         "check", bert.recipe, "data.train={text: one.txt}", "data.validation={text: text.txt}",

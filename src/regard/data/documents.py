@@ -59,7 +59,10 @@ class RawData(Splits[RawText]):
     """The raw text of a run."""
 
     UNIT: ClassVar[str] = "documents"
-    MORE: ClassVar[str] = "documents end with a blank line, or with documents: lines at every line; give more of them"
+    MORE: ClassVar[str] = (
+        "documents end with a blank line, or with documents: lines at every line; give more of them, or files of their "
+        "own to data.validation and data.test"
+    )
 
     train: Annotated[list[RawText], BeforeValidator(as_list)]
     """One corpus, or a list of them that are mixed by weight. An imported run has none."""
