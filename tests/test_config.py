@@ -153,7 +153,10 @@ def test_overrides_reach_into_mappings_and_lists_and_leave_the_original_alone() 
         ("=3", "=3: an override is key=value (for example training.steps=500)"),
         ("training.steps=[", "training.steps: the value '[' is not valid YAML"),
         ("data.train.2.source=x", "data.train.2.source: '2' does not number an entry of the list (allowed: 0 to 1)"),
-        ("data.train.x=1", "data.train.x: 'x' does not number an entry of the list (allowed: 0 to 1)"),
+        (
+            "data.train.x=1",
+            "data.train.x: 'x' does not number an entry of the list (allowed: 0 to 1, for example data.train.0.x)",
+        ),
         ("none.0=1", "none.0: '0' does not number an entry of the list (the list is empty)"),
         ("task.name=x", "task.name: 'task' is a single value, it has no keys below it"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from regard.tasks.tagger import tag_words
 from regard.training.train import train
 from regard.views.leave_out import MOST, without
 from regard.views.occlusion import Occlusion
+from regard.views.svg import to_svg
 from test_offsets import TEXTS
 
 Tree = dict[str, Any]
@@ -198,6 +200,7 @@ def test_bars_are_as_long_as_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> No
     assert (picture.values != 0).sum(1).tolist() == [24, 12, 0]
     assert [*picture.values[:, 0]] == pytest.approx([0.8, -0.4, 0.0])  # the shade says the same as the length
     assert picture.rows == ("+0.800 not", "-0.400 영화", "+0.000 a")
+    assert set(re.findall("<title>(.*?)</title>", to_svg(picture))) == {"+0.800 not", "-0.400 영화"}
 
 
 def test_bars_of_small_falls_are_short() -> None:

@@ -137,6 +137,9 @@ def _index(items: list[Any], key: str, path: str) -> int:
     if key.isdigit() and int(key) < len(items):
         return int(key)
     hint = f"allowed: 0 to {len(items) - 1}" if items else "the list is empty"
+    if items and not key.isdigit():
+        before, _, after = f".{path}".partition(f".{key}")
+        hint += f", for example {before[1:]}.0.{key}{after}"
     raise ConfigError(f"{key!r} does not number an entry of the list", where=path, hint=hint)
 
 

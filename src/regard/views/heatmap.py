@@ -27,6 +27,8 @@ class Heatmap:
     title: str = ""
     label_width: int = 18
     """Columns of a terminal that a label may take up; longer ones are cut."""
+    bars: bool = False
+    """Whether the rows are bars, made of cells, and the columns the marks of their scale."""
 
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64)

@@ -65,7 +65,7 @@ class Occlusion:
         filled_WC = np.arange(CELLS) < np.ceil(np.abs(falls_W)[:, None].round(3) / peak * CELLS)
         marks = tuple(number(peak * cell / CELLS) if cell % (CELLS // 4) == 0 else "" for cell in range(CELLS))
         rows = tuple(f"{_signed(fall)} {word}" for fall, word in zip(falls_W, words, strict=True))
-        return Heatmap(rows, marks, np.where(filled_WC, falls_W[:, None], 0.0), title, label_width=28)
+        return Heatmap(rows, marks, np.where(filled_WC, falls_W[:, None], 0.0), title, label_width=28, bars=True)
 
     def to_text(self) -> str:
         """For the terminal: a line a word."""

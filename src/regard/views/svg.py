@@ -147,7 +147,7 @@ def _cells(heatmap: Heatmap, layout: _Layout) -> Iterator[str]:
             if abs(value) < FAINTEST * peak:
                 continue
             box = f'x="{layout.column(c):g}" y="{layout.row(r):g}" width="{layout.cell}" height="{layout.cell}"'
-            tooltip = escape(f"{column} -> {row}: {number(value)}")
+            tooltip = escape(row if heatmap.bars else f"{column} -> {row}: {number(value)}")
             fill = colour(float(shares[r, c]), signed=signed)
             yield f'<rect {box} fill="{fill}"><title>{tooltip}</title></rect>'
     yield "</g>"
