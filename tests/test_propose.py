@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 import random
 import re
 import shlex
@@ -23,7 +24,7 @@ from regard.data.recognise import Recognised, recognise
 from regard.data.tales import generate
 from regard.errors import DataError
 from regard.recipes.propose import propose
-from regard.recipes.propose_pace import pace
+from regard.recipes.propose_pace import Sizes
 from regard.recipes.recipe import recipe_of
 from regard.training.check import check
 
@@ -316,7 +317,8 @@ def test_next_sentences_are_asked_where_enough_documents_have_two(folder: Path) 
 def test_a_warm_up_is_a_tenth_at_most_and_patience_outlasts_it(
     size: float, batch: int, epochs: int, warmup: int, patience: int, steps: int
 ) -> None:
-    plan = pace(size, batch, epochs=epochs, warmup=warmup, patience=patience, steps=steps)
+    sizes = Sizes(math.inf, "tiny", 1_000, epochs, warmup, patience)
+    plan = sizes.pace(size, batch, steps=steps)
     assert plan.steps >= steps
     assert 10 * plan.warmup <= plan.steps
     assert plan.patience is not None

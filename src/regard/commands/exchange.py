@@ -33,7 +33,7 @@ def import_(
     from regard.runs.exchange import import_run
 
     run = import_run(source, out=out, overrides=settings or [])
-    note = _unknown(run)
+    note = _untold(run)
     if as_json:
         found = {"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()}
         show(found | ({"note": note} if note else {}))
@@ -43,7 +43,7 @@ def import_(
             print(note)
 
 
-def _unknown(run: Run) -> str | None:
+def _untold(run: Run) -> str | None:
     """What the run cannot do, or the folder does not tell: better said now than by `predict`."""
     recipe: Any = run.recipe
     if recipe.task == "masked_language_modeling" and not recipe.model.masked_head:  # as of a sentence encoder

@@ -18,6 +18,7 @@ from regard.data.dataset import Examples
 from regard.data.framing import Framed, Framing, padded_rows, windows
 from regard.data.offsets import Span, token_spans, trimmed
 from regard.data.prepare import Prepared
+from regard.data.readers import without_faults
 from regard.data.report import ColumnReport, Histogram, Report
 from regard.data.squad import QuestionData, QuestionReader, answers_in
 from regard.data.store import Integers, TokenColumn
@@ -247,8 +248,7 @@ def prepare_questions(
 
 def read_questions(readers: Sequence[QuestionReader], data: QuestionData, asking: Asking) -> QuestionExamples:
     """Corpora as they are, to measure a run on."""
-    read = [(reader, row) for reader in readers for row in reader.rows()]
-    rows, faults = [one for one in read if one[1].fault is None], [row.fault for _, row in read if row.fault]
+    rows, faults = without_faults(readers)
     if faults and (data.bad_lines == "error" or not rows):
         raise DataError(problems=first_of(faults))
     columns = list(zip(*(row.values for _, row in rows), strict=True))

@@ -19,6 +19,7 @@ from regard.data.conll import TaggedReader, TaggingData
 from regard.data.dataset import Examples
 from regard.data.framing import Framed, Framing, padded_rows, windows
 from regard.data.prepare import Prepared
+from regard.data.readers import without_faults
 from regard.data.report import ColumnReport, Histogram, Report
 from regard.data.schemes import OUTSIDE, Scheme, entities_in, is_chunk_tag, labels_of, tags_of
 from regard.data.store import Integers, TokenColumn
@@ -236,9 +237,9 @@ def read_tagged(
     readers: Sequence[TaggedReader], data: TaggingData, names: Sequence[str], marking: Marking
 ) -> TaggedExamples:
     """Corpora as they are, to measure a run on."""
-    read = [(reader, row) for reader in readers for row in reader.rows()]
-    rows, faults = [one for one in read if one[1].fault is None], Faults()
-    faults.add(*(row.fault for _, row in read if row.fault))
+    rows, found = without_faults(readers)
+    faults = Faults()
+    faults.add(*found)
     if faults.count and (data.bad_lines == "error" or not rows):
         raise DataError(problems=faults.problems)
     plain = data.plain or not all(map(is_chunk_tag, names))

@@ -27,7 +27,7 @@ from regard.data.recognise_text import RecognisedText, text_below
 from regard.errors import ConfigError
 from regard.recipes.propose_captions import captioned_lines
 from regard.recipes.propose_labels import labelled_lines
-from regard.recipes.propose_pace import pace
+from regard.recipes.propose_pace import Sizes, suiting
 from regard.recipes.propose_stories import story_lines
 from regard.recipes.propose_text import text_lines
 from regard.recipes.shipped import shipped
@@ -37,27 +37,21 @@ LENGTHS = (50, 100, 200, 400, 800, 1600)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class PairSizes(Sizes):
     """What suits a number of pairs."""
 
-    below: float
-    preset: str
-    vocabulary: int
     dropout: float
     batch_tokens: int
-    epochs: int
-    patience: int
-    warmup: int
 
 
 STEPS = 800
 """The fewest to plan; some hundred pairs take about so many."""
 SIZES = (
-    Sizes(500, "tiny", 1_000, 0.2, 256, 100, 20, 100),
-    Sizes(5_000, "tiny", 1_000, 0.2, 1_024, 150, 20, 100),
-    Sizes(50_000, "tiny", 4_000, 0.3, 2_048, 40, 5, 400),
-    Sizes(1_000_000, "small", 8_000, 0.2, 4_096, 30, 5, 1_000),
-    Sizes(inf, "base", 32_000, 0.1, 16_384, 10, 5, 4_000),
+    PairSizes(500, "tiny", 1_000, 100, 100, 20, 0.2, 256),
+    PairSizes(5_000, "tiny", 1_000, 150, 100, 20, 0.2, 1_024),
+    PairSizes(50_000, "tiny", 4_000, 40, 400, 5, 0.3, 2_048),
+    PairSizes(1_000_000, "small", 8_000, 30, 1_000, 5, 0.2, 4_096),
+    PairSizes(inf, "base", 32_000, 10, 4_000, 5, 0.1, 16_384),
 )
 
 
@@ -122,7 +116,7 @@ def propose(files: Sequence[str], folder: Path) -> str:
         corpus, typed = (_raw_text(found, relative) for relative in (folder, Path()))
         lines = list(text_lines(found, _scalar(corpus), _scalar(typed)))
     else:
-        sizes = next(sizes for sizes in SIZES if found.pairs < sizes.below)
+        sizes = suiting(SIZES, found.pairs)
         lines = [
             *_task(found, folder), *_data(found), *_tokenizer(found, sizes), *_model(sizes), *_training(found, sizes),
         ]  # fmt: skip
@@ -173,7 +167,7 @@ def _data(found: Recognised) -> Lines:
     yield "  bad_lines: drop", "drop empty and endless lines, and count them; `error` stops and names them"
 
 
-def _tokenizer(found: Recognised, sizes: Sizes) -> Lines:
+def _tokenizer(found: Recognised, sizes: PairSizes) -> Lines:
     scripts = {found.source.script, found.target.script}
     vocabulary = max(sizes.vocabulary, 16_000) if scripts.intersection(CROWDED) else sizes.vocabulary
     yield "tokenizer:", "trained on your text when the training starts"
@@ -182,7 +176,7 @@ def _tokenizer(found: Recognised, sizes: Sizes) -> Lines:
     yield "  joint: true", "one vocabulary for both sides"
 
 
-def _model(sizes: Sizes) -> Lines:
+def _model(sizes: PairSizes) -> Lines:
     yield "model:", "see README for the others"
     yield "  kind: transformer", "the others of README have other fields: leave norm out for them"
     yield f"  preset: {sizes.preset}", "tiny below 50,000 pairs, base from a million on"
@@ -191,12 +185,10 @@ def _model(sizes: Sizes) -> Lines:
     yield "  tie: all", "one matrix for both embeddings and the readout"
 
 
-def _training(found: Recognised, sizes: Sizes) -> Lines:
+def _training(found: Recognised, sizes: PairSizes) -> Lines:
     batch_tokens = max(sizes.batch_tokens, 4 * _max_length(found))
     tokens = found.pairs * max(max(side.words, side.characters / 8) for side in (found.source, found.target))
-    plan = pace(
-        tokens, batch_tokens, epochs=sizes.epochs, warmup=sizes.warmup, patience=sizes.patience, steps=STEPS
-    )  # fmt: skip
+    plan = sizes.pace(tokens, batch_tokens, steps=STEPS)
     yield "training:", "Ctrl-C saves, `--resume` goes on"
     yield from plan.lines()
     yield f"  batch_tokens: {batch_tokens}", "rows times the longest side; `auto` finds what fits"

@@ -7,35 +7,29 @@ from dataclasses import dataclass
 from math import inf
 
 from regard.data.recognise_images import RecognisedCaptions
-from regard.recipes.propose_pace import pace
+from regard.recipes.propose_pace import Sizes, suiting
 
 
 @dataclass(frozen=True)
-class Sizes:
+class CaptionSizes(Sizes):
     """What suits a number of lines."""
 
-    below: float
-    preset: str
     pixels: int
-    vocabulary: int
     batch_tokens: int
-    epochs: int
-    patience: int
-    warmup: int
 
 
 STEPS = 400
 """The fewest to plan."""
 SIZES = (
-    Sizes(2_000, "tiny", 64, 1_000, 1_024, 60, 10, 50),
-    Sizes(20_000, "tiny", 64, 4_000, 2_048, 40, 5, 200),
-    Sizes(inf, "small", 128, 8_000, 8_192, 20, 3, 400),
+    CaptionSizes(2_000, "tiny", 1_000, 60, 50, 10, 64, 1_024),
+    CaptionSizes(20_000, "tiny", 4_000, 40, 200, 5, 64, 2_048),
+    CaptionSizes(inf, "small", 8_000, 20, 400, 3, 128, 8_192),
 )
 
 
 def captioned_lines(found: RecognisedCaptions, corpus: str) -> Iterator[tuple[str, str]]:
     """The recipe line by line; `corpus` is where the captions come from, as YAML."""
-    sizes = next(sizes for sizes in SIZES if found.lines < sizes.below)
+    sizes = suiting(SIZES, found.lines)
     said = found.caption
     yield (
         "",
@@ -66,16 +60,9 @@ def captioned_lines(found: RecognisedCaptions, corpus: str) -> Iterator[tuple[st
     yield from _training(found, sizes)
 
 
-def _training(found: RecognisedCaptions, sizes: Sizes) -> Iterator[tuple[str, str]]:
+def _training(found: RecognisedCaptions, sizes: CaptionSizes) -> Iterator[tuple[str, str]]:
     regions = (sizes.pixels // 8) ** 2 if found.feature_width is None else 1
-    plan = pace(
-        found.lines * max(regions, found.caption.words),
-        sizes.batch_tokens,
-        epochs=sizes.epochs,
-        warmup=sizes.warmup,
-        patience=sizes.patience,
-        steps=STEPS,
-    )
+    plan = sizes.pace(found.lines * max(regions, found.caption.words), sizes.batch_tokens, steps=STEPS)
     yield "training:", "Ctrl-C saves, `--resume` goes on"
     yield from plan.lines()
     yield f"  batch_tokens: {sizes.batch_tokens}", "images times their regions"

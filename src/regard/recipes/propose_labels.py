@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from regard.data.recognise_labels import RecognisedLabels
-from regard.recipes.propose_pace import pace
+from regard.recipes.propose_pace import Sizes, suiting
 
 LENGTHS = (32, 64, 128, 256, 512)
 TASKS = {
@@ -22,15 +22,10 @@ BEST = {"classification": "accuracy", "regression": "pearson", "multiple_choice"
 
 
 @dataclass(frozen=True)
-class Sizes:
+class LabelSizes(Sizes):
     """What suits a number of examples, from scratch."""
 
-    below: float
-    preset: str
-    vocabulary: int
     batch_tokens: int
-    epochs: int
-    patience: int
 
 
 STEPS = 200
@@ -38,16 +33,16 @@ STEPS = 200
 FEW = 500
 """Examples, below which fine-tuning takes more than three passes over them."""
 SIZES = (
-    Sizes(1_000, "tiny", 2_000, 256, 60, 10),
-    Sizes(5_000, "tiny", 2_000, 512, 20, 5),
-    Sizes(50_000, "tiny", 8_000, 1_024, 10, 3),
-    Sizes(inf, "small", 16_000, 4_096, 5, 2),
+    LabelSizes(1_000, "tiny", 2_000, 60, 0, 10, 256),
+    LabelSizes(5_000, "tiny", 2_000, 20, 0, 5, 512),
+    LabelSizes(50_000, "tiny", 8_000, 10, 0, 3, 1_024),
+    LabelSizes(inf, "small", 16_000, 5, 0, 2, 4_096),
 )
 
 
 def labelled_lines(found: RecognisedLabels, corpus: str) -> Iterator[tuple[str, str]]:
     """The recipe line by line; `corpus` is where the examples come from, as YAML."""
-    sizes = next(sizes for sizes in SIZES if found.examples < sizes.below)
+    sizes = suiting(SIZES, found.examples)
     unit = UNITS.get(found.task, "examples")
     yield "", f"Proposed by `regard check` for {found.file}: {found.examples:,} {unit}."
     yield f"task: {found.task}", TASKS[found.task]
@@ -66,7 +61,7 @@ def labelled_lines(found: RecognisedLabels, corpus: str) -> Iterator[tuple[str, 
     yield from _learned(found, sizes)
 
 
-def _learned(found: RecognisedLabels, sizes: Sizes) -> Iterator[tuple[str, str]]:
+def _learned(found: RecognisedLabels, sizes: LabelSizes) -> Iterator[tuple[str, str]]:
     vocabulary = f"tokenizer: {{kind: bpe, vocabulary: {sizes.vocabulary}}}"
     yield vocabulary, "trained on your text; leave it out with `init` below, whose tokenizer is then used"
     yield f"model: {{kind: bilstm, preset: {sizes.preset}}}", "from scratch; leave it out with `init` below"
@@ -74,7 +69,7 @@ def _learned(found: RecognisedLabels, sizes: Sizes) -> Iterator[tuple[str, str]]
         yield f"head: {{labels: [{', '.join(map(str, found.head['labels']))}]}}", "what the label calls the choices"
     batch_tokens = max(sizes.batch_tokens, 4 * _room(found))
     size = found.examples * max(1, found.characters / 12)  # the longest have that many characters, most have fewer
-    plan = pace(size, batch_tokens, epochs=sizes.epochs, warmup=0, patience=sizes.patience, steps=STEPS)
+    plan = sizes.pace(size, batch_tokens, steps=STEPS)
     tuned = max(3, ceil(3 * FEW / max(1, found.examples)))
     yield "training:", "Ctrl-C saves, `--resume` goes on"
     yield "", "init: runs/bert    fine-tune what `regard import` or `regard train bert` made: better with few examples;"

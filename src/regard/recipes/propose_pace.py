@@ -1,10 +1,11 @@
-"""How much data there is -> how long to train on it, how slowly to begin and how often to look."""
+"""How much data there is -> what sizes suit it, how long to train, how slowly to begin and how often to look."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import TypeVar
 
 SHORT = 20
 """Steps of an epoch, below which validations come by steps instead."""
@@ -35,20 +36,41 @@ class Pace:
             yield f"  patience: {self.patience}", "stop after so many validations without a better one"
 
 
-def pace(size: float, batch: int, *, epochs: int, warmup: int, patience: int | None, steps: int) -> Pace:
-    """The epochs asked for, or as many more as make `steps`; a warm-up of at most a tenth of them.
+@dataclass(frozen=True)
+class Sizes:
+    """What suits so much data."""
 
-    `size` is all the data and `batch` a batch of it, in tokens. Patience lasts for twice the warm-up at the least; None
-    is for data of which nothing that is set aside could choose a checkpoint: one validation, at the end.
-    """
-    an_epoch = max(1, int(TRAINING_SHARE * size / batch))
-    steps = max(steps, epochs * an_epoch)
-    warmup = min(warmup, steps // 10)
-    validate_every = steps if patience is None else max(an_epoch, SHORT)
-    return Pace(
-        steps=steps,
-        epochs=None if an_epoch < SHORT or patience is None else ceil(steps / an_epoch),
-        validate_every=validate_every,
-        warmup=warmup,
-        patience=None if patience is None else max(patience, ceil(2 * warmup / validate_every)),
-    )
+    below: float
+    """The amount from which on the next ones do."""
+    preset: str
+    vocabulary: int
+    epochs: int
+    warmup: int
+    patience: int | None
+    """Validations; None is for data of which nothing that is set aside could choose a checkpoint."""
+
+    def pace(self, size: float, batch: int, *, steps: int) -> Pace:
+        """The epochs, or as many more as make `steps`; a warm-up of at most a tenth of them.
+
+        `size` is all the data and `batch` a batch of it, in tokens. Patience lasts for twice the warm-up at the least;
+        without it there is one validation, at the end.
+        """
+        an_epoch = max(1, int(TRAINING_SHARE * size / batch))
+        steps = max(steps, self.epochs * an_epoch)
+        warmup = min(self.warmup, steps // 10)
+        validate_every = steps if self.patience is None else max(an_epoch, SHORT)
+        return Pace(
+            steps=steps,
+            epochs=None if an_epoch < SHORT or self.patience is None else ceil(steps / an_epoch),
+            validate_every=validate_every,
+            warmup=warmup,
+            patience=None if self.patience is None else max(self.patience, ceil(2 * warmup / validate_every)),
+        )
+
+
+S = TypeVar("S", bound=Sizes)
+
+
+def suiting(choices: Sequence[S], amount: float) -> S:
+    """The first whose limit the data is below."""
+    return next(sizes for sizes in choices if amount < sizes.below)

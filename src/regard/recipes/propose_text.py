@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regard.data.columns import CROWDED
 from regard.data.recognise_text import RecognisedText
-from regard.recipes.propose_pace import Pace, pace
+from regard.recipes.propose_pace import Pace, Sizes, suiting
 
 LENGTHS = (64, 128, 256, 512)
 OTHERS = ("bert", "elmo", "lstm-lm")
@@ -18,17 +18,11 @@ OTHERS = ("bert", "elmo", "lstm-lm")
 
 
 @dataclass(frozen=True)
-class Sizes:
+class TextSizes(Sizes):
     """What suits a number of characters."""
 
-    below: float
-    preset: str
-    vocabulary: int
     dropout: float
     batch_tokens: str
-    epochs: int
-    warmup: int
-    patience: int | None
 
 
 STEPS_OF = {"gpt": 400, "bert": 1_000, "elmo": 400, "lstm-lm": 400}
@@ -40,17 +34,17 @@ LITTLE = 2e4
 LONG = 5e7
 """Characters, from which on the recipes that ship say themselves what suits."""
 SIZES = (
-    Sizes(LITTLE, "tiny", 1_000, 0.2, "256", 60, 40, None),
-    Sizes(2e5, "tiny", 1_000, 0.2, "1024", 60, 40, 3),
-    Sizes(2e6, "tiny", 2_000, 0.2, "2048", 40, 100, 3),
-    Sizes(5e7, "small", 8_000, 0.1, "8192", 20, 1_000, 3),
-    Sizes(inf, "small", 16_000, 0.1, "auto", 10, 2_000, 3),
+    TextSizes(LITTLE, "tiny", 1_000, 60, 40, None, 0.2, "256"),
+    TextSizes(2e5, "tiny", 1_000, 60, 40, 3, 0.2, "1024"),
+    TextSizes(2e6, "tiny", 2_000, 40, 100, 3, 0.2, "2048"),
+    TextSizes(5e7, "small", 8_000, 20, 1_000, 3, 0.1, "8192"),
+    TextSizes(inf, "small", 16_000, 10, 2_000, 3, 0.1, "auto"),
 )
 
 
 def text_lines(found: RecognisedText, corpus: str, typed: str) -> Iterator[tuple[str, str]]:
     """The recipe line by line; `corpus` is where the text comes from, as YAML, and `typed` on the command line."""
-    sizes = next(sizes for sizes in SIZES if found.characters < sizes.below)
+    sizes = suiting(SIZES, found.characters)
     yield "", f"Proposed by `regard check` for {found.name}: {found.count:,} documents of raw text."
     yield "", "This is for GPT. Other models of raw text have recipes that ship; what to type for them:"
     for name in OTHERS:
@@ -76,7 +70,7 @@ def text_lines(found: RecognisedText, corpus: str, typed: str) -> Iterator[tuple
     yield from _training(found, sizes)
 
 
-def _command(name: str, found: RecognisedText, typed: str, sizes: Sizes) -> str:
+def _command(name: str, found: RecognisedText, typed: str, sizes: TextSizes) -> str:
     aside = [f"data.{split}={{split: {_share(found)}}}" for split in ("validation", "test")]
     changes = [f"data.train={typed}", *aside, f"model.preset={sizes.preset}"]
     # a negative comes from another document of two sentences, in each split; four, since they are drawn by chance
@@ -88,12 +82,12 @@ def _command(name: str, found: RecognisedText, typed: str, sizes: Sizes) -> str:
     return shlex.join(["regard", "train", name, *changes, "--out", f"runs/{name}"])
 
 
-def _pieces(name: str, found: RecognisedText, sizes: Sizes) -> dict[str, str | int]:
+def _pieces(name: str, found: RecognisedText, sizes: TextSizes) -> dict[str, str | int]:
     kind: dict[str, str | int] = {} if name == "bert" else {"kind": "bpe"}
     return kind | {"vocabulary": _vocabulary(found, sizes)}
 
 
-def _shorter(name: str, found: RecognisedText, sizes: Sizes) -> dict[str, object]:
+def _shorter(name: str, found: RecognisedText, sizes: TextSizes) -> dict[str, object]:
     """What of the section `training` of a recipe that ships is for more text, as it suits this one."""
     if found.characters >= LONG:
         return {}
@@ -105,13 +99,12 @@ def _shorter(name: str, found: RecognisedText, sizes: Sizes) -> dict[str, object
     return {**length, **waits, "warmup": plan.warmup, "batch_tokens": sizes.batch_tokens}
 
 
-def _pace(found: RecognisedText, sizes: Sizes, steps: int) -> Pace:
+def _pace(found: RecognisedText, sizes: TextSizes, steps: int) -> Pace:
     batch = int(sizes.batch_tokens) if sizes.batch_tokens.isdecimal() else 4_096
-    size = found.characters / CHARACTERS
-    return pace(size, batch, epochs=sizes.epochs, warmup=sizes.warmup, patience=sizes.patience, steps=steps)
+    return sizes.pace(found.characters / CHARACTERS, batch, steps=steps)
 
 
-def _vocabulary(found: RecognisedText, sizes: Sizes) -> int:
+def _vocabulary(found: RecognisedText, sizes: TextSizes) -> int:
     return max(sizes.vocabulary, 16_000) if found.script in CROWDED else sizes.vocabulary
 
 
@@ -136,7 +129,7 @@ def _data(found: RecognisedText) -> Iterator[tuple[str, str]]:
     yield "  bad_lines: drop", "drop empty and endless lines, and count them; `error` stops and names them"
 
 
-def _training(found: RecognisedText, sizes: Sizes) -> Iterator[tuple[str, str]]:
+def _training(found: RecognisedText, sizes: TextSizes) -> Iterator[tuple[str, str]]:
     plan = _pace(found, sizes, STEPS_OF["gpt"])
     yield "training:", "Ctrl-C saves, `--resume` goes on"
     yield from plan.lines()
