@@ -19,9 +19,10 @@ import torch
 from speed import Job, clock, loss_of, training
 from torch import Tensor
 
-from regard.data.batch import PAD, MaskedBatch, Tokens
+from regard.data.batch import MaskedBatch, Tokens
 from regard.models.bert import BERT, BERTConfig
 from regard.objectives.masked_lm import MaskedTokens
+from regard.text.vocabularies import PAD
 
 VOCABULARY, LONGEST, MASK, SPECIAL = 30_000, 128, 4, 5
 RATE = 0.15

@@ -17,10 +17,11 @@ from pathlib import Path
 
 import torch
 
-from regard.data.batch import END, Tokens
+from regard.data.batch import Tokens
 from regard.models import Generator, build_model
 from regard.models.transformer import TransformerConfig
 from regard.search import SearchConfig, search
+from regard.text.vocabularies import END
 
 VOCABULARY = 8_000
 BEAMS, LENGTHS = (1, 2, 4, 8, 16), (16, 32, 64, 128)

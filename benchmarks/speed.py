@@ -20,13 +20,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import BEGIN, END, PAD, Batch, Tokens
+from regard.data.batch import Batch, Tokens
 from regard.models import build_model
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import SearchConfig, search
+from regard.text.vocabularies import BEGIN, END, PAD
 from regard.training.half_weights import HalfWeights
 
 VOCABULARY = 32_000

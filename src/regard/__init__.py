@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.exchange.exchange import export_run as export_run
+    from regard.exchange.exchange import import_run as import_run
     from regard.recipes.recipe import load_recipe as load_recipe
     from regard.runs import Run as Run
-    from regard.runs.exchange import export_run as export_run
-    from regard.runs.exchange import import_run as import_run
     from regard.runs.verbs import evaluate as evaluate
     from regard.runs.verbs import features as features
     from regard.runs.verbs import predict as predict
@@ -33,9 +33,9 @@ _WHERE = {
     "diagnose": "regard.views.diagnose",
     "evaluate": "regard.runs.verbs",
     "explain": "regard.views.explain",
-    "export_run": "regard.runs.exchange",
+    "export_run": "regard.exchange.exchange",
     "features": "regard.runs.verbs",
-    "import_run": "regard.runs.exchange",
+    "import_run": "regard.exchange.exchange",
     "load_recipe": "regard.recipes.recipe",
     "predict": "regard.runs.verbs",
     "score": "regard.runs.verbs",

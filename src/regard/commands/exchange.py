@@ -9,7 +9,7 @@ import typer
 
 from regard.commands.options import CheckpointOption, JsonOption, NewRunOption, RunArgument
 from regard.commands.output import show
-from regard.data.model_folder import refuse_without_config
+from regard.exchange.model_folder import refuse_without_config
 
 if TYPE_CHECKING:
     from regard.runs import Run
@@ -30,7 +30,7 @@ def import_(
     """Make a run of a model of transformers: BERT, GPT-2, Marian or Pegasus."""
     if Path(source).is_dir():
         refuse_without_config(Path(source), source)
-    from regard.runs.exchange import import_run
+    from regard.exchange.exchange import import_run
 
     run = import_run(source, out=out, overrides=settings or [])
     note = _untold(run)
@@ -74,7 +74,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write a run as transformers or CTranslate2 reads it."""
-    from regard.runs.exchange import export_run
+    from regard.exchange.exchange import export_run
 
     export_run(run, to=to, out=out, quantize=quantize, checkpoint=checkpoint)
     note = _note(out) if to == "huggingface" else None

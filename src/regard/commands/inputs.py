@@ -96,7 +96,7 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def _lines_of(file: Path) -> tuple[list[str], list[str]]:
-    from regard.data.files import open_text
+    from regard.text.files import open_text
 
     opened = open_text(str(file), Path())
     lines = list(opened.lines())

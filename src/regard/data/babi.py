@@ -24,12 +24,12 @@ from regard.data import stories
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
 from regard.data.documents import FILES
-from regard.data.files import TextFile, problem_with
 from regard.data.readers import Reader
 from regard.data.rows import Row
 from regard.data.stories import About, Asked, StoryCorpus
 from regard.data.story_files import Keys, Unread, babi_questions, jsonl_questions
 from regard.errors import DataError
+from regard.text.files import TextFile, problem_with
 
 KEPT = 1000
 """Sentences of a story that are kept for a question: the last ones, as many as the largest memory holds."""

@@ -8,10 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from regard.data.spelling import Spelling
-
-PAD, UNK, BEGIN, END = 0, 1, 2, 3
-"""Ids of `<pad>`, `<unk>`, `<s>` and `</s>` in every vocabulary that is trained here."""
+from regard.text.spelling import Spelling
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput
-from regard.data.files import TextFile
 from regard.data.images import Picture, Pictures, Reading, images_of, prepare_pictures, read_picture, refuse_missing
 from regard.data.readers import open_corpus
 from regard.data.report import NAMED, Found
 from regard.data.rows import Row
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, first_of
+from regard.text.files import TextFile
 
 
 @dataclass(frozen=True, eq=False)

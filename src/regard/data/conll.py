@@ -21,14 +21,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from regard.data import names
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
-from regard.data.files import TextFile, problem_with
 from regard.data.formats import objects_in
 from regard.data.names import NameCorpus
-from regard.data.offsets import Words
 from regard.data.readers import Reader
 from regard.data.rows import Key, Row, text_of, value_in
 from regard.data.schemes import PREFIXES, Scheme, first_fault, is_chunk_tag
 from regard.errors import ColumnError, DataError, Problem, Recurring, first_of
+from regard.text.files import TextFile, problem_with
+from regard.text.offsets import Words
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"

@@ -16,7 +16,7 @@ from regard.data.batch import AnyBatch, Batch, Tokens
 from regard.data.images import Picture
 from regard.data.plans import Rows, plan
 from regard.data.store import Integers, TextColumn, TokenColumn
-from regard.data.tokenizers import Tokenizer
+from regard.text.tokenizers import Tokenizer
 
 Encoded = Sequence[int] | Picture
 """A source as a model reads it: its tokens without `</s>`, or an image."""

@@ -16,12 +16,12 @@ from pydantic import BeforeValidator, Field, model_validator
 from regard.data import tales
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
-from regard.data.files import BINARY_HINT, TextFile, problem_with
 from regard.data.formats import FORMATS, rows_in
 from regard.data.readers import Reader, open_corpus, prefixed
 from regard.data.report import NAMED
 from regard.data.rows import Row
 from regard.errors import ColumnError, DataError, Problem, first_of
+from regard.text.files import BINARY_HINT, TextFile, problem_with
 
 PIECE = 1 << 16
 """Characters after which the rest of a document comes in a row of its own, so that an endless one need not be held."""

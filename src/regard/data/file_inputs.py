@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.config import Corpus
-from regard.data.files import TextFile
 from regard.data.formats import FORMATS, format_of, object_in
 from regard.data.rows import Key, Row, text_of, value_in
 from regard.errors import DataError, Problem
+from regard.text.files import TextFile
 
 
 class FileInput(NamedTuple):

@@ -9,10 +9,10 @@ from itertools import chain, islice, product
 from typing import Any
 
 from regard.data.config import Corpus
-from regard.data.files import COMPRESSIONS, TextFile
 from regard.data.parquet import parquet_rows
 from regard.data.rows import Key, Row, has_header, keys_of, no_column, numeric_keys, text_of, value_in
 from regard.errors import ColumnError, DataError, Problem
+from regard.text.files import COMPRESSIONS, TextFile
 
 SEPARATORS = (",", ";", "\t")
 """What may stand between the cells of a .csv."""

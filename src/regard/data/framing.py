@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 import torch
 
 from regard.data.batch import Tokens
-from regard.data.spelling import Spelling
-from regard.data.tokenizers import Tokenizer
 from regard.data.unknown import encode_spelled
+from regard.text.spelling import Spelling
+from regard.text.tokenizers import Tokenizer
 
 Long = Literal["head", "tail", "head_tail", "windows"]
 """What is read of a text that is too long."""

@@ -10,9 +10,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from regard.data.extras import needed
 from regard.data.rows import Key, Row, text_of, value_in
 from regard.errors import DataError, did_you_mean
+from regard.text.extras import needed
 
 BATCH = 1000
 

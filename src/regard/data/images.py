@@ -24,10 +24,10 @@ from pydantic import Field
 from regard.config import Config
 from regard.data import shapes
 from regard.data.batch import Images
-from regard.data.extras import needed
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, open_array, stored
 from regard.data.texts import key_of
 from regard.errors import DataError, Problem, first_of
+from regard.text.extras import needed
 
 FORMAT = 2
 """Counts up when stored images change their form, so that no old cache is read as a new one."""

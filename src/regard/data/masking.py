@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.tokenizers import Tokenizer
-from regard.data.vocabularies import MARK
 from regard.errors import DataError
+from regard.text.tokenizers import Tokenizer
+from regard.text.vocabularies import MARK
 
 HIDDEN, REPLACED = 0.8, 0.1
 CONTINUES = "##"

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from tokenizers import models, normalizers, pre_tokenizers
 
 from regard.data.babi import COLUMNS, StoryData, StoryReader, facts_in
-from regard.data.batch import PAD, UNK, StoryBatch
+from regard.data.batch import StoryBatch
 from regard.data.dataset import Examples
 from regard.data.prepare import Prepared
 from regard.data.report import SPLITS, ColumnReport, Histogram, Report
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
-from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, tokenizer_named
-from regard.data.vocabularies import SPECIAL
 from regard.errors import DataError, first_of
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, tokenizer_named
+from regard.text.vocabularies import PAD, SPECIAL, UNK
 
 SIGNS = """.,;:?!…。．，、；：？！"“”"""
 """What ends a word and is no part of it, of ASCII and of East Asian width."""

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from regard.data.config import Corpus
-from regard.data.extras import needed
-from regard.data.files import TextFile
 from regard.data.rows import Key, Row, keys_of, no_column, numeric_keys
 from regard.errors import DataError
+from regard.text.extras import needed
+from regard.text.files import TextFile
 
 BATCH = 4096
 """Rows that are held at once."""

@@ -18,7 +18,7 @@ from regard.data.dataset import Dataset, Examples
 from regard.data.report import NAMED, ColumnReport, Found, Histogram, Report, SplitReport
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TokenColumn, open_array, stored, token_type
 from regard.data.texts import CHUNK, FORMAT, PreparedTexts, Progress, Texts, key_of, prepare_texts
-from regard.data.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
+from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
 
 E = TypeVar("E", bound=Examples)
 

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from regard.data.batch import LabelledBatch
 from regard.data.dataset import Examples
 from regard.data.framing import Framed, Framing, padded_rows, windows
-from regard.data.offsets import Span, token_spans, trimmed
 from regard.data.prepare import Prepared
 from regard.data.readers import without_faults
 from regard.data.report import ColumnReport, Histogram, Report
 from regard.data.squad import QuestionData, QuestionReader, answers_in
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
-from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.errors import DataError, first_of
+from regard.text.offsets import Span, token_spans, trimmed
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 
 ENCODED = 1024
 """Texts that are tokenised at once."""

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from regard.data.documents import DocumentReader, RawData
 from regard.data.report import ColumnReport, Histogram, Report, SplitReport
-from regard.data.sentences import Sentences, split_sentences
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored, token_type
 from regard.data.texts import FORMAT, PreparedTexts, Progress, Texts, in_chunks, key_of, prepare_texts
-from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.data.unknown import SpeltOut, UnknownWords, UnknownWriter, encode_spelled
-from regard.data.vocabularies import SPECIAL
 from regard.errors import DataError
+from regard.text.sentences import Sentences, split_sentences
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
+from regard.text.vocabularies import SPECIAL
 
 
 def one_blank(text: str) -> str:

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 from regard.data.config import Corpus
 from regard.data.corpora import VERSION, Part, generate
-from regard.data.files import TextFile, problem_with
 from regard.data.formats import format_of, rows_in
 from regard.data.huggingface import HubDataset
 from regard.data.rows import Row, keys_of, numeric_keys
 from regard.errors import DataError, Problem
+from regard.text.files import TextFile, problem_with
 
 R = TypeVar("R", bound="Reader")
 

@@ -14,7 +14,6 @@ from statistics import mean
 from typing import Any, TypeVar
 
 from regard.data.columns import Column, Columns, column_of, is_text, last_name
-from regard.data.files import TextFile, open_text, problem_with
 from regard.data.formats import FORMATS, SEPARATORS, csv_records, first_records, format_of, object_in, tsv_records
 from regard.data.huggingface import HubDataset, is_saved
 from regard.data.parquet import count_rows, plain_columns, read_parquet
@@ -25,6 +24,7 @@ from regard.data.recognise_text import RecognisedText, column_of_text, stands_in
 from regard.data.recognise_words import lists_in, questions_in, words_in
 from regard.data.rows import Key, leaves_in
 from regard.errors import DataError
+from regard.text.files import TextFile, open_text, problem_with
 
 R = TypeVar("R")
 SAMPLE = 2000

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from regard.data.columns import Column, Columns, column_of, is_text, last_name
-from regard.data.files import TextFile
 from regard.data.recognise_labels import CLASSES, NUMBERS
 from regard.data.rows import Key, leaves_in
+from regard.text.files import TextFile
 
 IMAGE = re.compile(r"(?!\w+://).*\.(png|jpe?g|gif|bmp|webp|tiff?|npy)", re.IGNORECASE)
 """The name of an image's file, or of its features; an address on the web is none."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from regard.data.files import TextFile
 from regard.data.story_files import NUMBERED
+from regard.text.files import TextFile
 
 SAMPLE = 2000
 """Lines that are looked at."""

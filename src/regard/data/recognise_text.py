@@ -10,9 +10,9 @@ from typing import Literal
 
 from regard.data.columns import column_of
 from regard.data.documents import DocumentReader, RawText
-from regard.data.files import TextFile
 from regard.data.rows import Key
-from regard.data.sentences import split_sentences
+from regard.text.files import TextFile
+from regard.text.sentences import split_sentences
 
 SAMPLE = 2000
 """Lines that are looked at."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from regard.data.columns import Columns, is_text
 from regard.data.conll import COMMENT, DOCUMENT, fields_of
-from regard.data.files import TextFile
 from regard.data.formats import FORMATS
 from regard.data.recognise_labels import CLASSES, RecognisedLabels, chosen_of, labels_in, names_of_choices
 from regard.data.rows import leaves_in
 from regard.data.schemes import OUTSIDE, is_chunk_tag
 from regard.data.squad import QuestionedText, open_questions
+from regard.text.files import TextFile
 
 SAMPLE = 2000
 """Rows that are looked at."""

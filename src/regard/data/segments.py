@@ -19,9 +19,9 @@ from regard.data.dataset import Examples
 from regard.data.masking import Draws, Ids, Masking
 from regard.data.plans import Rows, fixed_batches, plan
 from regard.data.raw import RawTokens
-from regard.data.sentences import Sentences
 from regard.data.store import Integers
 from regard.errors import DataError
+from regard.text.sentences import Sentences
 
 PAIRS, MASKS = 1, 2
 """What numbers are drawn for, so that the one leaves the other as it is."""

@@ -24,13 +24,13 @@ from pydantic import BeforeValidator, Field, model_validator
 from regard.data import portraits
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
-from regard.data.files import TextFile, problem_with
 from regard.data.formats import objects_in
-from regard.data.offsets import Clusters
 from regard.data.portraits import PortraitCorpus
 from regard.data.readers import Reader
 from regard.data.rows import Row, text_of, value_in
 from regard.errors import DataError, Problem
+from regard.text.files import TextFile, problem_with
+from regard.text.offsets import Clusters
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 """A string of JSON; followed by a colon, it is a key."""

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from regard.data.files import TextFile
 from regard.data.formats import object_in
 from regard.data.rows import text_of, value_in
-from regard.data.sentences import split_sentences
 from regard.data.stories import Asked
 from regard.errors import DataError, Problem
+from regard.text.files import TextFile
+from regard.text.sentences import split_sentences
 
 OPENING = 20
 """Sentences of a story that tell it from others."""

@@ -24,9 +24,9 @@ from regard.data.report import ColumnReport, Histogram, Report
 from regard.data.schemes import OUTSIDE, Scheme, entities_in, is_chunk_tag, labels_of, tags_of
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
-from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.data.unknown import encode_spelled
 from regard.errors import NAMED, DataError, Faults, Problem
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 
 NO_TAG = -100
 """Stands in `labels` where a token carries no tag."""

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.spelling import Spelling, UnknownWord, letters_of, unknown_in
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, TextColumn, open_array
-from regard.data.tokenizers import Tokenizer
+from regard.text.spelling import Spelling, UnknownWord, letters_of, unknown_in
+from regard.text.tokenizers import Tokenizer
 
 
 def encode_spelled(tokenizer: Tokenizer, texts: Sequence[str], letters: int | None) -> list[list[int]]:

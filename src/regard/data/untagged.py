@@ -7,10 +7,10 @@ from typing import Any
 
 from regard.data.conll import TaggedText, in_columns
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.files import TextFile
 from regard.data.formats import object_in
 from regard.data.rows import text_of, value_in
 from regard.errors import DataError
+from regard.text.files import TextFile
 
 COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".tsv")
 """Suffixes by which CoNLL's columns are known; a .txt has one text a line."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.data.spelling import CHARACTERS, Spelling
+from regard.text.spelling import CHARACTERS, Spelling
 
 
 class Highway(nn.Module):

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from regard.config import Config
 from regard.data.batch import Batch, Tokens
-from regard.data.vectors import VectorsConfig
 from regard.layers.embeddings import Embedding, Readout
+from regard.text.vectors import VectorsConfig
 
 Presets = Mapping[str, Mapping[str, Any]]
 """Values of fields under one name."""

@@ -12,10 +12,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import PAD, TextBatch, Tokens
+from regard.data.batch import TextBatch, Tokens
 from regard.layers.embeddings import Embedding, Readout
 from regard.models.base import ModelConfig, Output, Presets, sources_of
 from regard.models.contextual import LanguageModel
+from regard.text.vocabularies import PAD
 
 SPREAD = 0.05
 """Standard deviation of the first weights."""

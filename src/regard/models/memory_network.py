@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import PAD, StoryBatch
+from regard.data.batch import StoryBatch
 from regard.models.base import ModelConfig
+from regard.text.vocabularies import PAD
 
 SPREAD = 0.1
 """Standard deviation of all first weights (section 4.2)."""

@@ -16,7 +16,6 @@ from typing import Any
 
 from regard.config import parse_yaml
 from regard.data.columns import CROWDED
-from regard.data.files import TextFile
 from regard.data.formats import FORMATS
 from regard.data.huggingface import is_saved
 from regard.data.recognise import Recognised, recognise
@@ -31,6 +30,7 @@ from regard.recipes.propose_pace import Sizes, suiting
 from regard.recipes.propose_stories import story_lines
 from regard.recipes.propose_text import text_lines
 from regard.recipes.shipped import shipped
+from regard.text.files import TextFile
 
 RECIPE_SUFFIXES = (".yaml", ".yml")
 LENGTHS = (50, 100, 200, 400, 800, 1600)

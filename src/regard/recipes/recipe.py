@@ -12,7 +12,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from regard.config import Config, apply_overrides, kinds_in, parse_yaml, read_yaml, validate
 from regard.config.load import Tree
 from regard.data.config import Corpus, Split, Splits
-from regard.data.tokenizers import TokenizerConfig
 from regard.errors import ConfigError, did_you_mean
 from regard.models import MODELS
 from regard.models.headed import HeadConfig
@@ -22,6 +21,7 @@ from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
 from regard.tasks import TASKS, Task
 from regard.tasks.headed import HeadedTask
+from regard.text.tokenizers import TokenizerConfig
 
 D = TypeVar("D", bound=Splits[Any])
 E = TypeVar("E", bound=Config)

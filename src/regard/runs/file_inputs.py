@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
-from regard.data.files import open_text
 from regard.data.formats import object_in
 from regard.errors import ColumnError, DataError, Problem
 from regard.runs.run import Run
@@ -15,6 +14,7 @@ from regard.runs.splits import own_corpora
 from regard.tasks.inputs import numbered, refuse
 from regard.tasks.labelling import TextLabelling
 from regard.tasks.tagging import Tagging
+from regard.text.files import open_text
 
 
 def file_inputs(run: str | Path | Run, file: Path, *, skip_bad: bool = False) -> Sequence[FileInput]:

@@ -30,12 +30,12 @@ import torch
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
-from regard.data.tokenizers import Tokenizers
 from regard.errors import CheckpointError, ConfigError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.checkpoints import load_facts, load_weights, remove_checkpoint, step_name
 from regard.runs.files import write_folder, write_into, write_text
 from regard.tasks import TASKS
+from regard.text.tokenizers import Tokenizers
 
 FORMAT = 1
 """Version of the folder's layout; older ones stay readable."""

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from regard.data.config import Corpus, Split
-from regard.data.files import TextFile
 from regard.data.recognise import header_of
 from regard.errors import ColumnError, ConfigError, DataError, did_you_mean
 from regard.runs.checkpoints import data_fingerprint
 from regard.runs.run import Run
 from regard.tasks.pairs import corpus_of as corpus_of
+from regard.text.files import TextFile
 
 SplitName = Literal["train", "validation", "test"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")

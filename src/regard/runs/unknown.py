@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.data.raw import as_read
-from regard.data.tokenizers import Tokenizer
 from regard.data.unknown import encode_spelled
 from regard.errors import Problem
 from regard.runs.run import Run
@@ -16,6 +15,7 @@ from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import is_foreign, nothing_known, problem_in_text
 from regard.tasks.labelling import TextLabelling
 from regard.tasks.question_answering import QuestionAnswering
+from regard.text.tokenizers import Tokenizer
 
 NAMED, SHOWN = 3, 20
 """How many words a message names, and how many characters of each it shows."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.data.batch import BEGIN, END, PAD, UNK, Tokens
+from regard.data.batch import Tokens
 from regard.errors import DecodeError
 from regard.models.base import Generator
 from regard.search.beam import Beam
@@ -21,6 +21,7 @@ from regard.search.rules import Rules, rules_for
 from regard.search.sampling import Sampling, noise_of
 from regard.search.scoring import log_probabilities
 from regard.search.watch import Watch
+from regard.text.vocabularies import BEGIN, END, PAD, UNK
 
 
 class Strategy(Protocol):

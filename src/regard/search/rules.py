@@ -8,11 +8,12 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.data.batch import BEGIN, END, PAD, UNK, Tokens
+from regard.data.batch import Tokens
 from regard.search.banned import NOTHING, Banned, forbid_tokens
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Live
 from regard.search.limits import ANY_WORDING, Limits, Wording
+from regard.text.vocabularies import BEGIN, END, PAD, UNK
 
 
 class Rule(Protocol):

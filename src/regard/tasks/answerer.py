@@ -26,8 +26,6 @@ from pydantic import Field
 
 from regard.config import Config
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
-from regard.data.files import TextFile
-from regard.data.offsets import Span
 from regard.data.questions import Asking, SpannedTexts, Window, question_batch
 from regard.data.rows import Key
 from regard.data.squad import QuestionedText, squad_inputs
@@ -37,6 +35,8 @@ from regard.models.headed import Headed
 from regard.objectives.spans import span_logits
 from regard.tasks.answer_scores import Script
 from regard.tasks.inputs import by_length
+from regard.text.files import TextFile
+from regard.text.offsets import Span
 
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""

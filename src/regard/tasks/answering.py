@@ -14,12 +14,12 @@ from torch import Tensor
 from regard.data.batches import fixed_batches
 from regard.data.memories import SIGNS, Memory, StoryExamples, StoryTexts, story_examples
 from regard.data.store import Integers
-from regard.data.tokenizers import Tokenizer
 from regard.errors import DataError, Problem, did_you_mean, first_of
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.answer import losses
 from regard.tasks.typed import Typed
+from regard.text.tokenizers import Tokenizer
 
 AT_ONCE = 256
 """Questions that are answered at once."""

@@ -16,12 +16,10 @@ from regard.data.captioned import CaptionedImages, captioned, image_input, image
 from regard.data.config import Corpus, Data
 from regard.data.corpora import Part
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.files import TextFile
 from regard.data.images import Picture, read_picture
 from regard.data.prepare import Prepared, prepare
 from regard.data.report import ColumnReport, Histogram, Report
 from regard.data.rows import Row, has_header
-from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models.base import Generator
 from regard.models.captioner import Captioner, CaptionerConfig, build_captioner
@@ -31,6 +29,8 @@ from regard.tasks.pairs import read_pairs
 from regard.tasks.task import Progress
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import EvaluationConfig, measured
+from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizers
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 References = str | Sequence[str]

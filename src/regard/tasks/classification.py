@@ -19,7 +19,6 @@ from regard.data.dataset import Dataset
 from regard.data.labelled import Labelled, LabelledData
 from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
-from regard.data.tokenizers import Tokenizers
 from regard.errors import ConfigError, DataError, Problem, did_you_mean
 from regard.models.headed import Headed
 from regard.objectives.classes import ClassCrossEntropy, by_example
@@ -32,6 +31,7 @@ from regard.tasks.labelling import (
     scores_of,
 )
 from regard.tasks.metrics import classification_metrics
+from regard.text.tokenizers import Tokenizers
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 from os.path import commonprefix
 
 from regard.data.raw import as_read
-from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
 from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
@@ -17,6 +16,7 @@ from regard.tasks.inputs import Inputs, by_length, encode_inputs, encode_target,
 from regard.tasks.recorded import Recorders
 from regard.tasks.text_to_text import DECODE_TOKENS, Output, Prediction
 from regard.tasks.wording import wording_of
+from regard.text.tokenizers import Tokenizer
 
 
 def encode_prompts(

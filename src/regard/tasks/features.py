@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.data.raw import as_read
-from regard.data.spelling import unknown_in
-from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.models.contextual import Contextual, Pooling
 from regard.tasks.inputs import by_length, encode_inputs, numbered, padded, refuse_longer
+from regard.text.spelling import unknown_in
+from regard.text.tokenizers import Tokenizer
 
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""

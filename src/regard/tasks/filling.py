@@ -10,12 +10,12 @@ import torch
 
 from regard.data.batch import MaskedBatch, Tokens
 from regard.data.raw import one_blank
-from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.masked_lm import masked_states
 from regard.tasks.inputs import by_length, padded, refuse_longer
+from regard.text.tokenizers import Tokenizer
 
 GAP = "[MASK]"
 """How a gap is typed, whatever the vocabulary calls it."""

@@ -9,8 +9,6 @@ from torch import nn
 
 from regard.config import Config
 from regard.data.framing import Framing, Long
-from regard.data.spelling import spelled
-from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import ConfigError
 from regard.models.contextual import Contextual
 from regard.models.headed import CAUSAL, HEAD_DEFAULTS, AnyTextConfig, HeadConfig, Headed, build_base
@@ -18,6 +16,8 @@ from regard.search import SearchConfig
 from regard.tasks.inputs import Inputs
 from regard.tasks.raw import check_max_length
 from regard.tasks.task import Prediction, Task
+from regard.text.spelling import spelled
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,

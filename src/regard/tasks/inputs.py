@@ -10,10 +10,10 @@ import torch
 from regard.data.batch import Tokens
 from regard.data.dataset import Encoded
 from regard.data.images import Picture, images_of
-from regard.data.spelling import Spelling, unknown_in
-from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.data.unknown import encode_spelled
 from regard.errors import DataError, DecodeError, Problem, first_of
+from regard.text.spelling import Spelling, unknown_in
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 LONGEST = 2048
 """Longest input in tokens: beyond it a line break is missing rather than a sentence long."""

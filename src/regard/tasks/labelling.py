@@ -17,12 +17,10 @@ from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.files import TextFile
 from regard.data.labelled import open_labelled
 from regard.data.labelled_examples import Arrangement, LabelledExamples, Labels
 from regard.data.prepare import Prepared, prepare
 from regard.data.rows import Key, has_header, keys_of
-from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.headed import POOLING, HeadConfig, Headed
@@ -33,6 +31,8 @@ from regard.tasks.named_columns import labelled_in, labelled_of
 from regard.tasks.pairs import corpus_of as corpus_in_file
 from regard.tasks.pairs import header_in, read_texts, suffix_of
 from regard.tasks.task import Prediction, Progress
+from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizers
 
 SCORE_TOKENS = 8_192
 """Padded tokens that are read at once."""

@@ -17,11 +17,8 @@ from regard.data.blocks import Pieces, Streams, contiguous_pieces, document_piec
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.file_inputs import FileInput
-from regard.data.files import TextFile
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, one_blank, prepare_raw
-from regard.data.spelling import spelled
-from regard.data.tokenizers import Tokenizers
 from regard.errors import ConfigError, DecodeError
 from regard.models.contextual import LanguageModel
 from regard.models.elmo import ELMo, ELMoConfig
@@ -44,6 +41,9 @@ from regard.tasks.metrics import perplexity
 from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
 from regard.tasks.task import Progress, Task
 from regard.tasks.text_to_text import Prediction
+from regard.text.files import TextFile
+from regard.text.spelling import spelled
+from regard.text.tokenizers import Tokenizers
 
 SCORE_TOKENS = 8_192
 """Padded tokens that are measured at once."""

@@ -13,14 +13,10 @@ from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.file_inputs import FileInput
-from regard.data.files import TextFile
 from regard.data.masking import Masking, Whole
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, prepare_raw
 from regard.data.segments import MORE_DOCUMENTS, Segments, SentencePairs, SingleSegments
-from regard.data.sentences import Sentences
-from regard.data.tokenizers import Tokenizers
-from regard.data.vocabularies import MASKING
 from regard.errors import ConfigError, DataError
 from regard.models.base import device_of
 from regard.models.bert import BERT, BERTConfig
@@ -33,6 +29,10 @@ from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
 from regard.tasks.task import Progress, Task
+from regard.text.files import TextFile
+from regard.text.sentences import Sentences
+from regard.text.tokenizers import Tokenizers
+from regard.text.vocabularies import MASKING
 
 NO_PAIRS = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
 

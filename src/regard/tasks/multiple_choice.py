@@ -16,10 +16,8 @@ from regard.data.choices import ChoiceData, Choices, list_of
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, listed_rows
-from regard.data.files import TextFile, open_text
 from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
-from regard.data.tokenizers import Tokenizers
 from regard.errors import ConfigError, Problem
 from regard.models.headed import Headed
 from regard.objectives.classes import ChoiceCrossEntropy, by_choice
@@ -27,6 +25,8 @@ from regard.tasks.classification import as_texts, listed, measured, probabilitie
 from regard.tasks.inputs import only_file
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of, with_tabs
 from regard.tasks.named_columns import choices_in
+from regard.text.files import TextFile, open_text
+from regard.text.tokenizers import Tokenizers
 
 
 class ChoiceHeadConfig(TextHeadConfig):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from regard.data.choices import Choices
 from regard.data.file_inputs import column_problem, has_columns, is_table
-from regard.data.files import TextFile, open_text
 from regard.data.labelled import Labelled
 from regard.data.recognise import header_of
 from regard.errors import DataError, Problem
 from regard.tasks.pairs import corpus_of
+from regard.text.files import TextFile, open_text
 
 LABELLED = "wanted are text, or first and second; what is to be found is called label"
 CHOSEN = (

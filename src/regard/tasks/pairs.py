@@ -14,14 +14,14 @@ from regard.data.config import Corpus, Data, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import has_columns
-from regard.data.files import TextFile
 from regard.data.formats import FORMATS
 from regard.data.readers import Reader, open_corpus
 from regard.data.recognise import first_rows, header_of
 from regard.data.rows import Row
-from regard.data.tokenizers import Tokenizers
 from regard.errors import DataError, Problem, first_of
 from regard.tasks.inputs import LONGEST
+from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizers
 
 
 def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:

@@ -10,7 +10,6 @@ import numpy as np
 
 from regard.data.corpora import Part
 from regard.data.file_inputs import FileInput
-from regard.data.files import TextFile
 from regard.data.prepare import Prepared
 from regard.data.questions import (
     Asking,
@@ -22,7 +21,6 @@ from regard.data.questions import (
     read_questions,
 )
 from regard.data.squad import QuestionData, QuestionedText, open_questions
-from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import Problem
 from regard.models.headed import CAUSAL, HeadConfig
 from regard.models.heads import AskedHead, TokenHead
@@ -43,6 +41,8 @@ from regard.tasks.answerer import (
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import encode_inputs, only_file, refuse
 from regard.tasks.task import Progress
+from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 AT_ONCE = 256
 """Questions whose windows are read together."""

@@ -10,13 +10,13 @@ import numpy as np
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText, open_documents
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
-from regard.data.files import TextFile
 from regard.data.raw import RawTokens, one_blank
 from regard.data.rows import Key, has_header
-from regard.data.sentences import Sentences
-from regard.data.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.tasks.inputs import only_file
+from regard.text.files import TextFile
+from regard.text.sentences import Sentences
+from regard.text.tokenizers import Tokenizer
 
 
 def read_documents(

@@ -8,11 +8,11 @@ from typing import Any
 from regard.data.batch import Tokens
 from regard.data.dataset import Encoded
 from regard.data.images import Picture
-from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.search import SearchConfig
 from regard.search.limits import Wording
 from regard.search.record import Recorder
 from regard.search.rules import rules_for
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 
 class Recorders:

@@ -15,13 +15,13 @@ from regard.data.dataset import Dataset
 from regard.data.labelled import LabelledData
 from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
-from regard.data.tokenizers import Tokenizers
 from regard.errors import Problem
 from regard.models.headed import CAUSAL, Headed
 from regard.objectives.classes import SquaredError, by_example
 from regard.tasks.classification import arrangement_of
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels, scores_of
 from regard.tasks.metrics import pearson, spearman
+from regard.text.tokenizers import Tokenizers
 
 WORST = 0.1
 """The share of the predictions that are told as errors: those that are farthest off."""

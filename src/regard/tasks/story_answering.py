@@ -13,10 +13,8 @@ from regard.config import Config
 from regard.data.babi import Stories, StoryData, open_stories
 from regard.data.corpora import Part
 from regard.data.file_inputs import FileInput
-from regard.data.files import TextFile
 from regard.data.memories import Memory, StoryExamples, prepare_stories, read_stories
 from regard.data.prepare import Prepared
-from regard.data.tokenizers import Tokenizers
 from regard.errors import ConfigError, DecodeError, Problem
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.answer import AnswerCrossEntropy
@@ -39,6 +37,8 @@ from regard.tasks.inputs import Inputs, only_file, refuse
 from regard.tasks.metrics import perplexity
 from regard.tasks.task import Progress, Task
 from regard.tasks.typed import Typed, asked_in, object_inputs, typed_in
+from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizers
 
 
 class NoStoryEvaluation(Config):

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from regard.data.batch import LabelledBatch
 from regard.data.framing import padded_rows
-from regard.data.offsets import Span, Words, word_spans
 from regard.data.schemes import Entity, entities_in, is_chunk_tag
 from regard.data.tagged import Marked, Marking
 from regard.models.base import device_of
 from regard.models.headed import Headed
 from regard.tasks.inputs import by_length
+from regard.text.offsets import Span, Words, word_spans
 
 TAG_TOKENS = 8_192
 """Padded tokens that are read at once."""

@@ -14,12 +14,9 @@ from regard.data.config import as_list
 from regard.data.conll import TaggedText, TaggingData, open_tagged
 from regard.data.corpora import Part
 from regard.data.file_inputs import FileInput
-from regard.data.files import TextFile
-from regard.data.offsets import Span, word_spans
 from regard.data.prepare import Prepared
 from regard.data.schemes import entities_in, is_chunk_tag
 from regard.data.tagged import Marking, TaggedExamples, prepare_tagged, read_tagged
-from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.data.untagged import untagged_inputs
 from regard.errors import ConfigError
 from regard.models.headed import CAUSAL, HeadConfig
@@ -31,6 +28,9 @@ from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import encode_inputs, only_file, problem_in_text
 from regard.tasks.tagger import LogProbabilities, TaggedInput, Tagger, bracketed, tag_words, tagged_inputs
 from regard.tasks.task import Progress
+from regard.text.files import TextFile
+from regard.text.offsets import Span, word_spans
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 
 class TagHeadConfig(HeadConfig):

@@ -13,11 +13,11 @@ from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Examples
 from regard.data.file_inputs import FileInput
-from regard.data.files import TextFile
 from regard.data.prepare import Prepared
-from regard.data.tokenizers import Tokenizers
 from regard.search import SearchConfig
 from regard.tasks.inputs import Inputs
+from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizers
 
 Progress = Callable[[str, int], None]
 

@@ -16,10 +16,8 @@ from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset, Encoded
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.files import TextFile
 from regard.data.prepare import Prepared, prepare
 from regard.data.rows import has_header, keys_of
-from regard.data.tokenizers import Tokenizers
 from regard.models import AnyModelConfig, build_model
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
@@ -39,6 +37,8 @@ from regard.tasks.pairs import corpus_of, read_pairs
 from regard.tasks.recorded import Recorders, tokens_read
 from regard.tasks.task import Progress, Task
 from regard.tasks.wording import wording_of
+from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizers
 
 DECODE_TOKENS = 16_384
 """Padded source tokens times beam that are decoded at once."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError, Problem, first_of
 from regard.search import Ban, SearchConfig, Wording
+from regard.text.tokenizers import Tokenizer
 
 
 def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Wording:

@@ -11,10 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.data.dataset import Examples
-from regard.data.files import TextFile, open_text
 from regard.data.labelled_examples import LabelledExamples
-from regard.data.tokenizers import Tokenizers
-from regard.data.vectors import read_vectors
 from regard.errors import ConfigError, Problem
 from regard.models import Generator
 from regard.models.base import ModelConfig
@@ -24,6 +21,9 @@ from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
 from regard.runs.run import put_weights, stored_weights
+from regard.text.files import TextFile, open_text
+from regard.text.tokenizers import Tokenizers
+from regard.text.vectors import read_vectors
 
 NAMED = 3
 """How many weights that differ a message names."""

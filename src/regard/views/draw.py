@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from regard.data.extras import needed
 from regard.errors import DecodeError, did_you_mean
+from regard.text.extras import needed
 from regard.views import regions
 from regard.views.explain_page import to_page
 from regard.views.explanation import VIEWS, Choice, Explanation

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.data.tokenizers import Tokenizer
 from regard.layers.positions import Positions
 from regard.models.base import device_of
 from regard.search.scoring import log_probabilities
+from regard.text.tokenizers import Tokenizer
 from regard.views.capture import Observed
 from regard.views.heatmap import Numbers
 from regard.views.seen import Attention, Candidate, Kind, Step

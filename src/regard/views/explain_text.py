@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
 from regard.data.raw import one_blank
-from regard.data.spelling import Spelling
-from regard.data.tokenizers import Tokenizer
 from regard.errors import DecodeError
 from regard.layers.layer_mix import LayerMix
 from regard.models.base import device_of
@@ -27,6 +25,8 @@ from regard.runs.verbs import device_named, with_search
 from regard.tasks.continuing import encode_prompts
 from regard.tasks.filling import GAP, filled, with_gaps
 from regard.tasks.inputs import Inputs, encode_inputs, refuse_longer
+from regard.text.spelling import Spelling
+from regard.text.tokenizers import Tokenizer
 from regard.views.capture import Observed, watch, watching
 from regard.views.explain_parts import attention_of, positions_of, steps_of
 from regard.views.explanation import Explanation

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.offsets import Span, Words, word_spans
 from regard.data.questions import question_examples
 from regard.errors import DecodeError, Problem
 from regard.models.headed import Headed
@@ -23,6 +22,7 @@ from regard.tasks.question_answering import answers_to
 from regard.tasks.regression import Estimated
 from regard.tasks.tagger import Tagger, tag_words
 from regard.tasks.task import Prediction
+from regard.text.offsets import Span, Words, word_spans
 from regard.views.occlusion import Occlusion
 
 MOST = 512

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.extras import needed
 from regard.errors import RegardError
+from regard.text.extras import needed
 from regard.views.heatmap import Heatmap, colours
 from regard.views.labels import FONTS, clean, number, shorten, text_width, wrap
 

@@ -13,8 +13,8 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.extras import needed
 from regard.data.images import Picture
+from regard.text.extras import needed
 from regard.views.explain_page import likeliest_tokens
 from regard.views.explanation import Explanation
 from regard.views.heatmap import Heatmap, Numbers, png_of_pixels

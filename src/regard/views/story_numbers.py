@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.data.batch import PAD, StoryBatch
+from regard.data.batch import StoryBatch
 from regard.models.memory_network import MemoryNetwork, position_weights
+from regard.text.vocabularies import PAD
 from regard.views.seen import Step
 from regard.views.worked import MEMORY_LETTERS, SOFTMAX_OF_MEMORIES, Line, Worked
 

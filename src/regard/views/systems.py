@@ -18,7 +18,6 @@ import torch
 
 from regard.data.batch import Batch
 from regard.data.dataset import Dataset, Encoded
-from regard.data.files import TextFile, open_text
 from regard.data.images import Picture
 from regard.errors import DataError
 from regard.layers.attention import recording
@@ -30,6 +29,7 @@ from regard.runs.splits import SplitName, examples_of
 from regard.search import Hypothesis, SearchConfig
 from regard.tasks.inputs import padded, sources_of
 from regard.tasks.text_to_text import LengthsOf, decode
+from regard.text.files import TextFile, open_text
 from regard.views.alignment import Alignment
 from regard.views.references import wanted_of
 from regard.views.tallies import Tally

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from regard.data.tokenizers import Tokenizer
-from regard.data.vocabularies import MARK
+from regard.text.tokenizers import Tokenizer
+from regard.text.vocabularies import MARK
 from regard.views.heatmap import Numbers
 
 

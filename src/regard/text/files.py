@@ -1,0 +1,198 @@
+"""Text files, plain or compressed -> lines."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import gzip
+import hashlib
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from regard.errors import DataError, Problem, did_you_mean
+from regard.text.extras import needed
+
+COMPRESSIONS = (".gz", ".xz", ".zst")
+"""How a text file may be compressed, by its last suffix."""
+BINARY_HINT = (
+    "take it out of what is read, or convert it if it is a text in UTF-16; "
+    f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
+)
+"""What to do with a file that is no text."""
+_KINDS = {
+    b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
+    b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
+}  # fmt: skip
+"""What a file is that begins so."""
+_HEAD = 4096
+"""Bytes that tell what kind of file it is."""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A UTF-8 text file, plain or compressed."""
+
+    name: str
+    """As the user wrote it."""
+    path: Path
+
+    @property
+    def suffixes(self) -> tuple[str, str]:
+        """What the file is and how it is compressed: `pairs.tsv.gz` -> (".tsv", ".gz")."""
+        path, compression = PurePath(self.name.lower()), ""
+        if path.suffix in COMPRESSIONS:
+            path, compression = path.with_suffix(""), path.suffix
+        return path.suffix, compression
+
+    def where(self, line: int) -> str:
+        return f"{self.name}:{line}"
+
+    def open(self) -> io.BufferedReader:
+        """The bytes of the text, decompressed."""
+        match self.suffixes[1]:
+            case ".gz":
+                # GzipFile and LZMAFile find lines in Python; a buffer around them finds them in C
+                return io.BufferedReader(cast(io.RawIOBase, gzip.open(self.path)))
+            case ".xz":
+                return io.BufferedReader(cast(io.RawIOBase, lzma.open(self.path)))
+            case ".zst":
+                zstandard = needed("zstandard", extra="formats", where=self.name)
+                return io.BufferedReader(_Zstandard(self.path.open("rb"), zstandard))
+        return self.path.open("rb")
+
+    def lines(self, keep_ends: bool = False, errors: str = "strict") -> Iterator[str]:
+        r"""The lines, which end in \n or \r\n and nowhere else: U+2028 and \f are characters like others.
+
+        `errors` is what Python does with bytes that are not UTF-8.
+        """
+        line = 0
+        try:
+            with self.open() as stream:
+                for line, data in enumerate(stream, 1):
+                    if line == 1:
+                        data = data.removeprefix(codecs.BOM_UTF8)
+                    if not keep_ends:
+                        data = data[:-2] if data.endswith(b"\r\n") else data.removesuffix(b"\n")
+                    yield data.decode("utf-8", errors)
+        except UnicodeDecodeError as error:
+            raise self._not_utf8(error, line) from None
+        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+            hint = "it may be cut off: copy or download it again"
+            what = f"the {self.suffixes[1]} file is broken here: {error}"
+            raise DataError(what, where=self.where(line + 1), hint=hint) from None
+        except OSError as error:
+            raise DataError(f"cannot be read: {error.strerror or error}", where=self.name) from None
+        if line == 0:
+            raise DataError("the file is empty", where=self.name, hint="one example a line is expected")
+
+    def _not_utf8(self, error: UnicodeDecodeError, line: int) -> DataError:
+        what = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1} of the line is not UTF-8"
+        with self.open() as stream:
+            head = stream.read(_HEAD)
+        encoding = "cp949 (Korean) or latin1 (Western Europe)"
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            encoding = "utf-16"
+        elif kind := _binary_kind(head):
+            return DataError(f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT)
+        hint = f"convert the file with iconv -f ENCODING -t utf-8; ENCODING may be {encoding}"
+        return DataError(what, where=self.where(line), hint=hint)
+
+    def count_lines(self) -> int:
+        """How many lines there are; the last one need not end."""
+        lines, last = 0, b"\n"
+        with self.open() as stream:
+            while block := stream.read(1 << 20):
+                lines += block.count(b"\n")
+                last = block[-1:]
+        return lines + (last != b"\n")
+
+    def digest(self) -> str:
+        """A hash of the bytes as they lie on the disk."""
+        try:
+            with self.path.open("rb") as stream:
+                return hashlib.file_digest(stream, "blake2b").hexdigest()
+        except OSError as error:
+            raise DataError(f"cannot be read: {error.strerror or error}", where=self.name) from None
+
+
+def open_text(name: str, base: Path) -> TextFile:
+    """A text file that is there."""
+    file = TextFile(name, base / name)
+    if problem := problem_with(file):
+        raise DataError(problems=[problem])
+    return file
+
+
+def _binary_kind(head: bytes) -> str:
+    """What a file is that is no text in any encoding, from how it begins; nothing for one that may be text."""
+    controls = sum(byte < 9 or 13 < byte < 32 for byte in head)
+    known = next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), "")
+    return known or ("a binary file" if b"\0" in head or 100 * controls > len(head) else "")
+
+
+def problem_with(file: TextFile) -> Problem | None:
+    """What keeps the file from being opened at all."""
+    try:
+        if file.path.is_dir():
+            return Problem(file.name, "is a folder, not a file", "name a file in it")
+        return None if file.path.exists() else Problem(file.name, "there is no such file", _near(file))
+    except OSError as error:
+        return Problem(file.name, f"cannot be read: {error.strerror}")
+
+
+def _near(file: TextFile) -> str:
+    """A file that may have been meant, or the folder where none is."""
+    folder = file.path.parent
+    names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+    near = difflib.get_close_matches(file.path.name, names, n=1)
+    if not near:
+        return f"looked in {folder.absolute()}"
+    return did_you_mean(file.name, [str(PurePath(file.name).with_name(near[0]))])
+
+
+class _Zstandard(io.RawIOBase):
+    """The text in a .zst file of one or more frames; one that is cut off is an error, which the library's is not."""
+
+    BLOCK = 1 << 14
+
+    def __init__(self, stream: io.BufferedReader, zstandard: Any) -> None:
+        self._stream, self._library = stream, zstandard
+        self._frame: Any = None
+        self._held = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._held:
+            block = self._stream.read(self.BLOCK)
+            if not block:
+                if self._frame is not None:
+                    raise EOFError("it ends within a frame")
+                return 0
+            self._held = self._decompressed(block)
+        size = min(len(buffer), len(self._held))
+        buffer[:size], self._held = self._held[:size], self._held[size:]
+        return size
+
+    def _decompressed(self, block: bytes) -> bytes:
+        parts = []
+        while block:
+            self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
+            try:
+                parts.append(self._frame.decompress(block))
+            except self._library.ZstdError as error:
+                raise EOFError(str(error)) from None
+            block = self._frame.unused_data
+            if self._frame.eof:
+                self._frame = None
+        return b"".join(parts)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

@@ -1,0 +1,498 @@
+"""Classification, regression and multiple choice through the command line: what they learn, keep and refuse."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import regard as api
+from command_line import fail, succeed, write
+from places import SHARED
+from regard.config import write_yaml
+from regard.data.labelled import Labelled, open_labelled
+from regard.data.reviews import generate
+from regard.errors import CheckpointError
+from regard.runs import Run
+from regard.runs.predictions import with_predictions_written
+from regard.training.train import train
+
+Tree = dict[str, Any]
+TRAINING: Tree = {
+    "steps": 2, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "log_every": 1,
+}  # fmt: skip
+MODEL: Tree = {"kind": "bilstm", "preset": "tiny", "embedding": 16, "hidden": 16}
+TABLE = "sentence\tlabel\nvery good\t1\nreally bad\t0\nso good\t1\nquite bad\t0\n"
+
+
+class Project:
+    """A recipe in a folder, and its data."""
+
+    def __init__(self, folder: Path, task: str = "classification", train: Tree | None = None, **others: Any) -> None:
+        self.folder = folder
+        corpus = train or {"file": "train.tsv", "text": "sentence", "label": "label"}
+        tree: Tree = {
+            "task": task, "data": {"train": corpus, "validation": corpus}, "tokenizer": {"kind": "word"},
+            "model": MODEL, "training": TRAINING,
+        }  # fmt: skip
+        self.recipe = write(folder / "recipe.yaml", write_yaml(tree | others))
+
+    def train(self, *overrides: str) -> Path:
+        succeed("train", self.recipe, *overrides, "--out", self.folder / "run")
+        return self.folder / "run"
+
+    def refused(self, *overrides: str) -> str:
+        [message] = fail("train", self.recipe, *overrides, "--out", self.folder / "run")
+        assert not (self.folder / "run").exists()
+        return message
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    write(tmp_path / "train.tsv", TABLE)
+    return Project(tmp_path)
+
+
+# Learned
+
+
+@pytest.fixture(scope="module")
+def sentiment(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    """The recipe that ships, cut short."""
+    run = tmp_path_factory.mktemp("sentiment") / "run"
+    succeed("train", "sentiment", "training.epochs=3", "training.log_every=500", "training.device=cpu", "--out", run)
+    return run
+
+
+def test_verbs_that_need_a_text_to_be_written_say_so(sentiment: Path) -> None:
+    assert "references, which a run of classification does not have" in fail("diagnose", sentiment)[0]
+    assert "score needs a run that writes texts, not one of classification" in fail("score", sentiment, "a", "b")[0]
+
+
+def test_reviews_are_told_apart(sentiment: Path) -> None:
+    found = succeed("evaluate", sentiment, "--json").json
+    assert found["accuracy"] == found["f1_micro"] >= 0.95
+    assert found["matthews"] >= 0.9
+    assert found["examples"] == 500 == sum(sum(row.values()) for row in found["confusion"].values())
+
+
+def test_a_list_of_good_and_bad_words_is_not_enough() -> None:
+    text = pytest.importorskip("sklearn.feature_extraction.text")
+    linear = pytest.importorskip("sklearn.linear_model")
+    for name in ("reviews-en", "reviews-ko"):
+        train, test = (list(zip(*generate(name, 1000, 1, part), strict=True)) for part in ("train", "test"))
+        words = text.CountVectorizer(token_pattern=r"\S+").fit(train[0])
+        model = linear.LogisticRegression(max_iter=500).fit(words.transform(train[0]), train[1])
+        assert model.score(words.transform(test[0]), test[1]) < 0.7
+        assert not set(train[0]) & set(test[0])
+        assert len(set(train[1])) == 2
+
+
+def test_predictions_and_errors_are_written(sentiment: Path, tmp_path: Path) -> None:
+    found = succeed("evaluate", sentiment, "--predictions", tmp_path / "mine.jsonl", "--json").json
+    assert found["predictions"] == str(tmp_path / "mine.jsonl")
+    told = [json.loads(line) for line in (tmp_path / "mine.jsonl").read_text(encoding="utf-8").splitlines()]
+    wrong = [json.loads(line) for line in (tmp_path / "mine.errors.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(told) == 500
+    assert wrong == [one for one in told if one["output"] != one["label"]]
+    assert len(wrong) == round(500 * (1 - found["accuracy"]))
+    assert told[2]["where"] == "corpus reviews-en:3"
+    assert all(max(one["probabilities"], key=one["probabilities"].get) == one["output"] for one in told)
+    assert api.evaluate(sentiment)["predictions"] == str(sentiment / "predictions.jsonl")
+    assert (sentiment / "errors.jsonl").exists()
+
+
+def test_labels_from_arguments_files_and_standard_input(sentiment: Path, tmp_path: Path) -> None:
+    texts = ["The plot was superb.", "The music was not moving."]
+    expected = succeed("predict", sentiment, *texts, "--json").jsons
+    assert [one["output"] for one in expected] == ["positive", "negative"]
+    assert all(sum(one["probabilities"].values()) == pytest.approx(1) for one in expected)
+    assert [one["input"] for one in expected] == texts
+    lines = "".join(f"{text}\n" for text in texts)
+    assert succeed("predict", sentiment, "--json", stdin=lines).jsons == expected
+    assert succeed("predict", sentiment, "--file", write(tmp_path / "a.txt", lines), "--json").jsons == expected
+    p = expected[0]["probabilities"]
+    assert succeed("predict", sentiment, texts[0]).out == f"positive\t{p['positive']:.4f}\n"
+    both = succeed("predict", sentiment, texts[0], "--nbest", 2).out
+    assert both == f"positive\t{p['positive']:.4f}\nnegative\t{p['negative']:.4f}\n"
+    assert succeed("predict", sentiment, "☃☃☃", "--json").json["output"] in ("positive", "negative")
+    assert fail("predict", sentiment, " ") == ["input 1: the text is empty (give at least one word)"]
+    [message] = fail("predict", sentiment, "a", "--prefix", "b")
+    assert message.startswith("--prefix: a run of the task classification searches for nothing")
+
+
+def test_two_texts_are_compared(tmp_path: Path) -> None:
+    """Whether two words are the same, from number and order alone; both columns matter."""
+    words = "abcd"
+    rows = [f"{a}\t{b}\t{'same' if a == b else 'other'}" for a in words for b in words]
+    write(tmp_path / "train.tsv", "\n".join(rows) + "\n")
+    project = Project(
+        tmp_path, train={"file": "train.tsv", "first": 0, "second": 1, "label": 2}, head={"class_weights": "balanced"}
+    )
+    run = project.train("training.steps=150", "training.validate_every=150", "data.deduplicate=false")
+    weights = Run.open(run).recipe.head.class_weights
+    assert weights == {"other": pytest.approx(16 / 24), "same": 2.0}
+    assert succeed("evaluate", run, "--json").json["accuracy"] == 1.0
+    answers = succeed("predict", run, "a\ta", "a\tb", "--json").jsons
+    assert [one["output"] for one in answers] == ["same", "other"]
+    assert fail("predict", run, "a") == ["input 1: two texts are expected, not 1 (put a tab between first and second)"]
+
+
+def test_numbers_are_learned(tmp_path: Path) -> None:
+    """How many of five letters are a."""
+    texts = [list(f"{number:05b}") for number in range(32)]
+    rows = [json.dumps({"text": " ".join("ba"[int(one)] for one in text), "n": text.count("1") / 2}) for text in texts]
+    write(tmp_path / "train.jsonl", "\n".join(rows) + "\n")
+    project = Project(tmp_path, "regression", {"file": "train.jsonl", "text": "text", "label": "n"})
+    run = project.train("training.steps=120", "training.validate_every=120", "head.dropout=0", "head.pooling=mean")
+    found = succeed("evaluate", run, "--json").json
+    assert found["pearson"] > 0.99
+    assert found["spearman"] > 0.95
+    assert len((run / "errors.jsonl").read_text(encoding="utf-8").splitlines()) == 4
+    [told] = succeed("predict", run, "a a a a b", "--json").jsons
+    assert told["output"] == pytest.approx(2, abs=0.3)
+    assert succeed("predict", run, "a a a a b").out == f"{told['output']:.4f}\n"
+
+
+def test_a_number_begins_with_the_mean(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", "sentence\tlabel\na\t10\nb\t20\nc\t60\n")
+    run = Project(tmp_path, "regression").train("training.learning_rate=1e-9")
+    assert succeed("predict", run, "a", "--json").json["output"] == pytest.approx(30, abs=0.1)
+
+
+def test_both_orders_give_the_same_number(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", "first,second,score\na b,c,1.5\nc,a,0.5\nb,b a,0.25\n")
+    corpus = {"file": "train.csv", "first": "first", "second": "second", "label": "score"}
+    gpt = {"kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1}
+    run = Project(tmp_path, "regression", corpus, model=gpt).train("head.auxiliary=0.5")
+    assert Run.open(run).recipe.head.both_orders
+    one, other = succeed("predict", run, "a b\tc", "c\ta b", "--json").jsons
+    assert one["output"] == pytest.approx(other["output"], abs=1e-6)
+
+
+def test_the_right_choice_is_learned(tmp_path: Path) -> None:
+    """The choice that is the same word as the text, as letters and as a list in JSON."""
+    words = "abcd"
+    rows = [
+        {"q": a, "options": [a, b] if number % 2 else [b, a], "answer": "A" if number % 2 else "B"}
+        for number, (a, b) in enumerate((a, b) for a in words for b in words if a != b)
+    ]
+    write(tmp_path / "train.jsonl", "\n".join(map(json.dumps, rows)) + "\n")
+    corpus = {"file": "train.jsonl", "text": "q", "choices": ["options.0", "options.1"], "label": "answer"}
+    project = Project(tmp_path, "multiple_choice", corpus, head={"labels": ["A", "B"], "dropout": 0.0})
+    run = project.train("training.steps=150", "training.validate_every=150")
+    assert succeed("evaluate", run, "--json").json["accuracy"] == 1.0
+    two, three = succeed("predict", run, "a\tb\ta", "c\tc\tb\td", "--json").jsons
+    assert (two["output"], two["choice"]) == ("B", "a")
+    assert (three["output"], three["choice"]) == ("A", "c")
+    assert sorted(three["probabilities"]) == ["2", "A", "B"]
+    [message] = fail("predict", run, "a\tb")
+    assert message.startswith("input 1: there are 1 choices")
+    write(tmp_path / "train.jsonl", json.dumps(rows[0] | {"answer": "C"}) + "\n")
+    [message] = fail("check", project.recipe)
+    hint = "the choices are A, B; head.labels names them otherwise"
+    assert message == f"train.jsonl:1: the label 'C' is not one of the choices ({hint})"
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("train.csv", 'text,label\n"a, b",10\nc,9\nd,no\ne,01\n'),
+        ("train.tsv", "text\tlabel\na\t10\nc\t9\nd\tno\ne\t01\n"),
+        (
+            "train.jsonl",
+            '{"text":"a","label":10}\n{"text":"c","label":9}\n{"text":"d","label":"no"}\n{"text":"e","label":"01"}\n',
+        ),
+    ],
+)
+def test_labels_stay_as_they_are_written(name: str, content: str, tmp_path: Path) -> None:
+    """Numbers as numbers and as text, a zero in front, a word that YAML 1.1 takes for false."""
+    write(tmp_path / name, content)
+    run = Project(tmp_path, train={"file": name, "text": "text", "label": "label"}).train()
+    assert Run.open(run).recipe.head.labels == ["01", "9", "10", "no"]
+    assert succeed("predict", run, "a", "--json").json["probabilities"].keys() == {"01", "9", "10", "no"}
+    assert list(succeed("evaluate", run, "--json").json["classes"]) == ["01", "9", "10", "no"]
+
+
+def test_numbers_in_a_parquet_file(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    parquet.write_table(arrow.table({"text": ["a", "b", "c"], "label": [2, 0, 2]}), tmp_path / "train.parquet")
+    run = Project(tmp_path, train={"file": "train.parquet", "text": "text", "label": "label"}).train()
+    assert Run.open(run).recipe.head.labels == ["0", "2"]
+
+
+def test_quotes_are_signs_in_a_table_with_tabs(tmp_path: Path) -> None:
+    """GLUE's files have no quoting."""
+    write(tmp_path / "train.tsv", 'sentence\tlabel\nsaid " yes\t1\n"\tb\nno "\t0\n')
+    run = Project(tmp_path).train()
+    assert Run.open(run).recipe.head.labels == ["0", "1", "b"]
+
+
+def test_labels_may_be_given_in_their_order(project: Project) -> None:
+    run = project.train("head.labels=[1, 0, 2]")
+    assert Run.open(run).recipe.head.labels == ["1", "0", "2"]
+    assert Run.open(run).load_model().head.linear.weight.shape[0] == 3
+
+
+# Long texts
+
+
+def test_windows_are_averaged(project: Project) -> None:
+    run = project.train("data.max_length=8", "data.long=windows", "data.stride=3")
+    opened = Run.open(run)
+    model, task, text = opened.load_model(), opened.task, "very good really bad so good quite bad very very"
+    rows = model.framing.rows(model.framing.tokenizer.encode(text))
+    assert [len(row.ids) for row in rows] == [8, 8, 6]
+    with torch.inference_mode():
+        alone = [model(opened_batch(row)) for row in rows]
+    [found] = task.typed_scores(model, [text], ["input 1"], lambda done: None)
+    assert found.tolist() == pytest.approx(torch.stack(alone).mean(0)[0].tolist(), abs=1e-6)
+    assert succeed("evaluate", run, "--json").json["examples"] == 4
+
+
+def opened_batch(row: Any) -> Any:
+    from regard.data.labelled_examples import labelled_batch
+
+    return labelled_batch([[row]], torch.zeros(1), 0)
+
+
+# Bad input
+
+
+def test_a_label_that_the_training_data_has_not(project: Project) -> None:
+    write(project.folder / "dev.tsv", "sentence\tlabel\ngood\t1\nwell\t2\n")
+    message = project.refused("data.validation={file: dev.tsv, text: sentence, label: label}")
+    assert message == ("dev.tsv:3: the label '2' does not stand in the training data (the training data has 0, 1)")
+    run = project.train()
+    [message] = fail("evaluate", run, "--file", project.folder / "dev.tsv")
+    assert message.endswith("dev.tsv:3: the label '2' does not stand in the training data (the training data has 0, 1)")
+
+
+def test_a_label_that_head_labels_has_not(project: Project) -> None:
+    assert project.refused("head.labels=[0]").startswith(
+        "train.tsv:2: the label '1' is not one of head.labels (head.labels has 0; leave it out to take all labels)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "how"), [(" pos", "white space"), ("pos ", "white space"), ("pos\u00a0", "white space")]
+)
+def test_labels_that_look_alike_are_no_two_classes(tmp_path: Path, other: str, how: str) -> None:
+    write(tmp_path / "train.csv", f"text,label\ngood,pos\nbad,neg\nso bad,neg\nfine,{other}\nso good,pos\n")
+    message = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).refused()
+    assert message.startswith(f"train.csv:5: the labels 'pos' and {other!r} differ only in {how} (write them alike")
+
+
+def test_composed_and_decomposed_labels_are_no_two_classes(tmp_path: Path) -> None:
+    composed, decomposed = "긍정", unicodedata.normalize("NFD", "긍정")
+    write(tmp_path / "train.csv", f"text,label\ngood,{composed}\nbad,부정\nfine,{decomposed}\n")
+    message = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).refused()
+    assert "differ only in their Unicode form" in message
+
+
+def test_spaces_before_every_label_are_part_of_it(tmp_path: Path) -> None:
+    """Labels are never changed, so that those of a file which has a blank before each are told apart by their own."""
+    write(tmp_path / "train.csv", "text,label\ngood, pos\nbad, neg\nso bad, neg\n")
+    run = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).train()
+    assert Run.open(run).recipe.head.labels == [" neg", " pos"]
+
+
+def test_a_row_with_a_missing_column(project: Project) -> None:
+    write(project.folder / "train.tsv", TABLE + "no label here\n")
+    message = project.refused()
+    assert message.startswith("train.tsv:6: there is no column 'label' (label) in this row")
+    write(project.folder / "train.tsv", TABLE + "an empty one\t\n")
+    assert project.refused("data.validation={split: 0.5}") == (
+        "train.tsv:6: the label is empty (fill it, or data.bad_lines=drop drops such examples)"
+    )
+    write(project.folder / "train.tsv", TABLE + "\nthe last one\t1\n")
+    assert project.refused("data.validation={split: 0.5}").startswith("train.tsv:6: the line is empty")
+    write(project.folder / "train.tsv", TABLE.replace("label", "verdict") + "an empty one\t\n")
+    message = project.refused("data.validation={split: 0.5}", "data.train.label=verdict")
+    assert message.startswith("train.tsv:6: the label (column 'verdict') is empty")
+    message = project.refused("data.validation={split: 0.5}", "data.train.label=lable")
+    assert message.startswith("train.tsv:1: there is no column 'lable'")
+
+
+def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Project) -> None:
+    write(project.folder / "train.tsv", TABLE + "too short\ntoo\tlong\t1\nno label\t\nso bad\t0\n")
+    drop = ("data.bad_lines=drop", "data.validation={split: 0.2}")
+    facts = succeed("check", project.recipe, *drop, "--json").json["data"]
+    assert facts["splits"]["train"]["dropped"]["cells"] == {"count": 2, "places": ["train.tsv:6", "train.tsv:7"]}
+    assert facts["splits"]["train"]["dropped"]["empty"] == {"count": 1, "places": ["train.tsv:8"]}
+    assert sum(sum(counts.values()) for counts in facts["labels"].values()) == 5
+    [found] = facts["findings"]
+    assert "2 with cells missing, too many or no text (first: train.tsv:6)" in found
+    run = project.train(*drop)
+    whole = project.folder / "train.tsv"
+    assert succeed("evaluate", run, "--file", whole, "--json").json["examples"] == 5
+    message = fail("check", project.recipe)[0]
+    assert message.startswith("train.tsv:6: there is no column 'label' (label) in this row")
+
+
+def test_text_and_label_that_were_swapped(project: Project) -> None:
+    rows = "".join(
+        f"{word} film number {number}\t{word == 'good'}\n" for number in range(30) for word in ("good", "bad")
+    )
+    write(project.folder / "train.tsv", "text\tverdict\n" + rows)
+    table = "{file: train.tsv, text: verdict, label: text}"
+    message = project.refused(f"data.train={table}", f"data.validation={table}")
+    assert message == (
+        "data.train.label: text: 60 different labels in 60 examples, such as 'good film number 0' "
+        "(are the columns swapped? text: text, label: verdict)"
+    )
+    table = "{file: train.tsv, text: text, label: text}"
+    assert "is it the right column?" in project.refused(f"data.train={table}", f"data.validation={table}")
+
+
+def test_numbers_with_a_fraction_are_no_classes(project: Project) -> None:
+    write(project.folder / "train.tsv", TABLE + "fine\t0.5\n")
+    assert project.refused() == (
+        "train.tsv:6: the label '0.5' is a number with a fraction, not a class "
+        "(task: regression learns numbers; a class is a word or a whole number)"
+    )
+
+
+def test_no_number_where_one_is_learned(project: Project) -> None:
+    write(project.folder / "train.tsv", TABLE + "fine\tfour\nwell\tnan\n")
+    messages = fail("train", project.recipe, "task=regression", "--out", project.folder / "run")
+    assert messages == ["train.tsv:6: the label 'four' is not a number", "train.tsv:7: the label 'nan' is not a number"]
+
+
+def test_one_label_is_nothing_to_learn(project: Project) -> None:
+    write(project.folder / "train.tsv", "sentence\tlabel\na\t1\nb\t1\n")
+    assert project.refused() == "data.train: every label is '1' (two labels at the least)"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.train={file: train.tsv, text: sentence}", "data.train: name the label: "),
+        ("data.train={file: a.tsv, text: a, first: b, second: c, label: d}", "data.train: give 'text', or 'first' and"),
+        ("data.train={file: train.tsv, first: a, second: b, label: c}", "data: all corpora have one text, or all"),
+        ("model={kind: transformer}", "model: transformer is no model for the task classification (allowed: bert, "),
+        ("training.best=bleu", "training.best: unknown metric 'bleu'"),
+        ("data.long=middle", "data.long: 'middle' is not allowed"),
+    ],
+)
+def test_a_recipe_that_cannot_be(project: Project, override: str, message: str) -> None:
+    assert project.refused(override).startswith(message)
+
+
+def test_predictions_of_a_task_that_has_none(tiny_run: Path, tmp_path: Path) -> None:
+    [message] = fail("evaluate", tiny_run, "--predictions", tmp_path / "a.jsonl")
+    assert message.startswith("--predictions: this task has no answer for each example to write")
+
+
+def test_vectors_begin_the_embeddings(project: Project) -> None:
+    write(
+        project.folder / "words.vec",
+        "2 16\n" + "".join(f"{word} {' '.join(['0.5'] * 16)}\n" for word in ("good", "bad")),
+    )
+    said = succeed(
+        "train", project.recipe, "model.vectors={text: words.vec}", "training.learning_rate=1e-9",
+        "--out", project.folder / "run",
+    ).err  # fmt: skip
+    assert "vectors: 2 of " in said
+    run = Run.open(project.folder / "run")
+    token = run.tokenizers["text"].token_ids(["▁good"])[0]
+    assert run.load_model().base.embedding.weight[token].tolist() == pytest.approx([0.5] * 16, abs=1e-6)
+
+
+def test_vectors_of_the_model_below_the_head(sentiment: Path, tmp_path: Path) -> None:
+    found = api.features(sentiment, ["The plot was superb."], pooling="mean", out=tmp_path / "a.npz")
+    assert found.vectors.shape == (1, 128)
+
+
+def test_resumed_training_is_the_same(project: Project) -> None:
+    tree = {"task": "classification", "data": {"train": {"corpus": "reviews-ko", "size": 50}}, "model": MODEL}
+    training = TRAINING | {"checkpoint_every": 2}
+    for steps, out in ((4, "whole"), (2, "parts"), (4, "parts")):
+        recipe = tree | {"training": training | {"steps": steps}}
+        train(recipe, out=project.folder / out, resume=(project.folder / out).exists(), quiet=True)
+    whole, parts = (Run.open(project.folder / name).load_model("last").state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
+def test_a_file_is_read_as_the_recipes_own_are(project: Project) -> None:
+    run = project.train()
+    table = write(project.folder / "other.csv", 'label,sentence\n1,"very, very good"\n0,bad\n')
+    assert succeed("evaluate", run, "--file", table, "--json").json["examples"] == 2
+    lines = write(project.folder / "other.jsonl", '{"sentence": "good", "label": 1}\n')
+    assert succeed("evaluate", run, "--file", lines, "--json").json["examples"] == 1
+    [message] = fail("evaluate", run, "--file", write(project.folder / "bad.csv", "text,label\na,1\n"))
+    hint = "the columns are text, label; wanted are sentence, label: rename them"
+    assert message.endswith(f"bad.csv:1: there is no column 'sentence' ({hint})")
+
+
+def test_texts_and_labels_in_two_files(project: Project) -> None:
+    write(project.folder / "texts.txt", "very good\nreally bad\n")
+    write(project.folder / "labels.txt", "1\n0\n")
+    corpus = "{text: texts.txt, label: labels.txt}"
+    run = project.train(f"data.train={corpus}", f"data.validation={corpus}")
+    assert Run.open(run).recipe.head.labels == ["0", "1"]
+    texts, labels = project.folder / "texts.txt", project.folder / "labels.txt"
+    assert succeed("evaluate", run, "--file", texts, "--file", labels, "--json").json["examples"] == 2
+
+
+def test_reviews_are_the_same_on_every_machine() -> None:
+    assert next(generate("reviews-en", 1, 1, "train")) == ("In the end the photography was hardly honest.", "negative")
+    korean = list(generate("reviews-ko", 5, 1, "train"))
+    assert korean[0] == ("완벽한 줄거리는 아니었다. 비록 어색한 각본은 아니었지만.", "부정")
+    assert list(generate("reviews-ko", 2, 1, "train")) == korean[:2]
+
+
+# Files as others publish them
+
+GLUE = SHARED / "glue"
+
+
+@pytest.mark.skipif(not GLUE.is_dir(), reason="needs ../shared/data")
+@pytest.mark.parametrize(
+    ("file", "columns", "rows", "labels"),
+    [
+        ("MRPC/dev.tsv.xz", {"first": "#1 String", "second": "#2 String", "label": "Quality"}, 408, {"0", "1"}),
+        ("CoLA/dev.tsv.xz", {"text": 3, "label": 1}, 1043, {"0", "1"}),
+        ("SST-2/dev.tsv.xz", {"text": "sentence", "label": "label"}, 872, {"0", "1"}),
+        (
+            "RTE/dev.tsv.xz", {"first": "sentence1", "second": "sentence2", "label": "label"}, 277,
+            {"entailment", "not_entailment"},
+        ),
+    ],
+)  # fmt: skip
+def test_glue_is_read_as_it_lies_there(file: str, columns: Tree, rows: int, labels: set[str]) -> None:
+    found = list(open_labelled(Labelled(file=file, **columns), GLUE))
+    assert len(found) == rows
+    assert {row.values[-1] for row in found} == labels
+
+
+@pytest.mark.skipif(not GLUE.is_dir(), reason="needs ../shared/data")
+def test_the_numbers_of_glue(tmp_path: Path) -> None:
+    file = str(GLUE / "STS-B" / "dev.tsv.xz")
+    corpus = {"file": file, "first": "sentence1", "second": "sentence2", "label": "score", "size": 300}
+    project = Project(tmp_path, "regression", corpus)
+    assert succeed("check", project.recipe, "data.validation={split: 0.1}", "--json").json["ok"]
+    message = project.refused("task=classification")
+    assert "dev.tsv.xz:2: the label '5.000' is a number with a fraction, not a class" in message
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    """The metrics are what was asked for, but what was said of each example is lost."""
+    found = {"accuracy": 1.0, "note": "the run's recipe has no test set", "predictions": [{"right": True}]}
+    file = write(tmp_path / "a file", "") / "predictions.jsonl"
+    measured = with_predictions_written(found, file, asked=False)
+    assert measured == {
+        "accuracy": 1.0,
+        "note": f"the run's recipe has no test set; {file.parent} cannot be written to: --predictions FILE keeps what "
+        "was said of each example elsewhere",
+    }
+    with pytest.raises(CheckpointError):
+        with_predictions_written(found, file, asked=True)

@@ -1,0 +1,227 @@
+"""`explain --numbers`: every number recomputed by plain loops, and the context equal to the model's own."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import TINY
+
+import regard as api
+from command_line import fail, succeed
+from regard.errors import DecodeError
+from regard.views.capture import watching
+from regard.views.explanation import Explanation
+from regard.views.numbers import work_out
+from regard.views.worked import Worked
+
+BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
+LUONG = {"kind": "luong", "embedding": 8, "hidden": 8, "attention": 6}
+TRANSFORMER = {"kind": "transformer", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
+SELF = {"kind": "self_attention", "width": 8, "heads": 2, "decoder_layers": 1}
+MODELS: dict[str, dict[str, Any]] = {
+    "additive": BAHDANAU,
+    "concat": BAHDANAU | {"score": "concat", "cell": "lstm"},
+    "fully_connected": BAHDANAU | {"score": "fully_connected"},
+    "dot": LUONG | {"score": "dot"},
+    "general": LUONG | {"score": "general", "input_feeding": False},
+    "scaled_dot": LUONG | {"score": "scaled_dot", "input_feeding": False},
+    "luong_concat": LUONG | {"score": "concat"},
+    "local_p": LUONG | {"reach": "local_p", "window": 2},
+    "transformer": TRANSFORMER,
+    "pre_norm": TRANSFORMER | {"norm": "pre"},
+    "no_residual": TRANSFORMER | {"residual": False, "scaled": False, "norm": "none"},
+    "plain": SELF | {"encoder": "plain"},
+    "projected": SELF | {"encoder": "projected"},
+}
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Explanation]:
+    folder, found = tmp_path_factory.mktemp("numbers"), {}
+    for name, model in MODELS.items():
+        recipe = copy.deepcopy(TINY) | {"model": model}
+        recipe["training"] |= {"steps": 1, "validate_every": 1, "decode": 0}
+        found[name] = api.explain(api.train(recipe, out=folder / name, quiet=True), "a b c", target="c b")
+    return found
+
+
+def dot(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def score_by_hand(name: str, found: Explanation, worked: Worked, j: int) -> float:
+    """e_j from the query, the key and the layer between them, as they are shown."""
+    query, [key, *hidden] = worked.query[-1].value_D.tolist(), [v[j].tolist() for v in worked.vectors.values()]
+    if len(hidden) == 1:
+        return dot(query, key) / math.sqrt(
+            len(key) if "sqrt" in worked.score_equation and "k_j" in worked.vectors else 1
+        )
+    activation = (lambda x: max(0.0, x)) if name == "fully_connected" else math.tanh
+    assert [activation(q + k) for q, k in zip(query, key, strict=True)] == pytest.approx(hidden[0], abs=1e-5)
+    attention = found.model.get_submodule("attention")
+    v = next(getattr(attention, letter) for letter in ("v_a", "w") if hasattr(attention, letter))
+    return dot(v.weight[0].tolist(), hidden[0])
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("step", [1, 3])
+def test_the_numbers_by_hand(explained: dict[str, Explanation], name: str, step: int) -> None:
+    found = explained[name]
+    worked = work_out(found, step=step)
+    scores = worked.scores_K.tolist()
+    seen = [j for j, score in enumerate(scores) if score != -math.inf]
+    assert [score_by_hand(name, found, worked, j) for j in seen] == pytest.approx([scores[j] for j in seen], abs=1e-5)
+    if name != "local_p":
+        total = sum(math.exp(scores[j]) for j in seen)
+        by_hand = [math.exp(score) / total for score in scores]
+        assert worked.weights_K.tolist() == pytest.approx(by_hand, abs=1e-6)
+    last = found.of_kind("alignment")[-1]
+    assert worked.weights_K.tolist() == pytest.approx(last.weights[0, step - 1].tolist(), abs=1e-6)
+    values = worked.vectors["v_j"].tolist()
+    context = [dot(worked.weights_K.tolist(), [row[d] for row in values]) for d in range(len(values[0]))]
+    assert worked.context_D.tolist() == pytest.approx(context, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["additive", "concat", "dot", "general", "local_p"])
+def test_the_context_is_the_one_that_the_recurrent_model_reads(explained: dict[str, Explanation], name: str) -> None:
+    found = explained[name]
+    reader = "UVC_o" if found.model_kind == "bahdanau" else "W_c"
+    with torch.inference_mode(), watching(found.model, lambda called, _: called == reader) as calls:
+        hidden_TD = found.model(found.batch).hidden_BTD[0]
+    read_TD = torch.cat([call.inputs[0].reshape(-1, call.inputs[0].shape[-1]) for call in calls[reader]])
+    for step, (read_D, hidden_D) in enumerate(zip(read_TD, hidden_TD, strict=True), 1):
+        worked = work_out(found, step=step)
+        width = len(worked.context_D)
+        context = read_D[-width:] if reader == "UVC_o" else read_D[:width]
+        assert worked.context_D.tolist() == pytest.approx(context.tolist(), abs=1e-6)
+        # The last line is what the readout turns into the likeliest tokens.
+        assert worked.after[-1].value_D.tolist() == pytest.approx(hidden_D.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["transformer", "pre_norm", "no_residual", "plain", "projected"])
+@pytest.mark.parametrize("view", ["alignment", "encoder", "decoder"])
+def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanation], name: str, view: Any) -> None:
+    found = explained[name]
+    attention, block = found.of_kind(view)[0], found.of_kind(view)[0].name.rpartition(".")[0]
+    heads = [work_out(found, view, layer=1, head=h, step=2) for h in range(1, len(attention.weights) + 1)]
+    joined_D = torch.cat([worked.context_D for worked in heads])
+    module = found.model.get_submodule(attention.name)
+    with torch.inference_mode():
+        out_D = module.W_O(joined_D) if hasattr(module, "W_O") else joined_D
+    assert heads[0].after[0].value_D.tolist() == pytest.approx(out_D.tolist(), abs=1e-6)
+    reads = "cross_attention" if view == "decoder" else "feed_forward"
+    if found.model_kind == "self_attention" and view == "encoder":
+        return  # nothing stands between this attention and the decoder
+    with torch.inference_mode(), watching(found.model, lambda called, _: called == f"{block}.{reads}") as calls:
+        found.model(found.batch)
+    next_D, after_D = calls[f"{block}.{reads}"][0].inputs[0][0, 1], heads[0].after[-1].value_D
+    if name == "pre_norm":
+        sublayer = found.model.get_submodule(f"{block}.around_{'cross' if view == 'decoder' else 'feed_forward'}")
+        with torch.inference_mode():
+            after_D = sublayer.norm(after_D)
+    assert next_D.tolist() == pytest.approx(after_D.tolist(), abs=1e-5)
+
+
+def printed(text: str, beginning: str) -> list[float]:
+    """The numbers of the line that begins so, as they are printed."""
+    [line] = [line for line in text.splitlines() if line.strip().startswith(beginning)]
+    return [float(number) for number in line.rpartition("[")[2].strip(" …]").split()]
+
+
+@pytest.mark.parametrize("name", ["transformer", "pre_norm", "plain", "projected"])
+@pytest.mark.parametrize("view", ["alignment", "encoder", "decoder"])
+def test_what_is_printed_adds_up(explained: dict[str, Explanation], name: str, view: Any) -> None:
+    """x stands for one thing: what is printed for it and for the attention's output sums to what is printed next."""
+    text = work_out(explained[name], view, step=2).to_text()
+    x, total = printed(text, "x, the state"), printed(text, "x + that")
+    that = printed(text, "[c_1 ; c_2" if "W_O" in text else "the context as it is")
+    assert [a + b for a, b in zip(x, that, strict=True)] == pytest.approx(total, abs=1.6e-4)
+
+
+def test_a_norm_before_the_attention_is_shown_between_the_state_and_the_query(
+    explained: dict[str, Explanation],
+) -> None:
+    found = explained["pre_norm"]
+    worked = work_out(found, "decoder", layer=2, step=3)
+    x, normed, q = (line.value_D for line in worked.query)
+    assert [line.equation for line in worked.query] == [
+        "x, the state so far", "LayerNorm(x), what looks", "q = LayerNorm(x) W_Q, head 1"
+    ]  # fmt: skip
+    block: Any = found.model.get_submodule("decoder.1")
+    with torch.inference_mode():
+        assert block.around_self.norm(x).tolist() == pytest.approx(normed.tolist(), abs=1e-6)
+        assert block.self_attention.W_Q(normed)[: len(q)].tolist() == pytest.approx(q.tolist(), abs=1e-6)
+    assert worked.after[-1].equation == "x + that, whose LayerNorm the next layer reads"
+
+
+def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str, Explanation]) -> None:
+    worked = work_out(explained["additive"], step=2)
+    text = worked.to_text()
+    assert text.startswith("attention over the source (attention), layer 1 of 1, writing ␣, step 2 of 4\n")
+    assert "e_j = v_a . tanh(W_a s + U_a h_j)" in text
+    rows = re.findall(r"^   (\S+) +\[.*\] +\[.*\] +(-?[\d.]+) +([\d.]+) +\[.*\]$", text, flags=re.MULTILINE)
+    assert [row[0] for row in rows] == ["a", "␣", "b", "␣", "c", "⏎"]
+    assert [float(row[1]) for row in rows] == pytest.approx(worked.scores_K.tolist(), abs=1e-4)
+    assert [float(row[2]) for row in rows] == pytest.approx(worked.weights_K.tolist(), abs=1e-4)
+    context = re.search(r"c = sum_j alpha_j v_j +\[(.*) …\]", text)
+    assert context is not None
+    assert list(map(float, context[1].split())) == pytest.approx(worked.context_D[:4].tolist(), abs=1e-4)
+
+
+def test_long_texts_show_the_keys_that_weigh_most(tiny_run: Path) -> None:
+    found = api.explain(tiny_run, "a b c d e f g h i j" * 2, target="a")
+    worked = work_out(found)
+    shown = re.findall(r"^   \S+ +\[.* ([\d.]+) +\[", worked.to_text(), flags=re.MULTILINE)
+    assert len(shown) == 16
+    assert sorted(map(float, shown)) == pytest.approx(sorted(worked.weights_K.tolist())[-16:], abs=1e-4)
+    rest = float(worked.weights_K.sum()) - sum(sorted(worked.weights_K.tolist())[-16:])
+    assert f"and {len(found.source) - 16} more, with {rest:.4f} of the weight" in worked.to_text()
+
+
+def test_the_command_line_prints_and_gives_json(tiny_run: Path) -> None:
+    arguments = ("explain", tiny_run, "a b", "--target", "b a", "--numbers", "--step", "2")
+    worked = work_out(api.explain(tiny_run, "a b", target="b a"), step=2)
+    assert succeed(*arguments).out == worked.to_text()
+    assert succeed(*arguments, "--json").json["weights"] == worked.weights_K.tolist()
+    message = (
+        "--view: the model 'bahdanau' has no self-attention of the encoder to work out (allowed for it: alignment)"
+    )
+    assert fail(*arguments, "--view", "encoder") == [message]
+
+
+def test_json_that_is_written_has_the_numbers_that_were_asked_for(tiny_run: Path, tmp_path: Path) -> None:
+    """A picture has no place for them: there it is that of the attention."""
+    arguments = ("explain", tiny_run, "a b", "--target", "b a", "--numbers", "--out")
+    shown = succeed(*arguments, tmp_path / "worked.json", "--json").json
+    assert json.loads((tmp_path / "worked.json").read_text(encoding="utf-8")) == shown
+    assert shown["keys"] == list(work_out(api.explain(tiny_run, "a b", target="b a")).keys)
+    succeed(*arguments, tmp_path / "picture.svg")
+    assert "<svg" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+
+
+def test_a_text_may_come_on_standard_input(tiny_run: Path) -> None:
+    told = succeed("explain", tiny_run, "a b", "--json").json
+    for arguments in ((), ("-",)):
+        assert succeed("explain", tiny_run, *arguments, "--json", stdin="a b\n").json == told
+    assert fail("explain", tiny_run, "-", stdin="a\nb\n") == [
+        "standard input: one text is explained, and these are 2 lines (give one of them)"
+    ]
+    assert fail("explain", tiny_run)[0].startswith("INPUT: there is nothing to explain")
+    assert succeed("predict", tiny_run, "-", stdin="a b\n").out == succeed("predict", tiny_run, "a b").out
+    [message] = fail("predict", tiny_run, "--file", "-", stdin="a b\n")
+    assert message == "--file: standard input is not read here (it is where neither texts nor --file are given)"
+    for verb in ("evaluate", "diagnose"):
+        [message] = fail(verb, tiny_run, "--file", "-")
+        assert message == "--file: standard input is not read here (give a file, whose suffix says what it is)"
+
+
+def test_numbers_are_of_tokens(explained: dict[str, Explanation]) -> None:
+    with pytest.raises(DecodeError, match="tokens, not of words"):
+        work_out(explained["additive"].words())

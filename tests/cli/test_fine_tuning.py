@@ -1,0 +1,488 @@
+"""Models under a head: what is taken over from a run, what stays frozen, how fast each layer learns, which loss."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import regard as api
+from command_line import fail, regard, succeed, write
+from regard.config import write_yaml
+from regard.data.batch import LabelledBatch, Tokens
+from regard.data.labelled_examples import labelled_batch
+from regard.models.bert import BERTConfig
+from regard.models.cnn import CNN, CNNConfig
+from regard.models.gpt import GPTConfig
+from regard.models.headed import HeadConfig, Headed, build_base
+from regard.models.heads import AskedHead, TextHead, pool
+from regard.objectives.classes import ClassCrossEntropy, SquaredError, by_choice, by_example
+from regard.runs import Run
+from regard.runs.checkpoints import load_weights
+from regard.tasks import TASKS
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from regard.training.optimiser import parameter_groups
+from regard.training.train import train
+
+Tree = dict[str, Any]
+SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64, "dropout": 0.0}
+MODELS: dict[str, Tree] = {
+    "gpt": {"kind": "gpt", **SIZES},
+    "bert": {"kind": "bert", **SIZES},
+    "plain-bert": {"kind": "bert", **SIZES, "next_sentence": False},
+    "lstm": {"kind": "lstm_lm", "embedding": 16, "hidden": 24, "layers": 2},
+    "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1},
+}
+TRAINING: Tree = {
+    "steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "log_every": 1,
+}  # fmt: skip
+
+
+def pretraining(model: Tree) -> Tree:
+    bert = model["kind"] == "bert"
+    return {
+        "task": "masked_language_modeling" if bert else "language_modeling",
+        "data": {
+            "train": {"corpus": "tales-en", "size": 60}, "validation": {"corpus": "tales-en", "size": 5},
+            "max_length": 24,
+        },
+        "tokenizer": {"kind": "wordpiece" if bert else "bpe", "vocabulary": 200},
+        "model": model,
+        "training": TRAINING,
+    }  # fmt: skip
+
+
+def classification(init: Path | None = None, head: Tree | None = None, **training: Any) -> Tree:
+    tree: Tree = {
+        "task": "classification",
+        "data": {
+            "train": {"corpus": "reviews-en", "size": 60}, "validation": {"corpus": "reviews-en", "size": 20},
+            "max_length": 40,
+        },
+        "head": head or {},
+        "training": TRAINING | training,
+    }  # fmt: skip
+    if init is not None:
+        tree["training"]["init"] = str(init)
+    return copy.deepcopy(tree)
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    """One pre-trained run of each, only read."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    for name, model in MODELS.items():
+        train(pretraining(model), out=folder / name, quiet=True)
+    return {name: folder / name for name in MODELS}
+
+
+def weights_of(run: Path, checkpoint: str = "last") -> dict[str, Tensor]:
+    return load_weights(Run.open(run).checkpoint(checkpoint))
+
+
+def headed(kind: str = "bert", **head: Any) -> Headed:
+    config = {"bert": BERTConfig, "gpt": GPTConfig}[kind](**SIZES)
+    base = build_base(config, 20, None, keep_readout=kind == "gpt")
+    made = lambda width: TextHead(width, 3, pooling="first", pooler=kind == "bert", dropout=0.0)  # noqa: E731
+    return Headed(base, HeadConfig(**head), made)
+
+
+def batch_of(rows: list[list[int]], labels: list[Any], owners: list[int] | None = None) -> LabelledBatch:
+    lengths_B = torch.tensor([len(row) for row in rows])
+    ids_BL = torch.zeros(len(rows), int(lengths_B.max()), dtype=torch.long)
+    for number, row in enumerate(rows):
+        ids_BL[number, : len(row)] = torch.tensor(row)
+    owners_B = torch.tensor(owners or range(len(rows)))
+    text = Tokens.of(ids_BL, lengths_B)
+    return LabelledBatch(text, torch.zeros_like(ids_BL), owners_B, torch.tensor(labels), tokens=len(labels))
+
+
+# Taken over
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_run_begins_with_the_base_of_another(pretrained: dict[str, Path], name: str, tmp_path: Path) -> None:
+    """With a learning rate of next to nothing the base stays that of the run that it was taken from."""
+    recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained[name], learning_rate=1e-9, steps=1)))
+    said = succeed("train", recipe, "--out", tmp_path / "run").err
+    new = {"plain-bert": "head.pooler, head.linear", "elmo": "mix, bilstm.rnn, head.linear"}.get(name, "head.linear")
+    assert f"weights: those of {pretrained[name]}, step-00000003; new: {new}\n" in said
+    before, after = weights_of(pretrained[name], "best"), weights_of(tmp_path / "run")
+    shared = [key for key in after if key.startswith("base.")]
+    assert len(shared) > 5
+    for key in shared:
+        torch.testing.assert_close(after[key], before[key.removeprefix("base.")], atol=1e-7, rtol=0)
+    if name == "bert":
+        pooler = before["next_sentence.pooler.weight"]
+        torch.testing.assert_close(after["head.pooler.weight"], pooler, atol=1e-7, rtol=0)
+    resolved = Run.open(tmp_path / "run").recipe
+    assert resolved.model == Run.open(pretrained[name]).recipe.model
+    assert resolved.head.labels == ["negative", "positive"]
+
+
+def test_a_finished_run_needs_nothing_of_the_one_it_came_from(pretrained: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(pretrained["bert"], tmp_path / "base")
+    train(classification(tmp_path / "base"), out=tmp_path / "run", quiet=True)
+    before = api.predict(tmp_path / "run", ["The plot was dull."])
+    shutil.rmtree(tmp_path / "base")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    assert api.predict(tmp_path / "moved", ["The plot was dull."]) == before
+    assert api.evaluate(tmp_path / "moved")["examples"] == 20
+
+
+def test_a_run_of_the_same_task_is_taken_over_as_a_whole(pretrained: dict[str, Path], tmp_path: Path) -> None:
+    train(classification(pretrained["bert"]), out=tmp_path / "one", quiet=True)
+    again = write(tmp_path / "r.yaml", write_yaml(classification(tmp_path / "one", learning_rate=1e-9, steps=1)))
+    assert "; new" not in succeed("train", again, "--out", tmp_path / "two").err
+    one, two = weights_of(tmp_path / "one", "best"), weights_of(tmp_path / "two")
+    assert one.keys() == two.keys()
+    assert all(torch.allclose(one[key], two[key], atol=1e-7) for key in one)
+    other = classification(tmp_path / "one", {"labels": ["negative", "positive", "neither"]})
+    said = succeed("train", write(again, write_yaml(other)), "--out", tmp_path / "three").err
+    assert "; new: head.linear\n" in said
+
+
+def test_what_is_given_beside_init_must_fit(pretrained: dict[str, Path], tmp_path: Path) -> None:
+    recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained["bert"])))
+    [message] = fail("train", recipe, "model={kind: gpt}", "--out", tmp_path / "run")
+    assert message.startswith(f"model.kind: {pretrained['bert']} is a bert, this recipe asks for gpt")
+    [message] = fail("train", recipe, "model={kind: bert, width: 32}", "--out", tmp_path / "run")
+    assert message == f"model.width: 32 does not fit the weights of {pretrained['bert']} (that run has 16)"
+    [message] = fail("train", recipe, "model={kind: cnn, preset: tiny}", "--out", tmp_path / "run")
+    assert message.startswith(f"training.init: {pretrained['bert']} is a bert, this recipe asks for cnn")
+    [message] = fail("train", recipe, "training.init=nowhere", "--out", tmp_path / "run")
+    assert message.startswith("training.init: nowhere is not a run folder")
+    [message] = fail("train", recipe, "training.init=nowhere", "model={kind: bert}", "--out", tmp_path / "run")
+    assert "there is no such run folder" in message
+    [message] = fail("check", recipe, "data.max_length=600")
+    assert message.endswith(f"(at most {Run.open(pretrained['bert']).recipe.model.max_positions})"), "it has no more"
+    tokenizer = pretrained["gpt"] / "tokenizer.json"
+    [message] = fail("train", recipe, f"tokenizer.file={tokenizer}", "--out", tmp_path / "run")
+    assert "has another tokenizer" in message
+
+
+@pytest.mark.parametrize(
+    ("asked", "had"), [("layers: 5", 2), ("layers: 1", 2), ("heads: 4", 2), ("epsilon: 0.1", 1e-12)]
+)
+def test_a_size_that_contradicts_the_run(pretrained: dict[str, Path], asked: str, had: Any, tmp_path: Path) -> None:
+    """More layers would begin at random, fewer would throw some away, other heads would cut the weights elsewhere."""
+    recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained["bert"])))
+    name, value = asked.split(": ")
+    expected = [f"model.{name}: {value} does not fit the weights of {pretrained['bert']} (that run has {had})"]
+    assert fail("train", recipe, f"model={{{asked}, dropout: 0.3}}", "--out", tmp_path / "run") == expected
+    assert fail("check", recipe, f"model={{{asked}}}") == expected
+
+
+def test_a_tokenizer_that_contradicts_the_run(pretrained: dict[str, Path], tmp_path: Path) -> None:
+    """It would not be used, and recipe.yaml would say that it was; what the run itself says may be said again."""
+    recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained["bert"])))
+    kind, vocabulary = fail("check", recipe, "tokenizer={kind: bpe, vocabulary: 500, lowercase: false}")
+    assert kind.startswith(f"tokenizer.kind: {pretrained['bert']} has wordpiece, this recipe asks for bpe (leave the")
+    assert vocabulary.startswith(f"tokenizer.vocabulary: {pretrained['bert']} has 200, this recipe asks for 500 (")
+    [message] = fail("check", recipe, "tokenizer={knid: bpe}")
+    assert message == "tokenizer.knid: unknown key 'knid' (did you mean 'kind'?)"
+    found, _ = api.load_recipe(recipe, ["tokenizer={kind: wordpiece, vocabulary: 200}"])
+    assert found.tokenizer == api.load_recipe(recipe)[0].tokenizer
+
+
+def test_defaults_hang_on_the_model(pretrained: dict[str, Path]) -> None:
+    def loaded(name: str | None, **model: Any) -> Any:
+        tree = classification(pretrained[name] if name else None)
+        tree["training"] = {"steps": 1} | ({"init": str(pretrained[name])} if name else {})
+        return api.load_recipe(tree | ({"model": model} if model else {}))[0]
+
+    bert, elmo, cnn = loaded("bert"), loaded("elmo"), loaded(None, kind="cnn")
+    assert (bert.training.learning_rate, bert.training.optimizer, bert.head.pooling) == (5e-5, "adamw", "first")
+    assert (elmo.head.freeze, elmo.head.features, elmo.head.bilstm, elmo.head.pooling) == ("all", "mix", 128, "max")
+    assert elmo.training.learning_rate == cnn.training.learning_rate == 1e-3
+    assert (cnn.head.dropout, cnn.training.schedule) == (0.5, "linear")
+    tree = classification(pretrained["bert"])
+    del tree["data"]["max_length"]
+    assert api.load_recipe(tree)[0].data.max_length == 64 == bert.model.max_positions
+
+
+# Frozen, and how fast the others learn
+
+
+@pytest.mark.parametrize("freeze", [0, 1, "all"])
+def test_what_is_frozen_does_not_change(pretrained: dict[str, Path], freeze: Any, tmp_path: Path) -> None:
+    train(classification(pretrained["bert"], {"freeze": freeze}), out=tmp_path / "run", quiet=True)
+    before, after = weights_of(pretrained["bert"], "best"), weights_of(tmp_path / "run")
+    changed = {key for key in after if key.startswith("base.") and not torch.equal(after[key], before[key[5:]])}
+    layers = {key.split(".")[2] if "blocks" in key else "embedding" for key in changed}
+    assert layers == {0: {"embedding", "0", "1"}, 1: {"1"}, "all": set()}[freeze]
+    assert not torch.equal(after["head.pooler.weight"], before["next_sentence.pooler.weight"])
+
+
+def test_a_mix_of_frozen_layers_is_learned(pretrained: dict[str, Path], tmp_path: Path) -> None:
+    train(classification(pretrained["elmo"]), out=tmp_path / "run", quiet=True)
+    before, after = weights_of(pretrained["elmo"], "best"), weights_of(tmp_path / "run")
+    assert all(torch.equal(after[key], before[key[5:]]) for key in after if key.startswith("base."))
+    assert after["mix.s"].shape == (2,)
+    assert after["mix.s"].abs().min() > 0
+    assert after["mix.gamma"] != 1
+
+
+def test_learning_rates_fall_from_layer_to_layer() -> None:
+    """Two layers and a decay of 0.5, by hand."""
+    model = headed(layer_decay=0.5)
+    groups = {group["rate"]: group for group in parameter_groups(model, 0.08)}
+    assert {rate: group["lr"] for rate, group in groups.items()} == {1: 0.08, 0.5: 0.04, 0.25: 0.02, 0.125: 0.01}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    members = {rate: {names[id(one)] for one in group["params"]} for rate, group in groups.items()}
+    assert members[1] == {name for name in names.values() if name.startswith("head.")}
+    assert members[0.5] == {name for name in names.values() if name.startswith("base.blocks.1.")}
+    assert members[0.25] == {name for name in names.values() if name.startswith("base.blocks.0.")}
+    assert members[0.125] == {name for name in names.values() if name.startswith("base.embedding.")}
+    assert {group["rate"] for group in parameter_groups(headed(), 1.0)} == {1.0}
+    assert sum(map(len, members.values())) == len(names)
+
+
+def test_one_step_goes_as_far_as_the_layers_learning_rate(pretrained: dict[str, Path], tmp_path: Path) -> None:
+    """Adam's first step moves a weight by the learning rate, whatever the gradient."""
+    recipe = classification(pretrained["bert"], {"layer_decay": 0.5}, steps=1, optimizer="adam", learning_rate=0.008)
+    train(recipe, out=tmp_path / "run", quiet=True)
+    before, after = weights_of(pretrained["bert"], "best"), weights_of(tmp_path / "run")
+    for number, rate in enumerate((0.002, 0.004)):
+        name = f"blocks.{number}.feed_forward.W_2.weight"
+        assert float((after[f"base.{name}"] - before[name]).abs().max()) == pytest.approx(rate, rel=1e-3)
+
+
+def test_a_training_with_layer_decay_resumes_exactly(pretrained: dict[str, Path], tmp_path: Path) -> None:
+    head = {"layer_decay": 0.7, "freeze": 1, "class_weights": "balanced"}
+    train(classification(pretrained["bert"], head, steps=4, checkpoint_every=2), out=tmp_path / "whole", quiet=True)
+    train(classification(pretrained["bert"], head, steps=2, checkpoint_every=2), out=tmp_path / "parts", quiet=True)
+    again = classification(pretrained["bert"], head, steps=4, checkpoint_every=2)
+    train(again, out=tmp_path / "parts", resume=True, quiet=True)
+    whole, parts = weights_of(tmp_path / "whole"), weights_of(tmp_path / "parts")
+    assert all(torch.equal(whole[key], parts[key]) for key in whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "message"),
+    [
+        ("bert", "{freeze: 3}", "head.freeze: the model has 2 layers (0 to 2, or all)"),
+        ("bert", "{auxiliary: 0.5}", "head.auxiliary: bert is no language model that reads from left to right"),
+        ("gpt", "{auxiliary: 0.5, freeze: all}", "head.auxiliary: the language model's loss needs a head right above"),
+        ("lstm", "{features: mix}", "head.features: the layers of this model differ in width"),
+        ("bert", "{layer_decay: 1.5}", "head.layer_decay: should be less than or equal to 1"),
+        ("bert", "{class_weights: {bad: 2.0}}", "head.class_weights: there is no label 'bad'"),
+        ("bert", "{both_orders: true}", "head.both_orders: there is only one text"),
+        ("bert", "{frezee: 1}", "head.frezee: unknown key 'frezee' (did you mean 'freeze'?)"),
+    ],
+)
+def test_a_head_that_cannot_be(pretrained: dict[str, Path], name: str, head: str, message: str, tmp_path: Path) -> None:
+    recipe = write(tmp_path / "r.yaml", write_yaml(classification(pretrained[name])))
+    [said] = fail("train", recipe, f"head={head}", "--out", tmp_path / "run")
+    assert said.startswith(message)
+
+
+def test_a_task_without_a_head_has_no_such_section(tmp_path: Path) -> None:
+    recipe = write(tmp_path / "r.yaml", write_yaml(pretraining(MODELS["gpt"]) | {"head": {}}))
+    assert regard("check", recipe).err.startswith("regard: head: unknown key 'head'")
+
+
+# Losses
+
+
+class Fixed(torch.nn.Module):
+    """A head that says what it is told."""
+
+    def __init__(self, logits_BY: Tensor) -> None:
+        super().__init__()
+        self.logits_BY = logits_BY
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        return self.logits_BY
+
+
+def test_class_weights_by_hand() -> None:
+    """p = 3/4 and 1/4 for two classes; the first example is of the first, the others of the second class."""
+    model = headed()
+    model.head = Fixed(torch.tensor([[3.0, 1.0]]).log().expand(3, 2))
+    batch = batch_of([[5, 6]] * 3, [0, 1, 1])
+    loss, plain = ClassCrossEntropy(model, torch.tensor([2.0, 0.5]))(batch).tolist()
+    assert plain == pytest.approx(-np.log(3 / 4) - 2 * np.log(1 / 4))
+    assert loss == pytest.approx(-2 * np.log(3 / 4) - 0.5 * 2 * np.log(1 / 4))
+
+
+def test_rows_of_an_example_are_averaged() -> None:
+    logits_BY = torch.tensor([[1.0, 0.0], [3.0, 2.0], [5.0, -5.0]])
+    batch = batch_of([[5]] * 3, [0, 1], owners=[0, 0, 1])
+    assert by_example(logits_BY, batch).tolist() == [[2.0, 1.0], [5.0, -5.0]]
+    model = headed()
+    model.head = Fixed(logits_BY[:, :1])
+    values = batch_of([[5]] * 3, [1.0, 3.0], owners=[0, 0, 1])
+    assert SquaredError(model)(values).tolist() == [(2 - 1) ** 2 + (5 - 3) ** 2] * 2
+    choices = batch_of([[5]] * 4, [0, 1], owners=[0, 0, 1, 1])
+    assert by_choice(torch.tensor([[1.0], [2.0], [3.0], [4.0]]), choices).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_the_auxiliary_loss_is_added_by_hand() -> None:
+    """L_3 = L_2 + lambda L_1 (Radford et al. 2018, equation 5)."""
+    torch.manual_seed(0)
+    model, batch = headed("gpt"), batch_of([[3, 7, 8, 9, 3], [3, 10, 3]], [0, 2])
+    own_2 = ClassCrossEntropy(model)(batch)
+    both_2 = ClassCrossEntropy(model, auxiliary=0.5)(batch)
+    log_p_BLV = model.base.output(model.base.layers_of(batch)[-1]).log_softmax(-1)
+    rows = [(0, [7, 8, 9, 3]), (1, [10, 3])]
+    losses = [-log_p_BLV[row, place, token] for row, text in rows for place, token in enumerate(text)]
+    added = 0.5 * 2 * torch.stack(losses).mean()
+    torch.testing.assert_close(both_2[0], own_2[0] + added)
+    torch.testing.assert_close(both_2[1], own_2[1])
+    measured = ClassCrossEntropy(model, auxiliary=0.5).eval()
+    torch.testing.assert_close(measured(batch), own_2)
+
+
+@pytest.mark.parametrize("kind", ["lstm_lm", "elmo", "gpt", "bert", "bilstm", "cnn"])
+@pytest.mark.parametrize("features", ["last", "mix"])
+def test_every_weight_that_learns_has_a_gradient(kind: str, features: str) -> None:
+    """So that several processes, which wait for all gradients, can train together."""
+    if features == "mix" and kind in ("lstm_lm", "bilstm", "cnn"):
+        pytest.skip("their layers differ in width")
+    model = {"kind": kind, "preset": "tiny"} | ({"words": "tokens"} if kind == "elmo" else {})
+    head = {"freeze": 0, "bilstm": None, "features": features, "labels": ["a", "b"]}
+    head |= {"auxiliary": 0.5} if kind in ("lstm_lm", "gpt") and features == "last" else {}
+    recipe, _ = api.load_recipe(classification(head=head) | {"model": model})
+    tokenizers = Tokenizers({"text": Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])})
+    built = TASKS["classification"].build(recipe, tokenizers)
+    objective = TASKS["classification"].objective(built, recipe).train()
+    objective(batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], [0, 1]))[0].backward()
+    without = [name for name, parameter in built.named_parameters() if parameter.grad is None]
+    assert without == []
+
+
+# Equations
+
+
+def test_the_cnn_against_plain_loops() -> None:
+    """Kim 2014, equations 2 to 4; one text is shorter than the widest filter."""
+    torch.manual_seed(0)
+    model = CNN(CNNConfig(embedding=4, widths=[2, 3], maps=5), 11).double().requires_grad_(False)
+    texts = [[3, 4, 5, 6, 7], [8, 9], [10]]
+    batch = batch_of(texts, [0, 0, 0])
+    found = pool(model.states(batch), batch.text, "max")
+    for text, vector in zip(texts, found, strict=True):
+        expected = []
+        for convolution, h in zip(model.convolutions, [2, 3], strict=True):
+            x = [model.embedding.weight[token] for token in text]
+            x += [torch.zeros(4, dtype=torch.double)] * (h - len(x))
+            for filter_EH, b in zip(convolution.weight, convolution.bias, strict=True):
+                c = [
+                    max(0.0, float(sum(filter_EH[:, j] @ x[i + j] for j in range(h)) + b))
+                    for i in range(len(x) - h + 1)
+                ]
+                expected.append(max(c))
+        assert vector.tolist() == pytest.approx(expected)
+
+
+def test_the_cnn_around_each_token_against_plain_loops() -> None:
+    """Collobert et al. 2011, section 3.2.1: a window around each token, with nothing beyond the ends of the text."""
+    torch.manual_seed(0)
+    widths = [1, 2, 3, 4]
+    model = CNN(CNNConfig(embedding=4, widths=widths, maps=2), 11, by_token=True).double().requires_grad_(False)
+    with torch.no_grad():
+        model.embedding.weight[0] = 100.0  # padding would be seen
+    texts = [[3, 4, 5, 6, 7], [8, 9], [10]]
+    found_BLD = model.states(batch_of(texts, [0, 0, 0]))
+    assert found_BLD.shape == (3, 5, 8)
+    for text, found_LD in zip(texts, found_BLD, strict=True):
+        x = {place: model.embedding.weight[token] for place, token in enumerate(text)}
+        for i in x:
+            expected = []
+            for convolution, h in zip(model.convolutions, widths, strict=True):
+                seen = [(j, x[i - (h - 1) // 2 + j]) for j in range(h) if i - (h - 1) // 2 + j in x]
+                for filter_EH, b in zip(convolution.weight, convolution.bias, strict=True):
+                    expected.append(max(0.0, float(sum(filter_EH[:, j] @ x_j for j, x_j in seen) + b)))
+            assert found_LD[i].tolist() == pytest.approx(expected)
+
+
+def test_the_head_of_a_question_against_plain_loops() -> None:
+    """Chen et al. 2017, section 3.2: (W q + w) . h of every token, with q the largest values over the question."""
+    torch.manual_seed(0)
+    head = AskedHead(3, 2, dropout=0.5).double().eval().requires_grad_(False)
+    head.linear.bias.normal_()
+    h_BLD = torch.randn(2, 5, 3, dtype=torch.double)
+    batch = batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], [0, 0])
+    batch.segments_BL[0, 3:] = 1
+    batch.segments_BL[1, 1:3] = 1  # padding has segment 0, and is no part of the question
+    W_YDD, w_YD = head.linear.weight.view(2, 3, 3), head.linear.bias.view(2, 3)
+    for h_LD, asked, found_LY in zip(h_BLD, (3, 1), head(h_BLD, batch), strict=True):
+        q = [max(float(h_LD[place, d]) for place in range(asked)) for d in range(3)]
+        for h_D, found_Y in zip(h_LD.tolist(), found_LY.tolist(), strict=True):
+            for y in (0, 1):
+                asks = [sum(float(W_YDD[y, d, e]) * q[e] for e in range(3)) + float(w_YD[y, d]) for d in range(3)]
+                assert found_Y[y] == pytest.approx(sum(a * h for a, h in zip(asks, h_D, strict=True)))
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "mean", "max"])
+def test_pooling_leaves_padding_out(pooling: Any) -> None:
+    h_BLD = torch.tensor([[[1.0], [4.0], [2.0], [9.0]], [[-3.0], [-1.0], [8.0], [8.0]], [[0.0]] * 4])
+    text = batch_of([[5, 5, 5], [5, 5], [5] * 4], [0] * 3).text
+    expected = {"first": [1, -3], "last": [2, -1], "mean": [7 / 3, -2], "max": [4, -1]}[pooling] + [0]
+    assert pool(h_BLD, text, pooling).flatten().tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert", "lstm", "elmo", "bilstm", "cnn"])
+def test_neither_neighbours_nor_padding_change_an_answer(
+    pretrained: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    tree = classification(pretrained.get(name), steps=1)
+    if name not in pretrained:
+        tree |= {"model": {"kind": name, "preset": "tiny"}}
+    run = train(tree, out=tmp_path / "run", quiet=True)
+    model, task = run.load_model(), run.task
+    texts = [
+        "The plot was dull.",
+        "Although the music was never really weak, the ending was quite superb, too.",
+        "Fine",
+    ]
+    together = np.array(task.typed_scores(model, texts, texts, lambda done: None))
+    for text, expected in zip(texts, together, strict=True):
+        framing = model.framing
+        rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]
+        alone = model(labelled_batch(rows, torch.zeros(1), 0))[0].tolist()
+        assert expected.tolist() == pytest.approx(alone, abs=1e-5)
+
+
+def test_bert_under_a_head_against_transformers() -> None:
+    """The logits of BertForSequenceClassification with the same weights: padded texts, two segments."""
+    transformers = pytest.importorskip("transformers")
+    from test_against_transformers_lm import copy as copied
+    from test_against_transformers_lm import copy_attention, with_weights_that_matter
+
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=20, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, num_labels=3,
+    )  # fmt: skip
+    theirs = with_weights_that_matter(transformers.BertForSequenceClassification(config))
+    ours, body = headed().eval(), theirs.bert
+    embedding, theirs_embedding = ours.base.embedding, body.embeddings
+    with torch.no_grad():
+        embedding.tokens.weight.copy_(theirs_embedding.word_embeddings.weight)
+        embedding.segments.weight.copy_(theirs_embedding.token_type_embeddings.weight)
+        embedding.positions.learned.weight.copy_(theirs_embedding.position_embeddings.weight)
+    copied(embedding.norm, theirs_embedding.LayerNorm)
+    for block, layer in zip(ours.base.blocks, body.encoder.layer, strict=True):
+        attention = layer.attention
+        copy_attention(block.self_attention, attention.self.query, attention.self.key, attention.self.value)
+        copied(block.self_attention.W_O, attention.output.dense)
+        copied(block.attention_norm, attention.output.LayerNorm)
+        copied(block.feed_forward.W_1, layer.intermediate.dense)
+        copied(block.feed_forward.W_2, layer.output.dense)
+        copied(block.feed_forward_norm, layer.output.LayerNorm)
+    copied(ours.head.pooler, body.pooler.dense)
+    copied(ours.head.linear, theirs.classifier)
+    batch = batch_of([[2, 7, 8, 3, 9, 3], [2, 11, 3], [2, 5, 6, 7, 8, 9, 10, 3]], [0, 1, 2])
+    batch.segments_BL[0, 4:6] = 1
+    real_BL = (torch.arange(8) < batch.text.lengths_B[:, None]).long()
+    with torch.no_grad():
+        expected = theirs(batch.text.ids_BL, attention_mask=real_BL, token_type_ids=batch.segments_BL).logits
+        torch.testing.assert_close(ours(batch), expected, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,448 @@
+"""Parquet, Hugging Face datasets, .zst and tags: read back what was written, and name what is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import fail, succeed, write
+from regard.config import parse_yaml, write_yaml
+from regard.data.config import Data, Split
+from regard.data.readers import Row, open_corpus
+from regard.data.texts import prepare_texts
+from regard.errors import DataError, Problem
+from regard.recipes.propose import propose
+from regard.recipes.recipe import load_recipe
+from regard.tasks.summarization import Summarized
+from regard.tasks.translation import Parallel
+from regard.text.files import TextFile
+
+datasets = pytest.importorskip("datasets")
+arrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+zstandard = pytest.importorskip("zstandard")
+
+PAIRS = [("a house", "집 한 채"), ("  two  spaces ", "größer\nline 2"), ("", "빈"), ("emoji 🙂", "배")]
+
+
+def read(folder: Path, **fields: object) -> list[Row]:
+    return list(open_corpus(Parallel.model_validate(fields), folder))
+
+
+def problem_of(folder: Path, **fields: object) -> Problem:
+    with pytest.raises(DataError) as caught:
+        read(folder, **fields)
+    (problem,) = caught.value.problems
+    return problem
+
+
+def rows(pairs: list[tuple[str, str]]) -> list[Row]:
+    return [Row(line, pair) for line, pair in enumerate(pairs, 1)]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Pairs as flat columns, as a struct and as a dictionary, with a column of numbers, in row groups of 3."""
+    english, korean = (list(side) for side in zip(*PAIRS, strict=True))
+    columns = {
+        "en": arrow.array(english),
+        "id": arrow.array(range(len(PAIRS))),
+        "ko": arrow.array(korean, arrow.large_string()),
+        "translation": arrow.array([{"en": e, "ko": k} for e, k in PAIRS]),
+        "category": arrow.array(korean).dictionary_encode(),
+    }
+    parquet.write_table(arrow.table(columns), tmp_path / "p.parquet", row_group_size=3)
+    return tmp_path
+
+
+# Parquet
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [("en", "ko"), (0, 2), ("translation.en", "translation.ko"), ("en", "category")]
+)
+def test_parquet_columns_by_name_number_and_path(table: Path, source: str | int, target: str | int) -> None:
+    assert read(table, file="p.parquet", source=source, target=target) == rows(PAIRS)
+
+
+def test_parquet_paths_in_a_process_that_has_read_nothing_else(table: Path) -> None:
+    """Other libraries import parts of pyarrow that it does not import by itself."""
+    code = (
+        "from pathlib import Path; from regard.text.files import TextFile;"
+        "from regard.data.parquet import read_parquet;"
+        "print([row.values[0] for row in read_parquet(TextFile('p', Path('p.parquet')), ['translation.en'])])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=table, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, str([english for english, _ in PAIRS])), done.stderr
+
+
+def test_parquet_rows_are_numbered_from_one_and_size_stops(table: Path) -> None:
+    reader = open_corpus(Parallel(file="p.parquet", source="en", target="ko", size=2), table)
+    assert list(reader) == rows(PAIRS[:2])
+    assert reader.where(2, "target") == "p.parquet:2"
+
+
+def test_a_null_is_an_empty_text(tmp_path: Path) -> None:
+    struct = arrow.array([{"ko": "가"}, None, {"ko": None}])
+    parquet.write_table(arrow.table({"en": ["a", None, "c"], "t": struct}), tmp_path / "p.parquet")
+    assert read(tmp_path, file="p.parquet", source="en", target="t.ko") == rows([("a", "가"), ("", ""), ("c", "")])
+
+
+def test_parquet_is_read_by_content_whatever_its_name(table: Path) -> None:
+    (table / "q.parquet").write_bytes((table / "p.parquet").read_bytes())
+
+    def print_of(file: str, target: str) -> str:
+        return open_corpus(Parallel(file=file, source="en", target=target), table).fingerprint()
+
+    assert print_of("p.parquet", "ko") == print_of("q.parquet", "ko") != print_of("p.parquet", "en")
+    parquet.write_table(arrow.table({"en": ["a"], "ko": ["나"]}), table / "q.parquet")
+    assert print_of("p.parquet", "ko") != print_of("q.parquet", "ko")
+
+
+def test_memory_does_not_grow_with_a_parquet_file(tmp_path: Path) -> None:
+    text = [f"some words in row {row} of a file" for row in range(300_000)]
+    parquet.write_table(arrow.table({"a": text}), tmp_path / "p.parquet", compression="none", use_dictionary=False)
+    del text
+    tracemalloc.start()
+    before = arrow.total_allocated_bytes()
+    most, count = 0, 0
+    for _ in open_corpus(Parallel(file="p.parquet", source="a", target="a"), tmp_path):
+        count += 1
+        if count % 10_000 == 0:
+            most = max(most, arrow.total_allocated_bytes() - before)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 300_000
+    assert peak + most < 7_000_000 < (tmp_path / "p.parquet").stat().st_size
+
+
+def test_what_is_wrong_with_a_parquet_file(table: Path) -> None:
+    there = "the columns are en, id, ko, translation.en, translation.ko, category"
+    for wrong in ("de", "translation", "translation.de", 9, -1):
+        problem = problem_of(table, file="p.parquet", source="en", target=wrong)
+        assert problem == Problem("p.parquet", f"there is no column {wrong!r}", there)
+    problem = problem_of(table, file="p.parquet", source="en", target="id")
+    assert problem == Problem("p.parquet", "the column 'id' holds int64, not text")
+    problem = problem_of(table, source="p.parquet", target="p.parquet")
+    assert problem.what == "a Parquet file holds all columns, it is not one of parallel files"
+    (table / "p.parquet.gz").write_bytes(b"")
+    assert "compressed inside" in problem_of(table, file="p.parquet.gz", source="en", target="ko").what
+
+
+def test_a_broken_parquet_file(table: Path) -> None:
+    whole = (table / "p.parquet").read_bytes()
+    damaged = whole[:40] + bytes(200) + whole[240:]
+    for content in (whole[:-20], b"", b"plain text\n", damaged):
+        (table / "broken.parquet").write_bytes(content)
+        problem = problem_of(table, file="broken.parquet", source="en", target="ko")
+        assert problem.where == "broken.parquet"
+        assert problem.what.startswith("cannot be read as a Parquet file")
+
+
+def test_a_parquet_file_without_rows(tmp_path: Path) -> None:
+    parquet.write_table(arrow.table({"en": arrow.array([], arrow.string())}), tmp_path / "p.parquet")
+    assert problem_of(tmp_path, file="p.parquet", source="en", target="en").what == "the file has no rows"
+
+
+# Nested columns of .jsonl
+
+
+def test_jsonl_columns_within_others(tmp_path: Path) -> None:
+    lines = ({"translation": {"en": source, "ko": target}, "a.b": source} for source, target in PAIRS)
+    write(tmp_path / "p.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    assert read(tmp_path, file="p.jsonl", source="a.b", target="translation.ko") == rows(PAIRS)
+    problem = problem_of(tmp_path, file="p.jsonl", source="a.b", target="translation.de")
+    assert problem.hint == "the columns are translation.en, translation.ko, a.b"
+
+
+# Hugging Face datasets
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A dataset with two splits as `save_to_disk` writes it, and one split alone."""
+    pairs = [{"translation": {"en": source, "ko": target}, "id": 3} for source, target in PAIRS]
+    train, test = datasets.Dataset.from_list(pairs), datasets.Dataset.from_list(pairs[:2])
+    datasets.DatasetDict({"train": train, "test": test}).save_to_disk(str(tmp_path / "both"))
+    train.save_to_disk(str(tmp_path / "alone"))
+    return tmp_path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of files, one a split."""
+    (tmp_path / "files").mkdir()
+    for split, pairs in (("train", PAIRS), ("test", PAIRS[:2])):
+        lines = (json.dumps({"translation": {"en": source, "ko": target}}) + "\n" for source, target in pairs)
+        write(tmp_path / "files" / f"{split}.jsonl", "".join(lines))
+    return tmp_path
+
+
+NESTED = {"source": "translation.en", "target": "translation.ko"}
+
+
+def test_datasets_saved_to_disk(saved: Path) -> None:
+    assert read(saved, dataset="both", **NESTED) == read(saved, dataset="alone", **NESTED) == rows(PAIRS)
+    assert read(saved, dataset="both", split="test", **NESTED) == rows(PAIRS[:2])
+    assert read(saved, dataset="both", size=1, **NESTED) == rows(PAIRS[:1])
+
+
+def test_a_folder_of_files_is_a_dataset(folder: Path) -> None:
+    assert read(folder, dataset="files", **NESTED) == rows(PAIRS)
+    assert read(folder, dataset="files", split="test", **NESTED) == rows(PAIRS[:2])
+
+
+def test_the_split_is_the_part_that_is_asked_for(saved: Path, folder: Path) -> None:
+    for name in ("both", "files"):
+        reader = open_corpus(Parallel(dataset=name, **NESTED), saved, "test")
+        assert list(reader) == rows(PAIRS[:2])
+        assert reader.where(2) == f"{name}:2"
+    assert len(list(open_corpus(Parallel(dataset="alone", **NESTED), saved, "validation"))) == len(PAIRS)
+
+
+def test_a_dataset_is_known_by_its_content(folder: Path) -> None:
+    def print_of(**fields: Any) -> str:
+        return open_corpus(Parallel(**(NESTED | fields)), folder).fingerprint()
+
+    first = print_of(dataset="files")
+    (folder / "files").rename(folder / "moved")
+    assert print_of(dataset="moved") == first
+    assert print_of(dataset="moved", split="test") != first != print_of(dataset="moved", source="translation.ko")
+    write(folder / "moved" / "train.jsonl", json.dumps({"translation": {"en": "x", "ko": "y"}}) + "\n")
+    assert print_of(dataset="moved") != first
+
+
+def test_held_out_parts_may_be_splits_of_a_dataset_or_shares() -> None:
+    tree: dict[str, Any] = {"train": {"dataset": "d", "source": "a", "target": "b"}, "validation": {"split": 0.1}}
+    data = Data[Parallel].model_validate(tree)
+    assert data.validation == Split(split=0.1)
+    named = {"dataset": "d", "split": "dev", "source": "a", "target": "b"}
+    assert Data[Parallel].model_validate(tree | {"validation": named}).validation == [Parallel(**named)]
+
+
+def test_what_is_wrong_with_a_dataset(saved: Path, folder: Path) -> None:
+    for name in ("both", "files"):
+        problem = problem_of(folder, dataset=name, source="translation.en", target="translation.de")
+        columns = "translation.en, translation.ko" + (", id" if name == "both" else "")
+        assert problem == Problem(f"{name}:1", "there is no column 'translation.de'", f"the columns are {columns}")
+        problem = problem_of(folder, dataset=name, split="trian", **NESTED)
+        assert problem == Problem(name, "there is no split 'trian'", "did you mean 'train'?")
+    assert problem_of(saved, dataset="both", source="id", target="id").what == "the column 'id' holds 3, not a string"
+    assert problem_of(saved, dataset="alone", split="train", **NESTED).hint == "leave 'split' out"
+    assert problem_of(saved, dataset="./missing", **NESTED).what == "there is no such folder"
+    write(saved / "one.jsonl", "{}\n")
+    assert problem_of(saved, dataset="one.jsonl", **NESTED).what == "is a file, not a dataset"
+    (saved / "empty").mkdir()
+    assert problem_of(saved, dataset="empty", **NESTED).what.startswith("cannot be loaded as a dataset")
+    write(folder / "files" / "train.jsonl", '{"translation": \n')
+    assert problem_of(folder, dataset="files", **NESTED).what.startswith("cannot be loaded as a dataset")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"dataset": "d", "file": "f", "source": "a", "target": "b"}, "give one of file and dataset, not both"),
+        ({"source": "a", "target": "b", "split": "train"}, "'subset' and 'split' need 'dataset: ...' beside them"),
+        ({"dataset": "d", "source": 0, "target": 1}, "a column number needs 'file: ...' beside it"),
+        ({"dataset": "d", "source": "a"}, "name the target"),
+    ],
+)
+def test_fields_that_do_not_go_together(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Parallel.model_validate(fields)
+
+
+# .zst
+
+
+def test_zst_of_several_frames(tmp_path: Path) -> None:
+    text = "".join(f"line {number * 7919} 한국어\n" for number in range(20_000)).encode()
+    half = len(text) // 2
+    frames = zstandard.compress(text[:half]) + zstandard.compress(b"") + zstandard.compress(text[half:])
+    (tmp_path / "a.zst").write_bytes(frames)
+    file = TextFile("a.zst", tmp_path / "a.zst")
+    assert "".join(file.lines(keep_ends=True)).encode() == text
+    assert file.count_lines() == 20_000
+
+
+def test_zst_wherever_gz_is_read(tmp_path: Path) -> None:
+    (tmp_path / "p.tsv.zst").write_bytes(zstandard.compress("a\t가\nb\t나\n".encode()))
+    assert read(tmp_path, file="p.tsv.zst", source=0, target=1) == rows([("a", "가"), ("b", "나")])
+
+
+def test_a_broken_zst_file(tmp_path: Path) -> None:
+    text = "".join(f"line {number * 7919}\n" for number in range(50_000)).encode()
+    data = zstandard.ZstdCompressor(write_checksum=True).compress(text)
+    contents = {"cut": data[: len(data) // 2], "damaged": data[:-4] + bytes(4), "none": b"plain text\n"}
+    for name, content in contents.items():
+        (tmp_path / f"{name}.zst").write_bytes(content)
+        problem = problem_of(tmp_path, source=f"{name}.zst", target=f"{name}.zst")
+        assert problem.where.startswith(f"{name}.zst:")
+        assert problem.what.startswith("the .zst file is broken here")
+
+
+# Tags
+
+
+def test_a_prefix_stands_before_each_source_that_is_not_empty(tmp_path: Path) -> None:
+    write(tmp_path / "p.tsv", "hello\t안녕\n\t빈\nbye\t잘 가\n")
+    tagged = read(tmp_path, file="p.tsv", source=0, target=1, prefix="<2ko> ")
+    assert [row.values for row in tagged] == [("<2ko> hello", "안녕"), ("", "빈"), ("<2ko> bye", "잘 가")]
+    generated = read(tmp_path, corpus="copy", size=2, prefix="copy: ")
+    assert all(source == f"copy: {target}" for source, target in (row.values for row in generated))
+    plain = open_corpus(Parallel(file="p.tsv", source=0, target=1), tmp_path)
+    other = open_corpus(Parallel(file="p.tsv", source=0, target=1, prefix="<2de> "), tmp_path)
+    assert plain.fingerprint() != other.fingerprint()
+
+
+def test_corpora_with_tags_are_mixed(tmp_path: Path) -> None:
+    write(tmp_path / "ko.tsv", "".join(f"word {n}\t낱말 {n}\n" for n in range(30)))
+    write(tmp_path / "de.tsv", "".join(f"word {n}\tWort {n}\n" for n in range(30)))
+    corpora = [Parallel(file=f"{tag}.tsv", source=0, target=1, prefix=f"<2{tag}> ") for tag in ("ko", "de")]
+    prepared = prepare_texts(
+        Data[Parallel](train=corpora, validation=Split(split=0.1)), base=tmp_path, seed=1, progress=lambda *_: None
+    )
+    columns = prepared.splits["train"].columns
+    tags = {source.split()[0]: target.split()[0] for source, target in zip(*columns.values(), strict=True)}
+    assert tags == {"<2ko>": "낱말", "<2de>": "Wort"}
+
+
+# A task's own words for its columns
+
+
+def test_documents_and_summaries_are_read_as_source_and_target(tmp_path: Path) -> None:
+    write(tmp_path / "p.csv", "article,title\nlong text,short\n")
+    reader = open_corpus(Summarized(file="p.csv", document="article", summary="title"), tmp_path)
+    assert reader.columns == ("source", "target")
+    assert list(reader) == [Row(2, ("long text", "short"))]
+    with pytest.raises(DataError, match=r"there is no column 2 \(summary\) in this row"):
+        list(open_corpus(Summarized(file="p.csv", document=0, summary=2), tmp_path))
+    write(tmp_path / "a", "x\n")
+    parallel = open_corpus(Summarized(document="a", summary="a"), tmp_path)
+    assert parallel.where(1, "target") == "a:1"
+
+
+# Through the command line
+
+
+def recipe_with(folder: Path, train: dict[str, Any], **others: Any) -> Path:
+    tree = {
+        "task": "translation",
+        "data": {"train": train, "validation": {"split": 0.2}, "bad_lines": "drop"},
+        "tokenizer": {"kind": "character"},
+        "model": {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8},
+        "training": {"steps": 2, "device": "cpu", "batch_tokens": 256, "decode": 2},
+    }
+    return write(folder / "recipe.yaml", write_yaml(tree | others))
+
+
+def test_a_run_trained_on_a_dataset_can_be_evaluated_from_anywhere(
+    saved: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    test = "data.test={dataset: both, source: translation.en, target: translation.ko}"
+    succeed("train", recipe_with(saved, {"dataset": "both", **NESTED}), test, "--out", saved / "run", "--json")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert succeed("evaluate", saved / "run", "--split", "test", "--json").json["sentences"] == 2
+    parquet.write_table(arrow.table({"x": ["a"], "y": ["b"]}), "t.parquet")
+    assert succeed("evaluate", saved / "run", "--file", "t.parquet", "--json").json["sentences"] == 1
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_nulls_are_dropped_and_counted_in_every_format(tmp_path: Path, suffix: str) -> None:
+    examples: list[dict[str, Any]] = [{"en": f"word {n}", "ko": f"낱말 {n}"} for n in range(20)]
+    examples[3]["en"] = examples[5]["ko"] = None
+    if suffix == ".jsonl":
+        write(tmp_path / "p.jsonl", "".join(json.dumps(example) + "\n" for example in examples))
+    else:
+        parquet.write_table(arrow.Table.from_pylist(examples), tmp_path / "p.parquet")
+    recipe = recipe_with(tmp_path, {"file": f"p{suffix}", "source": "en", "target": "ko"})
+    found = succeed("check", recipe, "--json").json["data"]
+    dropped = {"count": 2, "places": [f"p{suffix}:4", f"p{suffix}:6"]}
+    assert found["splits"]["train"]["dropped"]["empty"] == dropped
+    first, second = fail("check", recipe, "data.bad_lines=error")
+    way = "fill it, or data.bad_lines=drop drops such pairs"
+    assert first == f"p{suffix}:4: the source (column 'en') is empty ({way})"
+    assert second == f"p{suffix}:6: the target (column 'ko') is empty ({way})"
+
+
+def test_keys_that_are_missing_are_all_told_or_dropped_and_counted(tmp_path: Path) -> None:
+    examples: list[dict[str, Any]] = [{"en": f"word {n}", "ko": f"낱말 {n}"} for n in range(20)]
+    examples[0], examples[4]["ko"] = {"ko": "가"}, 4
+    write(tmp_path / "p.jsonl", "".join(json.dumps(example) + "\n" for example in examples))
+    recipe = recipe_with(tmp_path, {"file": "p.jsonl", "source": "en", "target": "ko"})
+    found = succeed("check", recipe, "--json").json["data"]
+    assert found["splits"]["train"]["dropped"]["cells"] == {"count": 2, "places": ["p.jsonl:1", "p.jsonl:5"]}
+    assert found["findings"] == [
+        "dropped 2 of 20 training pairs: 2 with cells missing, too many or no text (first: p.jsonl:1)"
+    ]
+    assert fail("check", recipe, "data.bad_lines=error") == [
+        "p.jsonl:1: there is no column 'en' (the columns are ko)",
+        "p.jsonl:5: the column 'ko' holds 4, not a string",
+    ]
+
+
+def test_a_column_number_out_of_range_is_one_message(tmp_path: Path) -> None:
+    write(tmp_path / "p.tsv", "".join(f"word {n}\t낱말 {n}\n" for n in range(50)))
+    recipe = recipe_with(tmp_path, {"file": "p.tsv", "source": 0, "target": 3})
+    message = "p.tsv:1: there is no column 3 (target) in this row (it has 2, numbered from 0: word 0 | 낱말 0)"
+    assert fail("check", recipe, "data.bad_lines=error") == fail("check", recipe) == [message]
+
+
+@pytest.mark.parametrize("splits", [True, False])
+def test_a_recipe_is_proposed_for_a_dataset_that_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: bool
+) -> None:
+    examples = [{"id": n, "translation": {"en": f"the word {n}", "ko": f"낱말 {n} 하나"}} for n in range(60)]
+    dataset = datasets.Dataset.from_list(examples)
+    saved = datasets.DatasetDict({"train": dataset, "test": dataset.select([0])}) if splits else dataset
+    saved.save_to_disk(str(tmp_path / "saved"))
+    (tmp_path / "recipes").mkdir()
+    monkeypatch.chdir(tmp_path)
+    succeed("check", "saved", "--out", "recipes/mine.yaml")
+    recipe, base = load_recipe("recipes/mine.yaml")
+    assert recipe.task == "translation"
+    assert recipe.data.train == [Parallel(dataset="../saved", **NESTED)]
+    reader = open_corpus(recipe.data.train[0], base)
+    assert [row.values for row in reader] == [tuple(one["translation"].values()) for one in examples]
+
+
+def test_labels_of_a_dataset_that_was_saved_are_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = [{"text": f"a {word} film, number {n}", "label": n % 2} for n in range(60) for word in ("good", "bad")]
+    datasets.Dataset.from_list(examples).save_to_disk(str(tmp_path / "saved"))
+    monkeypatch.chdir(tmp_path)
+    proposed = parse_yaml(propose(["saved"], Path()), "")
+    assert proposed["task"] == "classification"
+    assert proposed["data"]["train"] == {"dataset": "saved", "text": "text", "label": "label"}
+
+
+@pytest.mark.parametrize(
+    ("train", "library", "extra"),
+    [
+        ({"file": "p.parquet", "source": "en", "target": "ko"}, "pyarrow", "formats"),
+        ({"source": "a.zst", "target": "a.zst"}, "zstandard", "formats"),
+        ({"dataset": "both", **NESTED}, "datasets", "hf"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_named_with_its_extra(
+    saved: Path, table: Path, monkeypatch: pytest.MonkeyPatch, train: dict[str, str], library: str, extra: str
+) -> None:
+    (saved / "a.zst").write_bytes(zstandard.compress(b"a\n"))
+    for name in [name for name in sys.modules if name.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    recipe = recipe_with(saved, train)
+    name = train.get("file") or train.get("dataset") or "a.zst"
+    sentence = f"{name}: reading it needs the library {library!r} (pip install 'regard[{extra}]')"
+    assert fail("train", recipe, "--out", saved / "run") == fail("check", recipe) == [sentence]
+
+
+def test_a_file_of_an_unknown_format(tmp_path: Path) -> None:
+    write(tmp_path / "pairs.xlsx", "?")
+    [message] = fail("check", recipe_with(tmp_path, {"file": "pairs.xlsx", "source": "a", "target": "b"}))
+    assert message.startswith("pairs.xlsx: one file with all columns cannot be a .xlsx (allowed: .tsv, .csv, .jsonl, ")

@@ -1,0 +1,552 @@
+"""Questions about texts: from SQuAD's files over scores and windows to answers with their places."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import regex
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from command_line import fail, succeed, write
+from places import SHARED
+from regard.data.framing import padded_rows
+from regard.data.portraits import generate
+from regard.data.questions import Asking, SpannedTexts, question_examples
+from regard.data.squad import QuestionedText, answers_in, open_questions, squad_questions
+from regard.errors import DataError
+from regard.layers.packing import pays
+from regard.objectives.spans import SpanCrossEntropy
+from regard.recipes.recipe import recipe_of
+from regard.runs import Run
+from regard.search import SearchConfig
+from regard.tasks.answer_scores import best_threshold, exact_match, f1, normalised
+from regard.tasks.answerer import Answerer, best_answers, row_logits
+from regard.tasks.inputs import Inputs
+from regard.tasks.question_answering import QuestionAnswering
+from regard.text.files import TextFile
+from regard.text.offsets import Span, token_spans
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
+from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
+from test_offsets import TEXTS
+
+REAL = SHARED
+CONTEXT = "The Normans came to Sicily in 1060 😀 and took café Lim\u0301a."
+RECIPE: dict[str, Any] = {
+    "task": "question_answering",
+    "data": {
+        "train": {"corpus": "portraits-en", "size": 1500},
+        "validation": {"corpus": "portraits-en", "size": 60},
+        "test": {"corpus": "portraits-en", "size": 200},
+        "max_length": 96,
+    },
+    "tokenizer": {"kind": "word"},
+    "model": {"kind": "bert", "layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0},
+    "training": {
+        "epochs": 5, "batch_tokens": 512, "learning_rate": 0.004, "schedule": "linear", "device": "cpu",
+        "validate_every": 200,
+    },
+}  # fmt: skip
+
+
+def recipe_file(folder: Path, **changes: Any) -> Path:
+    return write(folder / "recipe.yaml", json.dumps({**RECIPE, **changes}))
+
+
+def asked(id: str, question: str, *answers: tuple[Any, str], **others: Any) -> dict[str, Any]:
+    given = [{"text": text, "answer_start": start} for start, text in answers]
+    return {"id": id, "question": question, "answers": given, **others}
+
+
+def squad(*questions: dict[str, Any], context: str = CONTEXT) -> str:
+    return json.dumps(
+        {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": context, "qas": questions}]}]}
+    )
+
+
+def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
+    return [row.values for row in open_questions(QuestionedText(file=path.name, **keys), path.parent)]
+
+
+# Reading
+
+
+def test_squad_by_hand(tmp_path: Path) -> None:
+    where, none = asked("a1", "Where?", (20, "Sicily"), (17, "to Sicily")), asked("a2", "Why?", is_impossible=True)
+    plausible = asked("a3", "Who?", (4, "Normans")) | {"is_impossible": True, "plausible_answers": []}
+    path = write(tmp_path / "dev.json", squad(where, none, plausible))
+    assert read(path) == [
+        (CONTEXT, "Where?", '[[20, "Sicily"], [17, "to Sicily"]]', "a1"),
+        (CONTEXT, "Why?", "[]", "a2"),
+        (CONTEXT, "Who?", "[]", "a3"),
+    ]
+    (tmp_path / "dev.json.xz").write_bytes(lzma.compress(path.read_bytes()))
+    assert read(tmp_path / "dev.json.xz") == read(path)
+    assert open_questions(QuestionedText(file="dev.json"), tmp_path).where(2) == "dev.json:1: question 2"
+
+
+def test_json_lines_with_answers_in_every_form(tmp_path: Path) -> None:
+    forms: list[Any] = [
+        [{"text": "Sicily", "answer_start": 20}], ["Sicily"], {"text": ["Sicily"], "answer_start": [20]}, [],
+    ]  # fmt: skip
+    lines = [json.dumps({"context": CONTEXT, "q": "Where?", "answers": form}) for form in forms]
+    rows = read(write(tmp_path / "a.jsonl", "\n".join(lines)), question="q")
+    assert [answers_in(row[2]) for row in rows] == [((20, "Sicily"),)] * 3 + [()]
+
+
+CUT = CONTEXT.index("Lim")
+BAD = {
+    "elsewhere": (asked("q7", "?", (3, "Sicily")), "the answer 'Sicily' does not stand at 3 of its context (it stands"),
+    "nowhere": (asked("q7", "?", (3, "Malta")), "the answer 'Malta' does not stand in its context"),
+    "negative": (asked("q7", "?", (-1, "Sicily")), "the answer 'Sicily' does not stand at -1 of its context"),
+    "UTF-16": (asked("q7", "?", (38, "and")), "the answer 'and' does not stand at 38 of its context (the offset"),
+    "combining": (asked("q7", "?", (CUT, "Lim")), f"the answer 'Lim' at {CUT} cuts through a character"),
+    "empty": (asked("q7", "?", (0, " ")), "an answer is empty"),
+    "no start": (asked("q7", "?", ("20", "Sicily")), 'the start of the answer is "20"'),
+    "no answers": ({"id": "q7", "question": "?"}, "there is no column 'answers'"),
+    "no list": ({**asked("q7", "?"), "answers": 3}, "the answers are 3"),
+    "half a pair": (asked("q7", "\ud83d"), "the column 'question' holds half of a surrogate pair"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_bad_answers_are_named_with_file_and_question(tmp_path: Path, case: tuple[dict[str, Any], str]) -> None:
+    question, expected = case
+    write(tmp_path / "train.json", squad(asked("q1", "Where?", (20, "Sicily")), question))
+    recipe = recipe_file(tmp_path, data={"train": {"file": "train.json"}})
+    [message] = fail("train", recipe, "--out", tmp_path / "run")
+    assert message.startswith(f"train.json:1: question 'q7': {expected}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> None:
+    """However the JSON is broken into lines, and whatever the texts say."""
+    context = 'He said: "question": 1, and\n"question" again, in Sicily'
+    first, second = asked("q1", 'What is "question"?', (3, "said")), asked("q7", "Where?", (3, "Malta"))
+    tree = json.loads(squad(first, second, context=context))
+    for indent in (None, 0, 2):
+        text = json.dumps(tree, indent=indent)
+        line = text[: text.rindex('"question": "Where?"')].count("\n") + 1
+        reader = open_questions(QuestionedText(file=write(tmp_path / "a.json", text).name), tmp_path)
+        with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q7': the answer 'Malta' does not stand in"):
+            list(reader)
+        assert reader.where(2) == f"a.json:{line}: question 2"
+        assert reader.where(0) == "a.json: question 0"
+
+
+def test_a_question_without_text_has_the_line_of_another_key(tmp_path: Path) -> None:
+    tree = json.loads(squad({"id": "q1", "answers": []}, asked("q2", "Where?")))
+    text = json.dumps(tree, indent=1)
+    line = text[: text.index('"q1"')].count("\n") + 1
+    write(tmp_path / "a.json", text)
+    with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q1': there is no column 'question'"):
+        list(open_questions(QuestionedText(file="a.json"), tmp_path))
+    del tree["data"][0]["paragraphs"][0]["qas"][1]["id"], tree["data"][0]["paragraphs"][0]["qas"][1]["answers"]
+    write(tmp_path / "a.json", json.dumps(tree, indent=1))
+    with pytest.raises(DataError, match=r"^a\.json: question 'q1': there is no column 'question'"):
+        list(open_questions(QuestionedText(file="a.json"), tmp_path))
+
+
+def test_every_bad_question_is_told(tmp_path: Path) -> None:
+    good, bad = asked("q1", "Where?", (20, "Sicily")), [asked(f"q{n}", "Where?", (3, "Malta")) for n in (2, 3)]
+    tree = json.loads(squad(good, *bad, {"id": "q4", "answers": []}))
+    file = write(tmp_path / "a.json", json.dumps(tree, indent=1))
+    recipe = recipe_file(tmp_path, data={"train": {"file": "a.json"}})
+    messages = fail("check", recipe)
+    assert [message.split(": ")[1] for message in messages] == ["question 'q2'", "question 'q3'", "question 'q4'"]
+    assert all(message.startswith("a.json:") for message in messages)
+    lines = [{"context": "x", "question": "y", "answers": one} for one in (["x"], ["z"], "x")]
+    write(file.with_name("b.jsonl"), "".join(json.dumps(one) + "\n" for one in lines) + "[]\n")
+    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "b.jsonl"}}))
+    assert [message.partition(": ")[0] for message in messages] == ["b.jsonl:2", "b.jsonl:3", "b.jsonl:4"]
+
+
+BROKEN = {
+    "[1]": "a.json: there is no object with the key 'data'",
+    "{": "a.json:1: not valid JSON",
+    '{"data": []}': "a.json: there is no question",
+    '{"data": [{"title": "x"}]}': "a.json: data[0]: there is no list of objects under 'paragraphs'",
+    '{"data": [{"paragraphs": [{"qas": []}]}]}': "a.json: data[0]: paragraphs[0]: there is no column 'context'",
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), BROKEN.items())
+def test_broken_json_is_named_with_its_place(tmp_path: Path, content: str, expected: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(write(tmp_path / "a.json", content))
+    assert str(error.value).startswith(expected)
+
+
+@pytest.mark.parametrize("name", ["portraits-en", "portraits-ko"])
+def test_the_texts_of_the_package_answer_their_questions(name: Any) -> None:
+    drawn = list(generate(name, 400, 2, "train"))
+    for one in drawn:
+        if one.answer is not None:
+            start, answer = one.answer
+            assert one.context[start : start + len(answer)] == answer
+    assert 0.15 < np.mean([one.answer is None for one in drawn]) < 0.35
+    assert not {one.context for one in drawn} & {one.context for one in generate(name, 100, 2, "test")}
+
+
+# Scores
+
+
+def test_scores_by_hand() -> None:
+    assert normalised("The  Cat's pyjamas!", "squad") == "cats pyjamas"
+    assert exact_match("the Cat", ["a dog", "cat."]) == 1
+    assert f1("the big cat", ["cat sat"]) == pytest.approx(2 * 1 / (2 + 2))
+    assert f1("no no yes", ["no"]) == pytest.approx(2 * 1 / (3 + 1))
+    assert (exact_match("", []), f1("", []), exact_match("cat", []), f1("", ["cat"])) == (1, 1, 0, 0)
+    assert normalised("《삼국지》(소설)", "korquad") == "삼국지 소설"
+    assert f1("김민수가", ["김민수"], "korquad") == pytest.approx(2 * 3 / (4 + 3))
+    assert f1("김민수가", ["김민수"]) == 0
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("BERT", (86.20624408703878, 92.19557978351129)),
+        ("Logistic_Regression_Baseline", (40.14191106906339, 50.98153647324482)),
+        ("Match-LSTM_with_Ans-Ptr", (67.63481551561021, 76.75556184979696)),
+    ],
+)
+def test_published_predictions_have_their_published_scores(model: str, expected: tuple[float, float]) -> None:
+    said = json.loads(lzma.decompress((REAL / "squad" / f"predictions_v1.1_{model}.json.xz").read_bytes()))
+    file = "dev-v1.1.rebuilt.json.xz"
+    questions = list(squad_questions(TextFile(file, REAL / "squad" / file)))
+    assert len(questions) == 10_570
+    pairs = [(said.get(one.id, ""), [text for _, text in one.answers]) for one in questions]
+    assert 100 * np.mean([exact_match(*pair) for pair in pairs]) == pytest.approx(expected[0], abs=1e-9)
+    assert 100 * np.mean([f1(*pair) for pair in pairs]) == pytest.approx(expected[1], abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.sampled_from([0.0, 0.5, 1.0]), st.booleans()), min_size=1, max_size=8))
+def test_best_threshold_against_all_thresholds(rows: list[tuple[int, float, bool]]) -> None:
+    """Answer where no_answer <= threshold; a question without an answer has 1 for silence, else its score."""
+    no_answer, scores, unanswered = zip(*((n, 0.0 if none else s, none) for n, s, none in rows), strict=True)
+
+    def mean(threshold: float) -> float:
+        return sum(
+            s if n <= threshold else float(none) for n, s, none in zip(no_answer, scores, unanswered, strict=True)
+        ) / len(rows)
+
+    threshold, best = best_threshold(no_answer, scores, unanswered)
+    assert best == pytest.approx(max(mean(one) for one in (*no_answer, -9)))
+    assert mean(threshold) == pytest.approx(best)
+
+
+# Answers and tokens
+
+
+@given(text=TEXTS, ends=st.tuples(st.integers(0, 30), st.integers(1, 10)))
+def test_the_tokens_of_an_answer_cover_it_and_no_more_than_its_characters(text: str, ends: tuple[int, int]) -> None:
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="byte"), ["a"])
+    spans = [span for span in token_spans(tokenizer, [text])[0][1] if span.start < span.end]
+    answer = Span(ends[0], sum(ends))
+    framing: Any = type("Any", (), {"tokenizer": tokenizer})
+    texts = SpannedTexts.of([text], framing)
+    found, inside = texts.tokens_of(0, answer), [s for s in spans if s.start < answer.end and s.end > answer.start]
+    if found is None:
+        assert not inside
+    else:
+        assert texts.span(0, *found) == (inside[0].start, inside[-1].end)
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "lstm_lm": {"embedding": 16, "hidden": 16, "layers": 1},
+    "elmo": {"width": 16, "hidden": 16, "filters": 64, "layers": 1},
+    "gpt": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "bert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "bilstm": {"embedding": 16, "hidden": 8, "layers": 1},
+    "cnn": {"embedding": 16, "maps": 8},
+}
+
+
+def answerer(
+    tokenizer: Tokenizer, kind: str = "bert", *, max_length: int = 40, stride: int = 7, **evaluation: Any
+) -> Answerer:
+    """With random weights that say something."""
+    tree = {
+        "task": "question_answering",
+        "data": {"train": {"corpus": "portraits-en"}, "max_length": max_length, "stride": stride, "max_question": 9},
+        "model": {"kind": kind, **SMALL[kind]},
+        "head": {"no_answer": True},
+        "training": {"steps": 1},
+        "evaluation": evaluation,
+    }
+    torch.manual_seed(0)
+    model = QuestionAnswering.build(recipe_of(tree), Tokenizers({"text": tokenizer}))
+    return with_weights_that_matter(model)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def characters() -> Tokenizer:
+    return Tokenizer.train(
+        TokenizerConfig(kind="character", vocabulary=500),
+        ["Anna lives in Oslo. 민수는 서울에 산다. \u1100\u1161e\u0301?"],
+    )
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
+def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenizer, kind: str) -> None:
+    """That there is no answer stands at the first token, or at the last where a model has read all only there."""
+    model = answerer(characters, kind, longest_answer=4)
+    context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
+    examples = question_examples(([context], ["Where?"], ["[]"], [""]), model.asking, str)
+    windows = examples.windows(0)
+    assert len(windows) > 2
+    logits, seen = row_logits(model, windows), examples.texts.seen(0)
+    expected: dict[tuple[int, int], float] = {}
+    for i in range(len(context)):
+        holding = [number for number, w in enumerate(windows) if w.start <= i < w.stop]
+        number = max(holding, key=lambda n: min(i - windows[n].start, windows[n].stop - 1 - i))
+        window, (first_L, last_L) = windows[number], logits[number]
+        for j in range(i, min(i + 4, window.stop)):
+            if not (context[i].isspace() or context[j].isspace()):
+                shift = window.first - window.start
+                expected[i, j] = float(first_L[i + shift]) + float(last_L[j + shift])
+    none = -1 if kind in ("gpt", "lstm_lm") else 0
+    null = min(float(one[0, none] + one[1, none]) for one in logits)
+    log_z = math.log(sum(map(math.exp, [*expected.values(), null])))
+    found = best_answers(windows, logits, seen, model, 5)
+    best = sorted(expected, key=lambda pair: -expected[pair])[:5]
+    assert [(i, j) for i, j, _ in found.answers] == best
+    assert [p for _, _, p in found.answers] == pytest.approx([expected[pair] - log_z for pair in best], abs=1e-4)
+    assert found.no_answer == pytest.approx(null - expected[best[0]], abs=1e-4)
+    assert found.silence == pytest.approx(null - log_z, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_every_model_answers_the_same_alone_and_among_others(characters: Tokenizer, kind: str) -> None:
+    tree = {**RECIPE, "model": {"kind": kind, "preset": "tiny"}, "head": {"no_answer": True}}
+    torch.manual_seed(0)
+    model = QuestionAnswering.build(recipe_of(tree), Tokenizers({"text": characters}))
+    with_weights_that_matter(model).double()  # in single precision ELMo with such weights is chaotic
+    typed = ["Where?\tAnna lives in Oslo.", "Anna?\t민수는 서울에 산다. Anna lives in Oslo.", "Oslo\tAnna."]
+    assert pays(
+        padded_rows([model.asking.windows(*map(characters.encode, one.split("\t")))[0].row for one in typed], 0)[0]
+    )
+    tokenizers, search = Tokenizers({"text": characters}), SearchConfig(nbest=2, beam=2)
+    together = [one.to_json() for one in QuestionAnswering.predict(model, tokenizers, Inputs.of(typed), search)]
+    assert len({one["score"] for one in together}) == 3
+    for text, among in zip(typed, together, strict=True):
+        alone = QuestionAnswering.predict(model, tokenizers, Inputs.of([text]), search)[0].to_json()
+        assert alone["output"] == among["output"]
+        assert [alone["score"], alone["no_answer"]] == pytest.approx([among["score"], among["no_answer"]], abs=1e-4)
+
+
+def test_no_row_is_longer_than_max_length_and_lengths_are_those_of_the_rows(characters: Tokenizer) -> None:
+    asking = Asking(answerer(characters, max_length=16, stride=3).framing, 64)
+    columns = (
+        ["Anna lives in Oslo. " * 3, "Anna", "Oslo."],
+        ["Where does Anna live? " * 5, "a", "?"],
+        ["[]"] * 3,
+        [""] * 3,
+    )
+    examples = question_examples(columns, asking, str)
+    for row, expected in enumerate(examples.lengths.tolist()):
+        sizes = [len(window.row.ids) for window in examples.windows(row)]
+        assert max(sizes) <= 16
+        assert sum(sizes) == expected
+        covered = {token for window in examples.windows(row) for token in range(window.start, window.stop)}
+        assert covered == set(range(len(columns[0][row])))
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt", "cnn"])
+def test_labels_stand_at_the_answer_in_every_window_that_holds_it(characters: Tokenizer, kind: str) -> None:
+    model = answerer(characters, kind, max_length=30)
+    context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
+    start = context.index("서울")
+    answers = json.dumps([[start, "서울"]]), "[]"
+    examples = question_examples(([context] * 2, ["Where?"] * 2, answers, ["1", "2"]), model.asking, str)
+    batch = examples.batch(np.array([0, 1]))
+    assert batch.tokens == len(batch.labels) == 2 * len(examples.windows(0))
+    held = 0
+    for ids_L, (first, last), owner, length in zip(
+        batch.text.ids_BL.tolist(), batch.labels.tolist(), batch.owners_B, batch.text.lengths_B.tolist(), strict=True
+    ):
+        none = length - 1 if kind == "gpt" else 0
+        if owner == 0 and first != none:
+            held += 1
+            assert characters.tokens(ids_L[first : last + 1]) == ["서", "울"]
+        else:
+            assert (first, last) == (none, none)
+    assert 0 < held < len(examples.windows(0))
+    loss = SpanCrossEntropy(model)(batch)[0].detach()
+    rows = [(w, answer) for row in (0, 1) for w in examples.windows(row) for answer in [examples.answer_tokens(row)]]
+    expected = 0.0
+    for logits_2L, (first, last) in zip(row_logits(model, [w for w, _ in rows]), batch.labels.tolist(), strict=True):
+        for one_L, place in zip(logits_2L.astype(float), (first, last), strict=True):
+            expected += (math.log(sum(map(math.exp, one_L))) - one_L[place]) / 2
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def lower_bytes() -> Tokenizer:
+    return Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"])
+
+
+@pytest.fixture(scope="module", params=SMALL)
+def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> Answerer:
+    """It always has an answer."""
+    return answerer(lower_bytes, request.param, max_length=24, stride=3, threshold=1e9)
+
+
+@given(context=TEXTS.filter(lambda text: text.strip()), question=TEXTS.filter(lambda text: text.strip()))
+def test_every_answer_is_a_slice_of_whole_characters_of_the_context_as_typed(
+    lower_bytes: Tokenizer, talkative: Answerer, context: str, question: str
+) -> None:
+    typed, search = json.dumps({"question": question, "context": context}), SearchConfig(nbest=3, beam=3)
+    [found] = QuestionAnswering.predict(talkative, Tokenizers({"text": lower_bytes}), Inputs.of([typed]), search)
+    told = found.to_json()
+    edges = {0, *(one.end() for one in regex.finditer(r"\X", context))}
+    for answer in [told, *told.get("nbest", [])]:
+        assert answer["output"] == context[answer["start"] : answer["end"]]
+        assert {answer["start"], answer["end"]} <= edges
+        seen = regex.findall(r"\X", answer["output"])
+        assert seen[0].strip()
+        assert seen[-1].strip()
+
+
+def test_logits_are_those_of_transformers(berts: Any) -> None:
+    transformers = pytest.importorskip("transformers")
+    ours_base, theirs_base = berts
+    theirs = transformers.BertForQuestionAnswering(theirs_base.config).eval()
+    theirs.bert.load_state_dict(theirs_base.bert.state_dict(), strict=False)
+    with_weights_that_matter(theirs.qa_outputs)
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abcdefghi"])
+    assert tokenizer.size == VOCABULARY
+    tree = {
+        **RECIPE,
+        "model": {"kind": "bert", **SIZES},
+        "head": {"dropout": 0.0},
+        "data": {**RECIPE["data"], "max_length": 20},
+    }
+    model = QuestionAnswering.build(recipe_of(tree), Tokenizers({"text": tokenizer})).eval()
+    own = model.base.state_dict()
+    model.base.load_state_dict({name: value for name, value in ours_base.state_dict().items() if name in own})
+    model.head.linear.load_state_dict(theirs.qa_outputs.state_dict())
+    columns = (["abc def ghi abc", "ab cd"], ["hid?", "a"], ["[]", "[]"], ["", ""])
+    batch = question_examples(columns, model.asking, str).batch(np.array([0, 1]))
+    with torch.no_grad():
+        expected, actual_BL2 = theirs(**bert_inputs(batch)), model(batch)  # type: ignore[arg-type]
+    for row, length in enumerate(batch.text.lengths_B.tolist()):
+        near(actual_BL2[row, :length, 0], expected.start_logits[row, :length])
+        near(actual_BL2[row, :length, 1], expected.end_logits[row, :length])
+    assert batch.segments_BL.any()
+
+
+# Through the command line
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    folder = tmp_path_factory.mktemp("questions")
+    succeed("train", recipe_file(folder), "--out", folder / "run", "--json")
+    return folder / "run"
+
+
+def test_it_learns_to_answer(run: Path) -> None:
+    found = succeed("evaluate", run, "--json").json
+    assert found["questions"] == 200
+    assert found["f1"] >= found["exact_match"] > 0.8
+    assert found["answerable_f1"] > 0.8
+    assert found["unanswerable_right"] > 0.6
+    assert found["best_f1"] >= found["f1"]
+    lines = [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
+    wrong = [json.loads(line) for line in (run / "errors.jsonl").read_text().splitlines()]
+    assert len(lines) == 200
+    assert len(wrong) == sum(one["exact_match"] == 0 for one in lines)
+    assert np.mean([one["f1"] for one in lines]) == pytest.approx(found["f1"])
+    assert Run.open(run).recipe.head.no_answer is True
+    best = succeed("evaluate", run, "--set", f"evaluation.threshold={found['best_threshold']}", "--json").json
+    assert best["f1"] == pytest.approx(found["best_f1"])
+
+
+def test_predictions_come_with_their_places(run: Path) -> None:
+    context = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
+    typed = [
+        f"Where does Ben live?\t{context}",
+        json.dumps({"question": "When was Ben born?", "context": context}),
+    ]
+    first, second = succeed("predict", run, *typed, "--json").jsons
+    assert set(first) == {"input", "output", "start", "end", "score", "no_answer"}
+    assert (first["input"], first["output"], first["start"], first["end"]) == (typed[0], "New York", 13, 21)
+    assert (second["output"], second["start"]) == ("1990", context.index("1990"))
+    assert first["score"] <= 0
+    assert succeed("predict", run, typed[0]).out == "New York\n"
+    silent = ["--set", "evaluation.threshold=-1e9"]
+    assert succeed("predict", run, typed[0], *silent).out == "(no answer)\n"
+    [none] = succeed("predict", run, typed[0], *silent, "--json").jsons
+    assert (none["output"], none["start"], none["end"]) == ("", None, None)
+    several = succeed("predict", run, typed[0], "--nbest", "3").out.splitlines()
+    assert several[0].endswith("\tNew York")
+    assert len(several) == 4
+    assert succeed("predict", run, typed[0], "--nbest", "3", "--json").jsons[0]["nbest"][0]["output"] == "New York"
+
+
+def test_a_file_and_standard_input_are_read(run: Path, tmp_path: Path) -> None:
+    context = "Emma works as a nurse."
+    file = write(tmp_path / "dev.json", squad(asked("1", "What does Emma work as?", (16, "nurse")), context=context))
+    assert succeed("evaluate", run, "--file", file, "--json").json["questions"] == 1
+    found = succeed("predict", run, "--json", stdin=f"What does Emma work as?\t{context}\n")
+    assert found.jsons[0]["input"] == f"What does Emma work as?\t{context}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("Where is Anna?", "input 1: there is a question, but no text that it is about"),
+        ("\tAnna is here.", "input 1 (question): the text is empty"),
+        ("Where?\t ", "input 1 (context): the text is empty"),
+        ('{"question": "Where?"}', "input 1: there is no 'context'"),
+        ('{"question": "Where?", "context": 3}', "input 1: question and context are not both texts"),
+        ('{"question', "input 1: not valid JSON"),
+        ('{"question": "Where?", "context": "\\ud83d"}', "input 1 (context): the text is not valid UTF-8"),
+    ],
+)
+def test_bad_inputs_are_refused(run: Path, typed: str, expected: str) -> None:
+    assert fail("predict", run, typed)[0].startswith(expected)
+
+
+def test_bad_recipes_are_refused(tmp_path: Path) -> None:
+    def message(**changes: Any) -> str:
+        return fail("train", recipe_file(tmp_path, **changes), "--out", tmp_path / "run")[0]
+
+    allowed = "(allowed: bert, bilstm, cnn, elmo, gpt, lstm_lm)"
+    assert message(model={"kind": "rnn"}) == f"model: rnn is no model for the task question_answering {allowed}"
+    assert message(model={"kind": "grt"}) == "model: unknown kind 'grt' (did you mean 'gpt'?)"
+    assert "name the questions" in message(data={"train": {}})
+    write(tmp_path / "a.csv", "x")
+    assert "a.csv: questions cannot be read from a .csv" in message(data={"train": {"file": "a.csv"}})
+    assert "data.max_length" in message(data={**RECIPE["data"], "max_length": 9999})
+    write(tmp_path / "a.jsonl", '{"context": "Anna left.", "question": "Who?", "answers": ["Ben"]}\n')
+    assert message(data={"train": {"file": "a.jsonl"}}).startswith("a.jsonl:1: the answer 'Ben' does not stand in its")
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
+def test_korquad_answers_have_their_tokens() -> None:
+    """Every answer is covered by its tokens, and with syllables as tokens by no more than it."""
+    name = "KorQuAD_v1.0_dev.json.xz"
+    questions = list(squad_questions(TextFile(name, REAL / "korquad" / name)))
+    assert len(questions) == 5774
+    some = questions[::20]
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="character", vocabulary=4000), [one.context for one in some])
+    asking = answerer(tokenizer).asking
+    columns = [[one.context for one in some], [one.question for one in some], ["[]"] * len(some), [""] * len(some)]
+    examples = question_examples(columns, asking, str)
+    for row, one in enumerate(some):
+        [(start, text)] = one.answers
+        number = int(examples.numbers[row])
+        tokens = examples.texts.tokens_of(number, Span(start, start + len(text)))
+        assert tokens is not None
+        assert one.context[slice(*examples.texts.span(number, *tokens))] == text.strip()

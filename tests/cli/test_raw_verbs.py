@@ -1,0 +1,420 @@
+"""Runs on raw text through the verbs: prompts and texts as they were typed, tables, one document, pre-training that
+goes on."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from command_line import fail, succeed, write
+from regard.config import write_yaml
+from regard.data.raw import one_blank
+from regard.data.tales import generate
+from regard.recipes.recipe import load_recipe
+from regard.runs import Run
+from regard.runs.checkpoints import load_weights
+from regard.runs.log import read_metrics
+from regard.runs.splits import examples_of
+from regard.tasks.by_document import document_masks
+from regard.tasks.continuing import _output, joined
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.training.train import train
+
+Tree = dict[str, Any]
+BASE: Tree = {
+    "task": "language_modeling",
+    "data": {
+        "train": {"corpus": "tales-en", "size": 60}, "validation": {"corpus": "tales-en", "size": 6}, "max_length": 24,
+    },
+    "tokenizer": {"kind": "bpe", "vocabulary": 200},
+    "training": {
+        "steps": 6, "batch_tokens": 512, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
+        "log_every": 3, "validate_every": 6, "samples": 2,
+    },
+    "search": {"beam": 2, "max_length": 6},
+}  # fmt: skip
+SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 64}
+LSTM: Tree = {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 1}
+MODELS: dict[str, Tree] = {
+    "gpt": {"kind": "gpt", **SIZES},
+    "lstm": LSTM,
+    "autoencoder": LSTM | {"objective": "autoencoder"},
+    "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1},
+    "bert": {"kind": "bert", **SIZES},
+}
+
+
+def recipe(name: str) -> Tree:
+    """The LSTM's has whole words, of which it knows few."""
+    tree = copy.deepcopy(BASE) | {"model": copy.deepcopy(MODELS[name])}
+    if name == "lstm":
+        tree["tokenizer"] = {"kind": "word", "vocabulary": 30}
+    if name == "bert":
+        tree["task"], tree["tokenizer"]["kind"] = "masked_language_modeling", "wordpiece"
+        del tree["search"]
+    return tree
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    """One run of each, trained once and only read."""
+    folder = tmp_path_factory.mktemp("raw")
+    for name in MODELS:
+        train(recipe(name), out=folder / name, quiet=True)
+    return {name: folder / name for name in MODELS}
+
+
+# What was typed, and what was written
+
+
+@pytest.mark.parametrize(
+    ("typed", "written", "whole"),
+    [
+        ("The fox", " was", "The fox was"),
+        ("The fox ", " was", "The fox was"),
+        ("The fox\n", " was", "The fox\nwas"),
+        ("The fo", "x was", "The fox was"),
+        ("The fox ", ".", "The fox ."),
+        ("", "The fox", "The fox"),
+        ("여우", "가 갔다", "여우가 갔다"),
+        ("The fox ", "", "The fox "),
+    ],
+)
+def test_a_blank_between_the_two_stands_once(typed: str, written: str, whole: str) -> None:
+    assert joined(typed, written) == whole
+
+
+TALES = [*generate("tales-en", 60, 1, "train"), *generate("tales-ko", 20, 1, "train")]
+TOKENIZERS = {
+    kind: Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=600), TALES)  # type: ignore[arg-type]
+    for kind in ("word", "character", "byte", "bpe", "wordpiece", "unigram")
+}
+WORDS = st.sampled_from(["The", "child", "was", "not", "big.", "여우가", "갔다.", "fo", "x", "quokka", "≠", "겹받침"])
+BLANKS = st.sampled_from([" ", "  ", "\n", "\t", "\u00a0"])
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(st.lists(st.tuples(WORDS, BLANKS), min_size=1, max_size=5), st.data())
+def test_the_output_is_the_prompt_as_typed_and_what_was_written(
+    kind: str, words: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    tokenizer = TOKENIZERS[kind]
+    typed = "".join(word + blank for word, blank in words)
+    typed = typed if data.draw(st.booleans()) else typed.rstrip()
+    prompt = [tokenizer.end, *tokenizer.encode(one_blank(typed))]
+    plain = [token for token in range(tokenizer.size) if token not in tokenizer.special]
+    new = data.draw(st.lists(st.sampled_from(plain), max_size=4))
+    output = _output(tokenizer, typed, prompt, SimpleNamespace(tokens=new, score=-1.0)).output  # type: ignore[arg-type]
+    assert output.startswith(typed)
+    known = tokenizer.unk not in prompt and "\ufffd" not in output
+    if known and typed == typed.rstrip():
+        assert one_blank(output) == one_blank(tokenizer.decode([*prompt, *new]))
+
+
+@pytest.mark.parametrize("name", ["gpt", "lstm"])
+def test_white_space_in_a_prompt_changes_nothing_but_the_prompt(runs: dict[str, Path], name: str) -> None:
+    plain = succeed("predict", runs[name], "The child was", "--json").json
+    new = plain["output"].removeprefix("The child was")
+    assert new
+    for typed in ("The child was ", " The child\nwas", "The\tchild \u00a0 was", "The child was\n\n"):
+        found = succeed("predict", runs[name], typed, "--json").json
+        assert (found["input"], found["tokens"]) == (typed, plain["tokens"])
+        assert found["score"] == pytest.approx(plain["score"], abs=1e-5)
+        assert found["output"] == typed + (new.lstrip() if typed[-1].isspace() else new)
+    expected = succeed("score", runs[name], "The child was", "not big", "--json").json
+    for prompt, target in (("The child\nwas ", " not\tbig\n"), ("\tThe  child was", "not\u3000big")):
+        found = succeed("score", runs[name], prompt, target, "--json").json
+        assert found["tokens"] == expected["tokens"]
+        assert found["token_scores"] == pytest.approx(expected["token_scores"], abs=1e-5)
+        assert found["source"] == prompt
+
+
+@pytest.mark.parametrize("name", ["gpt", "lstm", "elmo", "bert"])
+def test_vectors_are_those_of_the_text_with_single_blanks(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+    typed, plain = " The\tchild\nwas  big. ", "The child was big."
+    succeed("predict", runs[name], typed, plain, "--features", tmp_path / "a.npz")
+    found = np.load(tmp_path / "a.npz")
+    assert found["inputs"].tolist() == [typed, plain]
+    a, b, c = found["offsets"]
+    assert found["tokens"][a:b].tolist() == found["tokens"][b:c].tolist()
+    np.testing.assert_allclose(found["vectors"][a:b], found["vectors"][b:c], atol=1e-5)
+
+
+def test_gaps_are_filled_as_in_the_text_with_single_blanks(runs: dict[str, Path]) -> None:
+    typed, plain = succeed("predict", runs["bert"], "The\n[MASK]\twas  big. ", "The [MASK] was big.", "--json").jsons
+    assert typed["masks"][0]["tokens"] == plain["masks"][0]["tokens"]
+    assert typed["masks"][0]["probabilities"] == pytest.approx(plain["masks"][0]["probabilities"], rel=1e-4)
+    assert typed["output"] == f"The\n{plain['masks'][0]['words'][0]}\twas  big. "
+
+
+def test_what_the_vocabulary_lacks_stays_and_is_told_of(runs: dict[str, Path], tmp_path: Path) -> None:
+    typed = "The quokka met Zbigniew-Brzezinski"
+    found = succeed("predict", runs["lstm"], typed)
+    assert found.out.startswith(typed)
+    assert len(found.out.strip()) > len(typed)
+    unknown = Run.open(runs["lstm"]).tokenizers["text"].encode(typed).count(1)
+    assert unknown == 5  # whole words and the hyphen between two of them
+    assert found.err == (
+        f"note: input 1 has {unknown} tokens that are not in the vocabulary ('quokka', 'met', 'Zbigniew-Brzezinski'): "
+        "the model reads <unk> there\n"
+    )
+    assert succeed("predict", runs["lstm"], "The was").err == ""
+    many = succeed("predict", runs["lstm"], "The was", *["The qa qb qc qd qe"] * 3).err
+    assert many == (
+        "note: input 2 has 5 tokens that are not in the vocabulary ('qa', 'qb', 'qc', ...): "
+        "the model reads <unk> there, and so for 2 more\n"
+    )
+    file = write(tmp_path / "bad.txt", b"The qa\nThe \xff\nThe was\n")
+    skipped, told = succeed("predict", runs["lstm"], "--file", file, "--skip-bad").err.splitlines()
+    assert skipped.startswith("skipped 1 of 3 inputs")
+    assert told.startswith(f"note: {file}:1 has 1 token that is not in the vocabulary ('qa')")
+    gap = succeed("predict", runs["bert"], "The 여우 [MASK]")
+    assert gap.out.startswith("The 여우 ")
+    assert gap.err == (
+        "note: input 1 has 1 token that is not in the vocabulary ('여우'): the model reads [UNK] there\n"
+    )
+    for name, told in (("bert", True), ("elmo", False)):  # which reads the letters of every word
+        err = succeed("predict", runs[name], "The 여우", "--features", tmp_path / "a.npz").err
+        assert ("not in the vocabulary ('여우')" in err) == told
+
+
+def test_samples_of_a_validation_begin_with_the_text_itself(runs: dict[str, Path]) -> None:
+    [line] = (line for line in read_metrics(runs["lstm"] / "metrics.jsonl") if line["event"] == "validation")
+    assert len(line["samples"]) == 2
+    tokenizer = Run.open(runs["lstm"]).tokenizers["text"]
+    assert any(1 in tokenizer.encode(sample["source"]) for sample in line["samples"]), "some word is unknown"
+    for sample in line["samples"]:
+        assert sample["output"].startswith(sample["source"])
+        assert sample["target"].startswith(sample["source"])
+
+
+# Tables
+
+ROWS = ["The child was big.", "Anna\nwent home.", "The dog, it was late."]
+PLAIN = ["The child was big.", "Anna went home.", "The dog, it was late."]
+
+
+def table(file: Path, column: str) -> Path:
+    """The rows as a table, with a number beside each."""
+    rows = [{"id": number, column: text} for number, text in enumerate(ROWS)]
+    if ".jsonl" in file.suffixes:
+        content = "".join(f"{json.dumps(row)}\n" for row in rows)
+    elif ".tsv" in file.suffixes:  # which quotes nothing, so that a cell has no line break
+        content = f"id\t{column}\n" + "".join(f"{number}\t{one_blank(text)}\n" for number, text in enumerate(ROWS))
+    elif ".csv" in file.suffixes:
+        content = f"id,{column}\n" + "".join(f'{number},"{text}"\n' for number, text in enumerate(ROWS))
+    else:
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.Table.from_pylist(rows), file)
+        return file
+    file.write_bytes(gzip.compress(content.encode()) if file.suffix == ".gz" else content.encode())
+    return file
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])
+def test_a_table_is_read_by_its_column(runs: dict[str, Path], tmp_path: Path, suffix: str) -> None:
+    file, lines = table(tmp_path / f"a.{suffix}", "text"), write(tmp_path / "a.txt", "\n".join(PLAIN) + "\n")
+    for name in ("bert", "gpt", "lstm", "elmo"):
+        for one, out in ((file, "table.npz"), (lines, "lines.npz")):
+            succeed("predict", runs[name], "--file", one, "--features", tmp_path / out, "--pooling", "mean")
+        rows, expected = np.load(tmp_path / "table.npz"), np.load(tmp_path / "lines.npz")
+        assert rows["inputs"].tolist() == expected["inputs"].tolist() == PLAIN
+        np.testing.assert_allclose(rows["vectors"], expected["vectors"], atol=1e-6)
+    found = succeed("predict", runs["gpt"], "--file", file).out
+    assert found == succeed("predict", runs["gpt"], "--file", lines).out
+    assert len(found.splitlines()) == len(ROWS)
+
+
+@pytest.fixture(scope="module")
+def of_bodies(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    """A run that was trained on the column `body` of a .csv file."""
+    folder = tmp_path_factory.mktemp("bodies")
+    bodies = "id,body\n" + "".join(f'{number},"{tale}"\n' for number, tale in enumerate(TALES[:60]))
+    write(folder / "train.csv", bodies)
+    tree = recipe("gpt")
+    tree["data"] |= {"train": {"file": str(folder / "train.csv"), "text": "body"}, "validation": {"split": 0.2}}
+    train(tree, out=folder / "run", quiet=True)
+    return folder / "run"
+
+
+def test_the_column_is_that_of_the_training_or_text(of_bodies: Path, tmp_path: Path) -> None:
+    for name, column in (("a.csv", "body"), ("a.jsonl", "body"), ("a.tsv.gz", "body"), ("b.csv", "text")):
+        found = succeed("predict", of_bodies, "--file", table(tmp_path / name, column), "--json").jsons
+        assert [one["input"] for one in found] == PLAIN
+    measured = [
+        succeed("evaluate", of_bodies, "--file", tmp_path / name, "--json").json for name in ("a.csv", "a.jsonl")
+    ]
+    assert measured[0].pop("files") != measured[1].pop("files")
+    assert measured[0] == measured[1]
+    both = write(tmp_path / "c.csv", "text,body\nAnna,The dog\n")
+    assert succeed("predict", of_bodies, "--file", both, "--json").json["input"] == "The dog"
+
+
+def test_a_table_without_the_column_names_those_it_has(of_bodies: Path, runs: dict[str, Path], tmp_path: Path) -> None:
+    file = table(tmp_path / "a.csv", "content")
+    for run, wanted in ((of_bodies, "body"), (runs["bert"], "text")):
+        for option in ((), ("--features", tmp_path / "a.npz")):
+            messages = fail("predict", run, "--file", file, *option)
+            assert f"there is no column '{wanted}'" in messages[0]
+            assert "content" in messages[0]
+    broken = write(tmp_path / "b.jsonl", '{"text": "The dog"}\n{"text": 3}\n')
+    [message] = fail("predict", runs["bert"], "--file", broken, "--features", tmp_path / "a.npz")
+    assert message == f"{broken}:2: the column 'text' holds 3, not a string"
+    assert not (tmp_path / "a.npz").exists()
+
+
+# Measured
+
+
+def test_one_document_is_measured_by_its_masked_tokens(runs: dict[str, Path], tmp_path: Path) -> None:
+    file = write(tmp_path / "one.txt", "The child was big. The dog went home. Anna was late. She sang. " * 3)
+    found = succeed("evaluate", runs["bert"], "--file", file, "--json").json
+    assert found["files"] == [str(file)]
+    assert found["documents"] == 1
+    assert "next sentences need two documents" in found["note"]
+    assert not any(name.startswith("next_sentence") for name in found)
+    run = Run.open(runs["bert"])
+    examples, model = examples_of(run, None, [str(file)]), run.load_model()
+    loss, right, masked = document_masks(model, examples).sum(0)
+    assert (found["loss"], found["masked_accuracy"]) == pytest.approx((loss / masked, right / masked), rel=1e-5)
+    two = write(tmp_path / "two.txt", file.read_text(encoding="utf-8") + "\n\nThe dog sang. Anna went home.\n")
+    whole = succeed("evaluate", runs["bert"], "--file", two, "--json").json
+    assert "note" not in whole
+    assert 0 <= whole["next_sentence_accuracy"] <= 1
+
+
+def test_the_log_says_what_is_counted(runs: dict[str, Path], tmp_path: Path) -> None:
+    for name, unit in (("bert", "masked tokens"), ("gpt", "tokens")):
+        logged = [line for line in read_metrics(runs[name] / "metrics.jsonl") if line["event"] == "train"]
+        assert {line["unit"] for line in logged} == {unit}
+    told = succeed("train", write(tmp_path / "bert.yaml", write_yaml(recipe("bert"))), "--out", tmp_path / "run").err
+    assert " masked tokens/s  about " in told
+
+
+def test_an_autoencoder_is_measured_under_names_of_its_own(runs: dict[str, Path], tmp_path: Path) -> None:
+    found = succeed("evaluate", runs["autoencoder"], "--split", "validation", "--json").json
+    names = ("perplexity", "word_perplexity", "bits_per_character")
+    assert not set(names) & set(found)
+    assert found["reconstruction_perplexity"] == pytest.approx(np.exp(found["loss"]))
+    assert set(names) <= set(succeed("evaluate", runs["gpt"], "--split", "validation", "--json").json)
+    [message] = fail("compare", runs["gpt"], runs["autoencoder"])
+    assert message == (
+        f"{runs['autoencoder']}: it writes texts that it has read (model.objective: autoencoder), others predict what "
+        "they have not (compare it with other autoencoders)"
+    )
+    two = succeed("compare", runs["autoencoder"], runs["autoencoder"], "--json").json
+    assert two["metrics"] == ["reconstruction_word_perplexity", "reconstruction_bits_per_character"]
+    assert two["systems"][0]["reconstruction_word_perplexity"] == pytest.approx(found["reconstruction_word_perplexity"])
+    for name, best in (("autoencoder", "word_perplexity"), ("gpt", "reconstruction_perplexity")):
+        file = write(tmp_path / f"{name}.yaml", write_yaml(recipe(name)))
+        [message] = fail("train", file, f"training.best={best}", "--out", tmp_path / "run")
+        assert message == f"training.best: a model with this objective has no {best} (choose loss)"
+
+
+# Refused
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
+        (["--layer", "1"], "--layer: it says which vectors --features writes (give --features FILE, too)"),
+        (["--pooling", "mean"], "--pooling: it says which vectors --features writes (give --features FILE, too)"),
+    ],
+)
+@pytest.mark.parametrize("name", ["bert", "gpt"])
+def test_options_that_cannot_be_meant(runs: dict[str, Path], name: str, options: list[str], message: str) -> None:
+    assert fail("predict", runs[name], "The [MASK] ate.", *options) == [message]
+
+
+# A pre-training that goes on
+
+SMALL = ["data.max_length=24", "data.train.size=60", "data.validation.size=6"]
+STILL = ["training.learning_rate=1e-12", "training.steps=1", "training.validate_every=1", "training.warmup=0"]
+
+
+@pytest.mark.parametrize("name", ["gpt", "bert"])
+def test_the_model_and_the_tokenizer_are_those_of_the_run(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+    """Of a recipe that ships, or of one that says nothing else, on other text."""
+    own = {key: value for key, value in recipe(name).items() if key not in ("model", "tokenizer")}
+    own["data"]["train"]["seed"] = 7
+    file = write(tmp_path / "own.yaml", write_yaml(own))
+    for asked in (f"tales-{name}", file):
+        options = [f"training.init={runs[name]}", "training.device=cpu", *SMALL, *STILL]
+        run = train(asked, options, out=tmp_path / Path(asked).stem, quiet=True)
+        before = Run.open(runs[name])
+        assert run.tokenizers.fingerprint == before.tokenizers.fingerprint
+        assert run.recipe.model == before.recipe.model
+        theirs, ours = (load_weights(one.checkpoint("best")) for one in (before, run))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-9)
+
+
+def test_what_contradicts_the_run_is_named_at_once(runs: dict[str, Path], tmp_path: Path) -> None:
+    init = f"training.init={runs['bert']}"
+    messages = fail(
+        "train", "tales-bert", init, "model.preset=tiny", "tokenizer.vocabulary=999", "--out", tmp_path / "a"
+    )
+    assert messages == [
+        f"model.preset: {runs['bert']} has small, this recipe asks for tiny "
+        "(leave the section model out, with model=null: it is then that run's)",
+        f"tokenizer.vocabulary: {runs['bert']} has 200, this recipe asks for 999 (leave the section tokenizer out, "
+        "with tokenizer=null: it is then that run's, with which its weights were trained)",
+    ]
+    tree = recipe("bert")
+    tree["model"]["width"], tree["model"]["dropout"], tree["tokenizer"]["vocabulary"] = 32, 0.2, 300
+    file = write(tmp_path / "bert.yaml", write_yaml(tree))
+    messages = fail("check", file, init)
+    assert [message.partition(":")[0] for message in messages] == ["tokenizer.vocabulary", "model.width"]
+    [message] = fail("check", "tales-gpt", init)
+    assert message.startswith(f"model.kind: {runs['bert']} is a bert, this recipe asks for gpt")
+    found, _ = load_recipe(file, [init, "tokenizer.vocabulary=200", "model.width=16"])
+    assert (found.model.dropout, found.model.layers) == (0.2, 1)
+
+
+def test_a_model_without_its_heads_gets_fresh_ones(runs: dict[str, Path], tmp_path: Path) -> None:
+    """As imported encoders come: without the head for masked tokens, and perhaps without the one for next sentences."""
+    tree = recipe("bert")
+    tree["model"]["next_sentence"] = False
+    run = train(tree, out=tmp_path / "single", quiet=True)
+    headless = tmp_path / "headless"
+    _without_masked_head(run, headless)
+    del tree["model"], tree["tokenizer"]
+    file = write(tmp_path / "own.yaml", write_yaml(tree))
+    options = [f"training.init={headless}", *STILL]
+    told = succeed("train", file, *options, "--out", tmp_path / "again").err
+    assert f"weights: those of {headless}, step-00000006; new: output\n" in told
+    ours, theirs = load_weights(Run.open(tmp_path / "again").checkpoint("best")), load_weights(run.checkpoint("best"))
+    for key, tensor in theirs.items():
+        same = torch.allclose(ours[key], tensor, rtol=0, atol=1e-9)
+        assert same or key.startswith("output."), key
+    assert not torch.allclose(ours["output.W.weight"], theirs["output.W.weight"])
+    both = succeed("train", file, *options, "model.next_sentence=true", "--out", tmp_path / "both").err
+    assert "; new: output, next_sentence\n" in both
+    options[0] = f"training.init={runs['bert']}"
+    without = succeed("train", file, *options, "model.next_sentence=false", "--out", tmp_path / "without").err
+    assert "new:" not in without
+    kept = load_weights(Run.open(tmp_path / "without").checkpoint("best"))
+    assert not any(key.startswith("next_sentence") for key in kept)
+
+
+def _without_masked_head(run: Run, folder: Path) -> None:
+    """A copy of a run that has lost it."""
+    shutil.copytree(run.folder, folder)
+    copied = Run.open(folder)
+    file = copied.checkpoint("best") / "model.safetensors"
+    save_file({key: one for key, one in load_file(file).items() if not key.startswith("output.")}, file)
+    text = (folder / "recipe.yaml").read_text(encoding="utf-8")
+    assert "masked_head: true" in text
+    write(folder / "recipe.yaml", text.replace("masked_head: true", "masked_head: false"))

@@ -1,0 +1,111 @@
+"""Every `regard ...` command that the READMEs and the documents show is one that exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from places import ROOT
+from regard.cli import app
+from regard.recipes.recipe import load_tree
+from regard.recipes.shipped import shipped
+
+READMES = ["README.md", "README.ko.md"]
+DOCUMENTS = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("docs/*.md"))]
+COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The code blocks that hold shell commands."""
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        if language in ("", "sh", "bash", "shell", "console"):
+            yield block.replace("\\\n", " ")
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The arguments of every call of `regard`, in a pipe or after an environment variable too."""
+    for block in blocks(text):
+        for line in block.splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True)
+            for number, word in enumerate(words):
+                before = words[number - 1] if number else "|"
+                if word.rpartition("/")[2] == "regard" and (before == "|" or "=" in before or before == "&&"):
+                    rest = words[number + 1 :]
+                    ends = [place for place, one in enumerate(rest) if one in ("|", ">", "<", "&&", ";", "2>")]
+                    yield rest[: min(ends, default=len(rest))]
+
+
+def complaint(arguments: list[str]) -> str | None:
+    """Why a call could not be one of ours."""
+    if arguments in ([], ["--help"], ["-h"]):
+        return None
+    verb, *rest = arguments
+    if verb not in COMMANDS:
+        return f"there is no verb {verb!r}"
+    if {"--help", "-h"} & set(rest):
+        return None
+    try:
+        context = COMMANDS[verb].make_context(verb, list(rest))
+    except Exception as error:
+        return str(error) or type(error).__name__
+    values = context.params
+    if verb in ("check", "train"):
+        recipe = values["recipe"]
+        if not recipe.endswith(".yaml") and recipe not in shipped():
+            return f"no recipe {recipe!r} ships"
+        if recipe in shipped():
+            load_tree(recipe, values["overrides"] or [])
+    if verb == "recipes" and values["name"] is not None and values["name"] not in shipped():
+        return f"no recipe {values['name']!r} ships"
+    return None
+
+
+def readme(name: str) -> str:
+    path = ROOT / name
+    if not path.exists():
+        pytest.skip(f"{name} is not written yet")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [*READMES, *DOCUMENTS])
+def test_every_command_in_a_document_exists(name: str) -> None:
+    shown = list(commands(readme(name)))
+    assert len(shown) >= 5 or name not in READMES, "a README without commands, or they are not found any more"
+    complaints = {" ".join(arguments): complaint(arguments) for arguments in shown}
+    assert {command: what for command, what in complaints.items() if what} == {}
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_verb_is_shown(name: str) -> None:
+    shown = {arguments[0] for arguments in commands(readme(name)) if arguments}
+    assert {"check", "train", "evaluate", "score", "explain", "recipes"} <= shown
+    assert {"predict", "translate"} & shown
+
+
+def test_the_readmes_say_the_same() -> None:
+    """As many sections, and the same verbs in the same order."""
+    texts = [readme(name) for name in READMES]
+    english, korean = ([arguments[0] for arguments in commands(text)] for text in texts)
+    assert english == korean
+    assert len({len(re.findall("^## ", text, re.MULTILINE)) for text in texts}) == 1
+
+
+def test_a_wrong_command_would_be_found() -> None:
+    text = "```sh\n$ cat x | regard predict runs/a --beam 3 > out  # as text\nregard trian dates --out x\n```\n"
+    text += "```yaml\nregard: no\n```\n```\nregard train daets \\\n  --out x\nA=1 regard check dates a=1\n```"
+    found = list(commands(text))
+    assert found == [
+        ["predict", "runs/a", "--beam", "3"],
+        ["trian", "dates", "--out", "x"],
+        ["train", "daets", "--out", "x"],
+        ["check", "dates", "a=1"],
+    ]
+    complaints = [complaint(arguments) for arguments in found]
+    assert complaints == [None, "there is no verb 'trian'", "no recipe 'daets' ships", None]
+    assert complaint(["predict", "runs/a", "--bem", "3"]) is not None
+    assert complaint(["train", "dates"]) is not None

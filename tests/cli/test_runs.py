@@ -1,0 +1,489 @@
+"""The run folder: whole or not there, movable, readable for years, and clear about what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from places import GOLDEN
+from regard.errors import CheckpointError, ConfigError, DataError, RegardError
+from regard.recipes.recipe import load_recipe
+from regard.runs import Run
+from regard.runs.checkpoints import Checkpoint, average_weights, load_training, load_weights, save_checkpoint
+from regard.runs.files import write_folder, write_text
+from regard.runs.log import MetricsLog, read_metrics
+from regard.runs.run import FORMAT, put_weights, stored_weights
+from regard.runs.verbs import evaluate, predict, score
+from regard.training.train import train
+
+Tree = dict[str, Any]
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Run:
+    """A copy of the tiny run, to damage at will."""
+    shutil.copytree(tiny_run, tmp_path / "run")
+    return Run.open(tmp_path / "run")
+
+
+def cut(path: Path, share: float = 0.5) -> None:
+    os.truncate(path, int(path.stat().st_size * share))
+
+
+# What is in it
+
+
+def test_a_run_folder_holds_the_resolved_recipe_and_its_surroundings(tiny_recipe: Tree, tiny_run: Path) -> None:
+    run = Run.open(tiny_run)
+    asked, _ = load_recipe(tiny_recipe)
+    assert run.recipe == asked
+    text = (tiny_run / "recipe.yaml").read_text()
+    assert all(f"  {field}:" in text for field in type(asked.training).model_fields)
+    assert run.environment["format"] == FORMAT
+    assert run.environment["torch"] == torch.__version__
+    assert {path.name for path in tiny_run.iterdir()} >= {
+        "recipe.yaml", "environment.json", "tokenizer.json", "metrics.jsonl", "checkpoints", "best", "last",
+    }  # fmt: skip
+
+
+def test_all_files_are_as_readable_as_the_recipe(tiny_run: Path) -> None:
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in tiny_run.rglob("*") if path.is_file()}
+    assert modes == {stat.S_IMODE((tiny_run / "recipe.yaml").stat().st_mode)}
+
+
+def test_what_auto_stands_for_is_written_down(tiny_recipe: Tree, tmp_path: Path) -> None:
+    tiny_recipe["training"] |= {"batch_tokens": "auto", "steps": 1, "decode": 0}
+    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    assert Run.open(run.folder).recipe.training.batch_tokens == 1024
+
+
+def test_paths_in_the_recipe_hold_from_anywhere(
+    tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 41)))
+    tiny_recipe["data"]["train"] = {"file": "pairs.tsv", "source": 0, "target": 1}
+    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
+    (tmp_path / "recipe.yaml").write_text(json.dumps(tiny_recipe))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    run = train("../recipe.yaml", out="run", quiet=True)
+    assert run.recipe.data.train[0].file == str(tmp_path / "pairs.tsv")
+    monkeypatch.chdir("/")
+    train(tmp_path / "recipe.yaml", ["training.steps=4"], out=tmp_path / "elsewhere" / "run", resume=True, quiet=True)
+    assert Run.open(tmp_path / "elsewhere" / "run").checkpoint("last").name == "step-00000004"
+
+
+def test_one_text_is_one_input(tiny_run: Path) -> None:
+    assert predict(tiny_run, "a b") == predict(tiny_run, ["a b"])
+
+
+def test_a_run_that_was_moved_predicts_the_same(tiny_run: Path, tmp_path: Path) -> None:
+    texts = ["a b c", "j i"]
+    before = predict(tiny_run, texts)
+    shutil.copytree(tiny_run, tmp_path / "a" / "b")
+    environment = os.environ | {"REGARD_CACHE": str(tmp_path / "empty"), "OMP_NUM_THREADS": "1"}
+    arguments = [sys.executable, "-m", "regard.cli", "predict", "b", *texts, "--json"]
+    done = subprocess.run(arguments, cwd=tmp_path / "a", env=environment, capture_output=True, text=True, check=True)
+    after = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["tokens"] for one in after] == [list(one.nbest[0].tokens) for one in before]
+    assert [one["score"] for one in after] == pytest.approx([one.nbest[0].score for one in before], rel=1e-6)
+
+
+# Old runs stay readable
+
+
+def test_a_frozen_run_predicts_and_scores_as_ever() -> None:
+    folder, expected = GOLDEN / "run-format-1", json.loads((GOLDEN / "run-format-1.json").read_text(encoding="utf-8"))
+    found = predict(folder, [one["input"] for one in expected["predict"]], beam=3, nbest=2)
+    for one, wanted in zip(found, expected["predict"], strict=True):
+        assert [output.output for output in one.nbest] == [output["output"] for output in wanted["nbest"]]
+        assert [list(output.tokens) for output in one.nbest] == [output["tokens"] for output in wanted["nbest"]]
+        assert [output.score for output in one.nbest] == pytest.approx(
+            [output["score"] for output in wanted["nbest"]], abs=1e-4
+        )
+    for wanted in expected["score"]:
+        target = wanted["target"] if wanted["tokens"][-1] == "</s>" else wanted["tokens"]
+        again = score(folder, wanted["source"], target)
+        assert again["tokens"] == wanted["tokens"]
+        assert again["token_scores"] == pytest.approx(wanted["token_scores"], abs=1e-4)
+
+
+def test_a_frozen_run_can_be_gone_on_with(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "run-format-1", tmp_path / "run")
+    train(tmp_path / "run" / "recipe.yaml", ["training.steps=602"], out=tmp_path / "run", resume=True, quiet=True)
+    log = list(read_metrics(tmp_path / "run" / "metrics.jsonl"))
+    assert [(line["event"], line["step"]) for line in log[-3:]] == [
+        ("validation", 600), ("train", 602), ("validation", 602),
+    ]  # fmt: skip
+    assert log[-1]["loss"] == pytest.approx(log[-3]["loss"], rel=0.05)
+
+
+def test_a_run_of_a_newer_format_is_refused(run: Run) -> None:
+    path = run.folder / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": FORMAT + 1, "regard": "9.0"}))
+    with pytest.raises(CheckpointError, match=r"newer regard, 9\.0"):
+        Run.open(run.folder)
+
+
+# Damage
+
+
+def damaged(run: Run, name: str) -> Path:
+    return run.checkpoint("last") / name
+
+
+DAMAGES: dict[str, tuple[Callable[[Run], None], str]] = {
+    "weights cut": (lambda run: cut(damaged(run, "model.safetensors")), r"model\.safetensors: the file is damaged"),
+    "weights empty": (
+        lambda run: cut(damaged(run, "model.safetensors"), 0),
+        r"model\.safetensors: the file is damaged",
+    ),
+    "weights gone": (lambda run: damaged(run, "model.safetensors").unlink(), r"model\.safetensors: there is no such"),
+    "facts gone": (lambda run: damaged(run, "checkpoint.json").unlink(), r"checkpoint\.json: the file is missing"),
+    "facts cut": (lambda run: cut(damaged(run, "checkpoint.json")), r"checkpoint\.json: the file is missing or dam"),
+    "facts of something else": (
+        lambda run: write_text(damaged(run, "checkpoint.json"), "[1]"),
+        r"checkpoint\.json: the file is missing or damaged",
+    ),
+    "tokenizer gone": (lambda run: (run.folder / "tokenizer.json").unlink(), r"tokenizer\.json: there is no such"),
+    "tokenizer cut": (lambda run: cut(run.folder / "tokenizer.json"), r"tokenizer\.json: "),
+    "checkpoint gone": (lambda run: shutil.rmtree(run.checkpoint("last")), "there is no such checkpoint"),
+    "recipe of something else": (
+        lambda run: write_text(run.folder / "recipe.yaml", "task: translation"),
+        r"recipe\.yaml: data: this key is required",
+    ),
+    "environment cut": (lambda run: cut(run.folder / "environment.json"), r"environment\.json: cannot be read"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_damaged_is_named(run: Run, tiny_recipe: Tree, damage: str) -> None:
+    """Both by what uses the run and by what would go on with it."""
+    harm, said = DAMAGES[damage]
+    harm(run)
+    with pytest.raises(CheckpointError, match=said):
+        predict(run.folder, ["a"])
+    with pytest.raises(RegardError, match=said):
+        train(tiny_recipe, ["training.steps=30"], out=run.folder, resume=True, quiet=True)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_a_state_that_was_cut_stops_a_resume_but_not_a_prediction(run: Run, tiny_recipe: Tree, share: float) -> None:
+    cut(damaged(run, "training.pt"), share)
+    assert len(predict(run.folder, ["a"])) == 1
+    with pytest.raises(CheckpointError, match=r"training\.pt: the file is damaged"):
+        train(tiny_recipe, out=run.folder, resume=True, quiet=True)
+
+
+def test_a_damaged_state_names_the_checkpoints_to_go_on_from(tiny_recipe: Tree, tmp_path: Path) -> None:
+    tiny_recipe["training"] |= {"average": 2, "decode": 0}
+    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    cut(damaged(run, "training.pt"))
+    with pytest.raises(CheckpointError, match=r"other checkpoints here: step-00000010; .* `last`"):
+        train(tiny_recipe, out=run.folder, resume=True, quiet=True)
+    (run.folder / "last").write_text("step-00000010\n")
+    train(tiny_recipe, out=run.folder, resume=True, quiet=True)
+    assert run.checkpoint("last").name == "step-00000020"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_flipped_bytes_in_a_state_never_give_a_traceback(run: Run) -> None:
+    """Whatever the reader stumbles over, it is told as a damaged file; where it does not, the values are plain."""
+    folder, data = run.checkpoint("last"), damaged(run, "training.pt").read_bytes()
+    generator = torch.Generator().manual_seed(1)
+    refused = 0
+    for _ in range(150):
+        spoilt = bytearray(data)
+        for place in torch.randint(len(data), (8,), generator=generator).tolist():
+            spoilt[place] ^= 1 + int(torch.randint(255, (), generator=generator))
+        damaged(run, "training.pt").write_bytes(spoilt)
+        try:
+            load_training(folder)
+        except CheckpointError:
+            refused += 1
+    assert refused > 50
+
+
+class Malicious:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_code_in_a_state_is_refused_and_not_run(run: Run, tiny_recipe: Tree, tmp_path: Path, archive: bool) -> None:
+    path = damaged(run, "training.pt")
+    if archive:
+        torch.save({"optimiser": Malicious(tmp_path / "taken")}, path)
+    else:
+        path.write_bytes(pickle.dumps({"optimiser": Malicious(tmp_path / "taken")}, protocol=2))
+    with pytest.raises(CheckpointError, match=r"training\.pt"):
+        train(tiny_recipe, out=run.folder, resume=True, quiet=True)
+    assert not (tmp_path / "taken").exists()
+    torch.load(path, weights_only=False) if archive else pickle.loads(path.read_bytes())  # this runs it
+    assert (tmp_path / "taken").exists()
+
+
+def test_the_tokenizer_of_another_run_is_refused(run: Run, tiny_recipe: Tree, tmp_path: Path) -> None:
+    tiny_recipe["data"]["train"]["corpus"] = "dates"
+    other = train(tiny_recipe, ["training.steps=1", "training.decode=0"], out=tmp_path / "other", quiet=True)
+    tiny_recipe["data"]["train"]["corpus"] = "reverse"
+    shutil.copy(other.folder / "tokenizer.json", run.folder / "tokenizer.json")
+    with pytest.raises(CheckpointError, match="the tokenizer is not the one this run was trained with"):
+        predict(run.folder, ["a"])
+    with pytest.raises(CheckpointError, match="the tokenizer is not the one this run was trained with"):
+        train(tiny_recipe, ["training.steps=30"], out=run.folder, resume=True, quiet=True)
+
+
+def test_weights_of_another_model_are_refused(run: Run) -> None:
+    weights = load_weights(run.checkpoint("last"))
+    name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
+    model = run.build()
+    with pytest.raises(CheckpointError, match=name):
+        put_weights(model, weights | {name: weights[name][:, 1:]}, run.folder)
+    with pytest.raises(CheckpointError, match=name):
+        put_weights(model, {key: value for key, value in weights.items() if key != name}, run.folder)
+    with pytest.raises(CheckpointError, match="another"):
+        put_weights(model, weights | {"another": torch.zeros(1)}, run.folder)
+
+
+# Which folder, which checkpoint
+
+
+def test_folders_that_are_no_runs(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"no such run folder.*did you mean '.*/tiny'"):
+        Run.open(tiny_run.parent / "tiyn")
+    with pytest.raises(CheckpointError, match=r"no such run folder.*regard train RECIPE"):
+        Run.open(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match=r"not a run folder: it has no recipe\.yaml"):
+        Run.open(tmp_path / "notes")
+    for resume, said in [(False, "exists already.*give another --out"), (True, "not a run folder")]:
+        with pytest.raises(CheckpointError, match=said):
+            train(tiny_recipe, out=tmp_path / "notes", resume=resume, quiet=True)
+    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["a.txt"]
+
+
+def test_a_place_that_cannot_hold_a_run(tiny_recipe: Tree, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match="cannot be written: Not a directory"):
+        train(tiny_recipe, out=tmp_path / "file" / "run", quiet=True)
+    for resume in (False, True):
+        with pytest.raises(CheckpointError, match="there is a file of this name"):
+            train(tiny_recipe, out=tmp_path / "file", resume=resume, quiet=True)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_an_empty_folder_is_used_as_it_is(
+    tiny_recipe: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resume: bool
+) -> None:
+    """It stays the same folder, since it may be a mounted one, or the one where the command is typed."""
+    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path.stat().st_ino
+    train(tiny_recipe, out=Path("."), resume=resume, quiet=True)
+    assert tmp_path.stat().st_ino == folder
+    assert Run.open(tmp_path).checkpoint("last").name == "step-00000002"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_begun_run_with_files_of_the_users_is_left_alone(run: Run, tiny_recipe: Tree) -> None:
+    """Without a checkpoint a run would be begun anew, but not over what is not its own."""
+    for name in ("best", "last"):
+        (run.folder / name).unlink()
+    shutil.rmtree(run.checkpoints)
+    (run.folder / "notes.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match=r"the run folder exists already.*--resume"):
+        train(tiny_recipe, out=run.folder, quiet=True)
+    assert (run.folder / "notes.txt").read_text() == "mine"
+
+
+def test_an_existing_run_is_not_trained_over(run: Run, tiny_recipe: Tree) -> None:
+    before = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
+    with pytest.raises(CheckpointError, match=r"the run folder exists already.*--resume"):
+        train(tiny_recipe, out=run.folder, quiet=True)
+    assert {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("model.hidden=17", "model.hidden: the run was started with 16, this recipe says 17"),
+        ("training.seed=2", "training.seed: the run was started with 1, this recipe says 2"),
+        ("data.train.size=301", "data.train.0.size: the run was started with 300, this recipe says 301"),
+        ("training.learning_rate=0.5", "training.learning_rate: the run was started with 0.01"),
+        ("model={kind: rnn, preset: tiny}", "model.kind: the run was started with 'bahdanau', this recipe says 'rnn'"),
+    ],
+)
+def test_another_recipe_is_refused_by_its_path(run: Run, tiny_recipe: Tree, override: str, said: str) -> None:
+    text = (run.folder / "recipe.yaml").read_bytes()
+    with pytest.raises(ConfigError) as caught:
+        train(tiny_recipe, [override, "training.steps=30"], out=run.folder, resume=True, quiet=True)
+    assert said in str(caught.value)
+    assert "training.steps" not in str(caught.value)
+    assert "cannot be resumed with another recipe" in str(caught.value)
+    assert (run.folder / "recipe.yaml").read_bytes() == text
+
+
+def test_data_that_has_changed_is_refused(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """The recipe is the same, the file it names is not: the order of the batches would be another."""
+    pairs = [f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 41)]
+    (tmp_path / "pairs.tsv").write_text("".join(pairs))
+    tiny_recipe["data"]["train"] = {"file": str(tmp_path / "pairs.tsv"), "source": 0, "target": 1}
+    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
+    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    (tmp_path / "pairs.tsv").write_text("".join(reversed(pairs)))
+    with pytest.raises(CheckpointError, match="the training data has changed since the run began"):
+        train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
+
+
+def test_a_share_of_data_that_has_changed_is_not_measured_on(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """Another share would be drawn, with pairs that were trained on; files of their own are what they are."""
+    pairs = [f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 41)]
+    file, own = tmp_path / "pairs.tsv", tmp_path / "own.tsv"
+    for path in (file, own):
+        path.write_text("".join(pairs))
+    columns = {"source": 0, "target": 1}
+    tiny_recipe["data"] |= {"train": {"file": str(file), **columns}, "test": {"file": str(own), **columns}}
+    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
+    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    before = evaluate(run, split="validation")
+    file.write_text("".join(pairs[:15]))
+    evaluate(run, split="test")
+    with pytest.raises(DataError, match=r"data\.validation: the data has changed since .* trained on \(.*--file\)"):
+        evaluate(run, split="validation")
+    file.write_text("".join(pairs))
+    assert evaluate(run, split="validation") == before
+    (run.checkpoint("last") / "training.pt").unlink()
+    file.write_text("".join(pairs[:15]))
+    evaluate(run, split="validation")
+
+
+def test_what_to_do_about_a_damaged_checkpoint_is_said(run: Run, tiny_recipe: Tree) -> None:
+    """Where no other is left, and where the last one is gone as well."""
+    shutil.copytree(run.checkpoint("last"), other := run.checkpoints / "step-00000003", dirs_exist_ok=True)
+    cut(damaged(run, "model.safetensors"))
+    with pytest.raises(CheckpointError, match=r"other checkpoints here: .*step-00000003; --checkpoint uses one"):
+        predict(run.folder, ["a"])
+    assert len(predict(run.folder, ["a"], checkpoint="3")) == 1
+    for path in (path for path in run.checkpoints.iterdir() if path != run.checkpoint("last")):
+        shutil.rmtree(path)
+    assert not other.exists()
+    with pytest.raises(CheckpointError, match=r"copy the checkpoint back from elsewhere, or train anew"):
+        predict(run.folder, ["a"])
+    cut(damaged(run, "training.pt"))
+    shutil.rmtree(run.checkpoint("last"))
+    with pytest.raises(
+        CheckpointError, match=r"no such checkpoint \(the run has none: copy it back from elsewhere, or"
+    ):
+        predict(run.folder, ["a"])
+
+
+def test_checkpoints_by_name(tiny_recipe: Tree, tmp_path: Path) -> None:
+    tiny_recipe["training"] |= {"average": 2, "decode": 0}
+    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    assert run.checkpoint("last") == run.checkpoint("20") == run.checkpoint("step-00000020")
+    assert run.checkpoint("average").name == "average"
+    with pytest.raises(CheckpointError, match=r"no such checkpoint.*did you mean 'step-00000020'"):
+        run.checkpoint("30")
+    (run.folder / "best").unlink()
+    with pytest.raises(CheckpointError, match="the run has no checkpoint yet"):
+        run.load_model()
+
+
+# Files that appear whole or not at all
+
+
+def test_a_folder_that_could_not_be_filled_leaves_the_old_one(tmp_path: Path) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "new").write_text("new")
+
+    def fail(folder: Path) -> None:
+        fill(folder)
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "folder"
+    path.mkdir()
+    (path / "old").write_text("old")
+    with pytest.raises(CheckpointError, match="cannot be written: No space left on device"):
+        write_folder(path, fail)
+    assert [one.name for one in tmp_path.iterdir()] == ["folder"]
+    assert [one.name for one in path.iterdir()] == ["old"]
+    write_folder(path, fill)
+    assert [one.name for one in tmp_path.iterdir()] == ["folder"]
+    assert [one.name for one in path.iterdir()] == ["new"]
+
+
+def test_what_a_killed_process_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    for name in (".folder.partial", ".folder.before"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").write_text("half")
+    (tmp_path / "folder").mkdir()
+    write_folder(tmp_path / "folder", lambda folder: write_text(folder / "new", "new"))
+    assert [one.name for one in tmp_path.iterdir()] == ["folder"]
+    assert [one.name for one in (tmp_path / "folder").iterdir()] == ["new"]
+
+
+def test_a_text_that_could_not_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    write_text(tmp_path / "last", "old\n")
+    (tmp_path / ".last.partial").mkdir()
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        write_text(tmp_path / "last", "new\n")
+    assert (tmp_path / "last").read_text() == "old\n"
+
+
+def test_log_goes_on_after_a_given_length(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path)
+    log.write({"step": 1})
+    length = log.length()
+    log.write({"step": 2, "text": "하나"})
+    log.close()
+    with path.open("ab") as file:
+        file.write(b'{"step": 3, "te')
+    assert [line["step"] for line in read_metrics(path)] == [1, 2]
+    log = MetricsLog(path, length)
+    log.write({"step": 2})
+    assert log.length() == path.stat().st_size
+    log.close()
+    assert list(read_metrics(path)) == [{"step": 1}, {"step": 2}]
+    MetricsLog(path, 10_000).close()
+    assert list(read_metrics(path)) == [{"step": 1}, {"step": 2}]
+    assert list(read_metrics(tmp_path / "none.jsonl")) == []
+
+
+def test_average_is_the_mean_in_the_kind_of_the_weights(tmp_path: Path) -> None:
+    values = [1.0, 2.0, 4.0]
+    for number, value in enumerate(values):
+        weights = {"w": torch.full((2, 3), value), "half": torch.full((2,), value, dtype=torch.bfloat16)}
+        save_checkpoint(tmp_path / str(number), Checkpoint(weights, {"tokenizer": ""}))
+    averaged = average_weights([tmp_path / str(number) for number in range(3)])
+    torch.testing.assert_close(averaged["w"], torch.full((2, 3), 7 / 3), rtol=0, atol=0)
+    assert averaged["half"].dtype == torch.bfloat16
+
+
+def test_shared_weights_are_stored_once(tmp_path: Path) -> None:
+    model = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 2), "b": torch.nn.Linear(2, 2)})
+    model["b"].weight = model["a"].weight
+    assert set(stored_weights(model)) == {"a.weight", "a.bias", "b.bias"}
+    save_checkpoint(tmp_path / "one", Checkpoint(stored_weights(model), {}))
+    with torch.no_grad():
+        saved = model["a"].weight.clone()
+        model["a"].weight.zero_()
+    put_weights(model, load_weights(tmp_path / "one"), tmp_path)
+    torch.testing.assert_close(model["b"].weight, saved)

@@ -1,0 +1,250 @@
+"""The record of a search: it must tell the whole story, and tell it as plain loops would."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from command_line import fail, succeed, write
+from places import ROOT
+from regard import predict
+from regard.search import Ban, Hypothesis, SearchConfig, Wording, search
+from regard.search.record import BEYOND, NOT_DRAWN, SETTLED, Recorder
+from regard.search.rules import rules_for
+from regard.text.vocabularies import END
+from toy_models import Toy, table_toy, tokens_of
+
+A, B, C, D = 4, 5, 6, 7
+
+
+class Letters:
+    """Spells the tokens of the toys."""
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        return ["_?<>ABCDEFGH"[token] for token in ids]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(self.tokens(ids))
+
+
+def recorded(
+    model: Toy, sources: list[list[int]], config: SearchConfig, wording: Wording | None = None
+) -> tuple[list[list[Hypothesis]], list[dict[str, Any]]]:
+    source, wording = tokens_of(sources), wording or Wording()
+    recorder = Recorder(source, config, rules_for(source, config, wording), END)
+    found = search(model, source, config, wording=wording, watch=recorder)
+    return found, [record.to_json(Letters(), config.nbest) for record in recorder.records()]
+
+
+def short(candidates: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(one["parent"], one["token"], one["rank"], one["fate"], one["why"], one["id"]) for one in candidates]
+
+
+def test_a_search_by_hand() -> None:
+    """Beam 2: A 0.5 and </s> 0.3 are taken, B 0.2 is not; A goes on alone, in the one slot that is left."""
+    model = table_toy(7, {A: 0.5, END: 0.3, B: 0.2}, (A, {B: 0.6, END: 0.4}), (B, {END: 0.9, A: 0.1}))
+    [found], [record] = recorded(model, [[A, END]], SearchConfig(beam=2, nbest=2, normalisation="none"))
+    assert [step["open"] for step in record["steps"]] == [2, 1, 1]
+    assert short(record["steps"][0]["candidates"]) == [
+        (0, "A", 1, "kept", None, 1),
+        (0, ">", 2, "finished", None, 2),
+        (0, "B", 3, "pruned", BEYOND, None),
+    ]
+    assert short(record["steps"][1]["candidates"]) == [
+        (1, "B", 1, "kept", None, 3),
+        (1, ">", 2, "pruned", BEYOND, None),
+    ]
+    assert short(record["steps"][2]["candidates"]) == [
+        (3, ">", 1, "finished", None, 4),
+        (3, "A", 2, "pruned", BEYOND, None),
+    ]
+    best = record["steps"][2]["candidates"][0]
+    assert best["log_p"] == pytest.approx(math.log(0.9))
+    assert best["total"] == best["ranked_by"] == pytest.approx(math.log(0.27))
+    assert [(one["id"], one["output"], one["given"]) for one in record["ranking"]] == [(2, ">", True), (4, "AB>", True)]
+    assert [one["score"] for one in record["ranking"]] == [one.score for one in found]
+
+
+def test_what_could_not_win_any_more_is_said_to_be_so() -> None:
+    model = table_toy(6, {END: 0.9, A: 0.06, B: 0.04})
+    _, [record] = recorded(model, [[A, END]], SearchConfig(beam=3, normalisation="none"))
+    assert short(record["steps"][0]["candidates"]) == [
+        (0, ">", 1, "finished", None, 1),
+        (0, "A", 2, "pruned", SETTLED, 2),
+        (0, "B", 3, "pruned", SETTLED, 3),
+    ]
+    assert len(record["steps"]) == 1
+
+
+def test_what_the_rules_forbade_stands_where_it_would_have_stood() -> None:
+    model = table_toy(7, {A: 0.4, B: 0.3, END: 0.2, C: 0.1})
+    config = SearchConfig(beam=1, no_repeat_ngram=2, min_length=3, max_length=6)
+    _, [record] = recorded(model, [[A, END]], config, Wording(prefixes=[(A,)], banned=Ban.of_tokens([(A, B)])))
+    first, second, third = (short(step["candidates"]) for step in record["steps"][:3])
+    assert first == [(0, "A", 1, "kept", None, 1), (0, "B", None, "ruled out", "prefix", None)]
+    assert second == [
+        (1, "A", 1, "kept", None, 2),
+        (1, "B", None, "ruled out", "banned", None),
+        (1, "C", 2, "pruned", BEYOND, None),
+    ]
+    assert third[0] == (2, "A", None, "ruled out", "repeated n-gram", None)
+    [shortest] = recorded(model, [[A, END]], SearchConfig(beam=3, min_length=3, max_length=6))[1]
+    assert (0, ">", None, "ruled out", "minimum length", None) in short(shortest["steps"][0]["candidates"])
+    last = short(shortest["steps"][5]["candidates"])
+    assert {one[4] for one in last if one[3] == "ruled out"} == {"maximum length"}
+
+
+def test_samples_are_drawn_or_not_drawn() -> None:
+    found, [record] = recorded(Toy(9, seed=5), [[A, END]], SearchConfig(sample=True, nbest=3, max_length=6, seed=2))
+    fates = {(one["fate"], one["why"]) for step in record["steps"] for one in step["candidates"]}
+    assert ("pruned", NOT_DRAWN) in fates
+    assert ("pruned", BEYOND) not in fates
+    assert [one["score"] for one in record["ranking"]] == [one.score for one in found[0]]
+
+
+def followed(record: dict[str, Any], tolerance: float = 1e-9) -> dict[int, tuple[str, float]]:
+    """Tokens and log P of each hypothesis, put together from its steps."""
+    known = {0: ("", 0.0)}
+    for step in record["steps"]:
+        for one in step["candidates"]:
+            text, total = known[one["parent"]]
+            assert one["total"] == pytest.approx(total + one["log_p"], abs=tolerance)
+            if one["id"] is not None:
+                known[one["id"]] = (text + one["token"], one["total"])
+    return known
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 1_000),
+    beam=st.integers(1, 4),
+    theta=st.sampled_from([1.0, 1.5]),
+    ngram=st.sampled_from([None, 1, 2]),
+    normalisation=st.sampled_from(["none", "mean", "wu", "reward"]),
+    lengths=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+)
+def test_a_record_tells_how_every_hypothesis_came_about(
+    seed: int, beam: int, theta: float, ngram: int | None, normalisation: Any, lengths: list[int]
+) -> None:
+    config = SearchConfig(
+        beam=beam, normalisation=normalisation, repetition_penalty=theta, no_repeat_ngram=ngram, max_length=6
+    )
+    sources = [[A + n % 4 for n in range(length)] + [END] for length in lengths]
+    found, records = recorded(Toy(9, seed), sources, config)
+    assert found == search(Toy(9, seed), tokens_of(sources), config), "looking on must not change the search"
+    for [best], record in zip(found, records, strict=True):
+        known = followed(record)
+        for one in record["ranking"]:
+            text, total = known[one["id"]]
+            assert text == one["output"] == "".join(one["tokens"])
+            assert total == pytest.approx(one["score"], abs=1e-9)
+        objectives = [one["objective"] for one in record["ranking"]]
+        assert objectives == sorted(objectives, reverse=True)
+        assert record["ranking"][0]["objective"] == pytest.approx(best.objective, abs=1e-12)
+        for step in record["steps"]:
+            candidates = step["candidates"]
+            taken = [one for one in candidates if one["id"] is not None]
+            allowed = [one for one in candidates if one["fate"] != "ruled out"]
+            assert [one["rank"] for one in allowed] == list(range(1, len(allowed) + 1))
+            assert taken == allowed[: len(taken)]
+            assert len(taken) == min(step["open"], len(allowed))
+            assert len(allowed) <= 2 * beam
+
+
+# The command
+
+
+@pytest.fixture(scope="module", name="record")
+def record_of_a_run(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("record") / "search.json"
+    printed = succeed(
+        "predict", tiny_run, "a b c", "d e", "--beam", 3, "--nbest", 2, "--record", file, "--json",
+        "--set", "search.max_length=9", "--set", "search.repetition_penalty=1.2",
+    ).jsons  # fmt: skip
+    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    found["printed"] = printed
+    return found
+
+
+def test_the_file_holds_what_was_asked_and_what_was_given(record: dict[str, Any]) -> None:
+    assert record["search"]["beam"] == 3
+    assert [one["input"] for one in record["inputs"]] == ["a b c", "d e"]
+    for one, printed in zip(record["inputs"], record["printed"], strict=True):
+        assert one["source"][-1] == "</s>"
+        assert one["longest"] == 9
+        given = [
+            {name: best[name] for name in ("output", "score", "tokens")} for best in one["ranking"] if best["given"]
+        ]
+        assert given == printed["nbest"]
+        known = followed(one, tolerance=1e-5)
+        assert all(known[best["id"]][1] == pytest.approx(best["score"], abs=1e-5) for best in one["ranking"])
+
+
+def test_the_documented_keys_are_those_of_the_file(record: dict[str, Any]) -> None:
+    text = (ROOT / "docs" / "search-record.md").read_text(encoding="utf-8")
+    one = record["inputs"][0]
+    parts = (one, one["steps"][0], one["steps"][0]["candidates"][0], one["ranking"][0])
+    for key in {key for part in parts for key in part} | {"run", "search", "inputs"}:
+        assert f"| `{key}` |" in text
+    for word in (BEYOND, NOT_DRAWN, SETTLED, "kept", "finished", "pruned", "ruled out", "repeated n-gram", "banned"):
+        assert word in text
+
+
+def test_a_record_that_has_no_place_is_refused_before_the_search(tiny_run: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "search.json"
+    message = f"{missing}: its folder does not exist (make it, or name another --record)"
+    assert fail("predict", tiny_run, "a", "--record", missing) == [message]
+    assert fail("predict", tiny_run, "a", "--record", tmp_path)[0].startswith(f"{tmp_path}: this is a folder")
+
+
+# Prefixes, in the user's words
+
+
+def test_prefixes_of_the_command_line(tiny_run: Path, tmp_path: Path) -> None:
+    for prediction in succeed("predict", tiny_run, "a b c", "d e", "--prefix", "c a", "--json").jsons:
+        assert prediction["output"].startswith("c a")
+    file = write(tmp_path / "prefixes.txt", "b\n\n")
+    options = ("--set", "search.max_length=12", "--json")
+    plain = succeed("predict", tiny_run, "a b c", "d e", *options).jsons
+    found = succeed("predict", tiny_run, "a b c", "d e", "--prefixes", file, *options).jsons
+    assert found[0]["output"].startswith("b")
+    assert found[1] == plain[1]
+    [own] = predict(tiny_run, ["d e"], prefixes=["a b"])
+    assert own.output.startswith("a b")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--prefix", "안녕"], "search.prefix: the tokenizer cannot write '안녕' "
+         "(its vocabulary lacks a part of it: use other words)"),
+        (["--prefix", " "], "search.prefix: the prefix is empty: give at least one word, or leave it out"),
+        (["--prefix", "a b", "--set", "search.max_length=3"],
+         "search.prefix: a prefix of 3 tokens and the end do not fit into the 3 that are allowed "
+         "(shorten it, or raise search.max_length or search.max_length_offset)"),
+        (["--prefix", "a b", "--set", "search.banned=[b]"],
+         "search.prefix: 'a b' holds a text that search.banned rules out (change one of the two)"),
+        (["--set", "search.min_length_ratio=4.0", "--set", "search.max_length=10"],
+         "search.min_length_ratio: a source of 4 tokens needs an output of at least 16, but at most 10 are allowed "
+         "(lower it, or raise search.max_length or search.max_length_ratio)"),
+    ],
+)  # fmt: skip
+def test_a_wording_that_cannot_be_had(tiny_run: Path, options: list[str], message: str) -> None:
+    assert fail("predict", tiny_run, "a b", *options) == [message]
+
+
+def test_prefixes_that_do_not_fit_the_inputs(tiny_run: Path, tmp_path: Path) -> None:
+    file = write(tmp_path / "prefixes.txt", "b\n")
+    hint = "(one line for each input, empty where it may begin as it likes)"
+    assert fail("predict", tiny_run, "a", "b", "--prefixes", file) == [f"{file}: 1 prefix for 2 inputs {hint}"]
+    message = "--prefix: 2 prefixes are given for every output (give one, or --prefixes with a line for each input)"
+    assert fail("predict", tiny_run, "a b", "--prefix", "a", "--prefix", "b") == [message]
+    message = "--prefixes: give --prefix or --prefixes, not both"
+    assert fail("predict", tiny_run, "a", "--prefixes", file, "--prefix", "a") == [message]

@@ -1,0 +1,135 @@
+"""What unknown tokens cost where language models with other vocabularies are compared: by hand, and a planted case."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import regard as api
+from command_line import succeed, write
+from regard.data.raw import RawTokens
+from regard.data.tales import generate
+from regard.runs import Run
+from regard.runs.splits import examples_of
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.training.train import train
+
+Tree = dict[str, Any]
+BASE: Tree = {
+    "task": "language_modeling",
+    "data": {"train": {"corpus": "tales-en", "size": 300}, "validation": {"corpus": "tales-en", "size": 30}},
+    "tokenizer": {"kind": "bpe", "vocabulary": 300},
+    "model": {"kind": "lstm_lm", "embedding": 24, "hidden": 24, "layers": 1},
+    "training": {"steps": 80, "batch_tokens": 512, "device": "cpu", "learning_rate": 0.01, "decode": 0},
+}
+
+
+def words_of(text: str, count: int, split: str = "spaces") -> Tokenizer:
+    config = TokenizerConfig(kind="word", vocabulary=count, split=split)  # type: ignore[arg-type]
+    return Tokenizer.train(config, [text])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("unknown")
+    for name, tokenizer in (
+        ("pieces", {"kind": "bpe", "vocabulary": 300}),
+        ("words", {"kind": "word", "vocabulary": 2000}),
+        ("few", {"kind": "word", "vocabulary": 20}),
+    ):
+        train(copy.deepcopy(BASE) | {"tokenizer": tokenizer}, out=folder / name, quiet=True)
+    return {name: folder / name for name in ("pieces", "words", "few")}
+
+
+def test_the_spelling_of_unknown_words_by_hand() -> None:
+    """In `ab cde` nothing is unknown; elsewhere `xyz`, of three bytes, and `한`, of three as well."""
+    tokenizer = words_of("ab cde ab cde ab cde", 20)
+    text = RawTokens.of(["ab cde", "xyz ab 한", ""], tokenizer, str)
+    assert text.spelt_out.tokens.tolist() == [0, 2, 0]
+    assert text.spelt_out.nats.tolist() == pytest.approx([0.0, (3 + 1 + 3 + 1) * math.log(257), 0.0])
+    assert text.unknown_share == 2 / 5
+
+
+def test_a_syllable_in_pieces_costs_as_much_as_a_whole_one() -> None:
+    tokenizer = words_of("ab cde ab cde", 20)
+    [composed, apart] = (
+        RawTokens.of([f"ab {word}"], tokenizer, str).spelt_out.nats.tolist() for word in ("한", "\u1112\u1161\u11ab")
+    )
+    assert composed == apart == pytest.approx([4 * math.log(257)])
+
+
+def test_a_text_that_says_unk_has_no_unknown_token() -> None:
+    tokenizer = words_of("ab <unk> ab <unk>", 20)
+    text = RawTokens.of(["ab <unk> ab"], tokenizer, str)
+    assert tokenizer.unk in text.values
+    assert text.spelt_out.tokens.tolist() == [0]
+    assert text.spelt_out.nats.tolist() == [0.0]
+
+
+def test_evaluate_charges_words_and_characters_but_no_token(runs: dict[str, Path], tmp_path: Path) -> None:
+    file = write(tmp_path / "text.txt", "The kind child\n\nZyxwv.\n")
+    found = api.evaluate(runs["words"], files=[str(file)])
+    unknown = (5 + 1) * math.log(257)  # Zyxwv
+    nats = found["loss"] * found["tokens"] + unknown
+    assert found["unknown"] == pytest.approx(1 / (found["tokens"] - 2))
+    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
+    assert found["word_perplexity"] == pytest.approx(math.exp(nats / (4 + 2)))
+    assert found["bits_per_character"] == pytest.approx(nats / math.log(2) / 20)
+    assert "unknown token costs" in found["note"]
+    assert "unknown" in succeed("evaluate", runs["words"], "--file", file).out
+
+
+def test_characters_are_counted_as_they_are_read(runs: dict[str, Path], tmp_path: Path) -> None:
+    """Blanks that no model reads are none that it predicts."""
+    texts = {"single": "The kind child went home.", "double": "The  kind\tchild   went home."}
+    single, double = (
+        api.evaluate(runs["pieces"], files=[str(write(tmp_path / f"{name}.txt", text))]) for name, text in texts.items()
+    )
+    assert double["bits_per_character"] == single["bits_per_character"]
+
+
+def test_without_unknown_tokens_there_is_no_note(runs: dict[str, Path], tmp_path: Path) -> None:
+    file = write(tmp_path / "text.txt", next(iter(generate("tales-en", 1, 1, "train"))))
+    found = api.evaluate(runs["words"], files=[str(file)])
+    words = len(file.read_text(encoding="utf-8").split()) + 1
+    assert found["unknown"] == 0
+    assert "note" not in found
+    assert found["word_perplexity"] == pytest.approx(math.exp(found["loss"] * found["tokens"] / words))
+
+
+def test_a_vocabulary_of_twenty_words_does_not_win(runs: dict[str, Path], tmp_path: Path) -> None:
+    """By the perplexity of its own tokens it is far ahead: half of them are <unk>, which is easy to predict."""
+    alone = {name: api.evaluate(folder)["perplexity"] for name, folder in runs.items()}
+    assert alone["few"] < min(alone["pieces"], alone["words"])
+    page = tmp_path / "report.html"
+    said = succeed("compare", *runs.values(), "--out", page).out
+    found = json.loads(succeed("compare", *runs.values(), "--json").out)
+    rows = {row["system"]: row for row in found["systems"]}
+    assert rows["few"]["unknown"] == pytest.approx(api.evaluate(runs["few"])["unknown"])
+    assert rows["few"]["unknown"] > 0.3
+    assert rows["pieces"]["unknown"] == 0
+    for metric in ("word_perplexity", "bits_per_character"):
+        assert rows["few"][metric] > max(rows["pieces"][metric], rows["words"][metric])
+    for text in (said, found["note"], page.read_text(encoding="utf-8")):
+        assert "an unknown token costs, besides" in text
+
+
+def test_compare_and_evaluate_agree_where_tokens_are_unknown(runs: dict[str, Path]) -> None:
+    found = api.compare([runs["few"], runs["words"]])
+    [row, _] = found.tables["systems"]
+    evaluated = api.evaluate(runs["few"])
+    for metric in ("word_perplexity", "bits_per_character", "unknown"):
+        assert row[metric] == pytest.approx(evaluated[metric], rel=1e-5)
+
+
+def test_check_counts_the_same_unknown_tokens(runs: dict[str, Path]) -> None:
+    """The report of the data and the metrics speak of one share."""
+    run = Run.open(runs["few"])
+    text = examples_of(run, None).text
+    ids = text.values.tolist()
+    assert text.unknown_share == ids.count(text.tokenizer.unk) / (len(ids) - len(text))

@@ -1,0 +1,705 @@
+"""Questions about stories: from bAbI's files, JSON Lines and the package's own corpus to answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import lzma
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from command_line import fail, succeed, write
+from places import SHARED
+from regard.data.babi import KEPT, Stories, StoryData, open_stories
+from regard.data.corpora import Part
+from regard.data.memories import Memory, prepare_stories
+from regard.data.stories import ABOUT, ENGLISH, KOREAN, Asked, generate
+from regard.errors import DataError
+from regard.runs.checkpoints import load_weights
+from regard.tasks.typed import Typed, questions_in
+from regard.text.tokenizers import TokenizerConfig
+from regard.views.hops import Hops
+
+BABI = """\
+1 Mary moved to the bathroom.
+2 John went to the hallway.
+3 Where is Mary? \tbathroom\t1
+4 Daniel went back to the hallway.
+5 Where is Daniel? \thallway\t4
+1 Sandra got the apple.
+2 Sandra got the milk.
+3 What is Sandra carrying?\tapple,milk\t1 2
+"""
+REAL = SHARED / "babi_en"
+RECIPE: dict[str, Any] = {
+    "task": "story_answering",
+    "data": {
+        "train": {"corpus": "stories-en", "about": "where", "size": 800},
+        "test": {"corpus": "stories-en", "about": "where", "size": 300},
+    },
+    "model": {"kind": "memory_network", "hops": 2, "restarts": 2, "linear_start": 3, "sentences": 12},
+    "training": {"epochs": 20, "device": "cpu", "best": "error", "samples": 1},
+}
+
+
+def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
+    return [row.values for row in open_stories(Stories(file=path.name, **keys), path.parent)]
+
+
+def recipe_file(folder: Path, **changes: Any) -> Path:
+    return write(folder / "recipe.yaml", json.dumps({**RECIPE, **changes}))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    """A run that has learned where people are, through the command line, in seconds."""
+    folder = tmp_path_factory.mktemp("stories")
+    succeed("train", recipe_file(folder), "--out", folder / "run", "--json")
+    return folder / "run"
+
+
+# Reading
+
+
+def test_babi_lines_by_hand(tmp_path: Path) -> None:
+    rows = read(write(tmp_path / "qa.txt", BABI))
+    opening = "Mary moved to the bathroom.\nJohn went to the hallway."
+    assert rows == [
+        (opening, opening, "Where is Mary?", "bathroom", "0", "2"),
+        (opening, f"{opening}\nDaniel went back to the hallway.", "Where is Daniel?", "hallway", "2", "3"),
+        (*["Sandra got the apple.\nSandra got the milk."] * 2, "What is Sandra carrying?", "apple,milk", "0 1", "2"),
+    ]
+
+
+def test_compressed_and_windows_files_read_the_same(tmp_path: Path) -> None:
+    plain = read(write(tmp_path / "qa.txt", BABI))
+    (tmp_path / "qa.txt.xz").write_bytes(lzma.compress(BABI.encode()))
+    assert read(tmp_path / "qa.txt.xz") == plain
+    assert read(write(tmp_path / "dos.txt", BABI.replace("\n", "\r\n"))) == plain
+
+
+def test_jsonl_stories(tmp_path: Path) -> None:
+    lines = [
+        {"story": ["Mary left.", "John came."], "question": "Who left?", "answer": "Mary", "facts": [1]},
+        {"story": "Mary left. John came.", "question": "Who came?", "answer": "John"},
+        {"story": "Mary left. John came.", "question": "How many?", "answer": 2},
+    ]
+    text = "Mary left.\nJohn came."
+    path = write(tmp_path / "qa.jsonl", "\n".join(map(json.dumps, lines)))
+    assert read(path) == [
+        (text, text, "Who left?", "Mary", "0", "2"),
+        (text, text, "Who came?", "John", "-", "2"),
+        (text, text, "How many?", "2", "-", "2"),
+    ]
+    named = write(tmp_path / "named.jsonl", json.dumps({"t": "Mary left.", "q": "Who left?", "a": "Mary"}))
+    assert read(named, story="t", question="q", answer="a")[0][3] == "Mary"
+
+
+def test_files_of_a_pattern_are_tasks_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for number in (1, 2, 10):
+        write(tmp_path / f"qa{number}_some-facts_train.txt", BABI)
+    reader = open_stories(Stories(file="qa*_train.txt"), tmp_path)
+    assert reader.tasks == ("qa1_some-facts", "qa2_some-facts", "qa10_some-facts")
+    places = [reader.where(row.line) for row in reader]
+    assert places[0] == "qa1_some-facts_train.txt:3"
+    assert places[-1] == "qa10_some-facts_train.txt:8"
+    assert [reader.task_of(row.line) for row in reader] == [0] * 3 + [1] * 3 + [2] * 3
+
+
+def test_a_story_of_ten_thousand_sentences_keeps_the_last(tmp_path: Path) -> None:
+    told = [f"{number} Mary went to room{number}." for number in range(1, 10_001)]
+    lines = [*told, "10001 Where is Mary?\troom10000\t10000 1"]
+    [row] = read(write(tmp_path / "qa.txt", "\n".join(lines)))
+    assert row[1].split("\n") == [f"Mary went to room{number}." for number in range(10_001 - KEPT, 10_001)]
+    assert row[4:] == (str(KEPT - 1), "10000")  # the fact that is forgotten is left out
+
+
+BAD_BABI = {
+    "Mary moved.\n2 Where is Mary?\tgarden\t1\n": ("qa.txt:1", "the line does not begin with a number"),
+    "1 Mary moved.\n3 Where is Mary?\tgarden\t1\n": ("qa.txt:2", "line number 3 follows 1"),
+    "1 Mary moved.\n2 John moved.\n1 Mary sat.\n2 Where?\thall\t1\n": ("qa.txt:1", "the story has no question"),
+    "1 Mary moved.\n2 Where?\thall\t1\n1 Mary sat.\n": ("qa.txt:3", "the story has no question"),
+    "1 Mary moved.\n2 Where is Mary?\tthe garden\t1\n": ("qa.txt:2", "the answer 'the garden' has 2 words"),
+    "1 Mary moved.\n2 Where is Mary?\t\t1\n": ("qa.txt:2", "the question has no answer"),
+    "1 Mary moved.\n2 Where is Mary?\n": ("qa.txt:2", "the question has no answer"),
+    "1 Mary moved.\n2 Where is Mary？\n": ("qa.txt:2", "the question has no answer"),
+    "1 Where is Mary?\tgarden\t1\n": ("qa.txt:1", "there is no sentence before the question"),
+    "1 Mary moved.\n2 Where is Mary?\tgarden\t2\n": ("qa.txt:2", "the supporting fact '2' is no sentence"),
+    "1 Mary moved.\n2 Where is Mary?\tgarden\tone\n": ("qa.txt:2", "the supporting fact 'one' is no sentence"),
+    "1 Mary moved.\n2 Where?\tgarden\t1\tmore\n": ("qa.txt:2", "the question line has 4 fields"),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), BAD_BABI.items(), ids=[what for _, what in BAD_BABI.values()])
+def test_malformed_babi_is_named_with_its_line(tmp_path: Path, content: str, expected: tuple[str, str]) -> None:
+    write(tmp_path / "qa.txt", content)
+    recipe = recipe_file(tmp_path, data={"train": {"file": "qa.txt"}})
+    messages = fail("train", recipe, "--out", tmp_path / "run")
+    assert messages[0].startswith(f"{expected[0]}: {expected[1]}")
+    assert not (tmp_path / "run").exists()
+
+
+BAD_JSONL = {
+    '{"story": ["Mary left."], "question": "Who?", "answer": "my aunt"}': "the answer 'my aunt' has 2 words",
+    '{"story": [], "question": "Who?", "answer": "Mary"}': "the story is empty",
+    '{"story": ["A.", " ", "B."], "question": "Who?", "answer": "B", "facts": [3]}': "sentence 2 of the story is empty",
+    '{"story": "Mary left.", "question": " ", "answer": "Mary"}': "the question is empty",
+    '{"story": "Mary left.", "answer": "Mary"}': "there is no column 'question'",
+    '{"story": "Mary left.", "question": "Who?", "answer": "Mary", "facts": [2]}': "the facts are [2]",
+    '{"story": "Mary left.", "question": "Who?", "answer": "Mary", "facts": [true]}': "the facts are [true]",
+    '{"story": 7, "question": "Who?", "answer": "Mary"}': "the column 'story' holds 7, not a string",
+    '{"story": "A left.", "question": "Who?", "answer": ["A", "B"]}': 'the column \'answer\' holds ["A", "B"], not a '
+    "string (an answer is one word; several go with commas",
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), BAD_JSONL.items(), ids=BAD_JSONL.values())
+def test_malformed_jsonl_is_named_with_its_line(tmp_path: Path, content: str, expected: str) -> None:
+    good = '{"story": "Mary left.", "question": "Who left?", "answer": "Mary"}'
+    with pytest.raises(DataError) as error:
+        read(write(tmp_path / "qa.jsonl", f"{good}\n{content}\n"))
+    assert str(error.value).startswith(f"qa.jsonl:2: {expected}")
+
+
+MANY = """\
+1 Mary went to the kitchen.
+2 Where is Mary?\tkitchen\t1
+3 Where is Mary?\tthe kitchen\t1
+4 Where is Mary?
+5 John went to the garden.
+6 Where is John?\tgarden\t9
+7 Where is John?\tgarden\t5
+1 Mary went to the garden.
+1 Mary went to the office.
+3 John went to the garden.
+4 Where is John?\tgarden\t3
+5 Where is Mary?\toffice\t1
+1 John went to the hallway.
+2 Where is John?\thallway\t1
+Mary sat.
+1 Sandra went to the hallway.
+2 Where is Sandra?\thallway\t1
+"""
+"""Four questions that can be read (lines 2, 7, 14 and 17), five that cannot, and two faults without a question."""
+WRONG = ["3: the answer 'the", "4: the question has no answer", "6: the supporting fact '9'", "8: the story has no q",
+         "10: line number 3 follows 1", "15: the line does not begin"]  # fmt: skip
+
+
+def test_all_that_is_wrong_with_stories_is_told_at_once(tmp_path: Path, run: Path) -> None:
+    """A line that cannot be read is told once, however many questions come after it; `evaluate` says the same."""
+    many = write(tmp_path / "many.txt", MANY)
+    recipe = recipe_file(tmp_path, data={"train": {"file": "many.txt"}})
+    for messages, name in ((fail("check", recipe), "many.txt"), (fail("evaluate", run, "--file", many), str(many))):
+        assert len(messages) == len(WRONG)
+        for message, expected in zip(messages, WRONG, strict=True):
+            assert message.startswith(f"{name}:{expected}")
+    lines = [{"story": "Mary left.", "question": "Who?", "answer": answer} for answer in ("my aunt", "Mary", "a b")]
+    write(tmp_path / "many.jsonl", "\n".join([*map(json.dumps, lines), "nonsense"]))
+    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "many.jsonl"}}))
+    assert [message.partition(": ")[0] for message in messages] == [f"many.jsonl:{line}" for line in (1, 3, 4)]
+
+
+def test_bad_questions_are_dropped_and_counted_where_that_is_asked_for(tmp_path: Path) -> None:
+    write(tmp_path / "many.txt", MANY)
+    told = [{"story": [one], "question": "Who sat?", "answer": "Mary"} for one in ("", " ", "Mary sat.")]
+    write(tmp_path / "many.jsonl", "\n".join(map(json.dumps, told)))
+    data = {"train": {"file": "many.txt"}, "validation": {"file": "many.jsonl"}, "bad_lines": "drop"}
+    short = {"epochs": 1, "device": "cpu", "samples": 0}
+    recipe = recipe_file(tmp_path, data=data, training=short)
+    found = succeed("check", recipe, "--json").json["data"]
+    assert [(found["splits"][name]["read"], found["splits"][name]["kept"]) for name in ("train", "validation")] == [
+        (11, 4),
+        (3, 1),
+    ]
+    assert found["findings"] == [
+        "dropped 7 of 11 training questions: 7 that cannot be read (first: many.txt:3)",
+        "dropped 2 of 3 validation questions: 2 that cannot be read (first: many.jsonl:1)",
+    ]
+    succeed("train", recipe, "--out", tmp_path / "run", "--json")
+    assert succeed("evaluate", tmp_path / "run", "--split", "validation", "--json").json["questions"] == 1
+
+
+def test_bad_recipes_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "qa.csv", "a,b\n")
+    for train, expected in {
+        '{"file": "qa.csv"}': "stories cannot be read from a .csv",
+        '{"file": "no*.txt"}': "no file has a name of this pattern",
+        '{"file": "qa.txt"}': "there is no such file",
+        "{}": "name the stories",
+        '{"file": "qa.txt", "about": "where"}': "'about' needs",
+        '{"corpus": "stories-en", "prefix": "x"}': "stories have no 'prefix'",
+    }.items():
+        recipe = recipe_file(tmp_path, data={"train": json.loads(train)})
+        assert expected in fail("train", recipe, "--out", tmp_path / "run")[0]
+    recipe = recipe_file(tmp_path, tokenizer={"kind": "bpe"})
+    assert "tokenizer.kind: answers are words" in fail("train", recipe, "--out", tmp_path / "run")[0]
+
+
+# The stories of the package
+
+
+GOING = {"갔다", "걸어갔다", "이동했다", "뛰어갔다", "향했다", "돌아갔다"}
+TAKING = {"took", "picked up", "got", "grabbed", "집었다", "들었다", "챙겼다", "주웠다"}
+
+
+def answered(asked: Asked, korean: bool) -> tuple[str, tuple[int, ...]]:
+    """Question, story and answer understood anew, from the text alone."""
+    language = KOREAN if korean else ENGLISH
+    stem = r"(\S+?)(?:이|가|은|는|을|를|으로|로|에)?"
+    place, holder, handled, lies = {}, {}, {}, {}
+    for number, sentence in enumerate(asked.story):
+        if korean:
+            found = re.fullmatch(rf"{stem} {stem} (\S+)\.", sentence)
+            assert found
+            person, other, verb = found.groups()
+            what = "go" if verb in GOING else "take" if verb in TAKING else "drop"
+        else:
+            found = re.fullmatch(r"(\w+) (.+) the (\w+)\.", sentence)
+            assert found
+            person, verb, other = found.groups()
+            what = "go" if verb.endswith("to") else "take" if verb in TAKING else "drop"
+        if what == "go":
+            place[person] = other, number
+        else:
+            assert holder.get(other, (language.nobody,))[0] == (language.nobody if what == "take" else person)
+            if what == "take" and person in place and other in lies:
+                assert lies[other][0] == place[person][0], "nobody reaches into another room"
+            holder[other] = person if what == "take" else language.nobody, number
+            lies.pop(other, None)
+            if what == "drop" and person in place:
+                lies[other] = place[person]
+            handled.setdefault(person, []).append(number)
+    named = [
+        word
+        for word in (*language.people, *language.places, *language.things)
+        if re.search(rf"\b{word}", asked.question)
+    ]
+    if ("어디" in asked.question or "Where" in asked.question) and named[0] in language.things:
+        where, fact = lies[named[0]] if named[0] in lies else place[holder[named[0]][0]]
+        return where, tuple(sorted((holder[named[0]][1], fact)))
+    if "어디" in asked.question or "Where" in asked.question:
+        return place[named[0]][0], (place[named[0]][1],)
+    if "누가" in asked.question or "Who" in asked.question:
+        return holder[named[0]][0], (holder[named[0]][1],)
+    if "몇" in asked.question or "many" in asked.question:
+        held = [thing for thing, (who, _) in holder.items() if who == named[0]]
+        return language.counts[len(held)], tuple(handled[named[0]])
+    return language.yes_no[place[named[0]][0] != named[1]], (place[named[0]][1],)
+
+
+@pytest.mark.parametrize("name", ["stories-en", "stories-ko"])
+@pytest.mark.parametrize("about", [*ABOUT, None])
+def test_answers_and_facts_follow_from_the_story(name: Any, about: Any) -> None:
+    drawn = list(generate(name, about, 400, 3, "train"))
+    for asked in drawn:
+        assert answered(asked, name == "stories-ko") == (asked.answer, asked.facts)
+    if about in ("where", "things", "who", "count"):  # every answer is worth guessing
+        shares = np.unique([asked.answer for asked in drawn], return_counts=True)[1] / len(drawn)
+        assert shares.max() < 0.6
+    if about == "yes_no":
+        assert 0.4 < np.mean([asked.answer == drawn[0].answer for asked in drawn]) < 0.6
+
+
+def test_parts_share_no_story_and_longer_ones_begin_with_shorter() -> None:
+    parts: tuple[Part, ...] = ("train", "validation", "test")
+    openings = [{asked.opening for asked in generate("stories-en", None, 300, 1, part)} for part in parts]
+    assert not openings[0] & openings[1]
+    assert not (openings[0] | openings[1]) & openings[2]
+    short = list(generate("stories-ko", "who", 20, 1, "train"))
+    assert short == list(islice(generate("stories-ko", "who", 100, 1, "train"), 20))
+
+
+# Preparing
+
+
+def prepared(folder: Path, memory: Memory, **data: Any) -> Any:
+    config = TokenizerConfig(kind="word", lowercase=True)
+    return prepare_stories(StoryData(**data), config, memory, base=folder, seed=1)
+
+
+def test_batches_hold_the_story_as_it_stands(tmp_path: Path) -> None:
+    write(tmp_path / "qa.txt", BABI)
+    data = prepared(tmp_path, Memory(2), train={"file": "qa.txt"}, validation={"file": "qa.txt"})
+    batch = data.validation.batch(np.array([1, 2]))
+    tokenizer = data.tokenizers["text"]
+    told = [[" ".join(tokenizer.tokens([t for t in row if t])) for row in story] for story in batch.story_BSL.tolist()]
+    assert told == [
+        ["john went to the hallway", "daniel went back to the hallway"],
+        ["sandra got the apple", "sandra got the milk"],
+    ]
+    assert batch.times_BS.tolist() == [[2, 1], [2, 1]]
+    assert tokenizer.tokens(batch.answers_B.tolist()) == ["hallway", "apple,milk"]
+    assert [data.validation.kept_facts(row) for row in range(3)] == [(0,), (1,), (0, 1)]
+    assert data.train.where(0) == "qa.txt:3"
+
+
+def test_a_share_for_validation_is_drawn_by_whole_stories(tmp_path: Path) -> None:
+    data = prepared(tmp_path, Memory(50), train={"corpus": "stories-en", "size": 400}, validation={"split": 0.2})
+    drawn = generate("stories-en", None, 400, 1, "train")
+    opening = {("\n".join(asked.story), asked.question): asked.opening for asked in drawn}
+    train, held = (
+        {opening[pair] for pair in zip(side.texts.stories, side.texts.questions, strict=True)}
+        for side in (data.train, data.validation)
+    )
+    assert not train & held
+    assert len(data.train) + len(data.validation) == 400 - data.report.splits["train"].dropped["duplicate"].count
+    assert 0.1 < len(data.validation) / 400 < 0.3
+
+
+def test_noise_and_linear_start_are_for_training_only(tmp_path: Path) -> None:
+    memory = Memory(50, time_noise=0.1, linear_start=2)
+    data = prepared(tmp_path, memory, train={"corpus": "stories-en", "size": 100}, validation={"split": 0.2})
+    rows = np.arange(16)
+    first, again, other = (data.train.batch(rows, 1, epoch) for epoch in (0, 0, 1))
+    assert first.times_BS.tolist() == again.times_BS.tolist() != other.times_BS.tolist()
+    assert [data.train.batch(rows, 1, epoch).linear for epoch in (0, 1, 2)] == [True, True, False]
+    held = data.validation.batch(np.arange(4), 1, 0)
+    assert not held.linear
+    assert held.times_BS.max(1).values.tolist() == (held.times_BS > 0).sum(1).tolist()
+
+
+def test_training_questions_are_measured_as_others_are(run: Path) -> None:
+    """Not with the noise and the linear start, with which they are learned."""
+    assert RECIPE["model"]["linear_start"] > 0
+    assert succeed("evaluate", run, "--split", "train", "--json").json["error"] <= 0.05
+
+
+# What is typed
+
+
+def typed(*lines: str) -> list[Typed]:
+    return list(questions_in((line, f"line {number}") for number, line in enumerate(lines, 1)))
+
+
+def test_typed_stories_and_questions() -> None:
+    [one] = typed("Mary went to the garden. John left. Where is Mary?")
+    assert (one.story, one.question) == (("Mary went to the garden.", "John left."), "Where is Mary?")
+    first, second = typed("Mary sat.", "Who sat?", "John sat too.", "Who sat too?")
+    assert second.story == ("Mary sat.", "John sat too.")
+    other = typed("Mary sat.", "Who sat?", "", "John sat.", "Who sat?")[1]
+    assert other.story == ("John sat.",)
+    [korean] = typed("민수가 부엌으로 갔다. 민수는 어디에 있나요?")
+    assert (korean.story, korean.question) == (("민수가 부엌으로 갔다.",), "민수는 어디에 있나요?")
+    numbered = typed(*BABI.splitlines())
+    assert [(one.answer, one.facts) for one in numbered] == [
+        ("bathroom", (0,)),
+        ("hallway", (2,)),
+        ("apple,milk", (0, 1)),
+    ]
+    for one in (first, korean, *numbered):  # one text says it all
+        again = typed(*one.text.split("\n"))[-1]
+        assert (again.story, again.question, again.answer, again.facts) == (
+            one.story,
+            one.question,
+            one.answer,
+            one.facts,
+        )
+    assert typed("3 apples fell.", "What fell?")[0].story == ("3 apples fell.",)
+    [known] = typed("Mary slept. John left. Who left?\tJohn\t2")
+    assert (known.story, known.answer, known.facts) == (("Mary slept.", "John left."), "John", (1,))
+
+
+# The verbs
+
+
+def test_it_learns_where_people_are(run: Path) -> None:
+    found = succeed("evaluate", run, "--json").json
+    assert found["questions"] == 300
+    assert found["error"] <= 0.05  # guessing: about 0.83
+    assert found["facts_found"] >= 0.9
+    assert found["tasks"] == {"stories-en:where": found["error"]}
+
+
+def test_the_winner_is_the_best_restart_on_validation(run: Path) -> None:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in (line for line in lines if line["event"] == "validation"):
+        assert line["error"] == line["errors"][line["restart"] - 1] == min(line["errors"])
+
+
+def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Path) -> None:
+    text = "Mary went to the kitchen. John walked to the garden. Where is Mary?"
+    [found] = succeed("predict", run, text, "--json").jsons
+    assert found["output"] == "kitchen"
+    assert found["probabilities"]["kitchen"] > 0.5
+    assert list(found["probabilities"].values()) == sorted(found["probabilities"].values(), reverse=True)
+    assert (found["sentences"], found["remembered"]) == (2, 2)
+    told = write(tmp_path / "story.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
+    assert succeed("predict", run, "--story", told, "Where is Mary?", "Where is John?").out == "kitchen\ngarden\n"
+    piped = "Where is John?\nWhere is Mary?\n"
+    assert succeed("predict", run, "--story", told, stdin=piped).out == "garden\nkitchen\n", "on standard input"
+    [message, _] = fail("predict", run, "--story", told, stdin="Where is John?\nWhere is Xerxes?\n")
+    assert message.startswith("standard input:2: the word 'Xerxes' is unknown")
+    lines = "Mary went to the kitchen.\nWhere is Mary?\nMary walked to the office.\nWhere is Mary?\n"
+    told = write(tmp_path / "own.txt", f"{lines}John went to the garden.\n")
+    assert succeed("predict", run, "--story", told).out == "kitchen\noffice\n", "its own questions, where none is asked"
+    assert succeed("predict", run, "--story", told, stdin=piped).out == "kitchen\noffice\n", "nor is one waited for"
+    assert succeed("predict", run, "--story", told, "Where is John?").out == "garden\n", "else what is asked alone"
+    [message] = fail("predict", run, "--story", told, "Mary sat.")
+    assert message.startswith(f"{told}:5, input 1: there is no question")
+    assert succeed("predict", run, stdin=lines).out == "kitchen\noffice\n"
+    assert succeed("predict", run, "--file", write(tmp_path / "typed.txt", lines)).out == "kitchen\noffice\n"
+    likeliest = succeed("predict", run, "--nbest", 3, text).out.splitlines()
+    assert likeliest[0].endswith("\tkitchen")
+    assert len(likeliest) == 3
+
+
+def test_a_long_story_is_forgotten_but_for_its_end_and_that_is_said(run: Path) -> None:
+    long = " ".join(["Mary went to the kitchen."] + ["John walked to the garden."] * 99)
+    [found] = succeed("predict", run, f"{long} Where is John?", "--json").jsons
+    assert (found["output"], found["sentences"], found["remembered"]) == ("garden", 100, 12)
+    result = succeed("predict", run, f"{long} Where is John?")
+    assert (result.out, result.err) == ("garden\n", "note: the memory holds the last 12 of the story's 100 sentences\n")
+    assert succeed("predict", run, "John walked to the garden. Where is John?").err == ""
+    assert "88 earlier sentences are forgotten" in succeed("explain", run, f"{long} Where is John?").out
+
+
+def test_a_story_of_ten_thousand_sentences_is_refused_by_a_limit_that_can_be_raised(run: Path, tmp_path: Path) -> None:
+    told = write(tmp_path / "long.txt", "John walked to the garden.\n" * 10_000)
+    what = "the story has 10,000 sentences, of which the memory would hold the last 12"
+    hint = "(at most 1,000; --set model.longest_story=N raises that)"
+    [message] = fail("predict", run, "--story", told, "Where is John?")
+    assert message == f"{told}:10000, input 1: {what} {hint}"
+    asking = write(tmp_path / "asking.txt", told.read_text() + "Where is John?\n")
+    assert fail("predict", run, "--file", asking)[0] == f"{asking}:10001: {what} {hint}"
+    raised = ("--set", "model.longest_story=10000")
+    assert succeed("predict", run, "--story", told, "Where is John?", *raised).out == "garden\n"
+
+
+def told_of_john(sentences: int) -> str:
+    lines = [f"{number} John walked to the garden." for number in range(1, sentences + 1)]
+    return "\n".join([*lines, f"{sentences + 1} Where is John?\tgarden\t{sentences}\n"])
+
+
+def test_files_have_the_same_limit(run: Path, tmp_path: Path) -> None:
+    long = write(tmp_path / "long.txt", told_of_john(3) + told_of_john(10_000))
+    what = "the story has 10,000 sentences, of which the memory would hold the last 12 (at most 1,000; "
+    recipe = recipe_file(tmp_path, data={"train": {"file": "long.txt"}, "validation": {"file": "long.txt"}})
+    for verb, *options in (("check",), ("train", "--out", tmp_path / "run")):
+        [message] = fail(verb, recipe, *options)
+        assert message == f"long.txt:10005: {what}model.longest_story=N raises that)"
+    assert not (tmp_path / "run").exists()
+    [message] = fail("evaluate", run, "--file", long)
+    assert message == f"{long}:10005: {what}--set model.longest_story=N raises that)"
+    raised = "model.longest_story=10000"
+    assert succeed("evaluate", run, "--file", long, "--set", raised, "--json").json["error"] == 0
+    assert succeed("check", recipe, raised, "--json").json["ok"]
+
+
+def test_stories_longer_than_the_memory_are_counted(run: Path, tmp_path: Path) -> None:
+    told = write(tmp_path / "told.txt", told_of_john(12) + told_of_john(13) + told_of_john(40))
+    rest = f"are about stories longer than the memory, which reads only their last 12 sentences (first: {told}:27)"
+    data = {"train": {"file": str(told)}, "validation": {"corpus": "stories-en", "size": 5}}
+    assert f"2 of 3 training questions {rest}" in succeed("check", recipe_file(tmp_path, data=data)).out
+    assert succeed("evaluate", run, "--file", told, "--json").json["memory"] == f"2 of 3 questions {rest}"
+    short = write(tmp_path / "short.txt", told_of_john(12))
+    assert "memory" not in succeed("evaluate", run, "--file", short, "--json").json
+
+
+@pytest.mark.parametrize("signs", ["。，？", "！、？", "。；?", ".：？", "。．？"])
+def test_signs_of_full_width_are_no_part_of_a_word(run: Path, signs: str) -> None:
+    first, second, asked = signs
+    text = f"John went to the garden{first} Mary{second} went to the kitchen. Where is Mary{asked}"
+    plain = "John went to the garden. Mary went to the kitchen. Where is Mary?"
+    found, expected = (succeed("predict", run, one, "--json").json for one in (text, plain))
+    assert found["probabilities"] == expected["probabilities"]
+    assert found["sentences"] == expected["sentences"] == 2
+
+
+def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
+    assert fail("predict", run, "Mary went to the garden.")[0].startswith("input 1: the story has no question")
+    assert fail("predict", run, "Where is Mary?")[0].startswith("input 1: there is no story before the question")
+    [first, second] = fail("predict", run, "Mary flew to the gardn. Where is Mary?")
+    assert first.startswith("input 1: the word 'flew' is unknown")
+    assert "'gardn' is unknown" in second
+    assert "did you mean 'garden'?" in second
+    [first, second] = fail("predict", run, "Mary flew。 Where is Marry？")
+    assert first.startswith("input 1: the word 'flew' is unknown")
+    assert "the word 'Marry' is unknown" in second
+    told = write(tmp_path / "story.txt", "Mary went to the garden.\n\nJohn went to the moon.\n")
+    assert fail("predict", run, "--story", told, "Where is John?")[0].startswith(f"{told}:1: the story has no question")
+    assert "unknown" in fail("explain", run, "Mary flew to the garden. Where is Mary?")[0]
+    assert "nothing to explain" in fail("explain", run)[0]
+    typed = succeed("explain", run, stdin="Mary went to the garden.\nWhere is Mary?\n").out
+    assert typed == succeed("explain", run, "Mary went to the garden. Where is Mary?").out
+    assert "too many" in fail("evaluate", run, "--file", "a.txt", "--file", "b.txt")[0]
+
+
+def test_objects_are_questions_as_in_training(run: Path, tmp_path: Path) -> None:
+    """Each with a story of its own, whatever its sentences look like; an answer is not needed."""
+    mary = {"story": ["Mary went to the kitchen.", "John walked to the garden."], "question": "Where is Mary?"}
+    john = {"story": "Mary went to the kitchen. John walked to the garden.", "question": "Where is John"}
+    content = f"{json.dumps(mary | {'answer': 'kitchen', 'facts': [1]})}\n\n{json.dumps(john | {'answer': None})}\n"
+    path = write(tmp_path / "q.jsonl", content)
+    assert succeed("predict", run, "--file", path).out == "kitchen\ngarden\n"
+    assert succeed("predict", run, stdin=content).out == "kitchen\ngarden\n"
+    assert succeed("predict", run, json.dumps(mary)).out == "kitchen\n"
+    assert succeed("predict", run, "--story", path, "Where is Mary?").out == "kitchen\n", "asked about the last story"
+    found = succeed("predict", run, "--file", path, "--json").jsons
+    assert [json.loads(one["input"])["question"] for one in found] == ["Where is Mary?", "Where is John"]
+    assert [one["sentences"] for one in found] == [2, 2]
+    odd = {
+        "story": ["Mary went to the garden. John left.", "1 John went to the kitchen."],
+        "question": "Where is Mary?",
+    }
+    [one] = typed(json.dumps(odd | {"answer": "garden", "facts": [2]}))
+    assert (one.story, one.answer, one.facts) == (tuple(odd["story"]), "garden", (1,))
+    assert typed(one.text) == [dataclasses.replace(one, place="line 1")]
+
+
+def test_objects_are_read_by_the_keys_of_the_recipe(tmp_path: Path) -> None:
+    lines = [{"t": f"{who} went to the {where}.", "q": f"Where is {who}?", "a": where}
+             for who in ("Mary", "John") for where in ("kitchen", "garden")]  # fmt: skip
+    path = write(tmp_path / "own.jsonl", "\n".join(map(json.dumps, lines)))
+    named = {"file": "own.jsonl", "story": "t", "question": "q", "answer": "a"}
+    short = {"epochs": 1, "device": "cpu", "samples": 0}
+    recipe = recipe_file(tmp_path, data={"train": named, "validation": named}, training=short)
+    succeed("train", recipe, "--out", tmp_path / "run", "--json")
+    found = succeed("predict", tmp_path / "run", "--file", path, "--json").jsons
+    assert [json.loads(one["input"])["story"] for one in found] == [[line["t"]] for line in lines]
+    told = succeed("predict", tmp_path / "run", "--story", path, "--json").jsons
+    assert told == found
+    assert succeed("explain", tmp_path / "run", "--story", path, "--json").json["sentences"] == [lines[-1]["t"]]
+    other = write(tmp_path / "other.jsonl", '{"story": "Mary went.", "question": "Where is Mary?"}\n')
+    for verb, option in (("predict", "--file"), ("predict", "--story"), ("explain", "--story")):
+        assert fail(verb, tmp_path / "run", option, other)[0].startswith(f"{other}:1: there is no column 't'")
+
+
+def test_what_cannot_be_answered_is_skipped_where_that_is_asked_for(run: Path, tmp_path: Path) -> None:
+    """A story without a question, a question without a story, a broken object: each in its place."""
+    lines = "Mary went to the kitchen.\nWhere is Mary?\n\nJohn sat.\n\nWhere is John?\n\nJohn went to the garden.\n"
+    text = write(tmp_path / "some.txt", f"{lines}Where is John?\n")
+    messages = fail("predict", run, "--file", text)
+    assert messages[0].startswith(f"{text}:4: the story has no question")
+    assert messages[1].startswith(f"{text}:6: there is no story before the question")
+    assert "--skip-bad" in messages[2]
+    for given in ({"stdin": text.read_text()}, {}):
+        found = succeed("predict", run, "--skip-bad", *([] if given else ["--file", text]), **given)
+        assert found.out == "kitchen\n\n\ngarden\n"
+        assert "skipped 2 of 4 inputs" in found.err
+    good = '{"story": "Mary went to the kitchen.", "question": "Where is Mary?"}'
+    bad = ["nonsense", '{"story": "Mary sat."}', '{"story": ["Mary sat.", ""], "question": "Who sat?"}', "more"]
+    objects = write(tmp_path / "some.jsonl", "\n".join([good, *bad, good]))
+    messages = fail("predict", run, "--file", objects)
+    assert [message.partition(": ")[0] for message in messages[:-1]] == [f"{objects}:{line}" for line in (2, 3, 4, 5)]
+    assert succeed("predict", run, "--file", objects, "--skip-bad").out == "kitchen\n\n\n\n\nkitchen\n"
+    broken = tmp_path / "latin.txt"
+    broken.write_bytes(b"Mary went to the caf\xe9.\nWhere is Mary?\n\nJohn went to the garden.\nWhere is John?\n")
+    assert succeed("predict", run, "--file", broken, "--skip-bad").out == "\ngarden\n"
+
+
+def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
+    story = ("Mary went to the garden.", "Where is Mary?")
+    for name, *value in (
+        ("--prefix", "the"), ("--record", tmp_path / "search.json"), ("--beam", 3), ("--beam", 0),
+        ("--length-penalty", 0.5), ("search.banned", "--set", "search.banned=[a]"),
+    ):  # fmt: skip
+        [message] = fail("predict", run, *story, *([name] if name.startswith("--") else []), *value)
+        assert message == f"{name}: a run of the task story_answering searches for nothing (leave it out)"
+    assert fail("evaluate", run, "--beam", 3)[0].startswith("--beam: a run of the task story_answering")
+    assert not (tmp_path / "search.json").exists()
+
+
+def test_other_tasks_read_no_story(tiny_run: Path, tmp_path: Path) -> None:
+    told = write(tmp_path / "story.txt", "a b c\n")
+    for verb in ("predict", "explain"):
+        assert fail(verb, tiny_run, "--story", told, "a b")[0].startswith(
+            "--story: a run of translation reads no story"
+        )
+
+
+def test_explain_shows_every_hop_and_judges_it_by_the_facts(run: Path, tmp_path: Path) -> None:
+    told = write(
+        tmp_path / "story.txt",
+        "1 Mary went to the kitchen.\n2 John walked to the garden.\n3 Where is Mary?\tkitchen\t1\n",
+    )
+    found = succeed("explain", run, "--story", told, "--json").json
+    assert np.array(found["hops"]).shape == (2, 2)
+    np.testing.assert_allclose(np.sum(found["hops"], axis=1) + found["nothing"], 1, rtol=1e-5)
+    assert (found["output"], found["facts"], found["facts_found"]) == ("kitchen", [1], 1.0)
+    assert 1 in found["looked"]
+    text = succeed("explain", run, "--story", told).out
+    assert "it agrees with the supporting facts (1)" in text or "in part" in text
+    assert "1• Mary went to the kitchen." in text
+    for suffix, inside in ((".svg", "hop 2"), (".html", "The likeliest answers"), (".json", '"facts"')):
+        out = tmp_path / f"hops{suffix}"
+        succeed("explain", run, "--story", told, "--out", out)
+        assert inside in out.read_text(encoding="utf-8")
+    wrong = write(tmp_path / "wrong.txt", told.read_text().replace("\t1\n", "\t2\n"))
+    assert "does not agree with the supporting facts (2)" in succeed("explain", run, "--story", wrong).out
+    assert "not known" in succeed("explain", run, "Mary went to the kitchen. Where is Mary?").out
+
+
+def test_errors_are_told_task_by_task(run: Path, tmp_path: Path) -> None:
+    question = "1 Mary went to the {}.\n2 Where is Mary?\tkitchen\t1\n"
+    write(tmp_path / "qa1_right_test.txt", question.format("kitchen"))
+    write(tmp_path / "qa2_wrong_test.txt", question.format("garden"))
+    write(tmp_path / "qa10_unheard_test.txt", question.format("kitchen").replace("\tkitchen", "\tcastle"))
+    found = succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt", "--json").json
+    assert found["tasks"] == {"qa1_right": 0.0, "qa2_wrong": 1.0, "qa10_unheard": 1.0}
+    assert found["error"] == pytest.approx(2 / 3)
+    lines = [
+        f"1 Mary went to the kitchen.\n2 Where is Mary?\t{answer}\t1\n" for answer in ["garden"] * 2 + ["kitchen"] * 8
+    ]
+    write(tmp_path / "qa3_shares_test.txt", "".join(lines))
+    found = succeed("evaluate", run, "--file", tmp_path / "qa3_shares_test.txt", "--json")
+    assert found.json["error"] == found.json["tasks"]["qa3_shares"] == 0.2
+    assert "0.2," in found.out, "and not what float32 makes of it"
+    assert "  qa2_wrong       1.0000" in succeed("evaluate", run, "--file", f"{tmp_path}/qa*_test.txt").out
+
+
+def test_averaged_weights_are_those_of_the_restart_that_validates_best(tmp_path: Path) -> None:
+    short = {"epochs": 3, "average": 3, "device": "cpu", "samples": 0, "best": "error"}
+    recipe = recipe_file(tmp_path, training=short, data={"train": {"corpus": "stories-en", "size": 200}})
+    succeed("train", recipe, "--out", tmp_path / "run", "model.restarts=4", "--json")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    [averaged] = [line for line in lines if line["event"] == "average"]
+    assert int(load_weights(tmp_path / "run" / "checkpoints" / "average")["winner"]) == averaged["restart"] - 1
+    assert averaged["error"] == min(averaged["errors"])
+    measured = succeed("evaluate", tmp_path / "run", "--split", "validation", "--checkpoint", "average", "--json").json
+    assert measured["error"] == pytest.approx(averaged["error"])
+
+
+def test_a_hop_that_looked_at_nothing_says_so() -> None:
+    weights = np.array([[0.2, 0.1], [0.1, 0.8]], dtype=np.float32)
+    hops = Hops("", "Who sat?", ("Mary sat.", "John left."), 0, weights, {"mary": 1.0}, None, (1,), (1, 2))
+    assert hops.verdict() == (
+        "hop 1 looked most at nothing (0.700), then at sentence 1; hop 2 looked most at sentence 2: "
+        "it agrees with the supporting facts (2)."
+    )
+    np.testing.assert_allclose(hops.columns().sum(0), 1, rtol=1e-6)
+    assert hops.rows() == ["  1  Mary sat.", "  2• John left.", "     (nothing)"]
+
+
+def test_resume_is_exact(tmp_path: Path) -> None:
+    short = {**RECIPE, "data": {"train": {"corpus": "stories-ko", "size": 200}}}
+    short["training"] = {"epochs": 4, "device": "cpu", "samples": 0}
+    recipe = write(tmp_path / "recipe.yaml", json.dumps(short))
+    constant = ["training.schedule=constant"]
+    succeed("train", recipe, *constant, "--out", tmp_path / "one", "--json")
+    succeed("train", recipe, *constant, "training.epochs=2", "--out", tmp_path / "two", "--json")
+    succeed("train", recipe, *constant, "--out", tmp_path / "two", "--resume", "--json")
+    weights = [
+        (
+            tmp_path / name / "checkpoints" / (tmp_path / name / "last").read_text().strip() / "model.safetensors"
+        ).read_bytes()
+        for name in ("one", "two")
+    ]
+    assert weights[0] == weights[1]
+
+
+# Real data
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the bAbI tasks are not here")
+def test_real_tasks_are_read_whole() -> None:
+    for part in ("train", "test"):
+        reader = open_stories(Stories(file=f"{REAL}/qa*_{part}.txt.xz"), Path())
+        counts = np.bincount([reader.task_of(row.line) for row in reader])
+        assert counts.tolist() == [1000] * 20
+        assert reader.tasks[0] == "qa1_single-supporting-fact"
+        assert reader.tasks[19] == "qa20_agents-motivations"

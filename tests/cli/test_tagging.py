@@ -1,0 +1,459 @@
+"""Tags and entities: from CoNLL's columns and JSON Lines over schemes and scores to a tagger."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import lzma
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import regex
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from seqeval.metrics import accuracy_score, classification_report
+from seqeval.metrics.sequence_labeling import get_entities
+
+from command_line import fail, succeed, write
+from places import SHARED
+from regard.data.conll import TaggedText, open_tagged
+from regard.data.framing import windows
+from regard.data.names import LANGUAGES, generate
+from regard.data.schemes import Entity, Scheme, entities_in, first_fault, labels_of, tags_of
+from regard.data.tagged import tagged_examples
+from regard.errors import DataError
+from regard.objectives.tags import TagCrossEntropy
+from regard.recipes.recipe import recipe_of
+from regard.runs import Run
+from regard.search import SearchConfig
+from regard.tasks.entity_scores import accuracy, entity_scores
+from regard.tasks.inputs import Inputs
+from regard.tasks.tagger import Tagger, tag_words
+from regard.tasks.tagging import Tagging
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
+from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
+from test_offsets import TEXTS
+from test_question_answering import SMALL
+
+REAL = SHARED / "conll2003_en"
+CONLL = """\
+-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+German JJ I-NP I-MISC
+
+# text = Peter Blackburn
+Peter NNP I-NP I-PER
+Blackburn NNP I-NP I-PER
+# SYM I-NP O
+"""
+SCHEMES: tuple[Scheme, ...] = ("iob1", "iob2", "bioes")
+TAGS = st.lists(st.sampled_from(["O", *(f"{prefix}-{one}" for prefix in "BIES" for one in ("PER", "LOC", "A-B"))]))
+
+
+def read(path: Path, **settings: Any) -> list[tuple[list[str], list[str]]]:
+    rows = open_tagged(TaggedText(file=path.name, **settings), path.parent)
+    return [tuple(map(json.loads, row.values)) for row in rows]  # type: ignore[misc]
+
+
+def places(path: Path) -> list[str]:
+    reader = open_tagged(TaggedText(file=path.name), path.parent)
+    return [reader.where(row.line) for row in reader]
+
+
+# Schemes
+
+
+def test_schemes_by_hand() -> None:
+    entities = [Entity("PER", 0, 2), Entity("PER", 2, 3), Entity("LOC", 4, 7)]
+    assert tags_of(entities, 8, "iob1") == ["I-PER", "I-PER", "B-PER", "O", "I-LOC", "I-LOC", "I-LOC", "O"]
+    assert tags_of(entities, 8, "iob2") == ["B-PER", "I-PER", "B-PER", "O", "B-LOC", "I-LOC", "I-LOC", "O"]
+    assert tags_of(entities, 8, "bioes") == ["B-PER", "E-PER", "S-PER", "O", "B-LOC", "I-LOC", "E-LOC", "O"]
+    assert labels_of({"PER", "LOC"}, "bioes")[:5] == ["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC"]
+    assert first_fault(["O", "I-PER"], "iob2") == 1
+    assert first_fault(["B-PER", "O"], "iob1") == 0
+    assert first_fault(["B-PER", "O"], "bioes") == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from(["PER", "LOC"]), st.integers(0, 2), st.integers(1, 4)), max_size=6))
+def test_every_scheme_says_the_same(drawn: list[tuple[str, int, int]]) -> None:
+    entities, end = [], 0
+    for type, gap, words in drawn:
+        entities.append(Entity(type, end + gap, end + gap + words))
+        end += gap + words
+    for scheme in SCHEMES:
+        tags = tags_of(entities, end + 1, scheme)
+        assert entities_in(tags) == entities
+        assert first_fault(tags, scheme) is None
+
+
+@given(TAGS)
+def test_entities_of_sound_and_unsound_tags_against_seqeval(tags: list[str]) -> None:
+    expected = [(entity.type, entity.start, entity.end - 1) for entity in entities_in(tags)]
+    assert expected == get_entities(tags)
+
+
+@given(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=5))
+def test_scores_against_seqeval(pairs: list[tuple[list[str], list[str]]]) -> None:
+    gold = [ours[: min(len(ours), len(theirs))] for ours, theirs in pairs]
+    said = [theirs[: len(ours)] for ours, (_, theirs) in zip(gold, pairs, strict=True)]
+    found = entity_scores(gold, said)
+    if any(gold):
+        assert accuracy(gold, said) == pytest.approx(accuracy_score(gold, said))
+    if not found["types"]:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # seqeval warns of what it divides by zero
+        report = classification_report(gold, said, output_dict=True, zero_division=0)
+    for name, scores in {**found["types"], "micro avg": found}.items():
+        theirs = report[name]
+        assert [scores[key] for key in ("precision", "recall", "f1")] == pytest.approx(
+            [theirs["precision"], theirs["recall"], theirs["f1-score"]]
+        )
+
+
+# Reading
+
+
+def test_columns_by_hand(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.conll", CONLL)
+    assert read(path) == [
+        (["EU", "rejects", "German"], ["I-ORG", "O", "I-MISC"]),
+        (["Peter", "Blackburn", "#"], ["I-PER", "I-PER", "O"]),
+    ]
+    assert places(path) == ["train.conll:3", "train.conll:8"]
+    assert read(path, tags=1, scheme="plain")[0][1] == ["NNP", "VBZ", "JJ"]
+    assert read(path, tokens=-4, tags=3) == read(path)
+
+
+def test_compressed_windows_and_tabbed_files_read_the_same(tmp_path: Path) -> None:
+    plain = read(write(tmp_path / "a.txt", CONLL))
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(CONLL.encode()))
+    (tmp_path / "a.txt.xz").write_bytes(lzma.compress(CONLL.encode()))
+    assert read(tmp_path / "a.txt.gz") == read(tmp_path / "a.txt.xz") == plain
+    assert read(write(tmp_path / "b.tsv", CONLL.replace(" ", "\t").replace("\n", "\r\n"))) == plain
+
+
+def test_syllables_between_tabs_leave_their_spaces_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "klue.tsv", "## id-1\t민수 집\n민\tB-PS\n수\tI-PS\n \tO\n집\tO\n\n## id-2\t#\n#\tO\n")
+    assert read(path) == [(["민", "수", "집"], ["B-PS", "I-PS", "O"]), (["#"], ["O"])]
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.jsonl", '{"tokens": ["Anna", "left"], "tags": ["B-PER", "O"]}\n\n{"tokens": [], "tags": []}\n'
+    )
+    assert read(path) == [(["Anna", "left"], ["B-PER", "O"])]
+    path = write(tmp_path / "b.jsonl", '{"words": ["Anna"], "ner": {"iob": ["B-PER"]}}\n')
+    assert read(path, tokens="words", tags="ner.iob") == [(["Anna"], ["B-PER"])]
+
+
+BAD = {
+    "uneven": ("a.conll", "Anna NNP B-PER\nleft O\n", {}, "a.conll:2: there are 2 columns, where the lines before"),
+    "one column": ("a.conll", "Anna\nleft\n", {}, "a.conll:1: there is one column: words and tags cannot be the same"),
+    "missing column": ("a.conll", "Anna O\n", {"tags": 3}, "a.conll:1: there is no column 3 (tags)"),
+    "named column": ("a.conll", "Anna O\n", {"tags": "ner"}, "a.conll:1: columns have no names here"),
+    "no scheme": ("a.conll", "Anna B_PER\n", {}, "a.conll:1: the tag 'B_PER' is of no scheme"),
+    "not IOB2": ("a.conll", "x O\nAnna I-PER\n", {"scheme": "iob2"}, "a.conll:2: 'I-PER' cannot stand after 'O' in"),
+    "not IOB1": ("a.conll", "Anna B-PER\n", {"scheme": "iob1"}, "a.conll:1: 'B-PER' cannot stand at the beginning"),
+    "not IOB": ("a.conll", "x O\ny O\nAnna S-PER\n", {"scheme": "iob2"}, "a.conll:3: 'S-PER' cannot stand after 'O'"),
+    "unequal lists": ("a.jsonl", '{"tokens": ["a"], "tags": []}', {}, "a.jsonl:1: there are 1 words and 0 tags"),
+    "no list": ("a.jsonl", '{"tokens": "Anna", "tags": []}', {}, "a.jsonl:1: the column 'tokens' holds \"Anna\""),
+    "no tags": ("a.jsonl", '{"tokens": ["a"]}', {}, "a.jsonl:1: there is no column 'tags'"),
+    "half a pair": ("a.jsonl", '{"tokens": ["\\ud83d"], "tags": ["O"]}', {}, "a.jsonl:1: the column 'tokens'"),
+    "empty": ("a.conll", "", {}, "a.conll: the file is empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_bad_files_are_named_with_their_line(tmp_path: Path, case: tuple[str, str, dict[str, Any], str]) -> None:
+    name, content, settings, expected = case
+    with pytest.raises(DataError) as error:
+        read(write(tmp_path / name, content), **settings)
+    assert str(error.value).startswith(expected)
+
+
+# The sentences of the package
+
+
+@pytest.mark.parametrize("name", ["names-en", "names-ko"])
+def test_names_are_tagged_and_ambiguous(name: Any) -> None:
+    drawn = list(generate(name, 600, 3, "train"))
+    types: dict[str, set[str]] = {}
+    for sentence in drawn:
+        assert first_fault(sentence.tags, "iob2") is None
+        for entity in entities_in(sentence.tags):
+            between = "" if name == "names-ko" else " "
+            types.setdefault(between.join(sentence.tokens[entity.start : entity.end]), set()).add(entity.type)
+    assert all({"PER", "LOC"} <= types[one] for one in LANGUAGES[name].both)
+    held = {sentence.tokens for sentence in generate(name, 200, 3, "test")}
+    assert not held & {sentence.tokens for sentence in drawn}
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
+def test_conll_2003_is_read_as_its_readme_counts_it() -> None:
+    reader = open_tagged(TaggedText(file="eng.testa.xz", scheme="iob1"), REAL)
+    rows = [json.loads(row.values[1]) for row in reader]
+    assert (len(rows), sum(map(len, rows))) == (3250, 51362)
+    assert sum(tag == "B-MISC" for row in rows for tag in row) == 4
+    assert sum(len(entities_in(row)) for row in rows) == 5942  # as published: 1837 LOC, 922 MISC, 1341 ORG, 1842 PER
+
+
+# Words and rows
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(TokenizerConfig(kind="bpe", vocabulary=60), ["Anna lives in Oslo and Hong Kong ."] * 4)
+
+
+def tagger(tokenizer: Tokenizer, kind: str = "bert", words: str = "punctuation", **data: Any) -> Tagger:
+    """With random weights that say something."""
+    tree = {
+        "task": "tagging",
+        "data": {"train": {"corpus": "names-en"}, "max_length": 8, "words": words, **data},
+        "model": {"kind": kind, **SMALL[kind]},
+        "head": {"labels": labels_of({"PER", "LOC"}, "iob2")},
+        "training": {"steps": 1},
+    }
+    torch.manual_seed(0)
+    model = Tagging.build(recipe_of(tree), Tokenizers({"text": tokenizer}))
+    return with_weights_that_matter(model)  # type: ignore[no-any-return]
+
+
+def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokenizer) -> None:
+    marking = tagger(tokenizer).marking
+    [words] = marking.encode([["Anna", "livesin", "Hong", "Kong", "and", "OsloAnna", "in", ".", "Kongs", "lives", "."]])
+    first = np.cumsum([0, *map(len, words)])[:-1].tolist()
+    rows = marking.rows(words)
+    assert len(rows) > 3
+    assert max(map(len, words)) > 1
+    assert sorted(word for row in rows for word in row.words) == list(range(len(words)))
+    ids = [token for word in words for token in word]
+    ends = windows(len(ids), 6)
+    for number, row in enumerate(rows):
+        assert len(row.row.ids) <= 8
+        for place, word in zip(row.places, row.words, strict=True):
+            assert row.row.ids[place] == words[word][0]
+            around = [min(first[word] - start, stop - 1 - first[word]) for start, stop in ends]
+            assert around[number] == max(around)
+
+
+def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(tokenizer: Tokenizer) -> None:
+    words = [[4, 5], [6], [7, 8, 9]]
+    for kind, places in (("bert", [1, 3, 4]), ("gpt", [2, 3, 6])):
+        [row] = tagger(tokenizer, kind).marking.rows(words)
+        assert row.places == places
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: Tokenizer, kind: str) -> None:
+    tree = {**RECIPE, "model": {"kind": kind, "preset": "tiny"}, "head": {"labels": labels_of({"PER"}, "bioes")}}
+    torch.manual_seed(0)
+    model = with_weights_that_matter(Tagging.build(recipe_of(tree), Tokenizers({"text": tokenizer})))
+    words = model.marking.encode([["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]])
+    together = tag_words(model, words)
+    assert [one.shape for one in together] == [(2, 5), (5, 5), (3, 5)]
+    assert together[1].std() > 0.1
+    for row, alone in zip(words, together, strict=True):
+        np.testing.assert_allclose(tag_words(model, [row])[0], alone, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte", "character", "word", "wordpiece", "unigram"])
+def test_words_are_encoded_as_in_a_text_with_spaces(kind: Any) -> None:
+    text = "Anna lives in 서울 , Oslo ."
+    tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), [text] * 3)
+    [words] = tagger(tokenizer).marking.encode([text.split()])
+    assert [token for word in words for token in word] == tokenizer.encode(text)
+    [[one]] = tagger(tokenizer).marking.encode([["\u200b"]])
+    assert one  # a word of which a vocabulary knows nothing has a token, too
+
+
+def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
+    model = tagger(tokenizer)
+    sentences = [["Anna", "lives", "in", "Oslo", "and", "Hong", "Kong", "."], ["Anna", "."]]
+    tags = [["B-PER", "O", "O", "B-LOC", "O", "B-LOC", "I-LOC", "O"], ["B-PER", "O"]]
+    tokens = [json.dumps(one) for one in sentences]
+    examples = tagged_examples(
+        tokens, tags, model.labels, model.marking, corpora=np.zeros(2, int), weights=(1.0,), place=str
+    )  # fmt: skip
+    batch = examples.batch(np.array([0, 1]))
+    assert len(batch.text) > 2  # the first sentence is read in several rows
+    assert batch.tokens == 10
+    log_p = tag_words(model, [examples.words(row) for row in range(2)])
+    expected = -sum(
+        float(one[word, model.labels.index(tag)])
+        for one, own in zip(log_p, tags, strict=True) for word, tag in enumerate(own)
+    )  # fmt: skip
+    assert TagCrossEntropy(model).eval()(batch).tolist() == pytest.approx([expected, expected], rel=1e-5)
+    smoothed = TagCrossEntropy(model, 0.1)
+    smoothed.training = True  # the model itself stays in eval mode, without dropout
+    uniform = -sum(float(one.mean(-1).sum()) for one in log_p)
+    assert float(smoothed(batch)[0].detach()) == pytest.approx(0.9 * expected + 0.1 * uniform, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
+@given(TEXTS.filter(lambda text: text.strip()), st.sampled_from(["punctuation", "whitespace", "characters"]))
+def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: str, text: str, words: str) -> None:
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"])
+    [found] = Tagging.predict(
+        tagger(tokenizer, kind, words), Tokenizers({"text": tokenizer}), Inputs.of([text]), SearchConfig()
+    )
+    told = found.to_json()
+    edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}
+    for part in [*told["entities"], *told["words"]]:
+        assert part["text"] == text[part["start"] : part["end"]] != ""
+        assert {part["start"], part["end"]} <= edges
+        assert 0 < part["probability"] <= 1
+    opened = told["output"]
+    for entity in told["entities"]:  # the brackets taken out again leave the text
+        opened = opened.replace(f"[{entity['type']} {entity['text']}]", entity["text"], 1)
+    assert opened == text
+
+
+def test_logits_are_those_of_transformers(berts: Any) -> None:
+    transformers = pytest.importorskip("transformers")
+    ours_base, theirs_base = berts
+    config = copy.deepcopy(theirs_base.config)
+    config.num_labels = 5
+    theirs = transformers.BertForTokenClassification(config).eval()
+    theirs.bert.load_state_dict(theirs_base.bert.state_dict(), strict=False)
+    with_weights_that_matter(theirs.classifier)
+    tree = {
+        "task": "tagging",
+        "data": {"train": {"corpus": "names-en"}, "max_length": 20},
+        "model": {"kind": "bert", **SIZES},
+        "head": {"labels": labels_of({"PER", "LOC"}, "iob2")}, "training": {"steps": 1},
+    }  # fmt: skip
+    characters = Tokenizer.train(TokenizerConfig(kind="character"), ["abcdefghi"])
+    assert characters.size == VOCABULARY
+    model = Tagging.build(recipe_of(tree), Tokenizers({"text": characters})).eval()
+    own = model.base.state_dict()
+    model.base.load_state_dict({name: value for name, value in ours_base.state_dict().items() if name in own})
+    model.head.linear.load_state_dict(theirs.classifier.state_dict())
+    examples = tagged_examples(
+        ['["abc", "def"]', '["a"]'], [["O", "O"], ["O"]], model.labels, model.marking,
+        corpora=np.zeros(2, int), weights=(1.0,), place=str,
+    )  # fmt: skip
+    batch = examples.batch(np.array([0, 1]))
+    with torch.no_grad():
+        actual_BLY, expected_BLY = model(batch), theirs(**bert_inputs(batch)).logits  # type: ignore[arg-type]
+    for row, length in enumerate(batch.text.lengths_B.tolist()):
+        near(actual_BLY[row, :length], expected_BLY[row, :length])
+
+
+# Through the command line
+
+RECIPE: dict[str, Any] = {
+    "task": "tagging",
+    "data": {
+        "train": {"corpus": "names-en", "size": 1000},
+        "validation": {"corpus": "names-en", "size": 100},
+        "test": {"corpus": "names-en", "size": 200},
+    },
+    "tokenizer": {"kind": "word"},
+    "model": {"kind": "bilstm", "preset": "tiny"},
+    "training": {"epochs": 5, "batch_tokens": 512, "learning_rate": 0.01, "schedule": "linear", "device": "cpu"},
+}
+
+
+def recipe_file(folder: Path, **changes: Any) -> Path:
+    return write(folder / "recipe.yaml", json.dumps({**RECIPE, **changes}))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    folder = tmp_path_factory.mktemp("tagging")
+    succeed("train", recipe_file(folder), "--out", folder / "run", "--json")
+    return folder / "run"
+
+
+def test_it_learns_to_find_names(run: Path) -> None:
+    found = succeed("evaluate", run, "--json").json
+    assert found["sentences"] == 200
+    assert found["f1"] > 0.9
+    assert set(found["types"]) == {"PER", "LOC", "ORG"}
+    lines = [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
+    wrong = [json.loads(line) for line in (run / "errors.jsonl").read_text().splitlines()]
+    assert len(lines) == 200
+    assert [one for one in lines if one["tags"] != one["expected_tags"]] == wrong
+    gold, said = ([one[name] for one in lines] for name in ("expected_tags", "tags"))
+    assert classification_report(gold, said, output_dict=True)["micro avg"]["f1-score"] == pytest.approx(found["f1"])
+    assert Run.open(run).recipe.head.labels == labels_of({"PER", "LOC", "ORG"}, "iob2")
+
+
+def test_entities_come_with_their_places(run: Path) -> None:
+    text = "  Anna Kim lives in Paris.\tBen Adams, of Kim Bank, left"
+    [found] = succeed("predict", run, text, "--json").jsons
+    assert found["input"] == text
+    told = [(one["type"], one["text"], one["start"]) for one in found["entities"]]
+    assert told[:3] == [("PER", "Anna Kim", 2), ("LOC", "Paris", 20), ("PER", "Ben Adams", 27)]
+    assert succeed("predict", run, "Anna Kim lives in Paris.").out == "[PER Anna Kim] lives in [LOC Paris].\n"
+    assert succeed("predict", run, stdin="Anna Kim lives in Paris.\n").out == "[PER Anna Kim] lives in [LOC Paris].\n"
+
+
+def test_syllables_in_bioes_and_plain_tags_are_learned(tmp_path: Path) -> None:
+    korean = {"train": {"corpus": "names-ko", "size": 600}, "words": "characters", "learned": "bioes"}
+    succeed("train", recipe_file(tmp_path, data=korean), "training.epochs=4", "--out", tmp_path / "ko", "--json")
+    [found] = succeed("predict", tmp_path / "ko", "김민수는 부산에 산다.", "--json").jsons
+    assert [(one["type"], one["text"]) for one in found["entities"]] == [("PER", "김민수"), ("LOC", "부산")]
+    assert {one["tag"] for one in found["words"][:3]} == {"B-PER", "I-PER", "E-PER"}
+    write(tmp_path / "pos.txt", "the\tDET\ncat\tNOUN\nsat\tVERB\n\nthe\tDET\ndog\tNOUN\nran\tVERB\n\n" * 20)
+    data = {"train": {"file": "pos.txt", "scheme": "plain"}, "validation": {"file": "pos.txt", "scheme": "plain"}}
+    succeed("train", recipe_file(tmp_path, data=data), "--out", tmp_path / "pos", "--json")
+    assert Run.open(tmp_path / "pos").recipe.training.best == "accuracy"
+    [message] = fail("train", recipe_file(tmp_path, data=data), "training.best=f1", "--out", tmp_path / "none")
+    assert message.startswith("training.best: plain tags mark no entities, so that there is no f1")
+    assert succeed("predict", tmp_path / "pos", "the dog sat").out == "the/DET dog/NOUN sat/VERB\n"
+    found = succeed("evaluate", tmp_path / "pos", "--file", tmp_path / "pos.txt", "--json").json
+    assert found["accuracy"] == 1
+    assert "f1" not in found
+
+
+def test_other_schemes_give_the_same_scores(run: Path, tmp_path: Path) -> None:
+    """The same sentences in IOB1 and BIOES are the same entities."""
+    sentences = list(generate("names-en", 30, 9, "test"))
+    scores = []
+    for scheme in SCHEMES:
+        rows = [(one.tokens, tags_of(entities_in(one.tags), len(one.tags), scheme)) for one in sentences]
+        lines = "\n\n".join("\n".join(f"{token} {tag}" for token, tag in zip(*row, strict=True)) for row in rows)
+        found = succeed("evaluate", run, "--file", write(tmp_path / f"{scheme}.conll", lines + "\n"), "--json").json
+        scores.append([found["f1"], found["loss"], found["accuracy"]])
+    assert scores[0] == scores[1] == scores[2]
+
+
+def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
+    write(tmp_path / "train.conll", "Anna B-PER\nleft O\n\nBen B-PER\nleft O\n")
+    write(tmp_path / "dev.conll", "# id = 1\nAnna B-PER\n\nin O\nOslo B-LOC\n")
+    files = {"train": {"file": "train.conll"}, "validation": {"file": "dev.conll"}}
+    [message] = fail("train", recipe_file(tmp_path, data=files), "--out", tmp_path / "new")
+    assert message == "dev.conll:5: the tag 'B-LOC' does not stand in the training sentences (there are PER)"
+    labels = {"labels": ["O", "B-LOC", "I-LOC"]}
+    [message] = fail("train", recipe_file(tmp_path, data=files, head=labels), "--out", tmp_path / "new")
+    assert message == "train.conll:1: the tag 'B-PER' does not stand in head.labels (there are LOC)"
+    write(tmp_path / "uneven.conll", "Anna NNP B-PER\nleft O\n")
+    [message] = fail("check", recipe_file(tmp_path, data={"train": {"file": "uneven.conll"}}))
+    assert message.startswith("uneven.conll:2: there are 2 columns, where the lines before have 3")
+    write(tmp_path / "other.conll", "Anna B-PER\nleft O\nin O\n2 B-DATE\n")
+    assert fail("evaluate", run, "--file", tmp_path / "other.conll")[0].endswith(
+        "other.conll:4: the tag 'B-DATE' does not stand in the training sentences (there are LOC, ORG, PER)"
+    )
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"data": {"train": {}}}, "name the sentences"),
+        ({"data": {"train": [{"corpus": "names-en"}, {"file": "a", "scheme": "plain"}]}}, "scheme: plain is for all"),
+        (
+            {"model": {"kind": "rnn"}},
+            "rnn is no model for the task tagging (allowed: bert, bilstm, cnn, elmo, gpt, lstm_lm)",
+        ),
+        ({"data": {"train": {"file": "train.tsv", "header": True}}}, "tagged sentences have no 'header'"),
+    ]
+    for changes, expected in refused:
+        assert expected in fail("train", recipe_file(tmp_path, **changes), "--out", tmp_path / "new")[0]
+    assert fail("predict", run, " ")[0] == "input 1: the text is empty (give at least one word)"

@@ -1,0 +1,187 @@
+"""Every task of labelled texts above every model of texts: the cells of that table that no other file looks at."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from command_line import fail, succeed, write
+from regard.config import kinds_in
+from regard.objectives.spans import SpanCrossEntropy
+from regard.objectives.tags import TagCrossEntropy
+from regard.recipes.recipe import recipe_of
+from regard.runs import Run
+from regard.tasks import TASKS
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from regard.training.train import train
+from test_fine_tuning import MODELS, batch_of, pretraining, weights_of
+from test_question_answering import RECIPE as QUESTIONS
+from test_tagging import RECIPE as TAGS
+
+KINDS = ("lstm_lm", "elmo", "gpt", "bert", "bilstm", "cnn")
+TEXT = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
+LEARNED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "gpt": ({**QUESTIONS["model"], "kind": "gpt"}, []),
+    "lstm_lm": (
+        {"kind": "lstm_lm", "embedding": 64, "hidden": 64, "layers": 1, "input_dropout": 0.0, "output_dropout": 0.0},
+        ["training.epochs=6", "training.learning_rate=0.01"],
+    ),
+    "cnn": ({"kind": "cnn", "preset": "tiny"}, ["training.epochs=2"]),
+}
+"""Models that answer questions, with what suits them better than the recipe for BERT."""
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "multiple_choice", "tagging", "question_answering"])
+def test_every_task_takes_every_model(task: str) -> None:
+    assert kinds_in(TASKS[task].model) == set(KINDS)
+
+
+# Learned through the command line
+
+
+@pytest.fixture(scope="module")
+def answerers(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("answerers")
+    for kind, (model, overrides) in LEARNED.items():
+        recipe = write(folder / f"{kind}.yaml", json.dumps({**QUESTIONS, "model": model}))
+        succeed("train", recipe, *overrides, "--out", folder / kind, "--json")
+    return {kind: folder / kind for kind in LEARNED}
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+def test_questions_are_answered_or_left_without_an_answer(answerers: dict[str, Path], kind: str) -> None:
+    run = answerers[kind]
+    found = succeed("evaluate", run, "--json").json
+    assert found["questions"] == 200
+    assert found["answerable_exact_match"] > 0.85
+    assert found["unanswerable_right"] > 0.6
+    answered, silent = succeed(
+        "predict", run, f"Where does Ben live?\t{TEXT}", f"What does Ben work as?\t{TEXT}", "--json"
+    ).jsons
+    assert (answered["output"], answered["start"], answered["end"]) == ("New York", 13, 21)
+    assert answered["no_answer"] < 0 < silent["no_answer"]
+    assert (silent["output"], silent["start"]) == ("", None)
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+def test_a_long_text_is_read_in_windows(answerers: dict[str, Path], kind: str) -> None:
+    """The answer stands in the last of several; those before say that they hold none."""
+    before = "Ben was born in 1990. Ben has a dog. " * 8
+    [found] = succeed("predict", answerers[kind], f"Where does Ben live?\t{before}{TEXT}", "--json").jsons
+    model = Run.open(answerers[kind]).load_model("best", torch.device("cpu"))
+    tokens = [model.framing.tokenizer.encode(one) for one in ("Where does Ben live?", before + TEXT)]
+    windows = model.asking.windows(*tokens)
+    assert len(windows) > 1
+    silent = [0 if kind == "cnn" else len(one.row.ids) - 1 for one in windows]
+    assert [one.silent for one in windows] == silent
+    assert (found["output"], found["start"]) == ("New York", len(before) + 13)
+
+
+@pytest.mark.parametrize("kind", LEARNED)
+def test_an_answer_is_explained_and_a_run_is_not_exported(
+    answerers: dict[str, Path], kind: str, tmp_path: Path
+) -> None:
+    """What the answer loses without a word is what `predict` says of it with and without that word."""
+    asked = f"Where does Ben live?\t{TEXT}"
+    said = succeed("predict", answerers[kind], asked, asked.replace(" dog", ""), "--json").jsons
+    assert [one["output"] for one in said] == ["New York"] * 2
+    p = [math.exp(one["score"]) for one in said]
+    told = succeed("explain", answerers[kind], asked, "--view", "occlusion", "--json").json
+    assert (told["output"], told["occlusion"]["answers"]) == ("New York", ["P(New York)"])
+    out = told["occlusion"]["words"].index("dog")
+    assert told["occlusion"]["values"] == pytest.approx([p[0]], abs=1e-5)
+    assert told["occlusion"]["falls"][out] == pytest.approx([p[0] - p[1]], abs=1e-5)
+    [message] = fail("export", answerers[kind], "--to", "huggingface", "--out", tmp_path / "there")
+    assert (
+        f"{kind} for question_answering cannot be written as a model of transformers (what can be exported: " in message
+    )
+    assert not (tmp_path / "there").exists()
+
+
+def test_runs_of_different_models_are_compared(answerers: dict[str, Path]) -> None:
+    found = succeed("compare", *answerers.values(), "--json").json
+    f1 = [succeed("evaluate", run, "--json").json["f1"] for run in answerers.values()]
+    assert [one["f1"] for one in found["systems"]] == pytest.approx(f1)
+
+
+def test_convolutions_find_names(tmp_path: Path) -> None:
+    recipe = write(tmp_path / "r.yaml", json.dumps({**TAGS, "model": {"kind": "cnn", "preset": "tiny"}}))
+    succeed("train", recipe, "training.epochs=3", "--out", tmp_path / "run", "--json")
+    assert succeed("evaluate", tmp_path / "run", "--json").json["f1"] > 0.9
+    assert (
+        succeed("predict", tmp_path / "run", "Anna Kim lives in Paris.").out == "[PER Anna Kim] lives in [LOC Paris].\n"
+    )
+
+
+# Fine-tuned
+
+
+@pytest.mark.parametrize("name", ["gpt", "lstm"])
+def test_answers_are_learned_above_a_language_model(name: str, tmp_path: Path) -> None:
+    """Weights are taken over, the first layer stays, the second learns more slowly than the head."""
+    train(pretraining(MODELS[name]), out=tmp_path / "base", quiet=True)
+    tree = {name: section for name, section in QUESTIONS.items() if name not in ("model", "tokenizer")}
+    tree |= {
+        "data": {**QUESTIONS["data"], "max_length": 48},
+        "head": {"freeze": 1, "layer_decay": 0.5, "auxiliary": 0.5},
+    }
+    tree["training"] = {"init": str(tmp_path / "base"), "steps": 2, "batch_tokens": 512, "device": "cpu"}
+    recipe = write(tmp_path / "r.yaml", json.dumps(tree))
+    said = succeed("train", recipe, "--out", tmp_path / "run").err
+    assert f"weights: those of {tmp_path / 'base'}, step-00000003; new: head.linear\n" in said
+    before, after = weights_of(tmp_path / "base", "best"), weights_of(tmp_path / "run")
+    still = {key for key in after if key.startswith("base.") and torch.equal(after[key], before[key[5:]])}
+    first, second = ("base.blocks.0.", "base.blocks.1.") if name == "gpt" else ("base.layers.0.", "base.layers.1.")
+    assert {key for key in after if key.startswith((first, "base.embedding"))} <= still
+    assert not [key for key in still if key.startswith(second) and key.endswith("weight")]
+    model = Run.open(tmp_path / "run").load_model("last", torch.device("cpu"))
+    rates = {model.rate_of(key) for key in after if key.startswith((second, "head."))}
+    assert rates == {0.5, 1.0}
+
+
+def built(task: str, kind: str, **head: Any) -> tuple[Any, Any]:
+    """A small model of the task under its objective."""
+    tree = {"question_answering": QUESTIONS, "tagging": TAGS}[task]
+    model = {"kind": kind, "preset": "tiny"} | ({"words": "tokens"} if kind == "elmo" else {})
+    head |= {"labels": ["O", "B-X", "I-X"]} if task == "tagging" else {}
+    recipe = recipe_of({**tree, "model": model, "head": head})
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])
+    torch.manual_seed(0)
+    found = TASKS[task].build(recipe, Tokenizers({"text": tokenizer}))
+    return found, TASKS[task].objective(found, recipe)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("task", ["tagging", "question_answering"])
+def test_every_weight_that_learns_has_a_gradient(task: str, kind: str) -> None:
+    """So that several processes, which wait for all gradients, can train together."""
+    head = {"freeze": 0, "bilstm": None, "features": "last"}
+    model, objective = built(task, kind, **head, **({"auxiliary": 0.5} if kind in ("lstm_lm", "gpt") else {}))
+    labels = [[1, 2], [0, 0]] if task == "question_answering" else [[-100, 1, 2, 0, -100], [-100, 0, -100, -100, -100]]
+    objective.train()(batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels))[0].backward()
+    assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
+
+
+@pytest.mark.parametrize("kind", ["gpt", "lstm_lm"])
+def test_the_auxiliary_loss_is_that_of_a_classifier_for_each_answer(kind: str) -> None:
+    """L_3 = L_2 + lambda L_1 (Radford et al. 2018, equation 5): a row is an answer of spans, a word one of tags."""
+    spans, tags = [[1, 2], [0, 0]], [[-100, 1, 2, 0, -100], [-100, 0, -100, -100, -100]]
+    for task, labels, answers, loss in (
+        ("question_answering", spans, 2, SpanCrossEntropy),
+        ("tagging", tags, 4, TagCrossEntropy),
+    ):
+        model, _ = built(task, kind, auxiliary=0.5)
+        batch = batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels)
+        log_p_BLV = model.base.eval().readout(model.states(batch)).log_softmax(-1)
+        said = [log_p_BLV[0, place, token] for place, token in enumerate([4, 5, 6, 3])]
+        said += [log_p_BLV[1, place, token] for place, token in enumerate([5, 3])]
+        model.head.eval()
+        own, both = loss(model), loss(model, auxiliary=0.5)
+        both.training, own.training = True, True
+        added = -0.5 * answers * torch.stack(said).mean()
+        torch.testing.assert_close(both(batch) - own(batch), torch.stack([added, torch.zeros_like(added)]))

@@ -1,0 +1,99 @@
+"""Imports point one way, in the order of the data; and what is quick to start imports nothing that is slow."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import regard
+
+ORDER = [
+    "config",
+    "text",
+    "data",
+    "layers",
+    "models",
+    "objectives",
+    "search",
+    "tasks",
+    "recipes",
+    "runs",
+    "exchange",
+    "training",
+    "views",
+    "commands",
+]
+"""A folder imports only folders above it (DESIGN: the folders in the order of the data)."""
+
+PACKAGE = Path(regard.__file__).parent
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """The modules that a file imports, wherever in it, as full names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports name their module in full"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def folder_of(module: str) -> str | None:
+    """`regard.data.batch.Batch` -> `data`; None for what is not ours and for what all may import."""
+    first, *parts = module.split(".")
+    if first != "regard" or parts[0] in ("errors", "__version__"):
+        return None
+    return parts[0]
+
+
+def violations(file: str, text: str) -> list[str]:
+    own = file.split("/")[0]
+    found = filter(None, map(folder_of, imports(ast.parse(text))))
+    return [below for below in found if below not in ORDER or ORDER.index(below) > ORDER.index(own)]
+
+
+def test_every_folder_has_its_place() -> None:
+    folders = {file.split("/")[0] for file in FILES if "/" in file}
+    assert folders <= set(ORDER)
+    assert {file for file in FILES if "/" not in file} == {"__init__.py", "__main__.py", "cli.py", "errors.py"}
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if "/" in file])
+def test_a_file_imports_only_what_stands_above_it(file: str) -> None:
+    assert violations(file, (PACKAGE / file).read_text(encoding="utf-8")) == []
+
+
+def test_errors_import_nothing_of_ours() -> None:
+    tree = ast.parse((PACKAGE / "errors.py").read_text(encoding="utf-8"))
+    assert [module for module in imports(tree) if module.startswith("regard")] == []
+
+
+def test_a_wrong_import_would_be_found() -> None:
+    wrong = "def late():\n    from regard.search import score\nimport regard.data.batch\nfrom regard import errors"
+    assert violations("models/rnn.py", wrong) == ["search"]
+    assert violations("tasks/translation.py", wrong) == []
+    assert sorted(violations("config/load.py", wrong)) == ["data", "search"]
+
+
+@pytest.mark.parametrize("module", ["regard", "regard.cli", "regard.errors", "regard.recipes.shipped"])
+def test_what_must_start_quickly_does_not_import_torch(module: str) -> None:
+    program = f"import sys, {module}; print(*sorted({{'torch', 'numpy', 'pydantic', 'yaml'}} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
+
+
+def test_verbs_are_imported_when_they_are_asked_for() -> None:
+    assert set(regard.__all__) == {
+        "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
+        "load_recipe", "predict", "score", "train",
+    }  # fmt: skip
+    assert all(callable(getattr(regard, name)) for name in regard.__all__)
+    assert set(regard.__all__) <= set(dir(regard))
+    with pytest.raises(AttributeError, match="no attribute 'tarin'"):
+        regard.tarin  # noqa: B018

@@ -1,0 +1,220 @@
+"""What the search promises, over every model that writes: of texts, of images, and as language models; in float64.
+
+The reference is an exhaustive enumeration by forward passes; never the search's own code.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.errors import DecodeError
+from regard.models import MODELS
+from regard.models.contextual import LanguageModel
+from regard.models.language_models import LANGUAGE_MODELS as KINDS_OF_LANGUAGE_MODELS
+from regard.search import Ban, Hypothesis, SearchConfig, Wording, as_hypotheses, search
+from regard.text.vocabularies import END
+from search_cases import (
+    EVERY_CASE,
+    EVERY_KIND,
+    NUMBERS,
+    Ids,
+    assert_same,
+    plain_allowed,
+    plain_objective,
+    writer,
+)
+
+A, B, C, D = 4, 5, 6, 7
+LIMIT = 3
+every_kind = pytest.mark.parametrize("case", EVERY_KIND)
+
+
+def test_every_model_that_writes_is_among_the_cases() -> None:
+    covered = {type(writer(case).model) for case in EVERY_KIND}
+    assert {*MODELS.values()} <= covered
+    assert {model for model in KINDS_OF_LANGUAGE_MODELS.values() if issubclass(model, LanguageModel)} <= covered
+
+
+@cache
+def enumerated(case: str) -> dict[Ids, list[list[float]]]:
+    """log P of each token of every output of at most LIMIT tokens, for each of the first two sources."""
+    words = range(END + 1, writer(case).size)
+    outputs = [(*ids, END) for n in range(LIMIT) for ids in itertools.product(words, repeat=n)]
+    by_source = [writer(case).log_p(number, outputs) for number in (0, 1)]
+    return dict(zip(outputs, map(list, zip(*by_source, strict=True)), strict=True))
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {"normalisation": "none"},
+    "mean": {"normalisation": "mean", "length_penalty": 0.6},
+    "wu": {"normalisation": "wu", "length_penalty": 0.6},
+    "reward": {"normalisation": "reward", "length_penalty": 1.5},
+    "coverage": {"normalisation": "wu", "length_penalty": 1.0, "coverage_penalty": 0.7},
+    "repetition": {"normalisation": "reward", "repetition_penalty": 1.7},
+    "everything": {"normalisation": "wu", "coverage_penalty": 0.2, "repetition_penalty": 1.2, "no_repeat_ngram": 1},
+}
+RULES: dict[str, tuple[dict[str, Any], list[Ids], list[Ids]]] = {
+    "prefix": ({"normalisation": "mean"}, [(B,), (C, A)], []),
+    "banned": ({"normalisation": "none"}, [], [(A,), (B, C), (D, D)]),
+    "no-repeat": ({"normalisation": "reward", "no_repeat_ngram": 1}, [], []),
+    "min-length": ({"normalisation": "wu", "min_length": 2, "min_length_ratio": 0.5}, [], []),
+    "together": ({"normalisation": "mean", "no_repeat_ngram": 1, "min_length": 3}, [(B,), ()], [(C,), (B, A)]),
+}
+"""Options, prefixes, banned sequences of tokens."""
+
+
+def wording(prefixes: Sequence[Ids], banned: Sequence[Ids]) -> Wording:
+    return Wording(prefixes, Ban.of_tokens(banned) if banned else None)
+
+
+def check_exhaustive(case: str, options: dict[str, Any], prefixes: list[Ids], banned: list[Ids]) -> None:
+    found_by, log_p = writer(case), enumerated(case)
+    config, words = (
+        SearchConfig(beam=len(log_p), nbest=len(log_p), max_length=LIMIT, **options),
+        wording(prefixes, banned),
+    )
+    found = search(found_by.model, found_by.read([0, 1], 0), config, wording=words)
+    for row in (0, 1):
+        length, prefix = found_by.length(row), prefixes[row] if prefixes else ()
+        allowed = [ids for ids in log_p if plain_allowed(config, ids, length, prefix, banned)]
+        assert allowed
+        covered = found_by.coverage(row, allowed) if config.coverage_penalty else [0.0] * len(allowed)
+        expected = [
+            (ids, sum(log_p[ids][row]), plain_objective(config, ids, log_p[ids][row], cover))
+            for ids, cover in zip(allowed, covered, strict=True)
+        ]
+        expected.sort(key=lambda one: -one[2])
+        assert_same(found[row], expected)
+        for nbest in (1, 3):  # now the search may stop early, and must not lose by it
+            fewer = config.model_copy(update={"nbest": nbest})
+            [best] = search(found_by.model, found_by.read([row], 0), fewer, wording=words.of([row]))
+            assert_same(best, expected[:nbest])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@every_kind
+def test_a_beam_as_wide_as_the_space_is_exhaustive_under_every_objective(case: str, options: str) -> None:
+    given = dict(OPTIONS[options])
+    if not writer(case).model.alignment:
+        given.pop("coverage_penalty", None)
+    check_exhaustive(case, given, [], [])
+
+
+@pytest.mark.parametrize("rules", RULES)
+@every_kind
+def test_a_beam_as_wide_as_the_space_is_exhaustive_under_every_rule(case: str, rules: str) -> None:
+    options, prefixes, banned = RULES[rules]
+    if rules == "min-length" and writer(case).length(0) > 5:
+        options = options | {"min_length_ratio": 0.4}
+    check_exhaustive(case, options, prefixes, banned)
+
+
+@pytest.mark.parametrize("case", [case for case in EVERY_CASE if case not in EVERY_KIND])
+def test_a_beam_as_wide_as_the_space_is_exhaustive_for_every_variant(case: str) -> None:
+    check_exhaustive(case, {"normalisation": "wu", "repetition_penalty": 1.3}, [(), (B,)], [(A, A)])
+
+
+# Scores, and who else is in the batch
+
+
+FORGETFUL = ["transformer-no-residual"]
+"""Without what residuals carry on, the order of what was written hardly matters: outputs tie up to rounding."""
+HARD = {"normalisation": "wu", "repetition_penalty": 1.4, "no_repeat_ngram": 2, "min_length_ratio": 0.5}
+LONGER_WORDING = wording([(A,), (), (B, C), ()], [(D,), (A, B)])
+ROOM = {"max_length_ratio": 1.0, "max_length_offset": 4, "beam": 4, "nbest": 3}
+
+
+def searched(
+    case: str, order: Sequence[int], extra: int = 0, words: Wording = LONGER_WORDING, **options: Any
+) -> list[list[Hypothesis]]:
+    found_by = writer(case)
+    covering = {"coverage_penalty": 0.3} if found_by.model.alignment else {}
+    config = SearchConfig(**ROOM | HARD | covering | options)  # type: ignore[arg-type]
+    return search(found_by.model, found_by.read(order, extra), config, wording=words.of(order))
+
+
+@pytest.mark.parametrize("case", EVERY_CASE)
+def test_the_score_is_log_p_of_the_tokens_whatever_the_batch_and_the_padding(case: str) -> None:
+    """The search steps with a cache, the score comes from one forward pass over other batches."""
+    found_by = writer(case)
+    config = SearchConfig(**{"coverage_penalty": 0.3 if found_by.model.alignment else 0.0} | HARD)  # type: ignore[arg-type]
+    for order in ([0, 1, 2, 3], [2]):
+        for number, found in zip(order, searched(case, order), strict=True):
+            outputs = [one.tokens for one in found]
+            scores = found_by.scored([(number, ids) for ids in outputs], extra=2)
+            for one, token_log_p, covered in zip(found, scores, found_by.coverage(number, outputs), strict=True):
+                assert len(token_log_p) == len(one.tokens)
+                assert sum(token_log_p) == pytest.approx(one.score, abs=1e-9)
+                expected = plain_objective(config, one.tokens, token_log_p, covered)
+                assert one.objective == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("case", [case for case in EVERY_CASE if case not in FORGETFUL])
+def test_batch_size_order_neighbours_and_padding_change_nothing(case: str) -> None:
+    alone = [searched(case, [number])[0] for number in NUMBERS]
+    for order, extra in (([0, 1, 2, 3], 0), ([3, 1, 0, 2], 3), ([2, 0, 2], 1)):
+        for number, found in zip(order, searched(case, order, extra), strict=True):
+            assert_same(found, [(one.tokens, one.score, one.objective) for one in alone[number]])
+
+
+@settings(max_examples=40)
+@given(
+    case=st.sampled_from(EVERY_KIND),
+    order=st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=5),
+    extra=st.integers(0, 3),
+    beam=st.integers(1, 5),
+    sample=st.booleans(),
+    options=st.fixed_dictionaries(
+        {
+            "normalisation": st.sampled_from(["none", "mean", "wu", "reward"]),
+            "length_penalty": st.sampled_from([0.0, 0.6, 1.0]),
+            "repetition_penalty": st.sampled_from([1.0, 1.4]),
+            "no_repeat_ngram": st.sampled_from([None, 1, 2]),
+            "min_length": st.integers(0, 3),
+            "min_length_ratio": st.sampled_from([0.0, 0.5]),
+            "unknown": st.booleans(),
+        }
+    ),
+    banned=st.lists(st.lists(st.integers(A, 10), min_size=1, max_size=2).map(tuple), max_size=3),
+)
+def test_no_batch_and_no_options_change_an_output_or_make_its_score_untrue(
+    case: str, order: list[int], extra: int, beam: int, sample: bool, options: dict[str, Any], banned: list[Ids]
+) -> None:
+    options |= {"sample": sample, "beam": 1 if sample else beam, "nbest": beam}
+    words = wording([], banned)
+    try:
+        alone = {number: searched(case, [number], words=words, **options)[0] for number in order}
+    except DecodeError:  # rules that leave nothing
+        with pytest.raises(DecodeError):
+            searched(case, order, extra, words, **options)
+        return
+    for number, found in zip(order, searched(case, order, extra, words, **options), strict=True):
+        assert_same(found, [(one.tokens, one.score, one.objective) for one in alone[number]])
+        scores = writer(case).log_p(number, [one.tokens for one in found])
+        assert [one.score for one in found] == pytest.approx([sum(log_p) for log_p in scores], abs=1e-9)
+
+
+@pytest.mark.parametrize("case", [case for case in EVERY_KIND if not any(writer(case).begun)])
+def test_given_targets_are_judged_as_the_search_judges_them(case: str) -> None:
+    found_by = writer(case)
+    config = SearchConfig(**{"coverage_penalty": 0.3 if found_by.model.alignment else 0.0} | HARD)  # type: ignore[arg-type]
+    found = [(number, one) for number, several in enumerate(searched(case, NUMBERS)) for one in several]
+    judged = as_hypotheses(found_by.model, found_by.pairs([(number, one.tokens) for number, one in found], 0), config)
+    assert_same(judged, [(one.tokens, one.score, one.objective) for _, one in found])
+
+
+@pytest.mark.parametrize("case", [case for case in EVERY_KIND if not writer(case).model.alignment])
+def test_coverage_needs_a_model_that_looks_at_the_source(case: str) -> None:
+    found_by = writer(case)
+    with pytest.raises(DecodeError, match=r"search.coverage_penalty: .* has no attention over the source"):
+        search(found_by.model, found_by.read(NUMBERS, 0), SearchConfig(coverage_penalty=0.2))
+    if not any(found_by.begun):
+        with pytest.raises(DecodeError, match="has no attention over the source"):
+            as_hypotheses(found_by.model, found_by.pairs([(0, (A, END))], 0), SearchConfig(coverage_penalty=0.2))

@@ -1,0 +1,619 @@
+"""The training loop, part by part against plain arithmetic, then as a whole through what a run folder shows."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model_cases import IGNORED, labels_of
+from places import GOLDEN
+from regard.data.batch import Batch
+from regard.data.batches import START, batch_of
+from regard.data.prepare import prepare
+from regard.errors import ConfigError, RegardError
+from regard.models import build_model
+from regard.recipes.recipe import load_recipe
+from regard.recipes.training import TrainingConfig
+from regard.runs import Run
+from regard.runs.checkpoints import load_facts, load_weights
+from regard.runs.log import read_metrics
+from regard.training.display import Display
+from regard.training.loop import Trainer, total_steps
+from regard.training.optimiser import build_optimiser, move_average
+from regard.training.progress import Progress, Ranked
+from regard.training.schedule import Plateau, length_notes, schedule_factor
+from regard.training.train import make_accelerator, resolve, train
+
+Tree = dict[str, Any]
+
+
+def with_training(recipe: Tree, **changes: Any) -> Tree:
+    recipe = copy.deepcopy(recipe)
+    recipe["training"] |= changes
+    return recipe
+
+
+def make_trainer(recipe: Tree, folder: Path, *, double: bool = False, **changes: Any) -> Trainer:
+    """A training that has not begun, without dropout, so that its numbers can be worked out."""
+    tree = with_training(recipe, **changes)
+    tree["model"]["dropout"] = 0.0
+    asked, base = load_recipe(tree)
+    data = prepare(asked.data, asked.tokenizer, base=base, seed=asked.training.seed)
+    resolved = resolve(asked, base, data, torch.device("cpu"))
+    torch.manual_seed(1)
+    model = build_model(resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
+    accelerator = make_accelerator(resolved.training)
+    run = Run.create(folder, resolved, data.tokenizers)
+    return Trainer(run, resolved, data, model.double() if double else model, accelerator, Display(quiet=True))
+
+
+def batch(trainer: Trainer, *examples: int) -> Batch:
+    return batch_of(trainer.data.train, np.array(examples))
+
+
+def update(trainer: Trainer, *batches: Batch) -> None:
+    trainer.update([(one, START) for one in batches])
+
+
+def weights(trainer: Trainer) -> Tensor:
+    return nn.utils.parameters_to_vector(trainer.model.parameters()).detach().clone()
+
+
+def lines(run: Run, event: str) -> list[Tree]:
+    return [line for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == event]
+
+
+def folders(run: Run) -> set[str]:
+    return {path.name for path in run.checkpoints.iterdir()}
+
+
+# One update
+
+
+def test_micro_batches_of_unequal_size_equal_one_batch_of_all(tiny_recipe: Tree, tmp_path: Path) -> None:
+    apart, joined, naive = (
+        make_trainer(tiny_recipe, tmp_path / name, double=True, optimizer="sgd", learning_rate=1.0, clip=None)
+        for name in ("apart", "joined", "naive")
+    )
+    parts = [(0,), (1, 2, 3, 4, 5, 6, 7), (8, 9)]
+    assert len({batch(apart, *part).tokens for part in parts}) == 3
+    before = weights(apart)
+    update(apart, *(batch(apart, *part) for part in parts))
+    update(joined, batch(joined, *range(10)))
+    torch.testing.assert_close(weights(apart), weights(joined), rtol=1e-12, atol=1e-14)
+    assert apart.progress.loss_sum == 0.0  # losses are added up when they are settled
+    apart.settle()
+    joined.settle()
+    assert apart.progress.loss_sum == pytest.approx(joined.progress.loss_sum, rel=1e-12)
+    assert apart.progress.tokens == joined.progress.tokens
+
+    # The mean of the batches' means, which is wrong, would be seen
+    mean = torch.zeros_like(before)
+    for part in parts:
+        loss = naive.objective(batch(naive, *part))[0] / batch(naive, *part).tokens / len(parts)
+        mean += nn.utils.parameters_to_vector(torch.autograd.grad(loss, list(naive.model.parameters())))
+    assert ((before - mean) - weights(joined)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_scale_of_a_process_makes_averaged_gradients_those_of_all_tokens(world: int) -> None:
+    """DDP averages gradients over processes: sum_r (world / tokens) g_r / world = sum_r g_r / tokens."""
+    generator = torch.Generator().manual_seed(world)
+    w = torch.randn(3, dtype=torch.double, generator=generator, requires_grad=True)
+    rows = [torch.randn(2 + 3 * rank, 3, dtype=torch.double, generator=generator) for rank in range(world)]
+    tokens = sum(len(part) for part in rows)
+    by_process = [torch.autograd.grad((part @ w).tanh().sum() * (world / tokens), w)[0] for part in rows]
+    of_all = torch.autograd.grad((torch.cat(rows) @ w).tanh().mean(), w)[0]
+    torch.testing.assert_close(torch.stack(by_process).mean(0), of_all, rtol=1e-12, atol=1e-14)
+
+
+def test_clipping_bounds_the_norm_and_keeps_the_direction(tiny_recipe: Tree, tmp_path: Path) -> None:
+    options: Tree = {"optimizer": "sgd", "momentum": 0.0, "learning_rate": 1.0, "double": True}
+    free = make_trainer(tiny_recipe, tmp_path / "free", clip=None, **options)
+    tight = make_trainer(tiny_recipe, tmp_path / "tight", clip=0.01, **options)
+    loose = make_trainer(tiny_recipe, tmp_path / "loose", clip=1000.0, **options)
+    before = weights(free)
+    for trainer in (free, tight, loose):
+        update(trainer, batch(trainer, *range(8)))
+    step = weights(free) - before
+    assert step.norm() > 0.1
+    torch.testing.assert_close(weights(tight) - before, step * 0.01 / step.norm(), rtol=1e-4, atol=1e-9)
+    torch.testing.assert_close(weights(loose), weights(free), rtol=0, atol=0)
+
+
+def test_label_smoothing_is_what_is_descended_and_the_plain_loss_what_is_reported(
+    tiny_recipe: Tree, tmp_path: Path
+) -> None:
+    trainer = make_trainer(tiny_recipe, tmp_path / "run", double=True, label_smoothing=0.3)
+    one = batch(trainer, *range(5))
+    log_p = trainer.model.readout(trainer.model(one).hidden_BTD).log_softmax(-1)
+    smoothed = plain = 0.0
+    for row, length in enumerate(one.target.lengths_B.tolist()):
+        for position in range(length - 1):
+            p = log_p[row, position].tolist()
+            right = p[one.target.ids_BL[row, position + 1]]
+            plain -= right
+            smoothed -= 0.7 * right + 0.3 * sum(p) / len(p)
+    update(trainer, one)
+    line = trainer.log_line()
+    assert line["loss"] == pytest.approx(smoothed / one.tokens, rel=1e-9)
+    assert line["perplexity"] == pytest.approx(math.exp(plain / one.tokens), rel=1e-9)
+
+
+def test_without_teacher_forcing_the_decoder_reads_its_own_words(tiny_recipe: Tree, tmp_path: Path) -> None:
+    trainer = make_trainer(tiny_recipe, tmp_path / "run", teacher_forcing=0.0, label_smoothing=0.0)
+    one = batch(trainer, *range(5))
+    with torch.no_grad():
+        written = trainer.model.readout(trainer.model(one).hidden_BTD).argmax(-1)
+        read = one.target.ids_BL.clone()
+        for row, length in enumerate(one.target.lengths_B.tolist()):
+            read[row, 1 : length - 1] = written[row, : length - 2]
+        own = Batch(one.source, type(one.target)(read, one.target.lengths_B, one.target.host_lengths_B))
+        logits = trainer.model.readout(trainer.model(own).hidden_BTD)
+        expected = F.cross_entropy(logits.flatten(0, 1), labels_of(one).flatten(), ignore_index=IGNORED)
+        forced = trainer.model.readout(trainer.model(one).hidden_BTD)
+        taught = F.cross_entropy(forced.flatten(0, 1), labels_of(one).flatten(), ignore_index=IGNORED)
+    update(trainer, one)
+    assert trainer.log_line()["loss"] == pytest.approx(float(expected), rel=1e-5)
+    assert abs(float(expected) - float(taught)) > 1e-3
+
+
+def test_moving_average_equals_a_plain_loop(tiny_recipe: Tree, tmp_path: Path) -> None:
+    trainer = make_trainer(tiny_recipe, tmp_path / "run", double=True, ema=0.5)
+    average = weights(trainer)
+    assert trainer.average is not None
+    for step in range(1, 16):
+        update(trainer, batch(trainer, step, step + 20))
+        decay = min(0.5, (1 + step) / (10 + step))
+        average = decay * average + (1 - decay) * weights(trainer)
+    assert decay == 0.5  # both branches of the minimum were used
+    found = nn.utils.parameters_to_vector(trainer.average.parameters())
+    torch.testing.assert_close(found, average, rtol=1e-12, atol=1e-14)
+    assert trainer.usable is trainer.average
+    assert (found - weights(trainer)).abs().max() > 1e-3
+
+
+def test_moving_average_counts_shared_weights_once() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+            self.second.weight = self.first.weight
+
+    model = Tied()
+    average = copy.deepcopy(model)
+    before = model.first.weight.detach().clone()
+    with torch.no_grad():
+        model.first.weight += 1.0
+    move_average(average, model, 0.9, 1)
+    torch.testing.assert_close(average.second.weight, before + 9 / 11)
+
+
+# Optimisers
+
+
+def plain_optimiser(config: TrainingConfig, w: float, gradients: Sequence[float]) -> float:
+    """The papers' update rules for one number."""
+    m = v = velocity = 0.0
+    rate, decay = config.learning_rate, config.weight_decay
+    for t, g in enumerate(gradients, 1):
+        if config.optimizer == "adamw":
+            w -= rate * decay * w
+        else:
+            g += decay * w
+        if config.optimizer == "sgd":
+            velocity = g if t == 1 else config.momentum * velocity + g
+            w -= rate * velocity
+            continue
+        beta_1, beta_2 = config.betas
+        m, v = beta_1 * m + (1 - beta_1) * g, beta_2 * v + (1 - beta_2) * g * g
+        w -= rate * (m / (1 - beta_1**t)) / (math.sqrt(v / (1 - beta_2**t)) + 1e-9)
+    return w
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_optimisers_follow_the_papers(name: str, decay: float) -> None:
+    config = TrainingConfig.model_validate(
+        {"steps": 1, "optimizer": name, "learning_rate": 0.1, "weight_decay": decay, "betas": [0.8, 0.9]}
+    )
+    model = nn.Linear(1, 1, bias=False).double()
+    nn.init.constant_(model.weight, 2.0)
+    optimiser = build_optimiser(model, config)
+    gradients = [0.5, -1.5, 0.25, 3.0]
+    for gradient in gradients:
+        model.weight.grad = torch.tensor([[gradient]], dtype=torch.double)
+        optimiser.step()
+    assert float(model.weight.detach()) == pytest.approx(plain_optimiser(config, 2.0, gradients), rel=1e-9)
+
+
+# Schedules
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        # Warm-up over 4 of 11 steps: 1/4, 2/4, 3/4, then the highest at step 4
+        ("inverse_sqrt", {1: 0.25, 3: 0.75, 4: 1.0, 9: 2 / 3, 11: math.sqrt(4 / 11)}),
+        ("linear", {1: 0.25, 4: 1.0, 6: 0.75, 8: 0.5, 11: 0.125}),
+        ("cosine", {1: 0.25, 4: 1.0, 6: 0.5 + math.sqrt(2) / 4, 8: 0.5, 11: 0.5 + 0.5 * math.cos(math.pi * 7 / 8)}),
+        ("constant", {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
+        ("plateau", {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
+    ],
+)
+def test_schedules_by_hand(schedule: str, expected: dict[int, float]) -> None:
+    config = TrainingConfig.model_validate({"steps": 11, "schedule": schedule, "warmup": 4})
+    for step, factor in expected.items():
+        assert schedule_factor(config, step, 11) == pytest.approx(factor, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "second"), [("inverse_sqrt", math.sqrt(0.5)), ("linear", 0.75), ("constant", 1.0)]
+)
+def test_schedules_without_warm_up(schedule: str, second: float) -> None:
+    config = TrainingConfig.model_validate({"steps": 7, "schedule": schedule})
+    assert schedule_factor(config, 2, 7) == pytest.approx(second)
+    assert all(0 < schedule_factor(config, step, 7) <= 1 for step in range(1, 8))
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_plateau_against_torch(patience: int) -> None:
+    config = TrainingConfig.model_validate(
+        {"steps": 1, "schedule": "plateau", "plateau_factor": 0.3, "plateau_patience": patience}
+    )
+    plateau, best = Plateau(config), math.inf
+    optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    reference = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.3, patience=patience, threshold=0.0)
+    for loss in [5, 4, 4.5, 4.5, 4.2, 3, 3, 3, 3, 3, 3, 2, 9, 9, 9, 9]:
+        plateau.heard(loss < best)
+        best = min(best, loss)
+        reference.step(loss)
+        assert plateau.scale == pytest.approx(optimiser.param_groups[0]["lr"])
+    assert plateau.scale < 1.0
+
+
+def test_learning_rate_in_use(tiny_recipe: Tree, tmp_path: Path) -> None:
+    changes: Tree = {"steps": 8, "warmup": 4, "schedule": "linear", "learning_rate": 0.02, "log_every": 1, "decode": 0}
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    rates = [line["learning_rate"] for line in lines(run, "train")]
+    assert rates == pytest.approx([0.005, 0.01, 0.015, 0.02, 0.016, 0.012, 0.008, 0.004])
+
+
+def test_plateau_in_use(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """Nothing is ever translated exactly, so each validation after the first is one more without a better one."""
+    changes: Tree = {
+        "steps": 12, "schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.1, "learning_rate": 1e-6,
+        "log_every": 1, "validate_every": 2, "best": "exact_match", "decode": 2,
+    }  # fmt: skip
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    assert [line["exact_match"] for line in lines(run, "validation")] == [0.0] * 6
+    rates = [line["learning_rate"] for line in lines(run, "train")]
+    assert rates == pytest.approx([1e-6] * 6 + [1e-7] * 4 + [1e-8] * 2)
+
+
+# Which checkpoints, how long
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "improved", "kept"),
+    [
+        ("loss", [3.0, 2.0, 2.5, 2.0, 1.0], [True, True, False, False, True], [5, 2]),
+        ("perplexity", [9.0, 8.0, 8.5], [True, True, False], [2, 3]),
+        ("bleu", [10.0, 12.0, 11.0, 12.0, 30.0], [True, True, False, False, True], [5, 2]),
+        ("exact_match", [0.0, 0.0, 0.5, 0.25], [True, False, True, False], [3, 4]),
+    ],
+)
+def test_better_is_lower_or_higher_as_the_metric_says(
+    tiny_recipe: Tree, tmp_path: Path, metric: str, values: list[float], improved: list[bool], kept: list[Any]
+) -> None:
+    trainer = make_trainer(tiny_recipe, tmp_path / "run", best=metric, keep_best=2)
+    assert [trainer.ranks(Ranked(value, step, loss=1.0)) for step, value in enumerate(values, 1)] == improved
+    assert [entry.step for entry in trainer.progress.best] == kept
+
+
+def test_the_lower_loss_wins_a_tie(tiny_recipe: Tree, tmp_path: Path) -> None:
+    trainer = make_trainer(tiny_recipe, tmp_path / "run", best="exact_match", keep_best=3)
+    entries = [Ranked(0.5, 1, 2.0), Ranked(1.0, 2, 0.4), Ranked(1.0, 3, 0.3), Ranked(1.0, 4, 0.3), Ranked(0.5, 5, 0.1)]
+    assert [trainer.ranks(entry) for entry in entries] == [True, True, True, False, False]
+    assert [entry.step for entry in trainer.progress.best] == [3, 4, 2]
+    older = Progress.of(asdict(trainer.progress) | {"best": [(1.0, 2)]})  # as earlier versions kept it
+    trainer.progress = older
+    assert not trainer.ranks(Ranked(1.0, 6, 0.01)), "of theirs, whose loss is not known, the earlier one stays"
+
+
+def test_a_tie_is_settled_by_the_loss(tiny_recipe: Tree, tmp_path: Path) -> None:
+    changes: Tree = {"steps": 8, "validate_every": 2, "patience": 3, "best": "exact_match", "decode": 2}
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    validations = lines(run, "validation")
+    assert [line["exact_match"] for line in validations] == [0.0] * 4
+    lowest = min(validations, key=lambda line: line["loss"])
+    assert lowest["step"] > 2
+    assert run.checkpoint("best").name == f"step-{lowest['step']:08d}"
+
+
+def test_best_checkpoints_are_kept_and_pointed_to(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """A learning rate far too high makes the validation loss go up and down."""
+    changes: Tree = {"steps": 24, "validate_every": 3, "keep_best": 2, "learning_rate": 0.5, "decode": 0}
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    validations = lines(run, "validation")
+    assert [line["step"] for line in validations] == list(range(3, 25, 3))
+    first, second = sorted(validations, key=lambda line: line["loss"])[:2]
+    assert first["step"] != 24
+    assert folders(run) == {f"step-{step:08d}" for step in (first["step"], second["step"], 24)}
+    assert (run.folder / "best").read_text() == f"step-{first['step']:08d}\n"
+    assert (run.folder / "last").read_text() == "step-00000024\n"
+    assert load_facts(run.checkpoint("last"))["best"] == [
+        {"step": line["step"], "loss": line["loss"]} for line in (first, second)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "rate", "last"),
+    [
+        ("exact_match", 1e-6, 20),
+        ("exact_match", 1.0, None),
+        ("loss", 1.0, None),
+        ("loss", 1e-3, 20),
+        ("bleu", 1.0, None),
+    ],
+)
+def test_early_stopping_on_any_metric(
+    tiny_recipe: Tree, tmp_path: Path, metric: str, rate: float, last: int | None
+) -> None:
+    """Two validations without a better one end it, and not where a metric that stays at 0 has a loss that falls."""
+    changes: Tree = {
+        "steps": 20, "validate_every": 2, "patience": 2, "best": metric, "learning_rate": rate, "decode": 2,
+        "seed": 2,
+    }  # fmt: skip
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    sign = 1 if metric == "loss" else -1
+    values = [(sign * line[metric], line["loss"]) for line in lines(run, "validation")]
+    expected = next(
+        (count for count in range(3, len(values)) if min(values[: count - 2]) == min(values[:count])), len(values)
+    )
+    assert len(values) == expected
+    assert last is None or lines(run, "validation")[-1]["step"] == last
+    assert last is not None or lines(run, "validation")[-1]["step"] < 20
+
+
+@pytest.mark.parametrize(("rate", "used"), [(0.003, False), (0.4, True)])
+def test_average_of_the_last_checkpoints(tiny_recipe: Tree, tmp_path: Path, rate: float, used: bool) -> None:
+    """Early in training an average lags behind; where the weights jump about it is better."""
+    changes: Tree = {"steps": 25, "validate_every": 5, "average": 3, "learning_rate": rate, "decode": 0, "seed": 2}
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    parts = [load_weights(run.checkpoint(str(step))) for step in (15, 20, 25)]
+    averaged = load_weights(run.checkpoint("average"))
+    assert averaged.keys() == parts[0].keys()
+    for name, tensor in averaged.items():
+        mean = (parts[0][name].double() + parts[1][name].double() + parts[2][name].double()) / 3
+        torch.testing.assert_close(tensor, mean.float(), rtol=0, atol=0)
+    [line] = lines(run, "average")
+    best = min(one["loss"] for one in lines(run, "validation"))
+    assert (line["loss"] < best) is used
+    assert (run.folder / "best").read_text() == "average\n" if used else run.checkpoint("best").name.startswith("step-")
+    assert (run.folder / "last").read_text() == "step-00000025\n"
+
+
+def test_an_average_that_is_only_as_good_is_not_used(tiny_recipe: Tree, tmp_path: Path) -> None:
+    changes: Tree = {"steps": 4, "validate_every": 2, "average": 2, "best": "exact_match", "decode": 2}
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    measured = [*lines(run, "validation"), *lines(run, "average")]
+    assert [line["exact_match"] for line in measured] == [0.0] * 3
+    assert measured[1]["loss"] < measured[2]["loss"] < measured[0]["loss"]
+    assert (run.folder / "best").read_text() == "step-00000004\n"
+
+
+def test_validation_and_checkpoints_each_have_their_own_pace(tiny_recipe: Tree, tmp_path: Path) -> None:
+    changes: Tree = {
+        "steps": 17,
+        "validate_every": 5,
+        "checkpoint_every": 4,
+        "log_every": 6,
+        "average": 99,
+        "decode": 0,
+    }
+    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    assert [line["step"] for line in lines(run, "train")] == [6, 12, 17]
+    assert [line["step"] for line in lines(run, "validation")] == [5, 10, 15, 17]
+    saved = {f"step-{step:08d}" for step in (4, 5, 8, 10, 12, 15, 16, 17)}
+    assert folders(run) == saved | {"average"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "epochs", "batches", "group", "expected"),
+    [(100, None, 7, 1, 100), (None, 3, 7, 1, 21), (None, 3, 7, 2, 11), (10, 3, 7, 1, 10), (100, 3, 7, 1, 21)],
+)
+def test_what_comes_first_of_steps_and_epochs(
+    steps: int | None, epochs: int | None, batches: int, group: int, expected: int
+) -> None:
+    assert total_steps(steps, epochs, batches, group) == expected
+
+
+def test_epochs_show_each_example_once(tiny_recipe: Tree, tmp_path: Path) -> None:
+    recipe = with_training(tiny_recipe, steps=None, epochs=2, log_every=1, decode=0, validate_every=None)
+    run = train(recipe, out=tmp_path / "run", quiet=True)
+    data = prepare(run.recipe.data, run.recipe.tokenizer, base=tmp_path, seed=1)
+    tokens = sum(line["tokens"] for line in lines(run, "train"))
+    assert tokens == 2 * int((data.train.columns["target"].lengths + 1).sum())
+    last = lines(run, "train")[-1]
+    assert [line["step"] for line in lines(run, "validation")] == [last["step"] // 2, last["step"]]
+    assert [line["epoch"] for line in lines(run, "train")] == sorted(line["epoch"] for line in lines(run, "train"))
+
+
+# What a run shows of its training
+
+
+def test_lines_of_the_log(tiny_run: Path) -> None:
+    run = Run.open(tiny_run)
+    every = list(read_metrics(tiny_run / "metrics.jsonl"))
+    assert [(line["event"], line["step"]) for line in every] == [
+        ("train", 5), ("train", 10), ("validation", 10), ("train", 15), ("train", 20), ("validation", 20),
+    ]  # fmt: skip
+    for line in lines(run, "train"):
+        assert set(line) == {
+            "event", "step", "epoch", "loss", "perplexity", "learning_rate", "unit", "tokens",
+            "tokens_per_second", "seconds_per_step",
+        }  # fmt: skip
+    for line in lines(run, "validation"):
+        assert set(line) == {"event", "step", "loss", "perplexity", "bleu", "chrf", "exact_match", "samples"}
+        assert line["perplexity"] == pytest.approx(math.exp(line["loss"]))
+        [sample] = line["samples"]
+        assert sample["target"] == sample["source"][::-1]
+    assert lines(run, "train")[-1]["loss"] < lines(run, "train")[0]["loss"] - 0.3
+
+
+def test_validation_loss_is_that_of_the_saved_weights(tiny_run: Path) -> None:
+    run = Run.open(tiny_run)
+    data = prepare(run.recipe.data, run.recipe.tokenizer, base=tiny_run, seed=run.recipe.training.seed)
+    found = run.task.loss(run.load_model("last"), data.validation)
+    assert found["loss"] == pytest.approx(lines(run, "validation")[-1]["loss"], rel=1e-6)
+
+
+def test_tensorboard_gets_the_same_numbers(tiny_run: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(tiny_run / "tensorboard")).Reload()
+    for event, name in [("train", "loss"), ("train", "learning_rate"), ("validation", "bleu")]:
+        expected = [(line["step"], line[name]) for line in lines(Run.open(tiny_run), event)]
+        found = [(scalar.step, scalar.value) for scalar in events.Scalars(f"{event}/{name}")]
+        assert [step for step, _ in found] == [step for step, _ in expected]
+        assert [value for _, value in found] == pytest.approx([value for _, value in expected], rel=1e-6)
+
+
+def test_same_seed_same_run_and_another_seed_another(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path) -> None:
+    again = train(tiny_recipe, out=tmp_path / "again", quiet=True)
+    other = train(with_training(tiny_recipe, seed=2), out=tmp_path / "other", quiet=True)
+    saved = [run.checkpoint("last") / "model.safetensors" for run in (Run.open(tiny_run), again, other)]
+    assert saved[0].read_bytes() == saved[1].read_bytes()
+    assert saved[0].read_bytes() != saved[2].read_bytes()
+
+
+def test_bf16_on_a_cpu_learns(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path) -> None:
+    run = train(with_training(tiny_recipe, precision="bf16"), out=tmp_path / "run", quiet=True)
+    losses = [line["loss"] for line in lines(run, "train")]
+    single = [line["loss"] for line in lines(Run.open(tiny_run), "train")]
+    assert losses[-1] < losses[0] - 0.3
+    assert losses != single
+    assert losses == pytest.approx(single, rel=0.05)
+    assert all(tensor.dtype == torch.float32 for tensor in load_weights(run.checkpoint("last")).values())
+
+
+# What goes wrong
+
+
+def test_a_loss_that_is_not_a_number_stops_with_the_batch_named(tiny_recipe: Tree, tmp_path: Path) -> None:
+    recipe = with_training(tiny_recipe, learning_rate=1e30, checkpoint_every=1, validate_every=50)
+    with pytest.raises(RegardError, match=r"step 2: the loss is not a number.*corpus reverse:\d+.*step-00000001"):
+        train(recipe, out=tmp_path / "run", quiet=True)
+    run = Run.open(tmp_path / "run")
+    assert folders(run) == {"step-00000001"}
+    run.load_model("last")
+
+
+def spoil_gradient(parameter: nn.Parameter) -> Callable[[], None]:
+    return parameter.register_hook(lambda gradient: gradient * math.inf).remove
+
+
+def test_a_gradient_that_is_not_a_number_reaches_no_checkpoint(tiny_recipe: Tree, tmp_path: Path) -> None:
+    """Its loss still is one: without a look at the gradient the spoilt weights would be saved."""
+    trainer = make_trainer(tiny_recipe, tmp_path / "run", steps=3, checkpoint_every=1, validate_every=1, decode=0)
+    trainer.train()
+    assert folders(trainer.run) == {"step-00000003"}
+    trainer.steps = 4
+    spoil_gradient(next(trainer.model.parameters()))
+    with pytest.raises(RegardError, match=r"step 4: the gradient is not a number.*step-00000003, is whole"):
+        trainer.train()
+    assert folders(trainer.run) == {"step-00000003"}
+    assert all(tensor.isfinite().all() for tensor in load_weights(trainer.run.checkpoint("last")).values())
+
+
+def test_weights_that_validate_to_no_number_are_not_saved(tiny_recipe: Tree, tmp_path: Path) -> None:
+    recipe = with_training(tiny_recipe, learning_rate=1e30, validate_every=1)
+    with pytest.raises(RegardError, match="step 1: the validation loss is not a number"):
+        train(recipe, out=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_out_of_memory_says_what_to_try(tiny_recipe: Tree, tmp_path: Path) -> None:
+    def run_out(module: nn.Module, values: Any, output: Any) -> None:
+        if isinstance(module, nn.GRU):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+
+    handle = nn.modules.module.register_module_forward_hook(run_out)
+    try:
+        with pytest.raises(
+            ConfigError, match=r"training\.batch_tokens: out of memory.*128 with training\.accumulate=2"
+        ):
+            train(tiny_recipe, out=tmp_path / "run", quiet=True)
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "said"),
+    [
+        ({"best": "blue"}, "training.best", "did you mean 'bleu'?"),
+        ({"best": "bleu", "decode": 0}, "training.decode", "above 0"),
+        ({"steps": None, "epochs": None}, "training", "say when to stop"),
+        ({"device": "cpu", "precision": "fp16"}, "training.precision", "fp16 needs a CUDA GPU"),
+        ({"optimizer": "adamm"}, "training.optimizer", "did you mean 'adam'?"),
+        ({"betas": [0.9]}, "training.betas", "at least 2"),
+        ({"accumulate": 0}, "training.accumulate", "greater than or equal to 1"),
+    ],
+)
+def test_mistakes_in_the_section_training(
+    tiny_recipe: Tree, tmp_path: Path, changes: Tree, where: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    [problem] = caught.value.problems
+    assert problem.where == where
+    assert said in str(problem)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_warmup_that_takes_most_of_the_training_is_noted_and_an_early_end() -> None:
+    assert [*length_notes(TrainingConfig(steps=100, warmup=50), 100)] == []
+    [note] = length_notes(TrainingConfig(steps=100, warmup=51), 100)
+    assert note.startswith("training.warmup=51 is more than half of the 100 steps")
+    assert note.endswith("10 would be a tenth")
+    [note] = length_notes(TrainingConfig(steps=20, epochs=3, warmup=2), 12)
+    assert note == "training.epochs=3 ends at step 12, before training.steps=20"
+
+
+# A refactor must not move a number
+
+LOSSES = GOLDEN / "losses.json"
+MODELS: dict[str, Tree] = {
+    "rnn": {"kind": "rnn", "preset": "tiny", "embedding": 16, "hidden": 16},
+    "bahdanau": {"kind": "bahdanau", "preset": "tiny", "embedding": 16, "hidden": 16, "attention": 16},
+    "luong": {"kind": "luong", "preset": "tiny", "embedding": 16, "hidden": 16, "reach": "local_p", "window": 3},
+    "self_attention": {
+        "kind": "self_attention", "preset": "tiny", "encoder": "projected", "width": 16, "heads": 2, "feed_forward": 32,
+        "decoder_layers": 1,
+    },
+    "transformer": {
+        "kind": "transformer", "preset": "tiny", "width": 16, "heads": 2, "feed_forward": 32, "encoder_layers": 1,
+        "decoder_layers": 1,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_golden_losses(tiny_recipe: Tree, tmp_path: Path, kind: str) -> None:
+    """Frozen from our own seed: proves only that nothing has changed. Kernels of other machines round otherwise."""
+    recipe = with_training(tiny_recipe, log_every=1, validate_every=20, decode=0)
+    recipe["model"] = MODELS[kind] | {"dropout": 0.0}
+    run = train(recipe, out=tmp_path / "run", quiet=True)
+    found = [line["loss"] for line in lines(run, "train")]
+    assert found == pytest.approx(json.loads(LOSSES.read_text())[kind], rel=1e-3)

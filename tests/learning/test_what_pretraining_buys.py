@@ -1,0 +1,81 @@
+"""The recipes of docs/what-pretraining-buys, and the arithmetic of the benchmark that uses them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from places import ROOT
+from regard.config import read_yaml
+from regard.models.base import count_parameters
+from regard.models.language_models import build
+from regard.recipes.recipe import recipe_of
+
+FOLDER = ROOT / "docs" / "what-pretraining-buys"
+PRETRAINED = ("bert", "gpt", "lstm-lm", "elmo")
+SCRATCH = ("bilstm", "cnn")
+VOCABULARY = 16_000
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import commands  # noqa: E402  (it lies beside the scripts that share it)
+import pretraining  # noqa: E402
+
+
+def test_there_is_a_recipe_for_every_step() -> None:
+    steps = {*(f"{name}-pretrain" for name in PRETRAINED), *PRETRAINED, *SCRATCH}
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == steps
+    models = {path.stem for model in pretraining.MODELS for path in [pretraining.recipe(model)]}
+    assert models == {*PRETRAINED, *SCRATCH}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_line_of_a_recipe_is_explained(path: Path) -> None:
+    assert all(" # " in f" {line}" for line in path.read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_a_model_is_fine_tuned_with_its_own_sizes_and_can_begin_afresh(name: str) -> None:
+    """The script drops `init` and gives the model's section of its pre-training instead."""
+    tree, before = read_yaml(FOLDER / f"{name}.yaml"), read_yaml(FOLDER / f"{name}-pretrain.yaml")
+    kind = before["model"]["kind"]
+    assert tree["training"].pop("init") == f"runs/{kind}"
+    assert "model" not in tree
+    found = recipe_of(tree | {"model": before["model"]})
+    assert found.model == recipe_of(before).model
+    assert (found.head.freeze == "all") is (kind == "elmo")
+
+
+def test_labelled_reviews_are_read_alike_by_all() -> None:
+    trees = [read_yaml(FOLDER / f"{name}.yaml") for name in (*PRETRAINED, *SCRATCH)]
+    assert all(tree["data"] == trees[0]["data"] for tree in trees)
+    assert all(tree["training"]["batch_tokens"] == 1024 for tree in trees)
+
+
+def test_pretrained_models_are_of_like_size() -> None:
+    """So that equal time is spent on like numbers of weights: 14 to 21 million."""
+    characters_VC = torch.zeros(VOCABULARY, 50, dtype=torch.long)
+    sizes = {}
+    for name in PRETRAINED:
+        config = recipe_of(read_yaml(FOLDER / f"{name}-pretrain.yaml")).model
+        sizes[name] = count_parameters(build(config, VOCABULARY, characters_VC))
+    assert max(sizes.values()) < 1.6 * min(sizes.values()), sizes
+
+
+def test_the_script_measures_a_training_by_its_log(tmp_path: Path) -> None:
+    """20 steps: ten at 0.5 s, five at 0.2 s, five at 0.4 s."""
+    lines = [{"event": "train", "step": step, "seconds_per_step": a_step}
+             for step, a_step in ((10, 0.5), (15, 0.2), (20, 0.4))]  # fmt: skip
+    log = [lines[0], {"event": "validation", "step": 10, "loss": 1.0}, *lines[1:]]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, log)) + "\n")
+    assert commands.training_seconds(tmp_path) == pytest.approx(5.0 + 1.0 + 2.0)
+    assert commands.training_seconds(tmp_path, after=10) == pytest.approx(20 * 0.3)
+    assert commands.training_seconds(tmp_path, after=20) == pytest.approx(8.0)
+
+
+def test_mean_and_spread() -> None:
+    assert commands.summary([0.8, 0.9, 1.0]) == "0.9000 ± 0.1000 | 0.8000, 0.9000, 1.0000"
+    assert commands.summary([0.5]) == "0.5000 ± 0.0000 | 0.5000"

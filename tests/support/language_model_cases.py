@@ -1,0 +1,119 @@
+"""Every model of one text in small, in each variant that takes another path through its code, and batches for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from model_cases import tokens_of
+from regard.data.batch import MaskedBatch, TextBatch
+from regard.models.base import ModelConfig
+from regard.models.bert import BERTConfig
+from regard.models.elmo import ELMoConfig
+from regard.models.gpt import GPTConfig
+from regard.models.language_models import build as build_language_model
+from regard.models.lstm_lm import LSTMLanguageModelConfig
+from regard.models.memory_lm import MemoryLanguageModelConfig
+from regard.objectives.cross_entropy import VocabularyLoss
+from regard.objectives.language_model import BothDirections, NextToken
+from regard.objectives.masked_lm import MaskedTokens
+from regard.text.spelling import spelled
+from regard.text.vocabularies import BEGIN, END, PAD
+
+WORDS = ["<pad>", "<unk>", "<s>", "</s>", "a", "of", "the", "고양이", "walking", "extraordinary", "나", "ab", "ba"]
+SIZE = len(WORDS)
+
+DROPOUTS = ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+LSTM = {"embedding": 10, "hidden": 12, **dict.fromkeys(DROPOUTS, 0.0)}
+ELMO = {"width": 8, "hidden": 12, "characters": 5, "filters": 64, "dropout": 0.0}
+TRANSFORMER = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "dropout": 0.0, "max_positions": 20}
+
+CASES: dict[str, ModelConfig] = {
+    "memory_lm": MemoryLanguageModelConfig(width=12, hops=3, words=9),
+    "memory_lm-odd": MemoryLanguageModelConfig(width=7, hops=1, words=20),
+    "lstm_lm": LSTMLanguageModelConfig(**LSTM, layers=2),
+    "lstm_lm-one-layer": LSTMLanguageModelConfig(**{**LSTM, "hidden": 10}, layers=1),
+    "lstm_lm-untied": LSTMLanguageModelConfig(**LSTM, layers=3, tie=False),
+    "elmo": ELMoConfig(**ELMO),
+    "elmo-clipped": ELMoConfig(**ELMO, cell_clip=0.5, highway=2),
+    "elmo-tokens": ELMoConfig(**ELMO, words="tokens", layers=3),
+    "gpt": GPTConfig(**TRANSFORMER),
+    "gpt-pre": GPTConfig(**TRANSFORMER, norm="pre"),
+    "bert": BERTConfig(**TRANSFORMER),
+    "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),
+}
+GENERATING = [name for name in CASES if name.startswith(("memory_lm", "lstm_lm", "gpt"))]
+ATTENDING = [name for name in CASES if name.startswith(("bert", "gpt"))]
+
+TEXTS = [
+    [BEGIN, 4, 5, 6, 7, END],
+    [BEGIN, 8, 9, END],
+    [BEGIN, 12, 11, 10, 9, 8, 7, END],
+    [BEGIN, 6, 6, END],
+]
+CLS, SEP, MASK = 4, 5, 6
+"""What stands in for BERT's special tokens here."""
+PAIRS = [[CLS, 7, MASK, 9, SEP, 10, 11, SEP], [CLS, 8, SEP, MASK, SEP], [CLS, 12, 11, SEP, 7, MASK, SEP]]
+SEGMENTS = [[0, 0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1, 1]]
+PLACES = [[2, 6], [3], [1, 5]]
+"""Masked, or to be predicted though it was left as it was."""
+LABELS = [[8, 11], [10], [12, 9]]
+FOLLOWS = [1, 0, 1]
+
+
+def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
+    """A model in evaluation mode whose weights all matter: larger than they begin, and biases that are not zero."""
+    torch.manual_seed(seed)
+    model = build_language_model(config, SIZE, spelled(WORDS, 12)).to(dtype)  # type: ignore[arg-type]
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return model.eval()
+
+
+def text_batch(
+    texts: Sequence[Sequence[int]] = TEXTS, *, extra: int = 0, filler: int = PAD, carries: bool = False
+) -> TextBatch:
+    predicted = sum(len(text) - 1 for text in texts)
+    return TextBatch(tokens_of(texts, extra=extra, filler=filler), tokens=predicted, carries=carries)
+
+
+def masked_batch(rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int = PAD) -> MaskedBatch:
+    """Some of the pairs."""
+    text = tokens_of([PAIRS[row] for row in rows], extra=extra, filler=filler)
+    width = text.ids_BL.shape[1]
+    places = [number * width + place for number, row in enumerate(rows) for place in PLACES[row]]
+    labels = [label for row in rows for label in LABELS[row]]
+    return MaskedBatch(
+        text,
+        tokens_of([SEGMENTS[row] for row in rows], extra=extra).ids_BL,
+        torch.tensor(places),
+        torch.tensor(labels),
+        torch.tensor([FOLLOWS[row] for row in rows]),
+        tokens=len(places),
+    )
+
+
+def batch_for(case: str, rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int = PAD) -> Any:
+    if case.startswith("bert"):
+        return masked_batch(rows, extra=extra, filler=filler)
+    return text_batch([TEXTS[row] for row in rows], extra=extra, filler=filler)
+
+
+def objective_for(case: str, model: nn.Module, smoothing: float = 0.0) -> VocabularyLoss:
+    if case.startswith("bert"):
+        return MaskedTokens(model, smoothing)
+    return BothDirections(model, smoothing) if case.startswith("elmo") else NextToken(model, smoothing)
+
+
+def next_logits(model: Any, batch: TextBatch) -> Tensor:
+    with torch.no_grad():
+        return model.readout(model(batch).hidden_BTD)
+
+
+def each(x_BLD: Tensor, texts: Sequence[Sequence[int]], without: int = 0) -> list[Tensor]:
+    """Each text's own positions, less the last `without`."""
+    return [x_LD[: len(text) - without] for x_LD, text in zip(x_BLD, texts, strict=True)]

@@ -1,0 +1,200 @@
+"""Texts that are not to be written: no output holds one, whatever the vocabulary, and nothing else is ruled out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from command_line import fail, succeed
+from regard import predict
+from regard.search import Ban, SearchConfig, Wording, search
+from regard.search.banned import Automaton, Banned
+from regard.search.hypotheses import NEVER, Live
+from regard.tasks.wording import ban_of, wording_of
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.vocabularies import BEGIN, END, PAD, UNK
+from toy_models import Toy, tokens_of
+
+Ids = tuple[int, ...]
+KINDS = ["word", "character", "byte", "bpe", "wordpiece", "unigram"]
+LETTERS = st.sampled_from("aab책책을e\u0301 ▁.A")
+"""Few, so that texts overlap: Korean, a sign that composes with the one before, the mark of a space as a letter."""
+TEXTS = st.lists(st.text(LETTERS, min_size=1, max_size=12), min_size=2, max_size=6)
+
+
+# The automaton
+
+
+@given(
+    texts=st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=4),
+    read=st.lists(st.integers(0, 2), max_size=12),
+)
+def test_a_text_is_seen_where_it_is_complete(texts: list[list[int]], read: list[int]) -> None:
+    automaton, state, so_far = Automaton(texts), 0, False
+    for place in range(1, len(read) + 1):
+        state, held = automaton.read(state, read[place - 1 : place])
+        ended = any(read[place - len(text) : place] == text for text in texts if len(text) <= place)
+        assert held == ended
+        so_far |= ended
+        assert automaton.read(0, read[:place]) == (state, so_far), "one by one or all at once"
+
+
+def test_a_forced_text_may_begin_another_one() -> None:
+    """Banned are a and a b; a prefix writes a all the same: then b is still ruled out."""
+    a, b, c = 4, 5, 6
+    ban = Ban.of_tokens([(a,), (a, b), (c,)])
+    assert ban.completing_SM[ban.after([a])].tolist() == [b]
+    model, config = Toy(7, 1), SearchConfig(beam=1, max_length=3)
+    [[best]] = search(model, tokens_of([[END]]), config, wording=Wording([(a,)], ban))
+    assert best.tokens[0] == a
+    assert best.tokens[1] != b
+
+
+# What is ruled out, against enumeration
+
+
+def vocabulary_of(kind: Any, texts: list[str], lowercase: bool = False) -> Tokenizer:
+    """The smallest that holds all letters, or nearly: texts then have many cuts."""
+    config = TokenizerConfig(kind=kind, lowercase=lowercase, vocabulary=4 + 2 * len(set("".join(texts))) + 6)
+    return Tokenizer.train(config, texts)
+
+
+def banned_in(texts: list[str]) -> st.SearchStrategy[list[str]]:
+    parts = {text[i:j] for text in texts for i in range(len(text)) for j in range(i + 1, len(text) + 1)}
+    return st.lists(st.sampled_from(sorted(part for part in parts if part.strip())), min_size=1, max_size=3)
+
+
+def ruled_out(ban: Ban, outputs: Sequence[Ids], size: int) -> set[Ids]:
+    """The outputs that the rule keeps from being written, token by token; all of one length."""
+    rule, found = Banned(ban, (), torch.device("cpu")), set()
+    ids_B1T = torch.tensor(outputs)[:, None]
+    rows_B, total_B1 = torch.arange(len(outputs)), torch.zeros(len(outputs), 1)
+    for place in range(ids_B1T.shape[-1]):
+        log_p_B1V = torch.zeros(len(outputs), 1, size)
+        rule.forbid(log_p_B1V, Live(rows_B, ids_B1T[..., :place], total_B1))
+        never_B = log_p_B1V[rows_B, 0, ids_B1T[:, 0, place]] == NEVER
+        found.update(outputs[row] for row in rows_B[never_B].tolist())
+    return found
+
+
+@settings(max_examples=150)
+@given(kind=st.sampled_from(KINDS), texts=TEXTS, lower=st.booleans(), unknown=st.booleans(), data=st.data())
+def test_exactly_what_holds_a_banned_text_is_ruled_out(
+    kind: str, texts: list[str], lower: bool, unknown: bool, data: st.DataObject
+) -> None:
+    """What an output holds, its decoded text says; outputs are all of one and two tokens, and some of five."""
+    texts = [*texts, "ab 책"]
+    tokenizer = vocabulary_of(kind, texts, lower)
+    config = SearchConfig(banned=data.draw(banned_in(texts)), unknown=unknown)
+    words = [token for token in range(tokenizer.size) if token not in (PAD, BEGIN, END) and (unknown or token != UNK)]
+    if kind == "byte":
+        words = sorted({token for text in texts for token in tokenizer.encode(text)})
+    longer = data.draw(st.lists(st.lists(st.sampled_from(words), min_size=5, max_size=5).map(tuple), max_size=20))
+    longer += [tuple(ids[:5]) for text in texts if len(ids := tokenizer.encode(text + text)) >= 5 and UNK not in ids]
+    ban, banned = ban_of(tokenizer, config), [tokenizer.as_written(text) for text in config.banned]
+    assert ban is not None
+    for outputs in ([(token,) for token in words], list(itertools.product(words, repeat=2)), longer):
+        holding = {ids for ids in outputs if any(text in tokenizer.decode(ids) for text in banned)}
+        assert not outputs or ruled_out(ban, outputs, tokenizer.size) == holding
+
+
+@settings(max_examples=60)
+@given(kind=st.sampled_from(KINDS), texts=TEXTS, seed=st.integers(0, 1_000), sample=st.booleans(), data=st.data())
+def test_no_output_of_a_search_holds_a_banned_text(
+    kind: str, texts: list[str], seed: int, sample: bool, data: st.DataObject
+) -> None:
+    texts = [*texts, "ab 책"]
+    tokenizer = vocabulary_of(kind, texts)
+    config = SearchConfig(
+        banned=data.draw(banned_in(texts)), sample=sample, beam=1 if sample else 4, nbest=4, max_length=9, unknown=True
+    )
+    wording = wording_of(tokenizer, config, None, 2)
+    for found in search(Toy(tokenizer.size, seed), tokens_of([[4, END], [5, 4, END]]), config, wording=wording):
+        for one in found:
+            assert not any(tokenizer.as_written(text) in tokenizer.decode(one.tokens) for text in config.banned)
+
+
+# By hand
+
+
+def test_particles_and_cuts_by_hand() -> None:
+    """The ban does not hang on the merges: `▁책을` is one token, or two, or begins in another."""
+    size, pieces = 12, {4: " 책을", 5: " 책", 6: "을", 7: " 공책", 8: "교", 9: " 학", 10: "생", 11: " 집"}
+    ban = Ban(["책".encode(), "학교".encode()], {token: piece.encode() for token, piece in pieces.items()})
+    outputs = [*itertools.product(pieces, repeat=2)]
+    expected = {ids for ids in outputs if {4, 5, 7} & {*ids} or ids == (9, 8)}
+    assert ruled_out(ban, outputs, size) == expected
+
+
+def test_the_beginning_of_a_text_counts_and_may_hold_it() -> None:
+    """As language models go on with a prompt: `farmer` is banned and stands there, but is not finished by the model."""
+    pieces = {4: b" farm", 5: b"er", 6: b" farmer", 7: b" a"}
+    ban, size = Ban([b"farmer"], pieces), 8
+    for begun, forbidden in (((4,), {5, 6}), ((6,), {6}), ((6, 4), {5, 6}), ((4, 7), {6}), ((), {6})):
+        log_p_BWV = torch.zeros(1, 1, size)
+        live = Live(torch.zeros(1, dtype=torch.long), torch.empty(1, 1, 0, dtype=torch.long), torch.zeros(1, 1))
+        Banned(ban, [begun], torch.device("cpu")).forbid(log_p_BWV, live)
+        assert {token for token in range(size) if log_p_BWV[0, 0, token] == NEVER} == forbidden
+
+
+def test_many_texts_over_a_large_vocabulary_take_little_room() -> None:
+    """400 words, 20,000 tokens: a table of states x tokens would have 25 million places."""
+    signs = "abcdefghijklmnopqrst"
+    pieces = dict(enumerate("".join(four).encode() for four in itertools.product(signs[:12], repeat=4)))
+    ban = Ban([f"{a}{b}{a}{b}z".encode() for a, b in itertools.product(signs, repeat=2)], pieces)
+    assert len(ban.keys) < 200_000
+    assert ban.completing_SM.numel() < 2_000_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_token_writes_makes_the_text(kind: Any) -> None:
+    texts = ["das Haus ist groß", "im Haus, „Haus“", "책을  읽었어요 ▁ .", "e\u0301 Aa"] * 2
+    tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), texts)
+    written = tokenizer.written()
+    for text in texts:
+        ids = tokenizer.encode(text)
+        assert b"".join(written[token] for token in ids).decode().removeprefix(" ") == tokenizer.decode(ids)
+    assert [written[token] for token in (PAD, UNK, BEGIN, END)] == [b""] * 4
+
+
+def test_vocabularies_of_other_makes() -> None:
+    """Byte-level BPE; words whose ends are marked; pieces that go on with a word; single bytes where a piece lacks."""
+    from tokenizers import decoders, models, normalizers
+
+    made = {
+        "Ġb": (models.BPE({"<unk>": 0, "a": 1, "Ġb": 2}, []), decoders.ByteLevel(), [b"a", b" b"]),
+        "b</w>": (models.BPE({"<unk>": 0, "a": 1, "b</w>": 2}, []), decoders.BPEDecoder("</w>"), [b"a", b"b "]),
+        "##b": (models.WordPiece({"<unk>": 0, "a": 1, "##b": 2}, unk_token="<unk>"), decoders.WordPiece(),
+                [b" a", b"b"]),
+        "<0xE6>": (models.BPE({"<unk>": 0, "a": 1, "<0xE6>": 2}, []),
+                   decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()]), [b"a", b"\xe6"]),
+    }  # fmt: skip
+    for model, decoder, expected in made.values():
+        library = tokenizers.Tokenizer(model)
+        library.decoder, library.normalizer = decoder, normalizers.Lowercase()
+        tokenizer = Tokenizer.from_json(library.to_str())
+        assert tokenizer.written()[1:3] == expected
+        assert tokenizer.as_written(" Ab ") == "ab"
+
+
+# Through the verbs
+
+
+def test_no_output_of_a_run_holds_a_banned_word(tiny_run: Path) -> None:
+    inputs = ["a b c d", "h g f", "b b a"]
+    free = predict(tiny_run, inputs, beam=2)
+    letter = next(sign for sign in free[0].output if sign != " ")
+    for prediction in predict(tiny_run, inputs, beam=2, nbest=2, overrides=[f"search.banned=[{letter}]"]):
+        assert all(letter not in one.output for one in prediction.nbest)
+    cannot = succeed("predict", tiny_run, *inputs, "--beam", "2", "--set", "search.banned=[☃]").out
+    assert cannot.splitlines() == [one.output for one in free]
+    [message] = fail("predict", tiny_run, "a b", "--prefix", "a b", "--set", "search.banned=['a ']")
+    assert message == "search.prefix: 'a b' holds a text that search.banned rules out (change one of the two)"

@@ -1,0 +1,279 @@
+"""The order of batches, their budget and padding, resuming, sharding, and preparing ahead."""
+
+import threading
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.data.batch import Batch
+from regard.data.batches import START, Position, Stream, ahead, auto_batch_tokens, batch_of, fixed_batches, plan
+from regard.data.dataset import Dataset
+from regard.data.store import TextColumn, TokenColumn
+from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
+from regard.text.vocabularies import BEGIN, END, PAD
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    return train_tokenizers(TokenizerConfig(kind="byte"), {"source": ["a"], "target": ["a"]}, Path())
+
+
+def dataset_of(
+    tokenizers: Tokenizers,
+    source: np.ndarray,
+    target: np.ndarray,
+    corpora: np.ndarray | None = None,
+    weights: tuple[float, ...] = (1.0,),
+) -> Dataset:
+    """Examples of these lengths; token k of example i is 4 + (i + k) % 50."""
+
+    def column(lengths: np.ndarray) -> TokenColumn:
+        return TokenColumn.of([[4 + (i + k) % 50 for k in range(length)] for i, length in enumerate(lengths)])
+
+    corpora = np.zeros(len(source), dtype=np.int16) if corpora is None else corpora
+    columns = {"source": column(source), "target": column(target)}
+    texts = {name: TextColumn.of([""] * len(source)) for name in columns}
+    return Dataset(columns, texts, tokenizers, corpora, weights, lambda example: f"file:{example + 1}")
+
+
+def long_tailed(tokenizers: Tokenizers, size: int) -> Dataset:
+    """Log-normal lengths up to hundreds of tokens, targets of about the source's length."""
+    random = np.random.default_rng(0)
+    source = np.maximum(1, random.lognormal(2.8, 0.7, size)).astype(int)
+    return dataset_of(tokenizers, source, np.maximum(1, source * random.lognormal(0, 0.2, size)).astype(int))
+
+
+@pytest.fixture(scope="module")
+def examples(tokenizers: Tokenizers) -> Dataset:
+    return long_tailed(tokenizers, 6000)
+
+
+@pytest.fixture(scope="module")
+def few(tokenizers: Tokenizers) -> Dataset:
+    return long_tailed(tokenizers, 60)
+
+
+def listed(batches: list[np.ndarray]) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+class TestPlan:
+    def test_same_seed_same_order(self, examples: Dataset) -> None:
+        assert listed(plan(examples, 2048, 7, 3)) == listed(plan(examples, 2048, 7, 3))
+
+    def test_the_order_is_the_same_on_every_machine(self, tokenizers: Tokenizers) -> None:
+        dataset = dataset_of(tokenizers, np.array([3, 1, 2, 3, 1, 2]), np.array([3, 1, 2, 3, 1, 2]))
+        bits = np.random.PCG64(np.random.SeedSequence([7, 0]))
+        noise = [int(raw) >> 47 for raw in bits.random_raw(6)]
+        pairs = [
+            sorted(pair, key=lambda i: -noise[i] if odd else noise[i])
+            for pair, odd in [((1, 4), 0), ((2, 5), 1), ((0, 3), 0)]
+        ]
+        order = np.argsort(bits.random_raw(3))
+        assert listed(plan(dataset, 8, 7, 0)) == [pairs[i] for i in order]
+
+    def test_another_epoch_or_seed_is_another_order_of_other_batches(self, examples: Dataset) -> None:
+        orders = [listed(plan(examples, 2048, seed, epoch)) for seed, epoch in [(1, 0), (1, 1), (2, 0)]]
+        sets = [{frozenset(batch) for batch in order} for order in orders]
+        for a, b in [(0, 1), (0, 2), (1, 2)]:
+            assert orders[a] != orders[b]
+            assert len(sets[a] & sets[b]) < len(sets[a]) / 3, "only the rare lengths may meet again"
+
+    def test_batches_do_not_come_sorted_by_length(self, examples: Dataset) -> None:
+        longest = [examples.lengths[batch].max() for batch in plan(examples, 2048, 1, 0)]
+        rising = np.mean(np.diff(longest) > 0)
+        assert 0.4 < rising < 0.6
+
+    @given(st.integers(0, 99), st.integers(0, 5), st.integers(1, 600))
+    def test_every_example_once_within_the_budget(self, few: Dataset, seed: int, epoch: int, budget: int) -> None:
+        batches = plan(few, budget, seed, epoch)
+        assert sorted(i for batch in batches for i in batch.tolist()) == list(range(60))
+        for batch in batches:
+            longest = max(max(len(few.columns[c][i]) for c in ("source", "target")) + 1 for i in batch)
+            assert len(batch) * longest <= budget or len(batch) == 1
+
+    @pytest.mark.parametrize("budget", [1024, 2048])
+    def test_little_padding(self, examples: Dataset, budget: int) -> None:
+        batches = plan(examples, budget, 1, 0)
+        for column in examples.columns.values():
+            filled = sum(column.lengths[batch].sum() + len(batch) for batch in batches)
+            space = sum((column.lengths[batch].max() + 1) * len(batch) for batch in batches)
+            assert 1 - filled / space <= 0.10
+
+    def test_batches_fill_the_budget(self, examples: Dataset) -> None:
+        used = [len(batch) * examples.lengths[batch].max() for batch in plan(examples, 2048, 1, 0)]
+        assert np.median(used) > 0.95 * 2048
+
+    def test_weights(self, tokenizers: Tokenizers) -> None:
+        corpora = np.repeat(np.arange(4, dtype=np.int16), 20)
+        lengths = np.full(80, 5)
+        dataset = dataset_of(tokenizers, lengths, lengths, corpora, (1.0, 2.0, 0.5, 1.25))
+        shown = [np.bincount(np.concatenate(plan(dataset, 60, 1, epoch)), minlength=80) for epoch in (0, 1)]
+        for counts in shown:
+            assert set(counts[:20]) == {1}
+            assert set(counts[20:40]) == {2}
+            assert sorted(counts[40:60]) == [0] * 10 + [1] * 10
+            assert sorted(counts[60:]) == [1] * 15 + [2] * 5
+        assert shown[0][40:60].tolist() != shown[1][40:60].tolist()
+
+    def test_a_small_weight_still_shows_something(self, tokenizers: Tokenizers) -> None:
+        lengths = np.array([5])
+        assert listed(plan(dataset_of(tokenizers, lengths, lengths, weights=(0.01,)), 60, 1, 0)) == [[0]]
+
+
+def test_fixed_batches_hold_each_example_once_sorted(few: Dataset) -> None:
+    batches = fixed_batches(few, 300)
+    order = [i for batch in batches for i in batch.tolist()]
+    assert sorted(order) == list(range(60))
+    assert np.all(np.diff(few.lengths[order]) >= 0)
+    assert all(len(batch) * few.lengths[batch].max() <= 300 or len(batch) == 1 for batch in batches)
+
+
+@pytest.mark.parametrize(
+    ("size", "length", "on_cpu", "expected"),
+    [(100, 9, True, 1024), (20_000, 24, False, 5120), (100_000, 29, False, 16384), (100_000, 29, True, 4096)],
+    ids=["not below 1024", "20,000 * 25 / 100 = 5,000 to a multiple of 256", "not above 16,384", "on a CPU 4,096"],
+)
+def test_auto_batch_tokens(tokenizers: Tokenizers, size: int, length: int, on_cpu: bool, expected: int) -> None:
+    column = TokenColumn(np.zeros(0, np.int32), np.arange(size + 1) * length)
+    columns = {"source": column, "target": column}
+    dataset = Dataset(columns, {}, tokenizers, np.zeros(size, np.int16), (1.0,), str)
+    assert auto_batch_tokens(dataset, on_cpu=on_cpu) == expected
+
+
+def test_batch_of(tokenizers: Tokenizers) -> None:
+    dataset = dataset_of(tokenizers, np.array([2, 1, 3]), np.array([1, 3, 0]))
+    batch = batch_of(dataset, np.array([2, 0]))
+    assert batch.source.ids_BL.tolist() == [[6, 7, 8, END], [4, 5, END, PAD]]
+    assert batch.source.lengths_B.tolist() == [4, 3]
+    assert batch.target.ids_BL.tolist() == [[BEGIN, END, PAD], [BEGIN, 4, END]]
+    assert batch.target.lengths_B.tolist() == [2, 3]
+    assert batch.examples == (2, 0)
+    assert batch.tokens == 1 + 2
+    assert batch.source.ids_BL.dtype == torch.int64
+
+
+def test_a_dataset_in_memory(tokenizers: Tokenizers) -> None:
+    dataset = Dataset.of({"source": ["ab", "가"], "target": ["c", ""]}, tokenizers, lambda i: f"input {i + 1}")
+    assert len(dataset) == 2
+    assert dataset.columns["source"].lengths.tolist() == [2, 3]
+    assert dataset.lengths.tolist() == [3, 4]
+    assert (dataset.texts["source"][1], dataset.where(1)) == ("가", "input 2")
+    assert batch_of(dataset, np.array([1])).target.ids_BL.tolist() == [[BEGIN, END]]
+
+
+class TestStream:
+    @settings(max_examples=30)
+    @given(st.integers(0, 40), st.integers(0, 9), st.integers(1, 4))
+    def test_resume_is_the_tail(self, few: Dataset, start: int, seed: int, world: int) -> None:
+        whole = list(islice(Stream(few, 200, seed, world=world), start + 12))
+        position = whole[start - 1][1] if start else START
+        tail = list(islice(Stream(few, 200, seed, position, world=world), 12))
+        assert [after for _, after in tail] == [after for _, after in whole[start:]]
+        for (batch, _), (again, _) in zip(whole[start:], tail, strict=True):
+            assert batch.examples == again.examples
+            assert torch.equal(batch.source.ids_BL, again.source.ids_BL)
+            assert torch.equal(batch.target.ids_BL, again.target.ids_BL)
+
+    @pytest.mark.parametrize("world", [2, 3, 5])
+    def test_ranks_share_the_order_of_one_process(self, few: Dataset, world: int) -> None:
+        alone = [batch.examples for batch, _ in islice(Stream(few, 200, 1), 20 * world)]
+        ranks = [list(islice(Stream(few, 200, 1, rank=rank, world=world), 20)) for rank in range(world)]
+        assert [ranks[i % world][i // world][0].examples for i in range(20 * world)] == alone
+        for rank in ranks:
+            assert [after for _, after in rank] == [after for _, after in ranks[0]]
+        assert ranks[0][-1][1].epoch >= 2, "groups reach over the ends of epochs"
+
+    def test_epochs_follow_each_other_whole(self, few: Dataset) -> None:
+        stream = Stream(few, 200, 1)
+        counts = [stream.epoch_batches(epoch) for epoch in range(3)]
+        assert counts == [len(plan(few, 200, 1, epoch)) for epoch in range(3)]
+        batches = list(islice(stream, sum(counts)))
+        assert [batch.examples for batch, _ in batches] == [
+            tuple(batch) for epoch in range(3) for batch in listed(plan(few, 200, 1, epoch))
+        ]
+        assert batches[counts[0] - 1][1] == Position(1, 0)
+        assert batches[counts[0]][1] == Position(1, 1)
+
+    def test_more_processes_than_batches(self, tokenizers: Tokenizers) -> None:
+        dataset = dataset_of(tokenizers, np.array([3]), np.array([3]))
+        batch, after = next(iter(Stream(dataset, 60, 1, rank=3, world=4)))
+        assert (batch.examples, after) == ((0,), Position(4, 0))
+
+
+def running() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "regard-batches"]
+
+
+class TestAhead:
+    @pytest.mark.parametrize("depth", [1, 2, 8])
+    def test_nothing_lost_or_doubled(self, few: Dataset, depth: int) -> None:
+        expected = [(batch.examples, after) for batch, after in islice(Stream(few, 200, 1), 40)]
+        prepared = ahead(Stream(few, 200, 1), depth)
+        assert [(batch.examples, after) for batch, after in islice(prepared, 40)] == expected
+        prepared.close()
+        assert running() == []
+
+    def test_it_ends_where_the_batches_end(self, few: Dataset) -> None:
+        three = list(islice(Stream(few, 200, 1), 3))
+        assert [after for _, after in ahead(three, 2)] == [after for _, after in three]
+        assert running() == []
+
+    def test_at_most_depth_batches_wait(self, few: Dataset) -> None:
+        begun = threading.Semaphore(0)
+        taken = []
+
+        def counted():
+            for item in Stream(few, 200, 1):
+                taken.append(item)
+                begun.release()
+                yield item
+
+        prepared = ahead(counted(), 3)
+        next(prepared)
+        for _ in range(4):  # the one that was taken, and three that wait
+            assert begun.acquire(timeout=10)
+        prepared.close()
+        assert len(taken) == 4
+
+    def test_an_error_reaches_the_consumer_after_the_good_batches(self, few: Dataset) -> None:
+        def broken():
+            yield from islice(Stream(few, 200, 1), 2)
+            raise OSError("the disk is gone")
+
+        prepared = ahead(broken(), 4)
+        assert len([next(prepared), next(prepared)]) == 2
+        with pytest.raises(OSError, match="the disk is gone"):
+            next(prepared)
+        assert running() == []
+
+    def test_batches_are_moved_in_the_thread(self, few: Dataset) -> None:
+        threads = set()
+
+        def move(batch: Batch) -> Batch:
+            threads.add(threading.current_thread().name)
+            return Batch(batch.source, batch.target, batch.examples, -batch.tokens)
+
+        plain = [batch.tokens for batch, _ in islice(Stream(few, 200, 1), 5)]
+        prepared = ahead(Stream(few, 200, 1), 2, move)
+        assert [-batch.tokens for batch, _ in islice(prepared, 5)] == plain
+        prepared.close()
+        assert threads == {"regard-batches"}
+
+    def test_an_abandoned_generator_ends_its_thread(self, few: Dataset) -> None:
+        prepared = ahead(Stream(few, 200, 1), 2)
+        next(prepared)
+        del prepared
+        assert running() == []
+
+    def test_torch_random_numbers_are_left_alone(self, few: Dataset) -> None:
+        before = torch.get_rng_state()
+        prepared = ahead(Stream(few, 200, 1), 2)
+        list(islice(prepared, 10))
+        prepared.close()
+        assert torch.equal(before, torch.get_rng_state())

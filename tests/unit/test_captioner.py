@@ -1,0 +1,251 @@
+"""The three captioners keep the contract of every model that writes, over pixels and over features of any network."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import plain
+from captioner_cases import ATTENDING, CASES, WIDTH, batch_of, build, pictures_of
+from model_cases import TARGETS, close, each_real, logits_of
+from regard.data.batch import Images
+from regard.data.images import Picture, images_of
+from regard.errors import ConfigError, DecodeError
+from regard.layers.attention import recording
+from regard.layers.convolution import Convolutions, GridPositions, halved
+from regard.models.captioner import AttentiveCaptioner, Captioner, CaptionerConfig
+from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.objectives.doubly_stochastic import DoublyStochastic, unattended
+from regard.search import SearchConfig, search
+from regard.text.vocabularies import BEGIN, END
+
+every_case = pytest.mark.parametrize("case", CASES)
+
+
+@every_case
+def test_an_image_alone_is_the_image_in_a_batch(case: str) -> None:
+    model, pictures = build(CASES[case]), pictures_of(CASES[case])
+    together = each_real(logits_of(model, batch_of(pictures)))
+    for picture, target, logits_TV in zip(pictures, TARGETS, together, strict=True):
+        close(logits_of(model, batch_of([picture], [target]))[0], logits_TV, 1e-6)
+
+
+@every_case
+@pytest.mark.parametrize("rows", [1, 3])
+def test_step_by_step_is_forward(case: str, rows: int) -> None:
+    model, pictures = build(CASES[case]), pictures_of(CASES[case])
+    words = torch.randint(4, 11, (len(pictures) * rows, 5), generator=torch.Generator().manual_seed(1))
+    histories_RT = torch.cat([torch.full((len(words), 1), BEGIN), words], 1)
+    repeated = [picture for picture in pictures for _ in range(rows)]
+    close(written(model, images_of(pictures), histories_RT), logits_of(model, batch_of(repeated, _ended(histories_RT))))
+
+
+def written(model: Captioner, source: Images, histories_RT: Tensor) -> Tensor:
+    state, steps = model.begin(source, len(histories_RT) // len(source), 12), []
+    with torch.no_grad():
+        for tokens_R in histories_RT.unbind(1):
+            logits_RV, state = model.step(tokens_R, state)
+            steps.append(logits_RV)
+    return torch.stack(steps, 1)
+
+
+def _ended(histories_RT: Tensor) -> list[list[int]]:
+    return [[*row, END] for row in histories_RT.tolist()]
+
+
+@every_case
+@pytest.mark.parametrize("rows", [[[1, 0], [3, 3], [4, 5], [7, 6]], [[3, 2], [7, 7]], [[1], [2], [5], [6]], [[7]]])
+def test_select_goes_on_as_if_written_from_scratch(case: str, rows: list[list[int]]) -> None:
+    model, pictures, rows_BW = build(CASES[case]), pictures_of(CASES[case]), torch.tensor(rows)
+    before_RT = torch.tensor([[BEGIN, 4 + row % 3, 5] for row in range(8)])
+    state = model.begin(images_of(pictures), 2, 12)
+    with torch.no_grad():
+        for tokens_R in before_RT.unbind(1):
+            _, state = model.step(tokens_R, state)
+        logits_RV, _ = model.step(torch.full((rows_BW.numel(),), 6), state.select(rows_BW))
+    whole_RT = torch.cat([before_RT[rows_BW.flatten()], torch.full((rows_BW.numel(), 1), 6)], 1)
+    kept = images_of([pictures[row // 2] for row in rows_BW[:, 0].tolist()])
+    close(logits_RV, written(model, kept, whole_RT)[:, -1], 1e-6)
+
+
+@every_case
+def test_nothing_leaks_from_the_future_and_every_region_matters(case: str) -> None:
+    model, [picture, *_] = build(CASES[case]), pictures_of(CASES[case])
+    target = [BEGIN, 4, 5, 6, 7, END]
+    before = logits_of(model, batch_of([picture], [target]))[0]
+    for changed in range(1, len(target) - 1):
+        other = [*target[:changed], 10, *target[changed + 1 :]]
+        after = logits_of(model, batch_of([picture], [other]))[0]
+        close(after[:changed], before[:changed], 1e-13)
+        assert (after[changed:] - before[changed:]).abs().amax(-1).min() > 1e-11
+    if case.startswith("plain"):  # the largest of all regions need not be this one
+        return
+    shown = picture.shown.copy()
+    shown.reshape(-1)[: 3 if shown.ndim == 3 else WIDTH] = 0
+    after = logits_of(model, batch_of([Picture(shown, picture.regions, picture.columns)], [target]))[0]
+    assert (after - before).abs().amax(-1).min() > 1e-11
+
+
+@every_case
+def test_every_parameter_gets_a_gradient_and_one_batch_is_learned_by_heart(case: str) -> None:
+    objective = DoublyStochastic(build(CASES[case]).float(), 0.0, 1.0, 0.01).train()
+    batch, optimiser = batch_of(pictures_of(CASES[case])), torch.optim.Adam(objective.parameters(), lr=0.02)
+    objective(batch)[0].backward()
+    without = [name for name, p in objective.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]
+    assert without == []
+    for _ in range(150):
+        optimiser.zero_grad()
+        sums_2 = objective(batch) / batch.tokens
+        sums_2[0].backward()
+        optimiser.step()
+        if sums_2[1] < 0.1:
+            return
+    pytest.fail(f"the loss of one batch stays at {sums_2[1]:.3f}")
+
+
+@pytest.mark.parametrize("case", ATTENDING)
+def test_weights_sum_to_one_and_are_nothing_on_padding(case: str) -> None:
+    model, pictures = build(CASES[case]), pictures_of(CASES[case])
+    batch = batch_of(pictures)
+    fast = logits_of(model, batch)
+    with recording() as recorded:
+        slow = logits_of(model, batch)
+    for expected, actual in zip(each_real(fast), each_real(slow), strict=True):
+        close(actual, expected)
+    named = {name: weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)}
+    assert len(named) == (2 if CASES[case].decoder == "transformer" else 1)
+    for weights_BHQK in named.values():
+        assert weights_BHQK.shape[-1] == max(len(picture) for picture in pictures)
+        close(weights_BHQK.sum(-1), torch.ones_like(weights_BHQK[..., 0]))
+        for weights_HQK, picture in zip(weights_BHQK, pictures, strict=True):
+            assert torch.equal(weights_HQK[..., len(picture) :], torch.zeros_like(weights_HQK[..., len(picture) :]))
+
+
+# Equations
+
+
+def lists(module: nn.Module) -> dict[str, list[list[float]]]:
+    return {name: tensor.tolist() for name, tensor in module.state_dict().items()}
+
+
+def test_against_plain_loops_xu() -> None:
+    """Gate, state, deep output and penalty of Xu 2015, in loops over Python numbers."""
+    model, [_, picture, *_] = build(CASES["attention-of-features"]), pictures_of(CASES["attention-of-features"])
+    assert isinstance(model, AttentiveCaptioner)
+    w, ids = lists(model), [BEGIN, 4, 9, END]
+    cell = {name.removeprefix("cell."): value for name, value in w.items() if name.startswith("cell.")}
+    scored = {name.removeprefix("attention."): value for name, value in w.items() if name.startswith("attention.")}
+    a = [annotation(w, x, place, picture.columns) for place, x in enumerate(picture.shown.tolist())]
+    mean = [sum(column) / len(a) for column in zip(*a, strict=True)]
+    carry = [
+        [
+            float(np.tanh(one))
+            for one in plain.linear(mean, w[f"bridge.W_s.{part}.weight"], w[f"bridge.W_s.{part}.bias"])
+        ]
+        for part in (0, 1)
+    ]
+    expected, attended = [], [0.0] * len(a)
+    for token in ids[:-1]:
+        alpha, c = plain.scored_attention("additive", scored, carry[0], a)
+        attended = plain.add(attended, alpha)
+        beta = plain.sigmoid(plain.linear(carry[0], w["W_beta.weight"], w["W_beta.bias"])[0])
+        z, y = [beta * one for one in c], w["target_embedding.weight"][token]
+        carry = plain.lstm_cell(cell, [*y, *z], carry)
+        hidden = plain.add(
+            y, plain.linear(carry[0], w["L_h.weight"], w["L_h.bias"]), plain.linear(z, w["L_z.weight"], w["L_z.bias"])
+        )
+        expected.append(plain.linear(hidden, w["output.linear.weight"], w["output.linear.bias"]))
+    batch = batch_of([picture], [ids])
+    close(logits_of(model, batch)[0], torch.tensor(expected, dtype=torch.float64), 1e-6)
+    penalty = sum((1 - one) ** 2 for one in attended)
+    found = model(batch).attended_BS
+    close(unattended(found, batch.source.lengths_B), torch.tensor(penalty, dtype=torch.float64), 1e-6)
+    plain_2, whole_2 = TokenCrossEntropy(model)(batch), DoublyStochastic(model, 0.0, 1.0, 0.5)(batch)
+    close(whole_2 - plain_2, torch.tensor([0.5 * penalty, 0.0], dtype=torch.float64), 1e-6)
+
+
+def annotation(w: dict[str, list[list[float]]], x: list[float], place: int, columns: int) -> list[float]:
+    name = "image_encoder"
+    projected = plain.linear(x, w[f"{name}.W.weight"], w[f"{name}.W.bias"])
+    normed = plain.layer_norm(projected, w[f"{name}.norm.weight"], w[f"{name}.norm.bias"])  # type: ignore[arg-type]
+    half = len(normed) // 2
+    return plain.add(normed, [*plain.position(place // columns, half), *plain.position(place % columns, half)])
+
+
+def test_the_penalty_counts_no_padding_and_no_step_behind_the_end() -> None:
+    """By hand: two images of 2 and 3 regions, the second caption one step shorter."""
+    attended_BS = torch.tensor([[0.5, 1.5, 9.0], [1.0, 0.0, 2.0]])
+    assert float(unattended(attended_BS, torch.tensor([2, 3]))) == pytest.approx(0.25 + 0.25 + 0 + 1 + 1)
+    model, pictures = build(CASES["attention-of-features"]), pictures_of(CASES["attention-of-features"], 2)
+    long, short = [BEGIN, 4, 5, 6, END], [BEGIN, 4, END]
+    together = model(batch_of(pictures, [long, short])).attended_BS
+    close(together.sum(1), torch.tensor([4.0, 2.0], dtype=torch.float64))
+
+
+def test_the_image_is_read_before_the_words() -> None:
+    """Vinyals 2015: the same LSTM reads [CNN(I), words] in one go."""
+    model, [picture, *_] = build(CASES["plain-of-features"]), pictures_of(CASES["plain-of-features"])
+    ids = [BEGIN, 4, 9, END]
+    batch = batch_of([picture], [ids])
+    with torch.no_grad():
+        regions_SD = F.relu(model.W_I(model.image_encoder(batch.source)))[0]  # type: ignore[operator]
+        image_D = torch.stack([max(column) for column in regions_SD.t()])
+        whole = torch.cat([image_D[None], model.target_embedding(torch.tensor(ids[:-1]))])
+        states_TD, _ = model.decoder(whole[None])  # type: ignore[operator]
+    close(model(batch).hidden_BTD[0], states_TD[0, 1:])
+
+
+def test_places_in_a_grid_by_hand() -> None:
+    found = GridPositions()(torch.zeros(1, 6, 8, dtype=torch.float64), torch.tensor([3]))[0]
+    expected = [[*plain.position(place // 3, 4), *plain.position(place % 3, 4)] for place in range(6)]
+    close(found, torch.tensor(expected, dtype=torch.float64), 1e-6)
+
+
+@pytest.mark.parametrize(("side", "stages"), [(64, 3), (30, 2), (9, 3)])
+def test_regions_are_what_the_convolutions_make(side: int, stages: int) -> None:
+    pixels, network = torch.randint(0, 256, (2, side, side, 3), dtype=torch.uint8), Convolutions([8] * stages)
+    found = network(pixels)
+    assert found.shape == (2, halved(side, stages) ** 2, 8)
+    changed = pixels.clone()
+    changed[0, 0, 0] = 255 - changed[0, 0, 0]
+    after = network(changed)
+    assert not torch.allclose(after[0, 0], found[0, 0])
+    assert torch.equal(after[1], found[1]), "an image sees its neighbour"
+
+
+# Search; what it promises of every model is in test_search_models.py
+
+
+def test_samples_hang_on_the_image_and_not_on_its_neighbours() -> None:
+    config = CASES["attention"]
+    model, pictures = build(config), pictures_of(config)
+    drawn = SearchConfig(sample=True, nbest=4, max_length=6, seed=3)
+    together = search(model, images_of(pictures), drawn)
+    alone = [search(model, images_of([picture]), drawn)[0] for picture in pictures]
+    assert [[one.tokens for one in row] for row in together] == [[one.tokens for one in row] for row in alone]
+    assert len({tuple(one.tokens for one in row) for row in together}) == len(pictures)
+
+
+def test_coverage_needs_attention() -> None:
+    config = SearchConfig(beam=2, coverage_penalty=0.2, max_length=4)
+    attending, plainly = CASES["attention"], CASES["plain"]
+    assert len(search(build(attending), images_of(pictures_of(attending)), config)) == 4
+    with pytest.raises(DecodeError, match="no attention over the source"):
+        search(build(plainly), images_of(pictures_of(plainly)), config)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"encoder": "features"}, "need each other"), ({"feature_width": 3}, "need each other"),
+     ({"decoder": "transformer", "width": 10, "heads": 4}, "4 heads do not divide")],
+)  # fmt: skip
+def test_a_config_that_cannot_be(given: dict[str, object], words: str) -> None:
+    from regard.config import validate
+
+    with pytest.raises(ConfigError, match=words):
+        validate(CaptionerConfig, {"kind": "captioner", **given})

@@ -1,0 +1,256 @@
+"""ELMo: words from characters in plain loops, two directions that do not see what they predict, the mix of layers."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import plain
+from language_model_cases import CASES, ELMO, SIZE, TEXTS, WORDS, build, each, text_batch
+from model_cases import close, tokens_of
+from regard.layers.characters import CharacterCNN, Highway
+from regard.layers.layer_mix import LayerMix
+from regard.models.contextual import MixedFeatures
+from regard.models.elmo import ELMoConfig, reordered, reversal
+from regard.objectives.language_model import BothDirections
+from regard.text.spelling import CHARACTERS, WORD_BEGINS, WORD_ENDS, spelled
+from regard.text.vocabularies import BEGIN, END
+
+ELMO_CASES = [name for name in CASES if name.startswith("elmo")]
+every_case = pytest.mark.parametrize("case", ELMO_CASES)
+
+# Characters
+
+
+def test_words_are_spelled_in_bytes_between_two_ends() -> None:
+    table = spelled(["a", "나", "abcdef"], 6)
+    b, e = WORD_BEGINS, WORD_ENDS
+    assert table.tolist() == [
+        [b, 98, e, 0, 0, 0],
+        [b, 1 + 0xEB, 1 + 0x82, 1 + 0x98, e, 0],
+        [b, 98, 99, 100, 101, e],
+    ]
+
+
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=6, unique=True))
+def test_every_text_can_be_spelled_and_no_two_alike(words: list[str]) -> None:
+    table = spelled(words, 50)
+    assert int(table.max()) < CHARACTERS
+    assert len({tuple(row) for row in table.tolist()}) == len(words)
+
+
+def test_a_highway_layer_in_plain_loops() -> None:
+    torch.manual_seed(0)
+    layer, y = Highway(4).double(), torch.randn(4, dtype=torch.float64)
+    w = {name: parameter.tolist() for name, parameter in layer.named_parameters()}
+    assert w["W_T.bias"] == [-2.0] * 4, "at first nearly all passes"
+    expected = []
+    for d, y_d in enumerate(y.tolist()):
+        t = plain.sigmoid(plain.dot(w["W_T.weight"][d], y.tolist()) + w["W_T.bias"][d])
+        through = max(0.0, plain.dot(w["W_H.weight"][d], y.tolist()) + w["W_H.bias"][d])
+        expected.append(t * through + (1 - t) * y_d)
+    assert layer(y).tolist() == pytest.approx(expected)
+
+
+def character_cnn(highway: int = 0) -> CharacterCNN:
+    torch.manual_seed(0)
+    table, filters = spelled(WORDS, 12), [(1, 3), (2, 4), (5, 6)]
+    return CharacterCNN(table, embedding=3, filters=filters, highway=highway, width=7).double()
+
+
+def test_the_convolution_over_characters_in_plain_loops() -> None:
+    """Words shorter than a filter among them: <s> with its ends has 5 characters, "a" has 3, the widest filter 5."""
+    cnn = character_cnn()
+    vectors = cnn.embedding.weight.tolist()
+    assert vectors[0] == [0.0] * 3
+    actual = cnn(torch.arange(SIZE)[None])[0]
+    for word, row in enumerate(cnn.characters_VC.tolist()):
+        letters = [vectors[character] for character in row if character]
+        y = []
+        for convolution in cnn._convolutions():
+            width = convolution.kernel_size[0]
+            H, b = convolution.weight.tolist(), convolution.bias.tolist()  # type: ignore[union-attr]
+            filled = letters + [[0.0] * 3] * max(0, width - len(letters))
+            for k in range(len(H)):
+                f = [
+                    b[k] + sum(H[k][e][j] * filled[i + j][e] for j in range(width) for e in range(3))
+                    for i in range(len(filled) - width + 1)
+                ]
+                y.append(max(0.0, *f))
+        expected = plain.linear(y, cnn.projection.weight.tolist(), cnn.projection.bias.tolist())
+        assert actual[word].tolist() == pytest.approx(expected), WORDS[word]
+
+
+def test_highway_layers_stand_between_the_filters_and_the_projection() -> None:
+    cnn, seen = character_cnn(highway=2), []
+    cnn.projection.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    cnn.words(cnn.characters_VC)
+    plain_cnn = character_cnn()
+    plain_cnn.projection = nn.Identity()  # type: ignore[assignment]
+    y_VD = plain_cnn.words(cnn.characters_VC)
+    close(seen[0], cnn.highway[1](cnn.highway[0](y_VD)))
+
+
+def test_a_word_does_not_depend_on_how_long_the_others_are() -> None:
+    cnn = character_cnn(highway=1)
+    wide_PC = torch.nn.functional.pad(cnn.characters_VC, (0, 9))
+    close(cnn.words(wide_PC), cnn.words(cnn.characters_VC))
+    short_PC = cnn.characters_VC[4:5, :3]
+    close(cnn.words(short_PC), cnn.words(cnn.characters_VC)[4:5])
+
+
+def test_the_spelling_travels_with_the_model_but_not_with_its_weights() -> None:
+    model = build(CASES["elmo"])
+    assert not any("characters_VC" in name for name in model.state_dict())
+    assert dict(model.named_buffers())["embedding.characters_VC"].tolist() == spelled(WORDS, 12).tolist()
+
+
+# Two directions
+
+
+def test_a_reversal_turns_each_text_round_in_its_own_place() -> None:
+    text = tokens_of([[4, 5, 6], [7, 8]], extra=1)
+    order_BL = reversal(text)
+    turned = reordered(text.ids_BL[..., None], order_BL)
+    assert turned[..., 0].tolist() == [[6, 5, 4, 0], [8, 7, 0, 0]]
+    assert torch.equal(reordered(turned, order_BL), text.ids_BL[..., None])
+
+
+@every_case
+def test_forward_sees_nothing_to_the_right_and_backward_nothing_to_the_left(case: str) -> None:
+    model, text = build(CASES[case]), [BEGIN, 4, 5, 6, 7, 8, END]
+    before = model(text_batch([text]))
+    for changed in range(1, len(text) - 1):
+        after = model(text_batch([[*text[:changed], 12, *text[changed + 1 :]]]))
+        moved_forward_L = (after.hidden_BTD - before.hidden_BTD)[0].abs().amax(-1)
+        moved_backward_L = (after.backward_BLD - before.backward_BLD)[0].abs().amax(-1)
+        assert moved_forward_L[:changed].max() < 1e-13
+        assert moved_forward_L[changed:].min() > 1e-10
+        assert moved_backward_L[changed + 1 :].max() < 1e-13
+        assert moved_backward_L[: changed + 1].min() > 1e-10
+
+
+@every_case
+def test_the_backward_direction_is_a_forward_one_over_the_text_read_backwards(case: str) -> None:
+    model, batch = build(CASES[case]), text_batch(extra=2, filler=9)
+    backward = each(model(batch).backward_BLD, TEXTS)
+    model.forward_layers, model.backward_layers = model.backward_layers, model.forward_layers
+    for text, expected in zip(TEXTS, backward, strict=True):
+        close(model(text_batch([text[::-1]])).hidden_BTD[0].flip(0), expected)
+
+
+@every_case
+def test_the_joint_loss_in_plain_loops(case: str) -> None:
+    model, batch = build(CASES[case]), text_batch(extra=2, filler=7)
+    output = model(batch)
+    forward = backward = 0.0
+    for row, text in enumerate(TEXTS):
+        last = len(text) - 1
+        forward += plain.smoothed_loss(model.readout(output.hidden_BTD[row, :last]).tolist(), text[1:], 0.0)
+        backward += plain.smoothed_loss(model.readout(output.backward_BLD[row, 1 : last + 1]).tolist(), text[:-1], 0.0)
+    objective = BothDirections(model)
+    assert objective.directions(batch)[:, 1].tolist() == pytest.approx([forward, backward])
+    assert objective(batch).tolist() == pytest.approx([(forward + backward) / 2] * 2)
+
+
+@every_case
+def test_all_layers_but_the_first_add_what_they_read(case: str) -> None:
+    model, batch = build(CASES[case]), text_batch([TEXTS[0]])
+    layers = model.layers_of(batch)
+    width = CASES[case].width  # type: ignore[attr-defined]
+    close(layers[0], torch.cat([model.embedding(batch.text.ids_BL)] * 2, -1))
+    read_BLD = layers[0][..., :width]
+    for number, layer in enumerate(model.forward_layers):
+        out_BLD = layer(read_BLD)[0]
+        read_BLD = out_BLD + read_BLD if number else out_BLD
+        close(layers[number + 1][..., :width], read_BLD)
+
+
+def test_words_and_softmax_are_shared_and_the_directions_are_not() -> None:
+    names = {name.split(".")[0] for name in build(CASES["elmo"]).state_dict()}
+    assert names == {"embedding", "forward_layers", "backward_layers", "output"}
+    forward, backward = (build(CASES["elmo"]).state_dict()[f"{side}_layers.0.W_ih"] for side in ("forward", "backward"))
+    assert not torch.equal(forward, backward)
+
+
+def test_the_clip_holds_the_memory_back() -> None:
+    loose, tight = (build(ELMoConfig(**ELMO, cell_clip=clip)) for clip in (50.0, 0.05))
+    free = build(CASES["elmo"])
+    batch = text_batch()
+    close(loose(batch).hidden_BTD, free(batch).hidden_BTD)
+    assert (tight(batch).hidden_BTD - free(batch).hidden_BTD).abs().max() > 1e-3
+
+
+def test_dropout_is_drawn_in_training_only() -> None:
+    model, batch = build(ELMoConfig(**{**ELMO, "dropout": 0.3})), text_batch()
+    close(model(batch).hidden_BTD, build(CASES["elmo"])(batch).hidden_BTD)
+    model.train()
+    assert not torch.allclose(model(batch).hidden_BTD, model(batch).hidden_BTD)
+
+
+# The mix of layers
+
+
+def test_the_mix_by_hand() -> None:
+    """s = (0, ln 2, ln 5): weights 1/8, 2/8, 5/8; gamma = 3."""
+    mix = LayerMix(3).double()
+    assert mix.weights_N.tolist() == pytest.approx([1 / 3] * 3)
+    with torch.no_grad():
+        mix.s.copy_(torch.tensor([1.0, 2.0, 5.0]).log())
+        mix.gamma.fill_(3.0)
+    layers = [torch.full((2, 2, 2), value, dtype=torch.float64) for value in (8.0, 16.0, 1.6)]
+    assert mix.weights_N.tolist() == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+    close(mix(layers), torch.full((2, 2, 2), 3 * (1.0 + 4.0 + 1.0), dtype=torch.float64), 1e-6)
+
+
+@pytest.mark.parametrize("case", [*ELMO_CASES, "gpt", "gpt-pre"])
+def test_the_mix_of_a_models_layers_is_the_equation(case: str) -> None:
+    model, batch = build(CASES[case]), text_batch(extra=1)
+    layers = model.layers_of(batch)
+    mixed = MixedFeatures(model, len(layers)).double()
+    with torch.no_grad():
+        mixed.mix.s.normal_()
+        mixed.mix.gamma.fill_(0.7)
+    weights = plain.softmax(mixed.mix.s.tolist())
+    out_BLD = mixed(batch)
+    for row, text in enumerate(TEXTS):
+        for place in range(len(text)):
+            vectors = [layer[row, place].tolist() for layer in layers]
+            expected = [0.7 * value for value in plain.average(weights, vectors)]
+            assert out_BLD[row, place].tolist() == pytest.approx(expected)
+        assert not out_BLD[row, len(text) :].any()
+
+
+def digest(model: nn.Module) -> str:
+    tensors: list[Tensor] = [*model.state_dict().values(), *model.buffers()]
+    return hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in tensors)).hexdigest()
+
+
+def test_frozen_means_frozen() -> None:
+    """A head learns, the mix learns, and of the base not a bit has changed, even under weight decay."""
+    base = build(ELMoConfig(**{**ELMO, "dropout": 0.5}), dtype=torch.float32)
+    features = MixedFeatures(base, 3)
+    head = nn.Sequential(features, nn.Linear(16, 2)).train()
+    assert not base.training, "nor does it draw dropout"
+    before, mix_before = digest(base), digest(features.mix)
+    optimiser = torch.optim.AdamW(head.parameters(), lr=0.1, weight_decay=0.1)
+    batch, labels_BL = text_batch(), torch.tensor([[token % 2 for token in text + [0] * 8][:8] for text in TEXTS])
+    first = None
+    for _ in range(20):
+        optimiser.zero_grad()
+        loss = torch.nn.functional.cross_entropy(head(batch).flatten(0, 1), labels_BL.flatten())
+        loss.backward()
+        optimiser.step()
+        first = first or loss.item()
+    assert loss.item() < 0.8 * first
+    assert digest(base) == before
+    assert digest(features.mix) != mix_before
+    assert all(parameter.grad is None for parameter in base.parameters())
+    assert {name for name, p in head.named_parameters() if p.requires_grad} == {
+        "0.mix.s", "0.mix.gamma", "1.weight", "1.bias",
+    }  # fmt: skip

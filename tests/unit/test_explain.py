@@ -1,0 +1,388 @@
+"""What `explain` finds: weights, masks, probabilities, positions, words, rollouts; against numbers worked by hand."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import regard as api
+from command_line import fail, succeed
+from model_cases import ATTENDING_CASES, CASES, batch_of, build, close
+from regard.layers.attention import recording
+from regard.layers.positions import sinusoidal_positions
+from regard.runs import Run
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.vocabularies import UNK
+from regard.views.capture import observe, watching
+from regard.views.explanation import Explanation
+from regard.views.rollout import roll_out
+from regard.views.words import merge_pieces, word_starts, words_of
+
+MODELS: dict[str, dict[str, Any]] = {
+    "rnn": {"kind": "rnn", "embedding": 8, "hidden": 8},
+    "bahdanau": {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8},
+    "luong": {"kind": "luong", "embedding": 8, "hidden": 8, "reach": "local_p", "window": 2},
+    "self_attention": {"kind": "self_attention", "width": 8, "heads": 2, "decoder_layers": 1, "encoder": "plain"},
+    "transformer": {
+        "kind": "transformer", "width": 16, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "feed_forward": 16,
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    """One run a model, hardly trained: what is tested holds for any weights."""
+    folder = tmp_path_factory.mktemp("explained")
+    for name, model in MODELS.items():
+        recipe = copy.deepcopy(TINY) | {"model": model}
+        recipe["training"] |= {"steps": 2, "validate_every": 2, "decode": 0}
+        api.train(recipe, out=folder / name, quiet=True)
+    return {name: folder / name for name in MODELS}
+
+
+@pytest.fixture(scope="session")
+def transformer(runs: dict[str, Path]) -> Explanation:
+    return api.explain(runs["transformer"], "a b c", target="c b")
+
+
+# ---------------------------------------------------------------------------------------------- watched from outside
+
+
+@pytest.mark.parametrize("case", ATTENDING_CASES)
+def test_what_is_recorded_is_what_the_fast_path_computes(case: str) -> None:
+    model, batch = build(CASES[case]), batch_of(extra=2)
+    observed = observe(model, batch)
+    length = int(batch.target.lengths_B[0]) - 1
+    for training in (False, True):  # with gradients some attentions take yet another path
+        with torch.set_grad_enabled(training):
+            close(observed.hidden_TD[:length], model(batch).hidden_BTD[0, :length].detach())
+
+
+@pytest.mark.parametrize("case", ATTENDING_CASES)
+def test_rows_sum_to_1_and_what_may_not_be_seen_gets_0(case: str) -> None:
+    model, batch = build(CASES[case]), batch_of(extra=2)
+    observed = observe(model, batch)
+    assert observed.weights_HQK
+    for name, weights_HQK in observed.weights_HQK.items():
+        visible_QK = observed.visible_QK[name]
+        assert visible_QK.shape == weights_HQK.shape[1:]
+        assert not weights_HQK[:, ~visible_QK].any()
+        sums_HQ = weights_HQK.sum(-1)
+        if "local-p" in case:  # its weights fall towards the edges of the window
+            assert (sums_HQ < 1).all()
+        else:
+            close(sums_HQ, torch.ones_like(sums_HQ), tolerance=1e-5)
+        if weights_HQK.shape[2] == batch.source.ids_BL.shape[1] and not name.startswith("decoder.0.self"):
+            assert not visible_QK[:, int(batch.source.lengths_B[0]) :].any(), "padding is hidden"
+
+
+def test_masks_are_those_of_the_papers() -> None:
+    observed = observe(build(CASES["transformer"]), batch_of(extra=1))
+    source, inputs = 5, 4
+    encoder_QK, decoder_QK = (
+        observed.visible_QK["encoder.0.self_attention"],
+        observed.visible_QK["decoder.0.self_attention"],
+    )
+    assert encoder_QK.tolist() == [[k < source for k in range(8)]] * 8
+    assert decoder_QK.tolist() == [[k <= q and k < inputs for k in range(7)] for q in range(7)]
+    assert observed.visible_QK["decoder.1.cross_attention"].tolist() == [[k < source for k in range(8)]] * 7
+
+
+def test_a_window_is_a_mask() -> None:
+    observed = observe(build(CASES["luong-local-m-plain"]), batch_of())
+    for t, row in enumerate(observed.visible_QK["attention"].tolist()):
+        assert row == [abs(s - t) <= 1 and s < 5 for s in range(7)]
+
+
+def test_a_model_is_left_as_it_was_found() -> None:
+    model, name = build(CASES["transformer"]), "decoder.1.cross_attention"
+    with watching(model, lambda called, _: called == name) as calls:
+        model(batch_of())
+    model(batch_of())
+    assert {called: len(of) for called, of in calls.items()} == {name: 1}
+    assert all(not module._forward_hooks for module in model.modules())
+
+
+# -------------------------------------------------------------------------------------------------- the explanation
+
+
+def test_every_attention_by_layer_and_head(runs: dict[str, Path], transformer: Explanation) -> None:
+    run = Run.open(runs["transformer"])
+    with torch.inference_mode(), recording() as recorded:
+        transformer.model(transformer.batch)
+    by_name = recorded.by_name(transformer.model)
+    assert list(transformer.attentions) == list(by_name)
+    for name, attention in transformer.attentions.items():
+        assert attention.weights.tolist() == by_name[name][0].tolist()
+    kinds = [(one.kind, one.layer, one.weights.shape[0]) for one in transformer.attentions.values()]
+    assert kinds == [
+        ("encoder", 1, 2), ("encoder", 2, 2),
+        ("decoder", 1, 2), ("alignment", 1, 2), ("decoder", 2, 2), ("alignment", 2, 2),
+    ]  # fmt: skip
+    first = transformer.of_kind("decoder")[0]
+    assert first.queries == first.keys == ("<s>", "c", "▁", "b")
+    assert transformer.of_kind("alignment")[0].queries == ("c", "▁", "b", "</s>") == transformer.target
+    assert run.recipe.model.kind == transformer.model_kind
+
+
+def test_the_mean_one_layer_one_head_and_each_of_them(transformer: Explanation) -> None:
+    weights_NHQK = np.stack([one.weights for one in transformer.of_kind("alignment")]).astype(np.float64)
+    [mean] = transformer.pictures("alignment")
+    assert mean.values == pytest.approx(weights_NHQK.mean((0, 1)))
+    assert mean.values.tolist() == transformer.weights.tolist()
+    [second] = transformer.pictures("alignment", layer=2)
+    assert second.values == pytest.approx(weights_NHQK[1].mean(0))
+    each = transformer.pictures("alignment", layer=1, head="all")
+    assert [one.values.tolist() for one in each] == weights_NHQK[0].tolist()
+    assert [one.title.split(" · ")[:2] for one in each] == [["layer 1", "head 1"], ["layer 1", "head 2"]]
+    assert len(transformer.pictures("encoder", layer="all", head="all")) == 4
+
+
+def test_json_has_the_recorded_weights_and_the_command_line_prints_it(
+    runs: dict[str, Path], transformer: Explanation, tmp_path: Path
+) -> None:
+    path = tmp_path / "all.json"
+    printed = succeed("explain", runs["transformer"], "a b c", "--target", "c b", "--out", path, "--json").json
+    assert json.loads(path.read_text(encoding="utf-8")) == printed == json.loads(json.dumps(transformer.to_json()))
+    for found, attention in zip(printed["attentions"], transformer.attentions.values(), strict=True):
+        assert np.float32(found["weights"]).tolist() == attention.weights.tolist()
+        assert np.array(found["visible"], dtype=bool).tolist() == attention.visible.tolist()
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_the_five_likeliest_tokens_are_those_of_the_softmax(runs: dict[str, Path], name: str) -> None:
+    found = api.explain(runs[name], "a b c", target="b a")
+    vocabulary = Run.open(runs[name]).tokenizers["target"]
+    with torch.inference_mode():
+        logits_TV = found.model.readout(found.model(found.batch).hidden_BTD[0]).double()
+    written = found.batch.target.ids_BL[0, 1:].tolist()
+    for logits_V, step, token in zip(logits_TV, found.steps, written, strict=True):
+        p_V = logits_V.exp() / logits_V.exp().sum()
+        ranked = sorted(range(len(p_V)), key=lambda v: -float(p_V[v]))
+        assert [one.token for one in step.candidates] == vocabulary.pieces(ranked[:5])
+        assert [one.probability for one in step.candidates] == pytest.approx(p_V[ranked[:5]].tolist(), abs=1e-5)
+        assert (step.probability, step.rank) == (pytest.approx(float(p_V[token]), abs=1e-5), ranked.index(token) + 1)
+
+
+def test_the_target_is_the_one_the_beam_finds(runs: dict[str, Path]) -> None:
+    for beam in (1, 4):
+        [prediction] = api.predict(runs["bahdanau"], ["a b c"], beam=beam)
+        found = api.explain(runs["bahdanau"], "a b c", beam=beam)
+        assert found.output == prediction.output
+        total = sum(np.log(step.probability) for step in found.steps)
+        assert total == pytest.approx(prediction.nbest[0].score, abs=1e-4)
+
+
+def test_padding_changes_nothing_but_the_empty_columns(runs: dict[str, Path]) -> None:
+    for name in ("bahdanau", "luong", "self_attention", "transformer"):
+        plain, padded = (api.explain(runs[name], "a b", target="b a", padding=padding) for padding in (0, 3))
+        rows, columns = plain.weights.shape
+        assert padded.source == (*plain.source, *["<pad>"] * 3)
+        assert padded.weights[:rows, :columns] == pytest.approx(plain.weights, abs=1e-6)
+        assert not padded.weights[:rows, columns:].any()
+        assert [step.candidates for step in plain.steps] == [
+            tuple(type(one)(one.token, pytest.approx(one.probability, abs=1e-6)) for one in step.candidates)
+            for step in padded.steps
+        ]
+
+
+def test_positions_are_the_50_by_128_picture(tmp_path: Path) -> None:
+    recipe = copy.deepcopy(TINY) | {"model": {"kind": "transformer", "preset": "tiny"}}
+    recipe["training"] |= {"steps": 1, "validate_every": 1, "decode": 0}
+    found = api.explain(api.train(recipe, out=tmp_path / "run", quiet=True), "a b", target="b")
+    [picture] = found.pictures("positions")
+    assert picture.values.shape == (50, 128)
+    assert picture.values == pytest.approx(sinusoidal_positions(50, 128).numpy())
+    assert picture.values[3, :2] == pytest.approx([np.sin(3), np.cos(3)])
+    assert [row for row in picture.rows if row] == ["0", "10", "20", "30", "40"]
+
+
+def test_masks_are_drawn_once_for_all_layers(runs: dict[str, Path]) -> None:
+    found = api.explain(runs["transformer"], "a b c", target="c b", padding=2)
+    encoder, decoder, cross = found.pictures("masks")
+    assert encoder.values.tolist() == [[1.0] * 6 + [0.0] * 2] * 8
+    assert decoder.values.tolist() == [[float(k <= q and k < 4) for k in range(6)] for q in range(6)]
+    assert cross.values.tolist() == [[1.0] * 6 + [0.0] * 2] * 6
+
+
+# ------------------------------------------------------------------------------------------------------------ rollout
+
+
+def test_a_rollout_by_hand() -> None:
+    """Two layers over two words: A_1 = (I + W_1) / 2 = [[.75, .25], [0, 1]], A_2 = [[.5, .5], [.5, .5]]."""
+    first, second = np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    found = roll_out([first, second], [np.eye(1)], [np.array([[1.0, 0.0]])])
+    assert found.encoder[0].tolist() == [[0.75, 0.25], [0.0, 1.0]]
+    assert found.encoder[1].tolist() == [[0.375, 0.625], [0.375, 0.625]]
+    assert found.target[0].tolist() == [[0.5]]
+    assert found.source[0].tolist() == [[0.1875, 0.3125]]
+
+
+def test_without_residual_connections_a_rollout_is_the_product_of_the_weights() -> None:
+    draw = np.random.default_rng(0)
+    encoder, own, cross = (draw.dirichlet(np.ones(n), size=(2, m)) for m, n in ((4, 4), (3, 3), (3, 4)))
+    found = roll_out(encoder, own, cross, residual=False)
+    assert found.encoder[1] == pytest.approx(encoder[1] @ encoder[0])
+    assert found.source[1] == pytest.approx(cross[1] @ encoder[1] @ encoder[0])
+    assert not found.target[1].any()
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 99), layers=st.integers(1, 4), source=st.integers(1, 6), target=st.integers(1, 6))
+def test_what_is_rolled_out_is_shared_out_whole(seed: int, layers: int, source: int, target: int) -> None:
+    draw = np.random.default_rng(seed)
+    encoder = draw.dirichlet(np.ones(source), size=(layers, source))
+    own = np.stack([np.tril(one) / np.tril(one).sum(1, keepdims=True) for one in draw.random((layers, target, target))])
+    found = roll_out(encoder, own, draw.dirichlet(np.ones(source), size=(layers, target)))
+    for of_source, of_target in zip(found.source, found.target, strict=True):
+        assert of_source.sum(1) + of_target.sum(1) == pytest.approx(np.ones(target))
+        assert not np.triu(of_target, 1).any(), "no state holds a word that comes after it"
+    assert all(one.sum(1) == pytest.approx(np.ones(source)) for one in found.encoder)
+
+
+def test_regions_that_no_layers_mix_are_rolled_out_from_themselves() -> None:
+    """A decoder over an image, by hand: half of each state is what it was, half what it looked at."""
+    own, cross = np.array([[1.0, 0.0], [0.4, 0.6]]), np.array([[0.2, 0.3, 0.5], [0.7, 0.2, 0.1]])
+    found = roll_out([], [own], [cross])
+    assert found.encoder == ()
+    assert found.source[0] == pytest.approx(0.5 * cross)
+    assert found.target[0] == pytest.approx(np.array([[0.5, 0.0], [0.1, 0.4]]))
+
+
+def test_a_rollout_is_drawn_up_to_a_layer(transformer: Explanation) -> None:
+    rolled = transformer.rollout()
+    [last], [first] = (transformer.pictures("encoder", layer=layer, rollout=True) for layer in ("mean", 1))
+    assert (last.values.tolist(), first.values.tolist()) == (rolled.encoder[1].tolist(), rolled.encoder[0].tolist())
+    mean = transformer.of_kind("encoder")[0].weights.mean(0, dtype=np.float64)
+    assert first.values == pytest.approx((mean + np.eye(6)) / 2)
+
+
+# -------------------------------------------------------------------------------------------------------------- words
+
+
+def test_words_by_hand() -> None:
+    """Pieces a|b c|d look at x y|z: sums over x | y z, means over the pieces of each word that looks."""
+    weights = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.0, 1.0, 0.0], [0.5, 0.25, 0.25]])
+    merged = merge_pieces(weights, [0, 1, 3], [0, 1])
+    assert merged == pytest.approx(np.array([[0.2, 0.8], [0.3, 0.7], [0.5, 0.5]]))
+    assert merged.sum(1) == pytest.approx(np.ones(3))
+
+
+def test_words_begin_at_their_mark_and_special_tokens_stand_alone() -> None:
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="character", vocabulary=40), ["나는 학교에 간다 ab"])
+    ids = [tokenizer.begin, *tokenizer.encode("나는 학교"), tokenizer.unk, *tokenizer.encode("a"), tokenizer.end]
+    assert ids[6] == tokenizer.unk == UNK
+    starts = word_starts(tokenizer, ids)
+    assert starts == (0, 1, 3, 6, 7, 8)
+    assert words_of(tokenizer.pieces(ids), starts) == ("<s>", "나는", "학교", "<unk>", "a", "</s>")
+
+
+def test_words_of_a_vocabulary_with_hashes() -> None:
+    vocabulary = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "un": 4, "##do": 5, "##ing": 6, "it": 7}
+    text = json.dumps(
+        {
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
+            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+            "model": {
+                "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100, "vocab": vocabulary,
+            },
+        }
+    )  # fmt: skip
+    tokenizer = Tokenizer.from_json(text)
+    ids = [*tokenizer.encode("undoing it"), tokenizer.end]
+    assert words_of(tokenizer.pieces(ids), word_starts(tokenizer, ids)) == ("undoing", "it", "[SEP]")
+
+
+def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanation) -> None:
+    words = transformer.words()
+    assert (words.source, words.target) == (("a", "b", "c", "</s>"), ("c", "b", "</s>"))
+    assert words.weights == pytest.approx(merge_pieces(transformer.weights, [0, 1, 3], [0, 1, 3, 5]), abs=1e-6)
+    assert all(
+        one.weights.sum(-1) == pytest.approx(np.ones(one.weights.shape[:2]), abs=1e-5)
+        for one in words.attentions.values()
+    )
+    assert words.words() is words
+
+
+def test_a_rollout_between_words_is_merged_from_that_between_pieces(transformer: Explanation) -> None:
+    """Products of merged weights would be others: the pieces of a word do not look alike."""
+    rolled, words = transformer.rollout(), transformer.words()
+    starts = {"source": [0, 1, 3, 5], "target": [0, 1, 3], "inputs": [*transformer.starts["inputs"]]}
+    for view, layers, looks, looked_at in (
+        ("encoder", rolled.encoder, "source", "source"),
+        ("alignment", rolled.source, "target", "source"),
+        ("decoder", rolled.target, "inputs", "inputs"),
+    ):
+        for layer, shares in enumerate(layers, 1):
+            [picture] = words.pictures(view, layer=layer, rollout=True)  # type: ignore[arg-type]
+            assert picture.values == pytest.approx(merge_pieces(shares, starts[looks], starts[looked_at]))
+            assert picture.values.shape == (len(picture.rows), len(picture.columns))
+    means = [one.weights.mean(0, dtype=np.float64) for one in words.of_kind("encoder")]
+    assert abs(roll_out(means, [], []).encoder[-1] - words.rollout().encoder[-1]).max() > 1e-4
+
+
+# ----------------------------------------------------------------------------------------------------------- bad input
+
+
+def test_what_a_model_does_not_have_is_said_in_one_sentence(runs: dict[str, Path]) -> None:
+    has = "alignment, probabilities, heads, masks"
+    for view, what in (("encoder", "self-attention of the encoder"), ("positions", "position encodings")):
+        message = f"--view: the model 'bahdanau' has no {what} (allowed for it: {has})"
+        assert fail("explain", runs["bahdanau"], "a", "--view", view) == [message]
+    what = "the model 'bahdanau' has no layers of self-attention to roll out"
+    message = f"--rollout: {what} (transformer, self_attention, gpt and bert have)"
+    assert fail("explain", runs["bahdanau"], "a", "--rollout") == [message]
+    message = "--view: the model 'rnn' has no attention over the source (allowed for it: probabilities)"
+    assert fail("explain", runs["rnn"], "a", "--view", "alignment") == [message]
+
+
+def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path], tmp_path: Path) -> None:
+    out = succeed("explain", runs["rnn"], "a b", "--target", "b a", "--out", tmp_path / "rnn.html").out.splitlines()
+    assert out[0] == "The model 'rnn' has no attention to draw; these are its probabilities."
+    assert [line.split()[0] for line in out[2:7]] == ["written", "b", "␣", "a", "⏎"]
+    page = (tmp_path / "rnn.html").read_text(encoding="utf-8")
+    assert "The model &#x27;rnn&#x27; has no attention to draw." in page
+    assert succeed("explain", runs["rnn"], "a b", "--json").json["weights"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--layer", "3"], "--layer: there is no layer 3 (allowed: 1 to 2, mean, all)"),
+        (["--head", "0"], "--head: there is no head 0 (allowed: 1 to 2, mean, all)"),
+        (["--layer", "first"], "--layer: not a number: 'first' (allowed: a number from 1 on, mean, all)"),
+        (["--rollout", "--head", "1"], "--head: a rollout is over the mean of the heads (leave it out)"),
+        (["--view", "mask"], "--view: there is no view 'mask' (did you mean 'masks'?)"),
+        (["--padding", "-1"], "--padding: -1 padding tokens cannot be (0 or more)"),
+        (["--numbers", "--head", "3"], "--head: there is no head 3 (allowed: 1 to 2)"),
+        (["--numbers", "--layer", "9"], "--layer: there is no layer 9 (allowed: 1 to 2)"),
+        (["--numbers", "--layer", "all"], "--layer: the numbers are those of one of them (a number from 1 on)"),
+        (["--numbers", "--step", "0"], "--step: there is no step 0 (allowed: 1 to 2)"),
+        (["--step", "1"], "--step: it changes nothing of the view 'alignment' (leave it out, or give --numbers)"),
+        (["--view", "masks", "--head", "1"], "--head: it changes nothing of the view 'masks' (leave it out)"),
+        (["--view", "heads", "--rollout"], "--rollout: it changes nothing of the view 'heads' (leave it out)"),
+        (["--view", "probabilities", "--layer", "1"],
+         "--layer: it changes nothing of the view 'probabilities' (leave it out)"),
+        (["--view", "positions", "--words"], "--words: it changes nothing of the view 'positions' (leave it out)"),
+        (["--view", "positions", "--padding", "2"],
+         "--padding: it changes nothing of the view 'positions' (leave it out)"),
+        (["--numbers", "--rollout"], "--rollout: the numbers are those of one attention between tokens (leave it out)"),
+        (["--numbers", "--words"], "--words: the numbers are those of one attention between tokens (leave it out)"),
+        (["--beam", "2"], "--beam: nothing is searched for where --target is given (leave it out)"),
+        (["--out", "no/x.svg"], "no/x.svg: there is no folder no (give another --out)"),
+        (["--out", "x.gif"], "x.gif: cannot draw a .gif (allowed: .svg, .png, .html, .json)"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be(runs: dict[str, Path], options: list[str], message: str) -> None:
+    assert fail("explain", runs["transformer"], "a", "--target", "b", *options) == [message]

@@ -1,0 +1,143 @@
+"""GPT: what its config says, where its cache keeps what, and texts in one row that see only themselves."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from language_model_cases import CASES, SIZE, TEXTS, build, next_logits, text_batch
+from model_cases import close, tokens_of
+from regard.errors import DecodeError
+from regard.layers.packing import Packing
+from regard.models.base import count_parameters
+from regard.models.gpt import GPT, GPTConfig
+from regard.text.vocabularies import BEGIN, END
+
+both_norms = pytest.mark.parametrize("case", ["gpt", "gpt-pre"])
+
+
+def test_base_has_the_published_size() -> None:
+    """Radford 2018: 12 layers, 768, 12 heads, 3072, 512 positions, 40,478 tokens: 117 million with the tied softmax."""
+    config = GPTConfig(preset="base")
+    with torch.device("meta"):
+        model = GPT(config, 40478)
+    block = 4 * (768 * 768 + 768) + 2 * 768 * 3072 + 768 + 3072 + 4 * 768
+    assert count_parameters(model) == (40478 + 512) * 768 + 12 * block == 116_534_784
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(ValidationError, match="3 heads do not divide the width 16"):
+        GPTConfig(width=16, heads=3)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_weights_begin_as_published(norm: str) -> None:
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(preset="tiny", norm=norm), 500)  # type: ignore[arg-type]
+    added = 0.02 / 2 if norm == "pre" else 0.02  # 2 layers with 2 sub-layers each: 1 / sqrt(4)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
+        elif "norm" in name:
+            assert torch.all(parameter == 1), name
+        else:
+            expected = added if name.endswith(("W_O.weight", "W_2.weight")) else 0.02
+            assert parameter.std().item() == pytest.approx(expected, rel=0.05), name
+
+
+@both_norms
+def test_a_row_of_several_texts_lets_each_see_only_itself(case: str) -> None:
+    """What stands before a text in the same row changes nothing of it; nor does the place it has there."""
+    model, text = build(CASES[case]), TEXTS[0]
+    for before in ([], [TEXTS[1]], [TEXTS[2], TEXTS[1]]):
+        batch = text_batch([*before, text])
+        hidden_BTD = model.forward_packed(batch).hidden_BTD
+        close(model.readout(hidden_BTD[-1, : len(text) - 1]), next_logits(model, text_batch([text]))[0])
+
+
+def test_the_packed_row_holds_nothing_but_texts() -> None:
+    model, rows = build(CASES["gpt"]), []
+    model.blocks[0].register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0].shape))
+    batch = text_batch(extra=5)
+    model.forward_packed(batch)
+    assert rows == [(1, batch.tokens, 16)] == [(1, len(Packing.of(batch.text, without=1).rows_P), 16)]
+
+
+def test_the_last_layer_is_what_the_readout_reads() -> None:
+    for case in ("gpt", "gpt-pre"):
+        model, batch = build(CASES[case]), text_batch([TEXTS[0]])
+        close(model.features(batch)[:, :-1], model(batch).hidden_BTD)
+
+
+def test_a_text_longer_than_the_positions_is_the_users_mistake() -> None:
+    model = build(CASES["gpt"])
+    assert model.longest == 20
+    with pytest.raises(DecodeError, match="21 tokens, but the model learned 20 positions"):
+        next_logits(model, text_batch([[BEGIN, *[5] * 20, END]]))
+    next_logits(model, text_batch([[BEGIN, *[5] * 19, END]]))
+    with torch.no_grad():
+        _, state = model.step(torch.tensor([BEGIN]), model.begin(tokens_of([[BEGIN, *[5] * 18]]), 1, 5))
+        _, state = model.step(torch.tensor([5]), state)
+        with pytest.raises(DecodeError, match="21 tokens, but the model learned 20 positions"):
+            model.step(torch.tensor([5]), state)
+
+
+def test_a_long_text_that_was_left_behind_limits_no_other() -> None:
+    model = build(CASES["gpt"])
+    with torch.no_grad():
+        state = model.begin(tokens_of([[BEGIN, *[5] * 18], [BEGIN, 4]]), 1, 5).select(torch.tensor([[1]]))
+        _, state = model.step(torch.tensor([BEGIN]), state)
+        steps = []
+        for token in (7, 8, 9):
+            logits_RV, state = model.step(torch.tensor([token]), state)
+            steps.append(logits_RV)
+    close(torch.cat(steps), next_logits(model, text_batch([[BEGIN, 4, 7, 8, 9, END]]))[0, -3:])
+
+
+def test_each_row_keeps_its_tokens_side_by_side_from_the_first_place() -> None:
+    model, prompts = build(CASES["gpt"]), [[BEGIN, 4, 5], [BEGIN]]
+    with torch.no_grad():
+        _, state = model.step(torch.tensor([BEGIN] * 4), model.begin(tokens_of(prompts), 2, 4))
+        for _ in range(2):
+            _, state = model.step(torch.tensor([7, 8, 7, 8]), state)
+    assert state.lengths_R.tolist() == [5, 5, 3, 3]
+    assert state.longest == 5
+    keys_RM = state.own_N2RHME[0, 0].abs().amax((1, 3))
+    for row, length in enumerate(state.lengths_R.tolist()):
+        assert torch.all(keys_RM[row, :length] > 0)
+    texts = [[BEGIN, 4, 5, 7, 7], [BEGIN, 4, 5, 8, 8], [BEGIN, 7, 7], [BEGIN, 8, 8]]
+    for row, text in enumerate(texts):
+        embedded = model.layers_of(text_batch([text]))[0]
+        close(state.own_N2RHME[0, 0, row, :, : len(text)], model.blocks[0].self_attention.keys_values(embedded)[0][0])
+
+
+@both_norms
+def test_dropout_is_drawn_in_training_only(case: str) -> None:
+    model, batch = build(CASES[case].model_copy(update={"dropout": 0.3})), text_batch()
+    assert torch.equal(next_logits(model, batch), next_logits(model, batch))
+    close(next_logits(model, batch), next_logits(build(CASES[case]), batch))
+    model.train()
+    assert not torch.allclose(next_logits(model, batch), next_logits(model, batch))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are captured on a GPU only")
+@both_norms
+def test_captured_steps_are_the_steps(case: str) -> None:
+    model = build(CASES[case].model_copy(update={"max_positions": 80})).cuda()
+    prompts, tokens_TR = [[BEGIN, 4, 5], [BEGIN]], torch.randint(4, SIZE, (50, 4), device="cuda")
+
+    def run() -> torch.Tensor:
+        state, logits = model.begin(tokens_of(prompts).to("cuda"), 2, 60), []
+        for number, tokens_R in enumerate(tokens_TR):
+            logits_RV, state = model.step(tokens_R, state)
+            logits.append(logits_RV)
+            if number == 20:
+                state = state.select(torch.tensor([[1, 0], [3, 2]], device="cuda"))
+        return torch.stack(logits)
+
+    with torch.no_grad():
+        eager = run()
+    with torch.inference_mode():
+        captured = run()
+    close(captured, eager, 1e-9)

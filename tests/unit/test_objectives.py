@@ -1,0 +1,121 @@
+"""Token cross-entropy and scheduled sampling."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import plain
+from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, each_real, logits_of
+from regard.data.batch import Batch
+from regard.objectives.cross_entropy import TokenCrossEntropy, scheduled_sample
+from regard.text.vocabularies import BEGIN, END
+
+ONE_OF_EACH = ["rnn-lstm", "bahdanau-gru", "luong-fed-local-p", "self-attention-plain", "transformer"]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("case", ONE_OF_EACH)
+def test_the_loss_in_plain_loops(case: str, smoothing: float) -> None:
+    model, batch = build(CASES[case]), batch_of(extra=2, filler=7)
+    objective = TokenCrossEntropy(model, smoothing=smoothing)
+    logits = [logits_TV.tolist() for logits_TV in each_real(logits_of(model, batch))]
+
+    def expected(epsilon: float) -> float:
+        pairs = zip(logits, TARGETS, strict=True)
+        return math.fsum(plain.smoothed_loss(scores, target[1:], epsilon) for scores, target in pairs)
+
+    assert objective.train()(batch).tolist() == pytest.approx([expected(smoothing), expected(0.0)], rel=1e-10)
+    assert objective.eval()(batch).tolist() == pytest.approx([expected(0.0)] * 2, rel=1e-10)
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH)
+def test_the_loss_of_a_batch_is_the_sum_over_its_sentences(case: str) -> None:
+    """And so are the gradients: micro-batches of unequal token counts add up to one batch."""
+    objective = TokenCrossEntropy(build(CASES[case]), smoothing=0.1).train()
+    whole = objective(batch_of())
+    whole[0].backward()
+    gradients = [parameter.grad.clone() for parameter in objective.parameters() if parameter.grad is not None]
+    objective.zero_grad()
+    parts = [objective(batch_of([source], [target])) for source, target in zip(SOURCES, TARGETS, strict=True)]
+    for part in parts:
+        part[0].backward()
+    close(torch.stack(parts).sum(0), whole)
+    for parameter, gradient in zip(objective.parameters(), gradients, strict=True):
+        assert parameter.grad is not None
+        close(parameter.grad, gradient)
+
+
+def test_the_loss_of_low_precision_logits_is_summed_in_float32() -> None:
+    model = build(CASES["rnn-lstm"], dtype=torch.bfloat16)
+    loss = TokenCrossEntropy(model).eval()(batch_of())
+    assert loss.dtype == torch.float32
+    logits = [logits_TV.tolist() for logits_TV in each_real(logits_of(model, batch_of()))]
+    expected = sum(plain.smoothed_loss(scores, target[1:], 0.0) for scores, target in zip(logits, TARGETS, strict=True))
+    assert loss[0].item() == pytest.approx(expected, rel=1e-5)
+
+
+# Scheduled sampling
+
+
+def own_words(batch: Batch, case: str) -> Tensor:
+    """What the model would write after each reference word."""
+    return logits_of(build(CASES[case]), batch).argmax(-1)
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH)
+def test_full_teacher_forcing_reads_the_reference(case: str) -> None:
+    batch = batch_of(extra=2)
+    assert torch.equal(scheduled_sample(build(CASES[case]), batch, 1.0).target.ids_BL, batch.target.ids_BL)
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH)
+def test_no_teacher_forcing_reads_the_models_own_words(case: str) -> None:
+    batch = batch_of(extra=2, filler=9)
+    mixed = scheduled_sample(build(CASES[case]), batch, 0.0)
+    own_BT = own_words(batch, case)
+    for b, target in enumerate(TARGETS):
+        last = len(target) - 1
+        read = mixed.target.ids_BL[b].tolist()
+        assert read[0] == BEGIN
+        assert read[1:last] == own_BT[b, : last - 1].tolist()
+        assert read[last:] == batch.target.ids_BL[b, last:].tolist(), "the end and the padding stay"
+    assert torch.equal(mixed.target.lengths_B, batch.target.lengths_B)
+    assert mixed.source is batch.source
+    assert mixed.tokens == batch.tokens
+
+
+@pytest.mark.parametrize("teacher_forcing", [0.8, 0.3])
+def test_the_share_of_own_words_is_what_was_asked(teacher_forcing: float) -> None:
+    torch.manual_seed(0)
+    words = torch.randint(4, 11, (100, 20)).tolist()
+    batch = batch_of([SOURCES[0]] * 100, [[BEGIN, *sentence, END] for sentence in words])
+    differs_BT = own_words(batch, "transformer")[:, :-1] != batch.target.ids_BL[:, 1:-1]
+    mixed = scheduled_sample(build(CASES["transformer"]), batch, teacher_forcing)
+    replaced_BT = mixed.target.ids_BL[:, 1:-1] != batch.target.ids_BL[:, 1:-1]
+    assert torch.all(differs_BT | ~replaced_BT)
+    chances, share = int(differs_BT.sum()), 1 - teacher_forcing
+    assert chances > 1000
+    assert abs(int(replaced_BT.sum()) - share * chances) < 4 * math.sqrt(chances * share * (1 - share))
+    by_position_T = replaced_BT.sum(0)
+    assert by_position_T.min() > 0, "every position takes part"
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH)
+def test_the_loss_is_that_of_the_reference_after_mixed_words(case: str) -> None:
+    batch = batch_of()
+    model = build(CASES[case])
+    objective = TokenCrossEntropy(model, teacher_forcing=0.0).train()
+    read = scheduled_sample(model, batch, 0.0)
+    assert not torch.equal(read.target.ids_BL, batch.target.ids_BL)
+    logits_BTV = logits_of(model, read)
+    expected = sum(
+        plain.smoothed_loss(logits_TV.tolist(), target[1:], 0.0)
+        for logits_TV, target in zip(each_real(logits_BTV), TARGETS, strict=True)
+    )
+    assert objective(batch)[0].item() == pytest.approx(expected, rel=1e-10)
+    forced = TokenCrossEntropy(model).eval()(batch)[0].item()
+    assert objective.eval()(batch)[0].item() == pytest.approx(forced), "validation always reads the reference"

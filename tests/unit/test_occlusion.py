@@ -1,0 +1,237 @@
+"""`explain` by leaving words out: what a label, number, choice, tag or answer loses without each word."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+import regard as api
+from command_line import fail, succeed, write
+from regard.config import write_yaml
+from regard.runs import Run
+from regard.tasks.inputs import Inputs
+from regard.tasks.tagger import tag_words
+from regard.text.offsets import word_spans
+from regard.training.train import train
+from regard.views.leave_out import MOST, without
+from regard.views.occlusion import Occlusion
+from regard.views.svg import to_svg
+from test_offsets import TEXTS
+
+Tree = dict[str, Any]
+TRAINING: Tree = {"steps": 8, "batch_tokens": 256, "validate_every": 8, "device": "cpu", "learning_rate": 0.02}
+BILSTM: Tree = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}
+MODELS: dict[str, Tree] = {
+    "bilstm": BILSTM,
+    "cnn": {"kind": "cnn", "preset": "tiny", "embedding": 8},
+    "lstm_lm": {"kind": "lstm_lm", "embedding": 8, "hidden": 8, "layers": 1},
+    "elmo": {"kind": "elmo", "width": 8, "hidden": 8, "filters": 64, "layers": 1},
+    "bert": {"kind": "bert", "width": 16, "heads": 2, "feed_forward": 16, "layers": 1},
+}
+PAIRS = "first\tsecond\tlabel\n" + "".join(
+    f"{a} cat\t{b} dog\t{n % 3}.5\n" for n, (a, b) in enumerate(["ab", "bc"] * 3)
+)
+
+
+def trained(folder: Path, name: str, task: str, train_on: Any, model: Tree = BILSTM, **data: Any) -> Path:
+    tree = {
+        "task": task, "data": {"train": train_on, "max_length": 64, "deduplicate": False, **data},
+        "tokenizer": {"kind": "word"}, "model": model, "training": TRAINING,
+    }  # fmt: skip
+    train(write(folder / f"{name}.yaml", write_yaml(tree)), out=folder / name, quiet=True)
+    return folder / name
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("occlusion")
+    reviews = {"corpus": "reviews-en", "size": 80}
+    found = {name: trained(folder, name, "classification", reviews, model) for name, model in MODELS.items()}
+    write(folder / "pairs.tsv", PAIRS)
+    pairs = {"file": "pairs.tsv", "first": "first", "second": "second", "label": "label"}
+    found["pairs"] = trained(folder, "pairs", "regression", pairs, validation=pairs)
+    choices = {"file": "pairs.tsv", "text": "first", "choices": ["second", "first"], "label": "right"}
+    write(folder / "choices.tsv", PAIRS.replace("label", "right").replace(".5", "").replace("\t2\n", "\t1\n"))
+    found["choices"] = trained(
+        folder, "choices", "multiple_choice", choices | {"file": "choices.tsv"}, validation={"split": 0.4}
+    )
+    found["tags"] = trained(folder, "tags", "tagging", {"corpus": "names-en", "size": 60}, words="whitespace")
+    found["answers"] = trained(folder, "answers", "question_answering", {"corpus": "portraits-en", "size": 60})
+    return found
+
+
+def occluded(run: Path, text: str) -> Occlusion:
+    found = api.explain(run, text, occlusion=True)
+    assert found.occlusion is not None  # type: ignore[union-attr]
+    return found.occlusion  # type: ignore[union-attr]
+
+
+@given(TEXTS)
+def test_what_is_left_are_the_other_words(text: str) -> None:
+    spans = word_spans(text, "whitespace")
+    words = [text[slice(*span)] for span in spans]
+    for number, span in enumerate(spans):
+        left = without(text, span)
+        assert left.split() == " ".join(words[:number] + words[number + 1 :]).split()
+        assert len(text) - len(left) in (len(words[number]), len(words[number]) + 1)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_label_without_each_word(runs: dict[str, Path], name: str) -> None:
+    """As `predict` says it of the texts that a user would type."""
+    found = occluded(runs[name], "The plot was  superb, again.")
+    shorter = [
+        "plot was  superb, again.", "The was  superb, again.", "The plot  superb, again.", "The plot was , again.",
+        "The plot was  superb again.", "The plot was  superb,.", "The plot was  superb, again",
+    ]  # fmt: skip
+    assert found.words == ("The", "plot", "was", "superb", ",", "again", ".")
+    whole, *others = [one.to_json() for one in api.predict(runs[name], ["The plot was  superb, again.", *shorter])]
+    label = whole["output"]
+    assert found.answers == (f"P({label})",)
+    assert found.values == pytest.approx((whole["probabilities"][label],), abs=1e-6)
+    falls = [whole["probabilities"][label] - one["probabilities"][label] for one in others]
+    assert found.falls_WA[:, 0].tolist() == pytest.approx(falls, abs=1e-6)
+    assert np.abs(found.falls_WA).max() > 0
+
+
+def test_a_number_without_each_word_of_two_texts(runs: dict[str, Path]) -> None:
+    found = occluded(runs["pairs"], "a big cat\tdog")
+    whole, *others = api.predict(runs["pairs"], ["a big cat\tdog", "big cat\tdog", "a cat\tdog", "a big\tdog"])
+    assert found.words == ("a", "big", "cat")  # without the dog there is no second text
+    assert found.answers == ("the number",)
+    assert found.falls_WA[:, 0].tolist() == pytest.approx([whole.output - one.output for one in others], abs=1e-6)  # type: ignore[attr-defined]
+
+
+def test_a_choice_without_each_word(runs: dict[str, Path]) -> None:
+    found = occluded(runs["choices"], "a cat\tb dog\tc dog")
+    assert found.words == ("a", "cat", "b", "dog", "c", "dog")
+    whole, third = (
+        one.to_json()["probabilities"]
+        for one in api.predict(runs["choices"], ["a cat\tb dog\tc dog", "a cat\tdog\tc dog"])
+    )
+    [label] = [name for name in whole if found.answers == (f"P({name})",)]
+    assert found.falls_WA[2, 0] == pytest.approx(whole[label] - third[label], abs=1e-6)
+
+
+def test_tags_without_each_other_word(runs: dict[str, Path]) -> None:
+    words = ["Anna", "moved", "to", "Oslo"]
+    found = occluded(runs["tags"], " ".join(words))
+    model = Run.open(runs["tags"]).load_model()
+    [whole] = tag_words(model, model.marking.encode([words]))
+    tags = whole.argmax(-1)
+    assert found.answers == tuple(f"{word}/{model.labels[tag]}" for word, tag in zip(words, tags, strict=True))
+    for out in range(4):
+        [log_p] = tag_words(model, model.marking.encode([words[:out] + words[out + 1 :]]))
+        for place in range(4):
+            if place == out:
+                assert found.falls_WA[out, place] == 0
+            else:
+                p = math.exp(log_p[place - (place > out), tags[place]])
+                assert found.falls_WA[out, place] == pytest.approx(found.values[place] - p, abs=1e-6)
+
+
+CONTEXT = "Ben lives in New York. Anna Kim is a baker."
+
+
+@pytest.mark.parametrize("threshold", [1000.0, -1000.0])
+def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) -> None:
+    """The answer moves with what is left out before it; its own words stay. A threshold makes the model silent."""
+    run = Run.open(runs["answers"])
+    recipe = run.recipe.model_copy(
+        update={"evaluation": run.recipe.evaluation.model_copy(update={"threshold": threshold})}
+    )
+    run = run.under(recipe)
+    text = f"Where does Ben live?\t{CONTEXT}"
+    found = api.explain(run, text).occlusion  # type: ignore[union-attr]
+    model = run.load_model()
+    search = run.recipe.search.model_copy(update={"nbest": 10_000})
+    [whole] = run.task.predict(model, run.tokenizers, Inputs.of([text]), search)
+    silent = threshold < 0
+    assert whole.silent is silent
+    start, end = (0, 0) if silent else whole.answers[0][0]
+    asked = ["Where", "does", "Ben", "live", "?"]
+    about = [span for span in word_spans(CONTEXT, "punctuation") if silent or not start <= span.start < end]
+    assert found.words == (*asked, *(CONTEXT[slice(*span)] for span in about))
+    assert found.answers == ("P(no answer)" if silent else f"P({whole.output})",)
+    for row, span in enumerate(about, len(asked)):
+        left = without(CONTEXT, span)
+        moved = len(CONTEXT) - len(left) if span.start < start else 0
+        [other] = run.task.predict(model, run.tokenizers, Inputs.of([f"Where does Ben live?\t{left}"]), search)
+        scores = {tuple(place): score for place, score in other.answers}
+        score = other.silence if silent else scores.get((start - moved, end - moved), -math.inf)
+        assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)
+
+
+# On the command line
+
+
+@pytest.mark.parametrize("name", ["bilstm", "cnn", "lstm_lm", "tags", "answers"])
+def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
+    text = {"tags": "Anna moved to Oslo", "answers": f"Where?\t{CONTEXT}"}.get(name, "The plot was superb.")
+    told = succeed("explain", runs[name], text, "--json").json["occlusion"]
+    assert np.array(told["falls"]).shape == (len(told["words"]), len(told["answers"]))
+    lines = succeed("explain", runs[name], text).out.splitlines()
+    assert len(lines) == 1 + (len(told["answers"]) if name == "tags" else len(told["words"]))
+    for suffix in (".svg", ".png", ".html", ".json"):
+        file = tmp_path / f"a{suffix}"
+        succeed("explain", runs[name], text, "--out", file)
+        content = file.read_bytes()
+        if suffix == ".json":
+            assert json.loads(content)["occlusion"] == told
+        elif suffix != ".png":
+            assert told["words"][0] in content.decode()
+
+
+def test_bars_are_as_long_as_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "29")
+    found = Occlusion(("P(good)",), (0.9,), ("not", "영화", "a"), np.array([[0.8], [-0.4], [-0.0001]]))
+    assert found.to_text().splitlines() == [
+        "how much P(good) = 0.900 fal…", "not  +0.800 ████████████████", "영화 -0.400 ▒▒▒▒▒▒▒▒", "a    +0.000",
+    ]  # fmt: skip
+    picture = found.heatmap("a text")
+    assert (picture.values != 0).sum(1).tolist() == [24, 12, 0]
+    assert [*picture.values[:, 0]] == pytest.approx([0.8, -0.4, 0.0])  # the shade says the same as the length
+    assert picture.rows == ("+0.800 not", "-0.400 영화", "+0.000 a")
+    assert set(re.findall("<title>(.*?)</title>", to_svg(picture))) == {"+0.800 not", "-0.400 영화"}
+
+
+def test_bars_of_small_falls_are_short() -> None:
+    """A whole bar is at least a tenth of the value, so that noise does not look like a reason."""
+    found = Occlusion(("P(good)",), (0.9,), ("a", "film"), np.array([[0.009], [0.0]]))
+    assert (found.heatmap("").values != 0).sum(1).tolist() == [3, 0]
+
+
+def test_it_is_a_view_of_models_with_attention(runs: dict[str, Path], tmp_path: Path) -> None:
+    text = "The plot was superb."
+    assert "occlusion" not in succeed("explain", runs["bert"], text, "--json").json
+    assert succeed("explain", runs["bert"], text, "--view", "occlusion").out.startswith("how much P(")
+    succeed("explain", runs["bert"], text, "--view", "occlusion", "--out", tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    assert data["first"].startswith("how much P(")
+    assert data["first"] in data["heatmaps"]
+
+
+def test_elmo_still_shows_its_mix(runs: dict[str, Path]) -> None:
+    assert "gamma" in succeed("explain", runs["elmo"], "superb").out
+    assert succeed("explain", runs["elmo"], "so superb", "--view", "occlusion").out.startswith("how much P(")
+
+
+def test_what_cannot_be_left_out(runs: dict[str, Path], tiny_run: Path) -> None:
+    [message] = fail("explain", runs["cnn"], "superb")
+    assert message.startswith("explain: without its only word nothing is left of the text (give two words or more")
+    [message] = fail("explain", runs["cnn"], "good " * (MOST + 1))
+    hint = f"(at most {MOST}: give a part of it)"
+    assert message == f"explain: the text has {MOST + 1} words, each of which would be left out once {hint}"
+    [message] = fail("explain", tiny_run, "a b c", "--view", "occlusion")
+    assert "has no label, number, tag or answer that could change where a word is left out" in message
+    [message] = fail("explain", runs["cnn"], "so good", "--head", "1")
+    assert message.startswith("--head: it changes nothing of the view 'occlusion'")

@@ -1,0 +1,407 @@
+"""From files to datasets: what is kept, what is dropped and said, what is cached."""
+
+import json
+import signal
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from regard.data.config import Corpus, Data
+from regard.data.prepare import Prepared, prepare
+from regard.data.report import Histogram, Report
+from regard.errors import DataError
+from regard.text.tokenizers import TokenizerConfig, train_tokenizers
+
+CHARACTER = TokenizerConfig(kind="character", vocabulary=200)
+
+
+class Pairs(Corpus):
+    """The columns of translation."""
+
+    source: str | int | None = None
+    target: str | int | None = None
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def write(base: Path, name: str, pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """Two parallel files, and the corpus that names them."""
+    for column, suffix in enumerate(("en", "de")):
+        (base / f"{name}.{suffix}").write_text("".join(f"{pair[column]}\n" for pair in pairs), encoding="utf-8")
+    return {"source": f"{name}.en", "target": f"{name}.de"}
+
+
+def numbered(size: int, first: int = 0) -> list[tuple[str, str]]:
+    return [(f"source {i}", f"ziel {i}") for i in range(first, first + size)]
+
+
+def data_of(**fields: Any) -> Data[Pairs]:
+    return Data[Pairs].model_validate(fields)
+
+
+def prepared(data: Data[Pairs], base: Path, tokenizer: TokenizerConfig = CHARACTER, **more: Any) -> Prepared:
+    return prepare(data, tokenizer, base=base, seed=more.pop("seed", 1), **more)
+
+
+def sources(dataset: Any) -> list[str]:
+    return list(dataset.texts["source"])
+
+
+class TestTexts:
+    def test_tokens_texts_and_places_belong_together(self, tmp_path: Path) -> None:
+        train = write(tmp_path, "train", [("ab", "가"), ("ab", "가"), ("xxxxxxx", "y"), ("bc", "나다")])
+        found = prepared(data_of(train=train, validation=write(tmp_path, "val", [("b", "가")]), max_length=6), tmp_path)
+        assert sources(found.train) == ["ab", "bc"]
+        assert list(found.train.texts["target"]) == ["가", "나다"]
+        assert [found.train.where(i) for i in range(2)] == ["train.en:1", "train.en:4"]
+        for column in ("source", "target"):
+            tokenizer = found.tokenizers[column]
+            decoded = [tokenizer.decode(found.train.columns[column][i].tolist()) for i in range(2)]
+            assert decoded == list(found.train.texts[column])
+        assert found.train.lengths.tolist() == [3, 3]
+        assert found.test is None
+
+    def test_several_corpora_keep_their_weights_and_places(self, tmp_path: Path) -> None:
+        (tmp_path / "more.tsv").write_text("a\tb\nc\td\n")
+        train = [
+            {**write(tmp_path, "train", numbered(3)), "weight": 0.5},
+            {"file": "more.tsv", "source": 0, "target": 1, "weight": 2.0},
+        ]
+        found = prepared(data_of(train=train, validation=write(tmp_path, "val", numbered(1))), tmp_path).train
+        assert found.weights == (0.5, 2.0)
+        assert found.corpora.tolist() == [0, 0, 0, 1, 1]
+        assert [found.where(i) for i in (2, 3, 4)] == ["train.en:3", "more.tsv:1", "more.tsv:2"]
+
+    def test_duplicates_are_pairs_not_sources(self, tmp_path: Path) -> None:
+        pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("b", "a"), ("a b", "c"), ("a", "b c"), ("a", "b")]
+        fields = {"train": write(tmp_path, "train", pairs), "validation": write(tmp_path, "val", [("v", "v")])}
+        found = prepared(data_of(**fields), tmp_path)
+        assert [found.train.where(i) for i in range(len(found.train))] == [f"train.en:{i}" for i in (1, 2, 4, 5, 6)]
+        duplicates = found.report.splits["train"].dropped["duplicate"]
+        assert (duplicates.count, duplicates.places) == (2, ("train.en:3", "train.en:7"))
+        assert len(prepared(data_of(**fields, deduplicate=False), tmp_path).train) == 7
+
+    def test_built_in_corpora(self, tmp_path: Path) -> None:
+        data = data_of(train={"corpus": "reverse", "size": 200}, validation={"corpus": "reverse", "size": 20})
+        found = prepared(data, tmp_path)
+        assert found.report.splits["train"].read == 200
+        assert len(found.validation) == 20
+        assert found.report.splits["validation"].leaks.count == 0
+        assert found.train.where(4).startswith("corpus reverse:")
+
+
+BAD = [("a", "b"), ("", "b"), ("a", "  \t"), ("x" * 30, "b"), ("fine", "fein")]
+
+
+class TestBadLines:
+    def test_all_of_them_are_named_at_once(self, tmp_path: Path) -> None:
+        validation = write(tmp_path, "val", [("a", "b"), ("\u3000", "b")])
+        data = data_of(train=write(tmp_path, "train", BAD), validation=validation, max_characters=20)
+        with pytest.raises(DataError) as caught:
+            prepared(data, tmp_path)
+        fill = "fill it, or data.bad_lines=drop drops such pairs"
+        assert [(p.where, p.what, p.hint) for p in caught.value.problems if p.where != "train.en:4"] == [
+            ("train.en:2", "the line is empty", fill),
+            ("train.de:3", "the line is empty", fill),
+            ("val.en:2", "the line is empty", fill),
+        ]
+        (long,) = [p for p in caught.value.problems if p.where == "train.en:4"]
+        assert long.what == "the line has 30 characters, data.max_characters allows 20"
+        assert "data.bad_lines=drop" in long.hint
+
+    def test_after_twenty_they_are_counted(self, tmp_path: Path) -> None:
+        data = data_of(train=write(tmp_path, "train", [("", "b")] * 1234))
+        with pytest.raises(DataError) as caught:
+            prepared(data, tmp_path)
+        *named, rest = caught.value.problems
+        assert [problem.where for problem in named] == [f"train.en:{line}" for line in range(1, 21)]
+        assert str(rest) == "and 1,214 more such lines"
+
+    def test_dropped_when_asked_for(self, tmp_path: Path) -> None:
+        validation = write(tmp_path, "val", [("a", "b"), ("", "")])
+        data = data_of(train=write(tmp_path, "train", BAD), validation=validation, max_characters=20, bad_lines="drop")
+        found = prepared(data, tmp_path)
+        assert sources(found.train) == ["a", "fine"]
+        assert [found.train.where(i) for i in range(2)] == ["train.en:1", "train.en:5"]
+        dropped = found.report.splits["train"].dropped
+        assert (dropped["empty"].count, dropped["empty"].places) == (2, ("train.en:2", "train.de:3"))
+        assert (dropped["over_long_line"].count, dropped["over_long_line"].places) == (1, ("train.en:4",))
+        assert found.report.sentences()[:2] == [
+            "dropped 3 of 5 training pairs: 2 with an empty side (first: train.en:2), "
+            "1 over data.max_characters=20 (first: train.en:4)",
+            "dropped 1 of 2 validation pairs: 1 with an empty side (first: val.en:2)",
+        ]
+
+    def test_missing_files_of_all_splits_are_named_at_once(self, tmp_path: Path) -> None:
+        data = data_of(train={"source": "a.en", "target": "a.de"}, validation={"source": "b.en", "target": "b.de"})
+        with pytest.raises(DataError) as caught:
+            prepared(data, tmp_path)
+        assert [problem.where for problem in caught.value.problems] == ["a.en", "a.de", "b.en", "b.de"]
+
+
+class TestSplit:
+    def test_no_source_stands_on_two_sides(self, tmp_path: Path) -> None:
+        pairs = [(f"source {i % 400}", f"ziel {i}") for i in range(1000)]
+        data = data_of(train=write(tmp_path, "train", pairs), validation={"split": 0.1}, test={"split": 0.2})
+        found = prepared(data, tmp_path)
+        parts = [set(sources(part)) for part in (found.train, found.validation, found.test)]
+        assert [len(part) for part in parts] == [280, 40, 80]
+        assert len(set.union(*parts)) == 400
+        splits = found.report.splits
+        assert splits["train"].read == 1000
+        assert splits["train"].set_aside == len(found.validation) + len(found.test)
+        assert splits["train"].kept == len(found.train) == 1000 - splits["train"].set_aside
+
+    def test_the_seed_decides(self, tmp_path: Path) -> None:
+        train = write(tmp_path, "train", numbered(300))
+        first, again, other = (
+            sources(
+                prepared(
+                    data_of(train=train, validation={"split": 0.1}), tmp_path, seed=seed, tokenizers=None
+                ).validation
+            )
+            for seed in (1, 1, 2)
+        )
+        assert first == again
+        assert len(set(first) & set(other)) < 15
+
+    def test_a_source_stays_on_its_side_when_others_come_and_go(self, tmp_path: Path) -> None:
+        data = data_of(train=write(tmp_path, "train", numbered(300)), validation={"split": 0.1})
+        before = set(sources(prepared(data, tmp_path).validation))
+        write(tmp_path, "train", list(reversed(numbered(310))))
+        after = set(sources(prepared(data, tmp_path).validation))
+        assert len(before & after) >= 25
+
+    def test_few_examples_still_give_a_validation_set(self, tmp_path: Path) -> None:
+        found = prepared(data_of(train=write(tmp_path, "train", numbered(5))), tmp_path)
+        assert (len(found.train), len(found.validation)) == (4, 1)
+
+    def test_nothing_left_for_training(self, tmp_path: Path) -> None:
+        train = write(tmp_path, "train", [("a", "b"), ("a", "c"), ("a", "b")])
+        with pytest.raises(DataError) as caught:
+            prepared(data_of(train=train), tmp_path)
+        assert str(caught.value) == (
+            "data.train: no training pair is left: dropped 1 of 3 training pairs: 1 seen before (first: train.en:3); "
+            "2 were set aside for validation and test (those that are alike are set aside together, and there are too "
+            "few different ones)"
+        )
+
+    def test_nothing_left_after_tokenising(self, tmp_path: Path) -> None:
+        fields = {"train": write(tmp_path, "train", numbered(3)), "validation": write(tmp_path, "val", numbered(1))}
+        with pytest.raises(DataError, match=r"no training pair is left: .* 3 longer than data.max_length=2 tokens"):
+            prepared(data_of(**fields, max_length=2), tmp_path)
+
+    def test_nothing_left_for_validation(self, tmp_path: Path) -> None:
+        fields = {"train": write(tmp_path, "train", numbered(3)), "validation": write(tmp_path, "val", [(" ", "b")])}
+        with pytest.raises(DataError, match=r"data.validation: no validation pair is left: dropped 1 of 1"):
+            prepared(data_of(**fields, bad_lines="drop"), tmp_path)
+
+
+def test_composed_and_decomposed_letters_are_the_same_text(tmp_path: Path) -> None:
+    """As file systems and PDFs write them: a tokenizer reads both alike, so both are one to a split, too."""
+    pairs = [("배가 고프다", "a"), ("사과를 먹는다", "b"), ("café", "c"), ("학교", "d")]
+    decomposed = [(unicodedata.normalize("NFD", source), target) for source, target in pairs]
+    assert decomposed != pairs
+    train, again = write(tmp_path, "train", pairs), write(tmp_path, "again", decomposed)
+    found = prepared(data_of(train=train, validation=again), tmp_path)
+    assert found.report.splits["validation"].leaks.count == 4
+    found = prepared(data_of(train=[train, again], validation=write(tmp_path, "val", [("new", "e")])), tmp_path)
+    assert found.report.splits["train"].dropped["duplicate"].count == 4
+
+
+def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:
+    validation = write(tmp_path, "val", [("new", "neu"), ("source 2", "anders"), ("source 0", "ziel 0")])
+    test = write(tmp_path, "test", [("source 20", "ziel 20")])
+    found = prepared(data_of(train=write(tmp_path, "train", numbered(9)), validation=validation, test=test), tmp_path)
+    leaks = found.report.splits["validation"].leaks
+    assert (leaks.count, leaks.places) == (2, ("val.en:2", "val.en:3"))
+    assert found.report.splits["test"].leaks.count == 0
+    assert found.report.sentences() == [
+        "the sources of 2 of 3 validation pairs also stand in the training data (first: val.en:2)"
+    ]
+
+
+class TestTokens:
+    def test_length_and_ratio_filter_training_only(self, tmp_path: Path) -> None:
+        pairs = [("aaaa", "aaaa"), ("a" * 11, "aaaaaaaaaa"), ("a" * 10, "aaa"), ("aaa", "a" * 9), ("aa", "a" * 11)]
+        fields = {"train": write(tmp_path, "train", pairs), "validation": write(tmp_path, "val", pairs)}
+        found = prepared(data_of(**fields, max_length=10, max_ratio=3.0), tmp_path)
+        assert [found.train.where(i) for i in range(len(found.train))] == ["train.en:1", "train.en:4"]
+        assert len(found.validation) == 5
+        assert found.report.sentences()[0] == (
+            "dropped 3 of 5 training pairs: 2 longer than data.max_length=10 tokens (first: train.en:2), "
+            "1 more unequal than data.max_ratio=3 (first: train.en:3)"
+        )
+
+    def test_tokens_unknowns_and_lengths_are_counted(self, tmp_path: Path) -> None:
+        train = write(tmp_path, "train", [("ab", "a"), ("abab", "b")])
+        validation = write(tmp_path, "val", [("abzz", "a"), ("aaaa", "z")])
+        found = prepared(data_of(train=train, validation=validation), tmp_path)
+        report = found.report.splits["validation"].columns
+        assert (report["source"].tokens, report["source"].unknown) == (8, 2 / 8)
+        assert (report["target"].tokens, report["target"].unknown) == (2, 1 / 2)
+        assert report["source"].lengths == Histogram(width=1, counts=(0, 0, 0, 0, 2), mean=4.0, longest=4)
+        assert found.report.splits["train"].columns["source"].lengths.counts == (0, 0, 1, 0, 1)
+        assert found.train.columns["source"][1].dtype == np.uint16
+
+    def test_given_tokenizers_are_used(self, tmp_path: Path) -> None:
+        own = train_tokenizers(TokenizerConfig(kind="byte"), {"source": ["a"], "target": ["a"]}, tmp_path)
+        found = prepared(data_of(train=write(tmp_path, "train", numbered(9))), tmp_path, tokenizers=own)
+        assert found.tokenizers is own
+        assert found.train.columns["source"][0].tolist() == own["source"].encode(found.train.texts["source"][0])
+
+    def test_the_histogram_has_at_most_twenty_round_bins(self) -> None:
+        histogram = Histogram.of(np.array([0, 3, 399, 150], dtype=np.int32))
+        assert (histogram.width, len(histogram.counts), histogram.longest, histogram.mean) == (20, 20, 399, 138.0)
+        assert {bin: count for bin, count in enumerate(histogram.counts) if count} == {0: 2, 7: 1, 19: 1}
+
+    def test_the_report_goes_through_json(self, tmp_path: Path) -> None:
+        report = prepared(data_of(train=write(tmp_path, "train", numbered(60) * 2), max_length=8), tmp_path).report
+        assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
+
+
+class TestCache:
+    def folders(self, cache: Path) -> dict[str, tuple[int, ...]]:
+        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in cache.rglob("*")}
+
+    def test_a_second_call_does_nothing_again(self, tmp_path: Path, cache: Path) -> None:
+        data = data_of(train=write(tmp_path, "train", numbered(50) + numbered(2)))
+        steps: list[str] = []
+        first = prepared(data, tmp_path, progress=lambda step, count: steps.append(f"{step} {count}"))
+        assert steps == [
+            "reading train 52",
+            "training the tokenizer 0",
+            "tokenising train 49",
+            "tokenising validation 1",
+        ]
+        before = self.folders(cache)
+        again = prepared(data, tmp_path, progress=lambda step, count: pytest.fail(f"{step} again"))
+        assert self.folders(cache) == before
+        assert again.report == first.report
+        assert again.tokenizers.fingerprint == first.tokenizers.fingerprint
+        assert sources(again.train) == sources(first.train)
+
+    def test_a_second_call_reads_what_is_stored(self, tmp_path: Path, cache: Path) -> None:
+        data = data_of(train=write(tmp_path, "train", numbered(50)))
+        first = prepared(data, tmp_path).train.columns["source"][0].tolist()
+        (stored,) = cache.glob("tokens-*/train.source.values")
+        values = np.fromfile(stored, dtype=np.uint16)
+        values[0] += 1
+        values.tofile(stored)
+        assert prepared(data, tmp_path).train.columns["source"][0].tolist() == [first[0] + 1, *first[1:]]
+
+    @pytest.mark.parametrize("kind", ["texts", "tokenizers", "tokens"])
+    def test_what_is_damaged_is_built_again(self, kind: str, tmp_path: Path, cache: Path) -> None:
+        data = data_of(train=write(tmp_path, "train", numbered(50)))
+        first = prepared(data, tmp_path)
+        for path in cache.glob(f"{kind}-*/*[!n]"):  # every file but the JSON ones, which are cut below
+            path.unlink()
+        for path in cache.glob(f"{kind}-*/*.json"):
+            path.write_bytes(path.read_bytes()[:-3])
+        again = prepared(data, tmp_path)
+        assert again.report == first.report
+        assert again.tokenizers.fingerprint == first.tokenizers.fingerprint
+        assert sources(again.train) == sources(first.train)
+
+    def test_other_content_or_settings_are_prepared_anew(self, tmp_path: Path, cache: Path) -> None:
+        train = write(tmp_path, "train", numbered(50))
+
+        def kinds() -> dict[str, int]:
+            names = [path.name.split("-")[0] for path in cache.iterdir()]
+            return {kind: names.count(kind) for kind in ("texts", "tokenizers", "tokens")}
+
+        prepared(data_of(train=train), tmp_path)
+        prepared(data_of(train={**train, "weight": 2.0}), tmp_path)
+        assert kinds() == {"texts": 1, "tokenizers": 1, "tokens": 1}
+        prepared(data_of(train=train, max_length=50), tmp_path)
+        assert kinds() == {"texts": 1, "tokenizers": 1, "tokens": 2}
+        prepared(data_of(train=train), tmp_path, TokenizerConfig(kind="byte"))
+        assert kinds() == {"texts": 1, "tokenizers": 2, "tokens": 3}
+        prepared(data_of(train=train), tmp_path, seed=2)
+        assert kinds() == {"texts": 2, "tokenizers": 3, "tokens": 4}
+        write(tmp_path, "train", numbered(50, first=1))
+        changed = prepared(data_of(train=train), tmp_path)
+        assert kinds() == {"texts": 3, "tokenizers": 4, "tokens": 5}
+        assert "source 50" in sources(changed.train) + sources(changed.validation)
+
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from regard.data.config import Corpus, Data
+from regard.data.prepare import prepare
+from regard.text.tokenizers import TokenizerConfig
+
+class Pairs(Corpus):
+    source: str | int | None = None
+    target: str | int | None = None
+
+def anonymous() -> int:
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
+
+peak = start = anonymous() if sys.argv[3] == "measure" else 0
+
+def progress(step: str, count: int) -> None:
+    global peak
+    if sys.argv[3] == step:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[3] == "measure":
+        peak = max(peak, anonymous())
+
+files = {"source": "train.en", "target": "train.de"}
+config = TokenizerConfig(kind=sys.argv[2], sample=1000)
+found = prepare(Data[Pairs].model_validate({"train": files}), config, base=Path(sys.argv[1]), seed=1, progress=progress)
+print(len(found.train), len(found.validation), peak - start)
+"""
+
+
+def start(base: Path, tokenizer: str, what: str) -> subprocess.Popen[str]:
+    """Prepare the files in a process of its own, which is killed at the step `what`."""
+    arguments = [sys.executable, "-c", SCRIPT, str(base), tokenizer, what]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+class TestProcesses:
+    @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+    def test_killed_half_way(self, tmp_path: Path, cache: Path) -> None:
+        write(tmp_path, "train", numbered(500))
+        process = start(tmp_path, "byte", "tokenising train")
+        _, errors = process.communicate()
+        assert process.returncode == -signal.SIGKILL, errors
+        (leftover,) = cache.glob("tokens-*")
+        assert list(leftover.glob("train.source.values")), "it was killed while it wrote"
+        found = prepared(
+            data_of(train={"source": "train.en", "target": "train.de"}), tmp_path, TokenizerConfig(kind="byte")
+        )
+        assert (len(found.train), len(found.validation)) == (490, 10)
+        tokens = [found.train.columns["source"][i].tolist() for i in range(490)]
+        assert tokens == found.tokenizers["source"].encode_batch(sources(found.train))
+
+    def test_two_at_once_end_well(self, tmp_path: Path, cache: Path) -> None:
+        write(tmp_path, "train", numbered(2000))
+        both = [start(tmp_path, "byte", "nothing") for _ in range(2)]
+        for process in both:
+            output, errors = process.communicate()
+            assert process.returncode == 0, errors
+            assert output.split()[:2] == ["1960", "40"]
+        assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["texts", "tokenizers", "tokens"]
+
+    @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's account of memory")
+    def test_memory_does_not_grow_with_the_corpus(self, tmp_path: Path) -> None:
+        write(tmp_path, "train", [(f"the source of example {i}", f"{i} is the target") for i in range(300_000)])
+        process = start(tmp_path, "word", "measure")
+        output, errors = process.communicate()
+        assert process.returncode == 0, errors
+        train, validation, kilobytes = map(int, output.split())
+        assert (train, validation) == (294_000, 6_000)
+        assert kilobytes < 80 * 1024, "the texts alone are 50 MB as Python strings, the tokens 65 MB as lists"

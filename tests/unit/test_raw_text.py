@@ -1,0 +1,488 @@
+"""From raw text to what language models read: documents, sentences, tokens, pieces and streams."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.data import tales
+from regard.data.blocks import Streams, contiguous_pieces, document_pieces
+from regard.data.corpora import part_of
+from regard.data.documents import PIECE, RawData, RawText, open_documents
+from regard.data.masking import Masking
+from regard.data.raw import PreparedRaw, RawTokens, one_blank, prepare_raw
+from regard.data.segments import SentencePairs
+from regard.errors import DataError
+from regard.tasks.raw import read_documents
+from regard.text.sentences import split_sentences
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.vocabularies import MASKING
+
+
+def documents_in(folder: Path, **fields: Any) -> list[tuple[str, str]]:
+    reader = open_documents(RawText.model_validate(fields), folder)
+    return [(reader.where(row.line), row.values[0]) for row in reader]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "texts" / "below").mkdir(parents=True)
+    (tmp_path / "texts" / "a.txt").write_text("one\n two \n\n\n  \nthree\n", encoding="utf-8")
+    (tmp_path / "texts" / "empty.txt").write_text("")
+    (tmp_path / "texts" / ".hidden").write_bytes(b"\xff")
+    with gzip.open(tmp_path / "texts" / "below" / "b.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("넷\n\n다섯")
+    rows = [{"text": "six\nseven"}, {"text": "eight"}]
+    (tmp_path / "texts" / "c.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return tmp_path
+
+
+def test_documents_of_a_folder_stand_in_the_order_of_its_files(folder: Path) -> None:
+    name = str(Path("texts", "a.txt"))
+    assert documents_in(folder, text="texts") == [
+        (f"{name}:1", "one\ntwo"),
+        (f"{name}:6", "three"),
+        (f"{Path('texts', 'below', 'b.txt.gz')}:1", "넷"),
+        (f"{Path('texts', 'below', 'b.txt.gz')}:3", "다섯"),
+        (f"{Path('texts', 'c.jsonl')}:1", "six\nseven"),
+        (f"{Path('texts', 'c.jsonl')}:2", "eight"),
+    ]
+
+
+def test_every_line_may_be_a_document(folder: Path) -> None:
+    found = documents_in(folder, text="texts/a.txt", documents="lines")
+    assert [text for _, text in found] == ["one", "two", "three"]
+    assert [where for where, _ in found] == ["texts/a.txt:1", "texts/a.txt:2", "texts/a.txt:6"]
+
+
+def test_empty_lines_may_be_documents_too(folder: Path) -> None:
+    found = documents_in(folder, text="texts/a.txt", documents="all_lines")
+    assert [text for _, text in found] == ["one", "two", "", "", "", "three"]
+    assert [where.partition(":")[2] for where, _ in found] == ["1", "2", "3", "4", "5", "6"]
+
+
+PUBLISHED = " \n = Robert <unk> = \n \n He had a guest @-@ star , \n"
+"""As in wiki.test.tokens, the counts of which everyone reports: words, and one end for each line, empty or not."""
+
+
+def test_tokens_are_counted_as_published(tmp_path: Path) -> None:
+    (tmp_path / "wiki.txt").write_text(PUBLISHED, encoding="utf-8")
+    corpus = {"text": "wiki.txt", "documents": "all_lines"}
+    data = RawData.model_validate({"train": corpus, "validation": corpus, "deduplicate": False})
+    config = TokenizerConfig(kind="word", split="spaces", vocabulary=100)
+    text = prepare_raw(data, config, base=tmp_path, seed=1).splits["validation"]
+    assert len(text.values) == (0 + 1) + (4 + 1) + (0 + 1) + (7 + 1)
+    assert int((text.values == text.tokenizer.unk).sum()) == 1
+    assert [*text.texts] == ["", "= Robert <unk> =", "", "He had a guest @-@ star ,"]
+    in_memory = read_documents(
+        data, [RawText.model_validate(corpus)], "test", tmp_path, text.tokenizer, sentences="punctuation"
+    )
+    assert in_memory.values.tolist() == text.values.tolist()
+
+
+def test_contiguous_pieces_hold_the_whole_text_once(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="word"), ["a b c d e f g h"])
+    text = RawTokens.of(["a b c", "", "d e f g h"], tokenizer, lambda row: "")
+    pieces = contiguous_pieces(text, 5)
+    a, b, c, d, e, f, g, h = tokenizer.encode("a b c d e f g h")
+    end = tokenizer.end
+    rows = [[end, a, b, c, end], [end, end, d, e, f], [f, g, h, end, tokenizer.pad]]
+    batch = pieces.batch(np.arange(3))
+    assert batch.text.ids_BL.tolist() == rows
+    assert batch.tokens == len(text.values) == 11
+
+
+def test_a_table_names_its_column(folder: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"body": ["x", "y"]}), folder / "t.parquet")
+    assert [text for _, text in documents_in(folder, file="t.parquet", text="body")] == ["x", "y"]
+    assert [text for _, text in documents_in(folder, file="texts/c.jsonl")] == ["six\nseven", "eight"]
+
+
+LONG = "\n".join(f"Sentence {number} of a book. It goes on" for number in range(5000))
+"""A document of more than two pieces, without a blank line."""
+
+
+def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None:
+    assert len(LONG) > 2 * PIECE
+    (tmp_path / "long.txt").write_text(f"{LONG}\n\nA short one.", encoding="utf-8")
+    corpus = RawText(text="long.txt")
+    rows = [*open_documents(corpus, tmp_path)]
+    assert [row.continues for row in rows] == [False, True, True, False]
+    assert max(len(row.values[0]) for row in rows) <= 1.05 * PIECE
+    assert "".join(row.values[0] for row in rows[:3]) == LONG
+    first = open_documents(RawText(text="long.txt", size=1, prefix="<en> "), tmp_path)
+    assert "".join(row.values[0] for row in first) == f"<en> {LONG}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentences"),
+    [("word", None), ("word", "punctuation"), ("word", "lines"), ("character", None), ("byte", None)],
+)
+def test_a_long_document_has_one_end_and_one_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any, sentences: Any
+) -> None:
+    """Five books and one of them again, read in pieces of three lines: tokens, places and splits by the book."""
+    lines = [f"The end of line {number} came. It" for number in range(40)]
+    books = ["\n".join(lines[start : start + 8]) for start in range(0, 40, 8)]
+    (tmp_path / "books.txt").write_text("\n\n".join([*books, books[2]]), encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "books.txt"}, "validation": {"split": 0.4}, "max_length": 16})
+    config = TokenizerConfig(kind=kind)
+
+    def prepared(piece: int) -> PreparedRaw:
+        monkeypatch.setattr("regard.data.documents.PIECE", piece)
+        monkeypatch.setenv("REGARD_CACHE", str(tmp_path / f"cache-{piece}"))
+        return prepare_raw(data, config, base=tmp_path, seed=1, sentences=sentences)
+
+    whole, cut = prepared(10_000), prepared(60)
+    assert cut.report.sentences() == ["dropped 1 of 6 training documents: 1 seen before (first: books.txt:46)"]
+    assert [len(text) for text in cut.splits.values()] == [len(text) for text in whole.splits.values()] == [3, 2]
+    assert sorted(one for text in cut.splits.values() for one in text.texts) == sorted(books)
+    for text in cut.splits.values():
+        tokenizer = text.tokenizer
+        assert len(text.written) == 3 * len(text) == 3 * len(text.corpora)
+        assert [text.place(row) for row in range(len(text))] == [
+            f"books.txt:{9 * books.index(book) + 1}" for book in text.texts
+        ]
+        assert [text.values[start:stop].tolist() for start, stop in pairwise(text.bounds)] == [
+            [*tokenizer.encode(one_blank(book)), tokenizer.end] for book in text.texts
+        ]
+    in_memory = read_documents(data, data.train, "train", tmp_path, cut.tokenizers["text"], sentences=sentences)
+    assert [*in_memory.texts] == [*books, books[2]]
+
+
+def test_a_piece_that_is_dropped_does_not_give_the_rest_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.data.documents.PIECE", 60)
+    lines = [f"a line with a number, {number}, in it" for number in range(6)]
+    text = "\n".join(["a document before", "", "x" * 300, *lines])
+    (tmp_path / "t.txt").write_text(text, encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "t.txt"}, "validation": {"text": "t.txt"}, "max_characters": 200})
+    with pytest.raises(DataError, match=r"t\.txt:3: the line has 300 characters"):
+        prepare_raw(data, TokenizerConfig(kind="word"), base=tmp_path, seed=1)
+    found = prepare_raw(
+        data.model_copy(update={"bad_lines": "drop"}), TokenizerConfig(kind="word"), base=tmp_path, seed=1
+    )
+    assert [*found.splits["train"].texts] == ["a document before", "\n".join(lines)]
+    assert [found.splits["train"].place(row) for row in range(2)] == ["t.txt:1", "t.txt:4"]
+
+
+def test_the_pieces_of_a_document_are_no_strangers(tmp_path: Path) -> None:
+    """One long book and nothing else: whatever its length, there is no other document for a negative."""
+    (tmp_path / "book.txt").write_text(LONG, encoding="utf-8")
+    (tmp_path / "other.txt").write_text("One here. Two here.\n\nOne there. Two there.", encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "book.txt"}, "validation": {"text": "other.txt"}})
+    config = TokenizerConfig(kind="wordpiece", vocabulary=200)
+    found = prepare_raw(data, config, base=tmp_path, seed=1, sentences="punctuation", special=MASKING)
+    text = found.splits["train"]
+    assert len(text) == found.report.splits["train"].kept == 1
+    assert len(text.sentences) > 5000
+    with pytest.raises(DataError, match="there is 1 here, of 1 in all"):
+        SentencePairs(text, Masking(text.tokenizer), 64)
+    shared = RawData.model_validate({"train": {"text": "book.txt"}, "validation": {"split": 0.3}})
+    with pytest.raises(DataError, match="no training document is left: 1 document was read"):
+        prepare_raw(shared, config, base=tmp_path, seed=1)
+
+
+def test_every_run_of_white_space_is_one_blank() -> None:
+    assert one_blank(" a\tb\r\nc\u00a0\u3000 d \n") == "a b c d"
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="word"), ["a b c d"])
+    text = RawTokens.of(["a\tb\u00a0c\r\nd", "a b c d"], tokenizer, str)
+    assert text.values.tolist() == 2 * [*tokenizer.encode("a b c d"), tokenizer.end]
+    lines = RawTokens.of(["a\tb\n\nc  d\r\n"], tokenizer, str, sentences="lines")
+    assert lines.sentences.tolist() == [0, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "corpus", "messages"),
+    [
+        (
+            "t.jsonl", '{"text": null}\n{"text": "a"}\n{"text": ""}\n', {"text": "t.jsonl"},
+            [f"t.jsonl:{line}: the column 'text' is empty (fill it, or data.bad_lines=drop drops such documents)"
+             for line in (1, 3)],
+        ),
+        (
+            "t.csv", 'id,body\n1,""\n2,a\n', {"file": "t.csv", "text": "body"},
+            ["t.csv:2: the column 'body' is empty (fill it, or data.bad_lines=drop drops such documents)"],
+        ),
+        (
+            "t.tsv", "id\tdocument\n1\ta b\n", {"text": "t.tsv"},
+            ["t.tsv:1: there is no column 'text' (the columns are id, document; rename one to text, or name it in the "
+             "recipe: {file: t.tsv, text: COLUMN})"],
+        ),
+        (
+            "t.csv", ",id,Text ,\n1,2,a b,\n", {"file": "t.csv", "text": "text"},
+            ["t.csv:1: there is no column 'text' (the columns are '', id, 'Text ', ''; did you mean 'Text '?)"],
+        ),
+    ],
+)  # fmt: skip
+def test_bad_tables_of_raw_text(
+    tmp_path: Path, name: str, text: str, corpus: dict[str, str], messages: list[str]
+) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    data = RawData.model_validate({"train": corpus, "validation": {"split": 0.2}})
+    with pytest.raises(DataError) as raised:
+        prepare_raw(data, TokenizerConfig(kind="word"), base=tmp_path, seed=1)
+    assert [str(problem) for problem in raised.value.problems] == messages
+
+
+def test_all_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    for name, content in {"a.txt": b"good\n", "b.tsv": b"id\n1\n", "c.zip": b"PK\x03\x04\xff\xfe"}.items():
+        (tmp_path / "d" / name).write_bytes(content)
+    with pytest.raises(DataError) as raised:
+        documents_in(tmp_path, text="d")
+    assert [problem.where for problem in raised.value.problems] == [
+        f"{Path('d', 'b.tsv')}:1", f"{Path('d', 'c.zip')}:1"
+    ]  # fmt: skip
+    (tmp_path / "d" / "b.tsv").unlink()
+    (tmp_path / "d" / "c.zip").rename(tmp_path / "d" / "README.md")
+    [note] = open_documents(RawText(text="d"), tmp_path).findings()  # type: ignore[attr-defined]
+    assert note == "d: 2 files are read: 1 .txt, 1 .md (README.md); d/**/*.txt names the .txt files alone"
+
+
+def test_a_vocabulary_learns_no_white_space(tmp_path: Path) -> None:
+    rows = [{"text": f"the\tfox\r\nwas\u00a0here {number}"} for number in range(9)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "t.jsonl"}, "validation": {"split": 0.2}})
+    for kind in ("word", "bpe", "wordpiece"):
+        config = TokenizerConfig(kind=kind, vocabulary=60)
+        tokenizer = prepare_raw(data, config, base=tmp_path, seed=1).tokenizers["text"]
+        assert tokenizer.pieces(tokenizer.encode("the fox was here"))[0].startswith("▁t")
+        assert not any(sign in token for token in tokenizer.tokens(range(tokenizer.size)) for sign in "\t\r\n\u00a0")
+
+
+def test_bad_raw_text(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="there is no file in the folder"):
+        documents_in(tmp_path, text="none")
+    (tmp_path / "none" / ".hidden").write_text("text\n")
+    (tmp_path / "none" / "empty.txt").write_text("")
+    with pytest.raises(DataError, match="none: the files in the folder are all empty, or hidden"):
+        documents_in(tmp_path, text="none")
+    with pytest.raises(DataError, match="no file has such a name, or only empty ones"):
+        documents_in(tmp_path, text="none/*.txt")
+    with pytest.raises(DataError, match="there is no such file"):
+        documents_in(tmp_path, text="nowhere.txt")
+    (tmp_path / "none" / "a.txt").write_text("good\n")
+    (tmp_path / "none" / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
+    with pytest.raises(DataError, match=r"b\.png:1: this is a PNG image, not a text: byte 0x89 .* is not UTF-8"):
+        documents_in(tmp_path, text="none")
+    (tmp_path / "none" / "b.png").write_bytes(b"good\n\0\0")
+    with pytest.raises(DataError, match=r"b\.png:2: this is a binary file, not a text: the line holds a zero byte"):
+        documents_in(tmp_path, text="none")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (bz2.compress(b"a text"), "this is a .bz2 file, not a text"),
+        (b"PK\x03\x04\xff", "this is a .zip archive, not a text"),
+        (b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n", "this is a PDF, not a text"),
+        (gzip.compress(b"a text", mtime=0), "this is a .gz file under another name, not a text"),
+        (random.Random(1).randbytes(300).replace(b"\0", b""), "this is a binary file, not a text"),
+        ("여우가 갔다.\n".encode("cp949"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
+        ("The café.\n".encode("latin1"), "iconv -f ENCODING -t utf-8; ENCODING may be cp949"),
+        ("The fox.\n".encode("utf-16"), "ENCODING may be utf-16"),
+    ],
+)
+def test_what_is_no_text_is_told_from_a_text_in_another_encoding(tmp_path: Path, data: bytes, said: str) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("good\n")
+    (tmp_path / "texts" / "b").write_bytes(data)
+    with pytest.raises(DataError) as error:
+        documents_in(tmp_path, text="texts")
+    [problem] = error.value.problems
+    assert said in f"{problem.what} ({problem.hint})"
+    assert problem.where.startswith(str(Path("texts", "b:")))
+    if said.endswith("not a text"):
+        assert problem.hint.startswith("take it out of what is read")
+        assert problem.hint.endswith("plain or as .gz, .xz, .zst")
+
+
+def test_a_pattern_chooses_among_files(tmp_path: Path) -> None:
+    for name in ("a.txt", "deep/er/b.txt", "README.md", "empty.txt", ".hidden.txt"):
+        (tmp_path / "texts" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / name).write_text("" if name == "empty.txt" else name)
+    assert [text for _, text in documents_in(tmp_path, text="texts/**/*.txt")] == ["a.txt", "deep/er/b.txt"]
+    assert [text for _, text in documents_in(tmp_path, text=str(tmp_path / "texts/*.md"))] == ["README.md"]
+    [(where, _)] = documents_in(tmp_path, text="texts/?.txt")
+    assert where == str(Path("texts", "a.txt:1"))
+    with pytest.raises(DataError, match=r"texts/\*\.tex: no file has such a name"):
+        documents_in(tmp_path, text="texts/*.tex")
+    (tmp_path / "a*b.txt").write_text("a name of its own")
+    assert [text for _, text in documents_in(tmp_path, text="a*b.txt")] == ["a name of its own"]
+
+
+def test_what_is_read_of_a_folder_is_said(tmp_path: Path) -> None:
+    names = [
+        *(f"{number}.txt" for number in range(12)),
+        "README.md",
+        "LICENSE",
+        *(f"{number}.py" for number in range(5)),
+    ]
+    (tmp_path / "texts").mkdir()
+    for name in names:
+        (tmp_path / "texts" / name).write_text(f"The text of {name}.")
+    data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"split": 0.2}})
+    config = TokenizerConfig(kind="character")
+    for _ in range(2):
+        assert prepare_raw(data, config, base=tmp_path, seed=1).report.sentences() == [
+            "texts: 19 files are read: 12 .txt, 5 .py (0.py, 1.py, 2.py, ...), 1 without a suffix (LICENSE), "
+            "1 .md (README.md); texts/**/*.txt names the .txt files alone"
+        ]
+    data = RawData.model_validate({"train": {"text": "texts/*.txt"}, "validation": {"split": 0.2}})
+    found = prepare_raw(data, config, base=tmp_path, seed=1).report.sentences()
+    assert found == ["texts/*.txt: 12 files are read: 12 .txt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("He came. She left! Why? Nobody knows.", ["He came.", "She left!", "Why?", "Nobody knows."]),
+        ("Dr. Kim met J. Smith at 3.14 p.m. in Seoul. Good.", ["Dr. Kim met J. Smith at 3.14 p.m. in Seoul.", "Good."]),
+        ('"Go!" she said. "Now?" He went...', ['"Go!" she said.', '"Now?"', "He went..."]),
+        ("Wait... and see. (Really.) Yes", ["Wait... and see.", "(Really.)", "Yes"]),
+        ("1. First point. 2. Second.", ["1. First point.", "2. Second."]),
+        ("She and I. Then we left.", ["She and I.", "Then we left."]),
+        ("why? dr. kim met j. smith at 3.14 p.m. now. ok", ["why?", "dr. kim met j. smith at 3.14 p.m. now.", "ok"]),
+        ("in my car, no. you said I may. fine", ["in my car, no. you said I may. fine"]),
+        ("좋았다.그런데 별로였어요. 정말? 네!", ["좋았다.", "그런데 별로였어요.", "정말?", "네!"]),
+        ("값은 3.5점이다. 서울.부산은 멀다.", ["값은 3.5점이다.", "서울.부산은 멀다."]),
+        ("よかった。とても！", ["よかった。", "とても！"]),
+        ("  ", []),
+    ],
+)  # fmt: skip
+def test_sentences_by_hand(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+@given(st.text(alphabet="aB. !?가다\n\"'1"))
+def test_sentences_lose_nothing_but_white_space(text: str) -> None:
+    found = split_sentences(text)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(sentence == sentence.strip() and sentence for sentence in found)
+
+
+@pytest.mark.parametrize("name", ["tales-en", "tales-ko"])
+def test_tales(name: tales.Tales) -> None:
+    train, test = (list(tales.generate(name, 150, 1, part)) for part in ("train", "test"))  # type: ignore[arg-type]
+    assert not set(train) & set(test)
+    assert {part_of(tale) for tale in train} == {"train"}
+    assert list(tales.generate(name, 20, 1, "train")) == train[:20] != list(tales.generate(name, 20, 2, "train"))
+    assert all(4 <= len(split_sentences(tale)) <= 9 for tale in train)
+    assert name == "tales-en" or all("가" <= tale[0] <= "힣" for tale in train)
+
+
+def test_a_tale_is_about_its_own_people_and_things() -> None:
+    """Words in common between two sentences of a tale, against two of different tales: what can be learned."""
+    split = [split_sentences(tale) for tale in tales.generate("tales-en", 300, 1, "train")]
+    stop = {"the", "a", "was", "to", "in", "at", "not", "did", "he", "she", "it"}
+
+    def words(sentence: str) -> set[str]:
+        return set(sentence.lower().strip(".").split()) - stop
+
+    within = [bool(words(tale[0]) & words(tale[2])) for tale in split]
+    between = [bool(words(one[0]) & words(other[2])) for one, other in pairwise(split)]
+    assert np.mean(within) > 0.5
+    assert np.mean(between) < 0.25
+
+
+# Tokens
+
+
+TEXTS = ["a b c d e.", "f g.", "h i j k l m n o p q r s t.", "u."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(TokenizerConfig(kind="word"), [" ".join(TEXTS)])
+
+
+@pytest.fixture(scope="module")
+def text(tokenizer: Tokenizer) -> RawTokens:
+    return RawTokens.of(TEXTS, tokenizer, lambda number: f"text:{number}")
+
+
+def test_raw_tokens_are_documents_and_their_ends(text: RawTokens, tokenizer: Tokenizer) -> None:
+    expected = [[*tokenizer.encode(document), tokenizer.end] for document in TEXTS]
+    assert text.values.tolist() == [token for document in expected for token in document]
+    assert np.diff(text.bounds).tolist() == [len(document) for document in expected]
+    assert text.frequencies()[tokenizer.end] == len(TEXTS)
+    assert text.document_at(np.array([0, 6, 7, len(text.values) - 1])).tolist() == [0, 0, 1, 3]
+
+
+@pytest.mark.parametrize("max_length", [8, 9, 40])
+def test_pieces_predict_every_token_once_from_the_one_before(text: RawTokens, max_length: int) -> None:
+    pieces, end = document_pieces(text, max_length), text.tokenizer.end
+    batch = pieces.batch(np.arange(len(pieces)))
+    rows = [row[:length] for row, length in zip(batch.text.ids_BL.tolist(), batch.text.lengths_B.tolist(), strict=True)]
+    assert [token for row in rows for token in row[1:]] == text.values.tolist()
+    assert batch.tokens == len(text.values)
+    assert max(map(len, rows)) <= max_length
+    assert [row[0] for row in rows] == [end, *(row[-1] for row in rows[:-1])]
+    assert batch.text.ids_BL[:, 1:].eq(text.tokenizer.pad).sum() == batch.text.ids_BL[:, 1:].numel() - batch.tokens
+    assert [pieces.where(number) for number in (0, len(pieces) - 1)] == ["text:0", "text:3"]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 8, 14, 21, 1000])
+def test_streams_go_on_where_the_batch_before_ended(text: RawTokens, batch_tokens: int) -> None:
+    streams = Streams(text, 8)
+    batches = [streams.batch(rows) for rows in streams.plan(batch_tokens, seed=1, epoch=0)]
+    assert [batch.carries for batch in batches] == [False, *[True] * (len(batches) - 1)]
+    rows: dict[int, list[int]] = {}
+    for number, batch in enumerate(batches):
+        for row, (ids, length) in enumerate(zip(batch.text.ids_BL, batch.text.lengths_B, strict=True)):
+            if number:
+                assert ids[0] == rows[row][-1]
+            rows.setdefault(row, []).extend(ids[1 : int(length)].tolist())
+    assert [token for row in sorted(rows) for token in rows[row]] == text.values.tolist()
+    assert sum(batch.tokens for batch in batches) == len(text.values)
+    assert len(rows) <= max(1, batch_tokens // 7)
+
+
+def test_prepared_raw_text_is_cached_and_mapped(folder: Path) -> None:
+    data = RawData.model_validate(
+        {"train": {"text": "texts", "documents": "lines"}, "validation": {"text": "texts/a.txt"}}
+    )
+    options: dict[str, Any] = {"base": folder, "seed": 1}
+    heard: list[str] = []
+    first = prepare_raw(data, TokenizerConfig(kind="character"), **options, progress=lambda what, _: heard.append(what))
+    again = prepare_raw(data, TokenizerConfig(kind="character"), **options, progress=lambda what, _: heard.append("no"))
+    assert "tokenising train" in heard
+    assert "no" not in heard
+    train, tokenizer = first.splits["train"], first.tokenizers["text"]
+    assert isinstance(train.values.base, np.memmap)
+    assert np.array_equal(again.splits["train"].values, train.values)
+    documents = ["one", "two", "three", "넷", "다섯", "six seven", "eight"]
+    written = [tokenizer.decode(train.values[a:b].tolist()) for a, b in pairwise(train.bounds)]
+    assert written == documents
+    assert first.report.splits["train"].columns["text"].tokens == sum(map(len, documents))
+
+
+def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:
+    data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"text": "texts/a.txt"}})
+    found = prepare_raw(data, TokenizerConfig(kind="character"), base=folder, seed=1)
+    name = Path("texts", "a.txt")
+    assert found.report.sentences()[1:] == [
+        f"2 of 2 validation documents also stand in the training data (first: {name}:1)"
+    ]
+
+
+def test_sentences_are_kept_apart_where_they_are_asked_for(tokenizer: Tokenizer) -> None:
+    text = RawTokens.of(["A b. C d! E", "F g."], tokenizer, str, sentences="punctuation")
+    assert text.documents.tolist() == [0, 3, 4]
+    sizes = [len(tokenizer.encode(sentence)) for sentence in ("A b.", "C d!", "E", "F g.")]
+    assert np.diff(text.sentences).tolist() == [sizes[0], sizes[1], sizes[2] + 1, sizes[3] + 1]

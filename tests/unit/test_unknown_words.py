@@ -1,0 +1,302 @@
+"""Words outside the vocabulary keep their letters on the way to a model that reads letters: ELMo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from command_line import fail, succeed
+from language_model_cases import CASES, WORDS, build
+from model_cases import close
+from regard.data.batch import TextBatch, Tokens
+from regard.data.blocks import document_pieces
+from regard.data.dataset import Dataset
+from regard.data.documents import RawData
+from regard.data.framing import Framing
+from regard.data.labelled_examples import LabelledExamples
+from regard.data.questions import Asking, question_examples
+from regard.data.raw import RawTokens, prepare_raw
+from regard.data.tagged import Marking, tagged_examples
+from regard.data.unknown import encode_spelled
+from regard.objectives.language_model import BothDirections
+from regard.runs import Run
+from regard.runs.checkpoints import load_weights
+from regard.runs.verbs import features
+from regard.tasks.inputs import padded
+from regard.text.spelling import UnknownWord, letters_of
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.vocabularies import END, UNK
+from regard.training.train import train
+from regard.views.explain_text import explain_text
+
+KNOWN = "the fox ate a hen . and ( ran"
+TEXTS = ["the zebra ate a hen .", "the fox saw 여우 (zebra) .", "a fox ran ."]
+
+
+def tokenizer(kind: Any = "word", text: str = KNOWN, **more: Any) -> Tokenizer:
+    return Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=60, **more), [text])
+
+
+def words_of(text: Tokens, own: Tokenizer) -> list[list[str]]:
+    """What a model can know of each token: its spelling, whoever has it."""
+    return [
+        [token.word if isinstance(token, UnknownWord) else own.pieces([token])[0] for token in text.row(row)]
+        for row in range(len(text))
+    ]
+
+
+# From a text to tokens
+
+
+@given(st.text("ab é가́ㄱ1.,(▁\t<>unkA", max_size=20), st.booleans())
+def test_an_unknown_word_is_spelt_as_a_vocabulary_that_has_it_would(text: str, lowercase: bool) -> None:
+    small, whole = (tokenizer(text=one, lowercase=lowercase) for one in ("a", f"a {text}"))
+    [ids] = encode_spelled(small, [text], 50)
+    assert ids == small.encode(text)
+    shown = [token.word if isinstance(token, UnknownWord) else small.pieces([token])[0] for token in ids]
+    assert shown == whole.pieces(whole.encode(text))
+    assert all(isinstance(token, UnknownWord) == (token == UNK) for token in ids)
+
+
+@pytest.mark.parametrize("kind", ["word", "wordpiece", "bpe", "unigram", "character"])
+def test_every_vocabulary_says_what_it_does_not_know(kind: str) -> None:
+    own = tokenizer(kind)
+    [ids] = encode_spelled(own, ["the 여zoo"], 50)
+    assert ids == own.encode("the 여zoo")
+    unknown = [token.word for token in ids if isinstance(token, UnknownWord)]
+    expected = {"unigram": ["여z"], "bpe": ["여", "z"], "character": ["여", "z"]}.get(kind, ["▁여zoo"])
+    assert [word for word in unknown if word != "o"] == expected
+    assert encode_spelled(own, ["the 여zoo"], None) == [ids]
+    assert not any(isinstance(token, UnknownWord) for token in encode_spelled(own, ["the 여zoo"], None)[0])
+
+
+def test_a_text_that_says_unk_itself_says_no_more() -> None:
+    own = tokenizer(split="spaces")
+    [ids] = encode_spelled(own, ["the <unk> saw <unk>s"], 50)
+    assert ids[1:] == [UNK, UNK, UNK]
+    assert [getattr(token, "word", None) for token in ids] == [None, None, "▁saw", "▁<unk>s"]
+
+
+# From tokens to a batch
+
+
+def test_a_batch_carries_the_letters_of_its_unknown_words_once() -> None:
+    own = tokenizer()
+    rows = encode_spelled(own, TEXTS, 8)
+    text = padded(rows, own.pad)
+    assert text.spelling is not None
+    assert text.spelling.numbers_BL.tolist() == [[0, 1, *[0] * 6], [0, 0, 2, 3, 0, 4, 5, 0], [0] * 8]
+    expected = [letters_of(word, 8) for word in ("▁zebra", "▁saw", "▁여우", "zebra", ")")]
+    assert [tuple(filter(None, row)) for row in text.spelling.characters_PC.tolist()] == expected
+    assert len(expected[0]) == 8, "a long word ends early"
+    assert [text.row(row) for row in range(3)] == rows
+    assert padded(rows[2:], own.pad).spelling is None
+
+
+def test_a_split_on_disk_and_one_in_memory_carry_the_same(tmp_path: Path) -> None:
+    texts = [*(" ".join([KNOWN] * count) for count in range(1, 7)), *TEXTS]
+    (tmp_path / "t.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    data = RawData.model_validate({"train": {"text": "t.txt"}, "validation": {"split": 0.3}})
+    config = TokenizerConfig(kind="word", vocabulary=13)
+    found = prepare_raw(data, config, base=tmp_path, seed=1, letters=50)
+    again = prepare_raw(data, config, base=tmp_path, seed=1, letters=50)
+    plain = prepare_raw(data, config, base=tmp_path, seed=1)
+    seen = set()
+    for name, split in found.splits.items():
+        assert np.array_equal(split.values, plain.splits[name].values)
+        assert plain.splits[name].unknown is None
+        memory = RawTokens.of([*split.texts], split.tokenizer, str, letters=50)
+        for length in (4, 64):
+            pieces = [document_pieces(text, length) for text in (split, again.splits[name], memory)]
+            batches = [one.batch(np.arange(len(one))) for one in pieces]
+            rows = [words_of(batch.text, split.tokenizer) for batch in batches]
+            assert rows[0] == rows[1] == rows[2]
+            assert batches[0].text.ids_BL.equal(batches[2].text.ids_BL)
+            seen |= {word for row in rows[0] for word in row}
+    assert {"▁zebra", "zebra", "▁여우", "▁saw"} <= seen
+    assert "<unk>" not in seen
+
+
+def framing(longest: int, **more: Any) -> Framing:
+    return Framing(tokenizer(), segments=False, longest=longest, letters=50, **more)
+
+
+SECOND = ["▁the", "▁fox", "▁saw", "▁여우", "▁(", "zebra", ")", "▁."]
+"""The second text, as it is read."""
+
+
+def test_texts_that_are_cut_windowed_and_paired_keep_their_words() -> None:
+    own, labels = tokenizer(), np.zeros(3, dtype=np.int64)
+
+    def rows(columns: dict[str, list[str]], how: Framing, arrangement: Any) -> list[list[str]]:
+        dataset = Dataset.of(columns, dict.fromkeys(columns, own), str)
+        return words_of(LabelledExamples(dataset, how, arrangement, labels).batch(np.array([1])).text, own)
+
+    assert rows({"text": TEXTS}, framing(6, long="head_tail"), "single") == [["</s>", "▁the", *SECOND[5:], "</s>"]]
+    assert rows({"text": TEXTS}, framing(6, long="windows", stride=4), "single") == [
+        ["</s>", *SECOND[:4], "</s>"],
+        ["</s>", *SECOND[4:], "</s>"],
+    ]
+    pair = {"first": TEXTS, "second": ["", "a yak", ""]}
+    assert rows(pair, framing(20), "pair") == [["</s>", *SECOND, "<s>", "▁a", "▁yak", "</s>"]]
+
+
+def test_tagged_words_and_questions_keep_them_too() -> None:
+    own = tokenizer()
+    words = ["the", "zebra", "saw", "여우", "."]
+    tagged = tagged_examples(
+        [json.dumps(words, ensure_ascii=False)], [["O"] * 5], ["O"], Marking(framing(5), spaced=True, last=False),
+        corpora=np.zeros(1, dtype=np.int16), weights=(1.0,), place=str,
+    )  # fmt: skip
+    spelt = [f"▁{word}" for word in words]
+    parts = [["</s>", *spelt[start : start + 3], "</s>"] for start in (0, 1, 2)]
+    assert words_of(tagged.batch(np.array([0])).text, own) == parts
+    assert [[token.word for token in one if isinstance(token, UnknownWord)] for one in tagged.words(0)] == [
+        [], ["▁zebra"], ["▁saw"], ["▁여우"], [],
+    ]  # fmt: skip
+    asked = question_examples(([TEXTS[1]], ["who saw a yak ?"], ["[]"], [""]), Asking(framing(20), 8), str)
+    question = ["▁who", "▁saw", "▁a", "▁yak", "▁?"]
+    assert words_of(asked.batch(np.array([0])).text, own) == [["</s>", *question, "<s>", *SECOND, "</s>"]]
+
+
+# In the model
+
+
+def batch_of(*rows: list[int]) -> TextBatch:
+    return TextBatch(padded(rows, 0), tokens=sum(map(len, rows)) - len(rows))
+
+
+def unknown(word: str) -> UnknownWord:
+    return UnknownWord.of(UNK, word, letters_of(word, 12))
+
+
+def test_a_word_has_the_same_vector_inside_and_outside_the_vocabulary() -> None:
+    model = build(CASES["elmo"])
+    known = list(range(4, len(WORDS)))
+    inside, outside = batch_of(known), batch_of([unknown(WORDS[number]) for number in known])
+    for one, other in zip(model.layers_of(inside), model.layers_of(outside), strict=True):
+        close(one, other)
+
+
+def test_two_unknown_words_differ_and_neighbours_do_not_matter() -> None:
+    model, rows = build(CASES["elmo"]), [[END, 4, unknown("zebra"), 5], [END, 4, unknown("여우"), 5], [END, 4, UNK, 5]]
+    together = model.layers_of(batch_of(*rows, [END, unknown("extraordinarily"), 6, 7, 8, unknown("zebra"), END]))
+    for number, row in enumerate(rows):
+        for one, other in zip(model.layers_of(batch_of(row)), together, strict=True):
+            close(one[0], other[number, : len(row)])
+    assert len({round(float(one), 6) for one in together[0][:3, 2].detach().abs().sum(-1)}) == 3
+    tokens = build(CASES["elmo-tokens"]).layers_of(batch_of(*rows))
+    assert all(layer[0].equal(layer[1]) and layer[0].equal(layer[2]) for layer in tokens), "a table has no letters"
+
+
+def test_what_is_to_be_predicted_is_still_unk() -> None:
+    """The loss of both directions, each read out and summed by hand; an unknown word counts as <unk>."""
+    model, rows = build(CASES["elmo"]), [[END, 4, unknown("zebra"), 5, END], [END, 6, 7, END]]
+    batch = batch_of(*rows)
+    output, expected = model(batch), 0.0
+    for number, row in enumerate(rows):
+        for place in range(len(row) - 1):
+            forward = model.readout(output.hidden_BTD[number, place]).detach().log_softmax(-1)
+            backward = model.readout(output.backward_BLD[number, place + 1]).detach().log_softmax(-1)
+            expected -= float(forward[int(row[place + 1])] + backward[int(row[place])]) / 2
+    loss = BothDirections(model, 0.0)(batch)[0]
+    plain = BothDirections(model, 0.0)(batch_of([int(token) for token in rows[0]], rows[1]))[0]
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-9)
+    assert abs(float(loss.detach() - plain.detach())) > 1e-3
+
+
+def test_letters_learn_from_unknown_words() -> None:
+    model = build(CASES["elmo"]).train()
+    BothDirections(model, 0.0)(batch_of([END, unknown("zzz"), END]))[0].backward()
+    slopes = model.embedding.embedding.weight.grad.abs().sum(-1)
+    assert float(slopes[1 + ord("z")]) > 0
+    assert float(slopes[1 + ord("x")]) == 0
+
+
+# Through the verbs
+
+MODEL = {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1}
+RECIPE: dict[str, Any] = {
+    "task": "language_modeling",
+    "data": {
+        "train": {"corpus": "tales-en", "size": 60}, "validation": {"corpus": "tales-en", "size": 6}, "max_length": 24,
+    },
+    "tokenizer": {"kind": "word", "vocabulary": 40},
+    "model": MODEL,
+    "training": {"steps": 6, "batch_tokens": 256, "device": "cpu", "log_every": 3, "learning_rate": 0.01},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    folder = tmp_path_factory.mktemp("elmo") / "run"
+    train(RECIPE, out=folder, quiet=True)
+    return folder
+
+
+def test_features_of_words_that_were_never_seen(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "vectors.npz"
+    succeed("predict", run, "The qwertyfox ate.", "The zebra ate.", "여우", "--features", file, "--layer", "0")
+    found = np.load(file)
+    assert found["tokens"].tolist() == ["▁The", "▁qwertyfox", "▁ate", ".", "▁The", "▁zebra", "▁ate", ".", "▁여우"]
+    vectors = found["vectors"]
+    np.testing.assert_allclose(vectors[[0, 2, 3]], vectors[[4, 6, 7]], atol=1e-6)
+    assert np.abs(vectors[1] - vectors[5]).max() > 1e-3
+    assert np.abs(vectors[8] - vectors[1]).max() > 1e-3
+
+
+def test_a_resumed_training_is_exact_with_unknown_words(run: Path, tmp_path: Path) -> None:
+    stopped = RECIPE | {"training": RECIPE["training"] | {"steps": 2}}
+    train(stopped, out=tmp_path / "run", quiet=True)
+    train(RECIPE, out=tmp_path / "run", resume=True, quiet=True)
+    whole, resumed = (load_weights(Run.open(one).checkpoint("last")) for one in (run, tmp_path / "run"))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+
+
+def test_a_classifier_on_frozen_features_tells_unknown_words_apart(run: Path, tmp_path: Path) -> None:
+    tree = {
+        "task": "classification",
+        "data": {
+            "train": {"corpus": "reviews-en", "size": 40}, "validation": {"corpus": "reviews-en", "size": 10},
+            "max_length": 40,
+        },
+        "training": RECIPE["training"] | {"init": str(run)},
+    }  # fmt: skip
+    train(tree, out=tmp_path / "run", quiet=True)
+    texts = ["A qwertyfox film.", "A zebra film.", "A <unk> film."]
+    together = succeed("predict", tmp_path / "run", *texts, "--json").jsons
+    shares = [one["probabilities"]["positive"] for one in together]
+    assert len(set(shares)) == 3
+    assert words_of(
+        explain_text(Run.open(tmp_path / "run"), texts[0]).batch.text, Run.open(run).tokenizers["text"]
+    ) == [["</s>", "▁A", "▁qwertyfox", "▁film", ".", "</s>"]]
+    for text, share in zip(texts, shares, strict=True):
+        alone = succeed("predict", tmp_path / "run", text, "--json").json["probabilities"]["positive"]
+        assert alone == pytest.approx(share, abs=1e-6)
+
+
+def test_explain_reads_what_predict_reads(run: Path) -> None:
+    found = Run.open(run)
+    explained = explain_text(found, "The 여우 ate.", padding=2)
+    assert words_of(explained.batch.text, found.tokenizers["text"]) == [["</s>", "▁The", "▁여우", "▁ate", "."]]
+    vectors = features(found, ["The 여우 ate."], layer=0).vectors
+    with torch.inference_mode():
+        np.testing.assert_allclose(explained.model.layers_of(explained.batch)[0][0, 1:5], vectors, atol=1e-6)
+
+
+def test_a_model_of_tokens_knows_no_other_words(tmp_path: Path) -> None:
+    train(RECIPE | {"model": MODEL | {"words": "tokens"}}, out=tmp_path / "run", quiet=True)
+    file = tmp_path / "vectors.npz"
+    succeed("predict", tmp_path / "run", "The qwertyfox ate.", "The zebra ate.", "--features", file)
+    found = np.load(file)
+    assert found["tokens"].tolist()[1] == "<unk>"
+    np.testing.assert_array_equal(found["vectors"][:4], found["vectors"][4:])
+    [message] = fail("predict", tmp_path / "run", "여우", "--features", file)
+    assert "the tokenizer knows nothing in '여우'" in message

@@ -1,0 +1,271 @@
+"""Static vectors: which line of a file becomes which row of an embedding, and what stays of it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from command_line import fail, regard, succeed, write
+from regard.config import write_yaml
+from regard.errors import ConfigError, DataError
+from regard.recipes.recipe import load_recipe
+from regard.runs import Run
+from regard.runs.checkpoints import load_weights
+from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.vectors import Vectors, read_vectors
+from regard.training.train import train
+
+Tree = dict[str, Any]
+TEXT = "Paris is (big) and 서울 is big"
+ANIMALS = "".join(f"{a} {verb} the {b}\n" for a in ("dog", "cat", "cow") for verb in ("sees", "eats") for b in "xyzuvw")
+
+
+def word_tokenizer(text: str = TEXT, **options: Any) -> Tokenizer:
+    return Tokenizer.train(TokenizerConfig.model_validate({"kind": "word"} | options), [text])
+
+
+def found(text: str | bytes, tokenizer: Tokenizer, folder: Path, width: int = 2, name: str = "words.vec") -> Tree:
+    """Token -> vector."""
+    file = TextFile(name, write(folder / name, text))
+    vectors: Vectors = read_vectors(file, tokenizer, width)
+    return dict(zip(tokenizer.tokens(vectors.tokens.tolist()), vectors.values.tolist(), strict=True))
+
+
+# Reading
+
+
+GLOVE = "Paris 1 2\nbig 3 4\nnobody -1 1e3\n서울 -5.5 6e-1\n"
+
+
+@pytest.mark.parametrize(
+    "text", [GLOVE, f"4 2\n{GLOVE}", f"4 2\n{GLOVE}".replace("\n", " \n"), GLOVE.replace("\n", "\r\n"), GLOVE.rstrip()]
+)
+def test_each_layout_gives_the_same_vectors(text: str, tmp_path: Path) -> None:
+    """GloVe; with fastText's header; with word2vec's space at the end of a line; of Windows; without a last newline."""
+    expected = {"▁Paris": [1, 2], "big": [3, 4], "▁big": [3, 4], "▁서울": pytest.approx([-5.5, 0.6])}
+    assert found(text, word_tokenizer(), tmp_path) == expected
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+def test_compressed_files_are_read_as_they_are(suffix: str, pack: Any, tmp_path: Path) -> None:
+    packed = found(pack(GLOVE.encode()), word_tokenizer(), tmp_path, name=f"glove.txt{suffix}")
+    assert packed == found(GLOVE, word_tokenizer(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["paris"], 0), (["paris", "Paris"], 1), (["Paris", "paris"], 0), (["Paris", "Paris"], 0),
+        (["paris", "Paris", "▁Paris"], 2), (["▁Paris", "Paris", "paris"], 0), (["Paris", "▁Paris", "▁Paris"], 1),
+        (["PARIS", "paris", "Pari"], 1),
+    ],
+)  # fmt: skip
+def test_the_nearest_spelling_wins_wherever_it_stands(words: list[str], expected: int, tmp_path: Path) -> None:
+    """The vocabulary's own before the bare word before its lower case, and the first of two equal ones."""
+    text = "".join(f"{word} {number} 1\n" for number, word in enumerate(words))
+    assert found(text, word_tokenizer("Paris"), tmp_path) == {"▁Paris": [expected, 1]}
+
+
+def test_decomposed_korean_is_the_same_word(tmp_path: Path) -> None:
+    decomposed = "\u1109\u1165\u110b\u116e\u11af"
+    assert found(f"{decomposed} 7 8", word_tokenizer(), tmp_path) == {"▁서울": [7, 8]}
+
+
+def test_pieces_of_other_kinds_are_found_too(tmp_path: Path) -> None:
+    bpe = Tokenizer.train(TokenizerConfig(kind="bpe", vocabulary=60), ["water waters watering water"] * 5)
+    assert found("water 1 2\nzzz 3 4\n", bpe, tmp_path)["▁water"] == [1, 2]
+    byte = Tokenizer.train(TokenizerConfig(kind="byte"), ["a"])
+    assert found("a 1 2\n0 3 4\n", byte, tmp_path) == {"a": [1, 2], "A": [1, 2], "0": [3, 4]}
+
+
+def test_two_spaces_behind_a_word_are_as_one(tmp_path: Path) -> None:
+    assert found("is 1 2\nbig  3 4\n", word_tokenizer(), tmp_path)["▁big"] == [3, 4]
+
+
+def test_words_with_spaces_are_words_of_nobody(tmp_path: Path) -> None:
+    """As in GloVe's largest file."""
+    assert found("is 1 2\n. . . 3 4\nbig name@domain.com 5 6\n", word_tokenizer(), tmp_path) == {"▁is": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("is 1 2\nbig 3\n", "words.vec:2: 'big' has 1 numbers, others have 2"),
+        ("is 1 2\nnobody 3\n", "words.vec:2: 'nobody' has 1 numbers, others have 2"),
+        ("is 1 2\nbig 3 4 5\n", "words.vec:2: 'big' has 3 numbers, others have 2"),
+        ("2 2\nis 1 2\nbig 3 x4\n", "words.vec:3: 'x4' is not a number"),
+        ("is 1 2\nbig 3 nan\n", "words.vec:2: a number is infinite or not a number"),
+        ("3 2\nis 1 2\nbig 3 4\n", "words.vec:3: the header promises 3 vectors, here they end after 2 (is it cut off?"),
+        ("is 1 2\n\nbig 3 4\n", "words.vec:2: '' has 0 numbers, others have 2"),
+        ("is\n", "words.vec:1: 'is' has no numbers behind it"),
+        ("is 1 2 3\n", "words.vec:1: the vectors have 3 numbers, the embeddings of the model 2"),
+        ("1 300\nis 1 2\n", "words.vec:1: the vectors have 300 numbers, the embeddings of the model 2"),
+        ("qui 1 2\nquoi 3 4\n</s> 1 1\n", "words.vec: none of its vectors is of a token in the vocabulary"),
+        ("", "words.vec: the file is empty"),
+        (b"is 1 2\nb\xe9 3 4\n", "words.vec:2: byte 0xe9 at position 2 of the line is not UTF-8"),
+    ],
+)
+def test_what_is_broken_is_named_by_its_line(text: str | bytes, said: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        found(text, word_tokenizer(), tmp_path)
+    assert str(caught.value).startswith(said)
+
+
+def test_all_that_is_broken_is_told_at_once(tmp_path: Path) -> None:
+    text = b"is 1 2\nnobody 3\nbig 3 x4\nbig 3 4\nParis inf 2\nb\xe9 3 4\nwho 1\n"
+    with pytest.raises(DataError) as caught:
+        found(text, word_tokenizer(), tmp_path)
+    assert [(problem.where, problem.what) for problem in caught.value.problems] == [
+        ("words.vec:2", "'nobody' has 1 numbers, others have 2"),
+        ("words.vec:3", "'x4' is not a number"),
+        ("words.vec:5", "a number is infinite or not a number"),
+        ("words.vec:6", "byte 0xe9 at position 2 of the line is not UTF-8"),
+    ]
+
+
+def test_of_many_broken_lines_twenty_are_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        found("is 1 2\n" + "nobody 3\n" * 1025, word_tokenizer(), tmp_path)
+    *named, rest = caught.value.problems
+    assert [problem.where for problem in named] == [f"words.vec:{line}" for line in range(2, 22)]
+    assert str(rest) == "and 1,005 more such lines"
+
+
+def test_binary_vectors_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"words\.bin: binary vectors are not read \(export them as text"):
+        found(b"1 2\nis \x00\x00", word_tokenizer(), tmp_path, name="words.bin")
+
+
+# In a training
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a corpus, vectors for some of its words, and a recipe that names them."""
+    write(tmp_path / "train.s", ANIMALS * 2)
+    write(tmp_path / "train.t", ANIMALS.upper() * 2)
+    write(tmp_path / "in.vec", "3 4\ndog 1 2 3 4\ncat 5 6 7 8\ntree 9 9 9 9\n")
+    write(tmp_path / "out.vec", "DOG 0.5 0.25 0.125 1\n")
+    tree: Tree = {
+        "task": "translation",
+        "data": {"train": {"source": "train.s", "target": "train.t"}, "deduplicate": False},
+        "tokenizer": {"kind": "word", "joint": False},
+        "model": {"kind": "bahdanau", "embedding": 4, "hidden": 8, "attention": 8, "vectors": {"source": "in.vec"}},
+        "training": {"steps": 6, "device": "cpu", "batch_tokens": 64, "validate_every": 3, "decode": 0, "ema": 0.9,
+                     "average": 2, "weight_decay": 0.1},
+    }  # fmt: skip
+    write(tmp_path / "recipe.yaml", write_yaml(tree))
+    return tmp_path
+
+
+def source_embedding(run: Run, checkpoint: str = "last") -> torch.Tensor:
+    return load_weights(run.checkpoint(checkpoint))["source_embedding.weight"]
+
+
+def digest(weights: torch.Tensor) -> str:
+    return hashlib.sha256(weights.numpy().tobytes()).hexdigest()
+
+
+def rows(run: Run, weights: torch.Tensor, *words: str) -> list[list[float]]:
+    return [weights[number].tolist() for number in run.tokenizers["source"].token_ids(words)]
+
+
+def test_frozen_vectors_stay_bit_by_bit_through_training_and_resume(project: Path) -> None:
+    recipe, frozen = project / "recipe.yaml", "model.vectors.freeze=true"
+    run = train(recipe, [frozen, "training.steps=3"], out=project / "run", quiet=True)
+    first = source_embedding(run)
+    assert rows(run, first, "▁dog", "▁cat") == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    (project / "in.vec").unlink()  # a resumed run has its weights
+    train(recipe, [frozen], out=project / "run", resume=True, quiet=True)
+    assert {digest(source_embedding(run, name)) for name in ("3", "6", "average")} == {digest(first)}
+    other = load_weights(run.checkpoint("3"))["target_embedding.weight"]
+    assert digest(other) != digest(load_weights(run.checkpoint("6"))["target_embedding.weight"])
+
+
+def test_free_vectors_are_where_learning_begins(project: Path) -> None:
+    """Rows without a vector begin as they would without the file; all rows move."""
+    slow = ["training.learning_rate=1e-9", "training.steps=1", "training.ema=null", "training.average=1"]
+    run = train(project / "recipe.yaml", slow, out=project / "slow", quiet=True)
+    plain = train(project / "recipe.yaml", [*slow, "model.vectors=null"], out=project / "plain", quiet=True)
+    here, there = source_embedding(run), source_embedding(plain)
+    assert rows(run, here, "▁dog", "▁cat") == [pytest.approx([1, 2, 3, 4]), pytest.approx([5, 6, 7, 8])]
+    differing = (here - there).abs().amax(dim=1) > 1e-6
+    assert differing.sum() == 2
+    moved = train(project / "recipe.yaml", out=project / "fast", quiet=True)
+    assert np.abs(np.subtract(rows(moved, source_embedding(moved), "▁dog"), [1, 2, 3, 4])).max() > 1e-3
+
+
+def test_what_was_found_is_said_and_the_run_names_the_file_for_good(project: Path) -> None:
+    both = ["model.vectors.target=out.vec"]
+    said = succeed("train", project / "recipe.yaml", *both, "--out", project / "run").err
+    sizes = [Run.open(project / "run").tokenizers[side].size for side in ("source", "target")]
+    assert f"vectors: 2 of {sizes[0]} source tokens found\nvectors: 1 of {sizes[1]} target tokens found\n" in said
+    vectors = Run.open(project / "run").recipe.model.vectors
+    assert vectors.files == {"source": str(project / "in.vec"), "target": str(project / "out.vec")}
+    findings = succeed("check", project / "recipe.yaml", *both, "--json").json["data"]["findings"]
+    assert findings[-1] == f"vectors: 1 of {sizes[1]} target tokens found"
+
+
+def test_tied_embeddings_take_one_file(project: Path) -> None:
+    """Of both sides and the readout, wherever it is named; two files are refused."""
+    tied = ["tokenizer.joint=true", "model.tie=all", "model.vectors={target: in.vec, freeze: true}"]
+    run = train(project / "recipe.yaml", tied, out=project / "run", quiet=True)
+    model = run.load_model("last")
+    assert model.source_embedding.weight is model.target_embedding.weight is model.output.linear.weight  # type: ignore[union-attr]
+    assert rows(run, model.source_embedding.weight, "▁dog") == [[1, 2, 3, 4]]
+    with pytest.raises(ConfigError, match="tie: all has one embedding for both sides: give it one file"):
+        load_recipe(project / "recipe.yaml", [*tied[:2], "model.vectors.target=out.vec"])
+    load_recipe(project / "recipe.yaml", [*tied[:2], "model.vectors.target=in.vec"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["model.embedding=8"],
+            "in.vec:1: the vectors have 4 numbers, the embeddings of the model 8 (set model.embedding to 4, ",
+        ),
+        (
+            ["model={kind: transformer, preset: tiny, vectors: {source: in.vec}}"],
+            "in.vec:1: the vectors have 4 numbers, the embeddings of the model 128 (set model.width to 4, ",
+        ),
+        (["model.vectors.source=text.txt"], "text.txt:1: 'black' is not a number (a line is a word and its numbers"),
+        (["model.vectors.source=broken.vec"], "broken.vec:2: 'cat' has 3 numbers, others have 4"),
+        (["model.vectors.source=out.vec"], "out.vec: none of its vectors is of a token in the vocabulary"),
+        (["model.vectors.source=on.vec"], "on.vec: there is no such file (did you mean 'in.vec'?)"),
+        (["model.vectors={freeze: true}"], "model.vectors: name a file of vectors for the source, the target, or both"),
+    ],
+)
+def test_a_mistake_leaves_no_run(project: Path, overrides: list[str], said: str) -> None:
+    write(project / "broken.vec", "dog 1 2 3 4\ncat 5 6 7\n")
+    write(project / "text.txt", "the black cat 3\n")
+    [message] = fail("train", project / "recipe.yaml", *overrides, "--out", project / "run")
+    assert message.startswith(said)
+    assert fail("check", project / "recipe.yaml", *overrides) == [message]
+    assert not (project / "run").exists()
+
+
+def test_the_weights_of_a_run_come_before_vectors_and_that_is_said(project: Path) -> None:
+    recipe, one_step = project / "recipe.yaml", ["training.steps=1", "training.ema=null", "training.average=1"]
+    train(recipe, ["model.vectors=null", *one_step], out=project / "before", quiet=True)
+    both = [*one_step, "training.init=before", "model.vectors.source=on.vec"]
+    note = "vectors: model.vectors is not read, the weights of before bring embeddings of their own"
+    assert note in succeed("check", recipe, *both, "--json").json["data"]["findings"]
+    assert note in succeed("train", recipe, *both, "--out", project / "run").err
+
+
+def test_a_frozen_embedding_is_not_counted_as_trained(project: Path) -> None:
+    counts = [
+        regard("check", project / "recipe.yaml", f"model.vectors.freeze={frozen}", "--json").json["model"]["parameters"]
+        for frozen in ("false", "true")
+    ]
+    run = train(project / "recipe.yaml", ["training.steps=1"], out=project / "run", quiet=True)
+    assert counts[0] - counts[1] == source_embedding(run).numel()
