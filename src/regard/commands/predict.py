@@ -124,7 +124,7 @@ def predict(
     from regard.runs.progress import summed
     from regard.runs.skipped import Skipped
     from regard.runs.verbs import predict_chunks, with_search
-    from regard.tasks.answering import Answer
+    from regard.tasks.story_answering import Answer
 
     opened_run = opened(run)
     texts, places = _asked(zip(*opened_run.task.gather(texts, places), strict=True), asked)

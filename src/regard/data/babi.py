@@ -33,8 +33,9 @@ from regard.text.files import TextFile, problem_with
 
 KEPT = 1000
 """Sentences of a story that are kept for a question: the last ones, as many as the largest memory holds."""
-COLUMNS = ("opening", "story", "question", "answer", "facts", "sentences")
-"""Of a row: how the story begins, its sentences one a line, and how many these were before only the last were kept."""
+COLUMNS = ("opening", "story", "question", "answer", "facts", "sentences", "task")
+"""Of a row: how the story begins, its sentences one a line, how many these were before only the last were kept, and the
+name of the task (each file is one)."""
 UNKNOWN = "-"
 """Stands for supporting facts that are not known."""
 _PART = re.compile(r"[._-](train|training|valid|validation|dev|test)$")
@@ -142,17 +143,14 @@ class StoryReader(Reader):
             return (f"{self.corpus.corpus}:{self.corpus.about}" if self.corpus.about else self.corpus.corpus,)
         return tuple(_PART.sub("", PurePath(file.name).name.partition(".")[0]) for file in self.files)
 
-    def task_of(self, line: int) -> int:
-        """The number of the task that a row belongs to."""
-        return line // FILES
-
     def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
         if corpus.corpus is not None:
             drawn = stories.generate(corpus.corpus, corpus.about, corpus.size, corpus.seed, self.part)
-            yield from (_row(0, asked) for asked in drawn)
+            yield from (_row(0, asked, self.tasks[0]) for asked in drawn)
         for number, file in enumerate(self.files):
-            yield from (_row(number, asked) for asked in _FORMATS[file.suffixes[0]](file, corpus.keys))
+            task = self.tasks[number]
+            yield from (_row(number, asked, task) for asked in _FORMATS[file.suffixes[0]](file, corpus.keys))
 
     def where(self, line: int, column: str | None = None) -> str:
         if self.corpus.corpus is not None:
@@ -175,7 +173,7 @@ def _by_number(path: Path) -> list[tuple[int, str]]:
     return [(int(digits or 0), letters) for digits, letters in re.findall(r"(\d*)(\D*)", path.name)]
 
 
-def _row(file: int, asked: Asked | Unread) -> Row:
+def _row(file: int, asked: Asked | Unread, task: str) -> Row:
     """With the last sentences of the story, the facts that are among them, and how many sentences there were."""
     line = file * FILES + asked.line
     if isinstance(asked, Unread):
@@ -183,7 +181,7 @@ def _row(file: int, asked: Asked | Unread) -> Row:
     gone = max(0, len(asked.story) - KEPT)
     facts = " ".join(str(fact - gone) for fact in asked.facts or () if fact >= gone) or UNKNOWN
     kept = "\n".join(asked.story[gone:])
-    return Row(line, (asked.opening, kept, asked.question, asked.answer, facts, str(len(asked.story))))
+    return Row(line, (asked.opening, kept, asked.question, asked.answer, facts, str(len(asked.story)), task))
 
 
 def facts_in(text: str) -> tuple[int, ...] | None:

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from regard.text.spelling import Spelling
 
+NO_TAG = -100
+"""Stands in the labels of a batch where a token carries no tag."""
+
 
 @dataclass(frozen=True)
 class Tokens:

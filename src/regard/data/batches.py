@@ -10,12 +10,11 @@ from typing import TypeVar, cast
 
 import torch
 
-from regard.data.batch import AnyBatch, Batch
-from regard.data.dataset import Dataset, Examples
+from regard.data.batch import AnyBatch
+from regard.data.dataset import Examples
 from regard.data.plans import Rows, auto_batch_tokens, fixed_batches, plan
-from regard.data.store import Integers
 
-__all__ = ["START", "Position", "Stream", "ahead", "auto_batch_tokens", "batch_of", "fixed_batches", "plan"]
+__all__ = ["START", "Position", "Stream", "ahead", "auto_batch_tokens", "fixed_batches", "plan"]
 
 B = TypeVar("B", bound=AnyBatch)
 T = TypeVar("T")
@@ -30,11 +29,6 @@ class Position:
 
 
 START = Position(0, 0)
-
-
-def batch_of(dataset: Dataset, examples: Integers) -> Batch:
-    """These examples as tensors: a source up to `</s>`, a target from `<s>` to `</s>`."""
-    return dataset.batch(examples)
 
 
 class Stream:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data import shapes
-from regard.data.batch import Batch
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput
-from regard.data.images import Picture, Pictures, Reading, images_of, prepare_pictures, read_picture, refuse_missing
+from regard.data.images import Pictures, Reading, prepare_pictures, read_picture, refuse_missing
 from regard.data.readers import open_corpus
 from regard.data.report import NAMED, Found
 from regard.data.rows import Row
@@ -38,40 +36,11 @@ class CaptionedImages(Dataset):
     dropped: Found
     """The examples that are left out since their images cannot be read."""
 
-    def source(self, example: int) -> Picture:
-        return self.pictures[int(self.numbers[example])]
-
     @cached_property
     def regions(self) -> NDArray[np.int32]:
         """Of the image of each example."""
         regions: NDArray[np.int32] = self.pictures.regions[self.numbers].astype(np.int32)
         return regions
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int32]:
-        """The positions that an example takes up: the regions, or the caption with its `</s>` if that is longer."""
-        lengths: NDArray[np.int32] = np.maximum(self.regions, self.columns["target"].lengths + np.int32(1))
-        return lengths
-
-    @cached_property
-    def slants(self) -> NDArray[np.int32]:
-        return self.regions - self.columns["target"].lengths
-
-    def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> Batch:
-        """The images, and their captions from `<s>` to `</s>`; nothing is drawn."""
-        source = images_of([self.source(int(example)) for example in examples])
-        target = self._tokens("target", examples, begin=True)
-        return Batch(source, target, tuple(examples.tolist()), int(target.lengths_B.sum()) - len(examples))
-
-    def pieces(self, example: int) -> dict[str, list[str]]:
-        return {"image": [self.texts["source"][example]], **super().pieces(example)}
-
-    def longest_example(self) -> int:
-        return int(np.argmax(self.regions.astype(np.int64) + self.columns["target"].lengths))
-
-    def fingerprint(self) -> int:
-        """Of the captions' lengths, and of which image each is about."""
-        return zlib.crc32(self.numbers.astype(np.int64).tobytes(), super().fingerprint())
 
 
 def captioned(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from regard.config import Config
+from regard.text.tokenizers import TokenizerConfig
 
 BuiltIn = Literal[
     "dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines", "shapes", "shapes-ko"
@@ -180,6 +181,11 @@ class Splits(Config, Generic[C]):
     """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
     text, and images that cannot be read: stop and name them, or drop and count them."""
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """The limits that examples are dropped by, by the reason's name in the report."""
+        return {"over_long_line": self.max_characters}
+
 
 class Data(Splits[C]):
     """The examples of a run."""
@@ -188,3 +194,47 @@ class Data(Splits[C]):
     """Longest side of a training example, in tokens; longer ones are dropped and counted."""
     max_ratio: float | None = Field(None, gt=1)
     """Largest ratio of the longer to the shorter side in tokens; pairs beyond it are dropped and counted."""
+
+    @property
+    def limits(self) -> dict[str, float]:
+        ratio = {} if self.max_ratio is None else {"max_ratio": self.max_ratio}
+        return {**super().limits, "max_length": self.max_length, **ratio}
+
+
+class TrainingSection(Protocol):
+    """What data and tasks read of a recipe's section `training`."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def init(self) -> str | None: ...
+    @property
+    def best(self) -> str: ...
+    @property
+    def decode(self) -> int: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def label_smoothing(self) -> float: ...
+    @property
+    def teacher_forcing(self) -> float: ...
+
+
+class Recipe(Protocol):
+    """What data and tasks read of a recipe (recipes/recipe.py has it whole); a task knows its own sections' types."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def tokenizer(self) -> TokenizerConfig: ...
+    @property
+    def model(self) -> Any: ...
+    @property
+    def training(self) -> TrainingSection: ...
+    @property
+    def search(self) -> Any: ...
+    @property
+    def evaluation(self) -> Any: ...
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self: ...

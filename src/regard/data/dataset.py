@@ -1,4 +1,4 @@
-"""Examples that are ready for batches: tokens, the texts they came from, and where those stand."""
+"""Examples that are ready for batches: encoded columns, the texts they came from, and where those stand."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Protocol, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import AnyBatch, Batch, Tokens
-from regard.data.images import Picture
+from regard.data.batch import AnyBatch
 from regard.data.plans import Rows, plan
+from regard.data.report import ColumnReport
 from regard.data.store import Integers, TextColumn, TokenColumn
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
-Encoded = Sequence[int] | Picture
-"""A source as a model reads it: its tokens without `</s>`, or an image."""
+Columns = Mapping[str, Sequence[Sequence[int]]]
+"""Rows of numbers by the name of their column: tokens, labels, positions."""
 
 
 class Examples(ABC):
@@ -36,11 +36,11 @@ class Examples(ABC):
     @property
     @abstractmethod
     def lengths(self) -> NDArray[np.int32]:
-        """The positions that each example takes up in a model, at the most."""
+        """The most positions that each example takes up in a model."""
 
     @property
     def slants(self) -> NDArray[np.int32] | None:
-        """By how much the first of two columns is longer than the second, where there are two."""
+        """How much longer the first of two columns is than the second, where there are two."""
         return None
 
     @abstractmethod
@@ -53,49 +53,85 @@ class Examples(ABC):
 
     @abstractmethod
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
-        """These examples as tensors; what is drawn for them hangs on the seed and the epoch alone."""
+        """These examples as tensors; random choices depend on the seed and the epoch alone."""
 
     @abstractmethod
     def frequencies(self) -> NDArray[np.int64]:
-        """How often each token of the vocabulary is to be written."""
+        """How often each token of the vocabulary is a target."""
 
     @abstractmethod
     def pieces(self, example: int) -> dict[str, list[str]]:
         """An example token by token, as a model reads it."""
 
     def label_counts(self) -> dict[str, int]:
-        """How often each label occurs, where there are any."""
+        """How often each label occurs, for tasks with labels."""
         return {}
 
     def longest_example(self) -> int:
-        """The one that takes up the most memory."""
+        """The example that needs the most memory."""
         return int(np.argmax(self.lengths))
 
     def fingerprint(self) -> int:
-        """Of the lengths of all examples: what the order of the batches hangs on."""
+        """A checksum of what the order of the batches depends on."""
         return zlib.crc32(self.lengths.tobytes())
+
+
+class Encoder(Protocol):
+    """The part of a task that makes examples from texts: what the data pipeline calls."""
+
+    @property
+    def recipe(self) -> Any:
+        """The recipe as the task knows it, with what the training texts have told."""
+        ...
+
+    @property
+    def tokenizers(self) -> Tokenizers: ...
+    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+        """The task with what only the training texts can tell, such as the labels, in its recipe."""
+        ...
+
+    def encoding(self) -> list[Any]:
+        """What decides the encoded columns besides texts and tokenizers, as plain values: part of the cache key."""
+        ...
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+        """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
+        ...
+
+    def tokenizer_of(self, column: str) -> Tokenizer | None: ...
+    def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]:
+        """Training examples that are left out, by reason; no row has two reasons."""
+        ...
+
+    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]: ...
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]: ...
+    def slants(self, examples: Dataset) -> NDArray[np.int32] | None: ...
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch: ...
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]: ...
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]: ...
+    def label_counts(self, examples: Dataset) -> dict[str, int]: ...
+    def longest_example(self, examples: Dataset) -> int: ...
+    def fingerprint(self, examples: Dataset) -> int: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset(Examples):
-    """Texts of one or more columns; row i of every column is example i."""
+    """Rows of encoded columns; row i of every column is example i. The task makes batches of them."""
 
+    task: Encoder
     columns: Mapping[str, TokenColumn]
     texts: Mapping[str, TextColumn]
-    tokenizers: Mapping[str, Tokenizer]
     corpora: Integers
     weights: tuple[float, ...]
     place: Callable[[int], str]
 
     @classmethod
-    def of(
-        cls, texts: Mapping[str, Sequence[str]], tokenizers: Mapping[str, Tokenizer], place: Callable[[int], str]
-    ) -> Dataset:
-        """Texts that were not prepared, those with a tokenizer encoded in memory; `place` names where one stands."""
-        columns = {name: TokenColumn.of(one.encode_batch(texts[name])) for name, one in tokenizers.items()}
+    def of(cls, task: Encoder, texts: Mapping[str, Sequence[str]], place: Callable[[int], str]) -> Dataset:
+        """Texts encoded in memory; `place` names where each stands."""
+        columns = {name: TokenColumn.of(rows) for name, rows in task.encode(texts, place).items()}
+        size = len(next(iter(texts.values())))
         in_memory = {name: TextColumn.of(rows) for name, rows in texts.items()}
-        size = len(next(iter(columns.values())))
-        return cls(columns, in_memory, tokenizers, np.zeros(size, dtype=np.int16), (1.0,), place)
+        return cls(task, columns, in_memory, np.zeros(size, dtype=np.int16), (1.0,), place)
 
     def select(self, rows: Integers) -> Dataset:
         """These examples alone, in this order."""
@@ -110,55 +146,28 @@ class Dataset(Examples):
     def where(self, example: int) -> str:
         return self.place(example)
 
-    def source(self, example: int) -> Encoded:
-        """What a model reads of an example: the tokens of its source, without `</s>`."""
-        ids: list[int] = self.columns["source"][example].tolist()
-        return ids
-
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
-        """The positions that an example takes up in a model: its longest column and one more.
-
-        One more, since an encoder reads a source with its `</s>`, and a decoder reads a target from `<s>` on and
-        predicts it up to `</s>`.
-        """
-        longest: NDArray[np.int32] = np.max([column.lengths for column in self.columns.values()], axis=0)
-        return longest + np.int32(1)
+        return self.task.lengths(self)
 
     @cached_property
-    def slants(self) -> NDArray[np.int32]:
-        first, *_, last = (column.lengths for column in self.columns.values())
-        return first - last
+    def slants(self) -> NDArray[np.int32] | None:
+        return self.task.slants(self)
 
-    def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> Batch:
-        """A source up to `</s>`, a target from `<s>` to `</s>`; nothing is drawn."""
-        source = self._tokens("source", examples, begin=False)
-        target = self._tokens("target", examples, begin=True)
-        predicted = int(target.lengths_B.sum()) - len(examples)
-        return Batch(source, target, tuple(examples.tolist()), predicted)
-
-    def _tokens(self, column: str, examples: Integers, *, begin: bool) -> Tokens:
-        special = self.tokenizers[column]
-        first = special.begin if begin else None
-        ids_BL, lengths_B = self.columns[column].padded(examples, begin=first, end=special.end, pad=special.pad)
-        return Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
+    def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
+        return self.task.collate(self, examples, seed, epoch)
 
     def frequencies(self) -> NDArray[np.int64]:
-        """How often each target token is to be written; `</s>` ends every example."""
-        target = self.tokenizers["target"]
-        counts = self.columns["target"].counts(target.size)
-        counts[target.end] += len(self)
-        return counts
+        return self.task.frequencies(self)
 
     def pieces(self, example: int) -> dict[str, list[str]]:
-        return {name: self.tokenizers[name].pieces(column[example].tolist()) for name, column in self.columns.items()}
+        return self.task.pieces(self, example)
+
+    def label_counts(self) -> dict[str, int]:
+        return self.task.label_counts(self)
 
     def longest_example(self) -> int:
-        """The one with the most tokens in all its columns."""
-        return int(np.argmax(np.sum([column.lengths for column in self.columns.values()], axis=0, dtype=np.int64)))
+        return self.task.longest_example(self)
 
     def fingerprint(self) -> int:
-        checksum = 0
-        for column in self.columns.values():
-            checksum = zlib.crc32(column.lengths.tobytes(), checksum)
-        return checksum
+        return self.task.fingerprint(self)

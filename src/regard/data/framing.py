@@ -8,13 +8,16 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from regard.data.batch import Tokens
+from regard.data.batch import LabelledBatch, Tokens
 from regard.data.unknown import encode_spelled
 from regard.text.spelling import Spelling
 from regard.text.tokenizers import Tokenizer
 
 Long = Literal["head", "tail", "head_tail", "windows"]
 """What is read of a text that is too long."""
+Arrangement = Literal["single", "pair", "both_orders", "apart", "choices"]
+"""What makes a row: a text; two of them; two of them, and once more the other way round; each of two by itself; a text
+and one of its choices."""
 Ids = Sequence[int]
 
 
@@ -117,3 +120,28 @@ def padded_rows(rows: Sequence[Framed], pad: int) -> tuple[Tokens, torch.Tensor]
     ids = [row.ids + [pad] * (longest - len(row.ids)) for row in rows]
     segments = [row.segments + [0] * (longest - len(row.ids)) for row in rows]
     return Tokens.of(torch.tensor(ids), lengths_B, Spelling.of_rows(ids)), torch.tensor(segments)
+
+
+def arranged(texts: Sequence[Sequence[int]], framing: Framing, arrangement: Arrangement) -> list[Framed]:
+    """The rows of an example, from the tokens of its texts in the order of the columns."""
+    first, *others = texts
+    match arrangement:
+        case "single":
+            return framing.rows(first)
+        case "pair":
+            return framing.rows(first, others[0])
+        case "both_orders":
+            return [*framing.rows(first, others[0]), *framing.rows(others[0], first)]
+        case "apart":
+            return [framing.rows(text)[0] for text in texts]
+        case "choices":
+            return [framing.rows(first, choice)[0] for choice in others]
+
+
+def labelled_batch(
+    rows: Sequence[Sequence[Framed]], labels: torch.Tensor, pad: int, examples: tuple[int, ...] = ()
+) -> LabelledBatch:
+    """The rows of some examples as tensors."""
+    text, segments_BL = padded_rows([row for example in rows for row in example], pad)
+    owners_B = torch.repeat_interleave(torch.tensor([len(example) for example in rows]))
+    return LabelledBatch(text, segments_BL, owners_B, labels, examples, len(rows))

@@ -1,188 +1,200 @@
-"""Files -> texts -> tokenizers -> tokens, each step kept in the cache under a key of all that decides its result."""
+"""The data pipeline: files -> texts -> tokenizers -> encoded columns, each step cached under a key of its content."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
-from regard.data.config import Data, Splits
+from regard.data.config import Corpus, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset, Examples
+from regard.data.dataset import Columns, Dataset, Encoder, Examples
 from regard.data.report import NAMED, ColumnReport, Found, Histogram, Report, SplitReport
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TokenColumn, open_array, stored, token_type
-from regard.data.texts import CHUNK, FORMAT, PreparedTexts, Progress, Texts, key_of, prepare_texts
-from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
+from regard.data.texts import (
+    CHUNK,
+    FORMAT,
+    PreparedTexts,
+    Progress,
+    Texts,
+    key_of,
+    open_reader,
+    prepare_texts,
+    problems_in,
+)  # fmt: skip
+from regard.errors import DataError, Problem, first_of
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 E = TypeVar("E", bound=Examples)
+T = TypeVar("T", bound="Preparable")
+
+
+class Preparable(Encoder, Protocol):
+    """A class of tasks, as `prepare` uses it."""
+
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None: ...
+    @classmethod
+    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+        """The tokenizers of a run, trained on its training texts or read from files."""
+        ...
 
 
 @dataclass(frozen=True)
 class Prepared(Generic[E]):
     """All that training and evaluation need of the data."""
 
+    task: Encoder
     train: E
     validation: E
     test: E | None
-    tokenizers: Tokenizers
     report: Report
+
+    @property
+    def tokenizers(self) -> Tokenizers:
+        return self.task.tokenizers
+
+    def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
+        """The same with more to say in the report."""
+        return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
 
 def prepare(
-    data: Splits[Any],
-    tokenizer: TokenizerConfig,
-    *,
-    base: Path,
-    seed: int,
-    tokenizers: Tokenizers | None = None,
-    progress: Callable[[str, int], None] | None = None,
-    columns: Sequence[str] | None = None,
+    kind: type[T], recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
 ) -> Prepared[Dataset]:
-    """Read, check, split and tokenise the data, or open what an earlier call prepared from the same content.
+    """Read, check, split and encode the data, or open what an earlier call prepared from the same content.
 
     File names are relative to `base`. `tokenizers` are used as they are; without them they are trained on the training
-    texts. `progress` hears what is being done, and of how many examples so far. `columns` become tokens, all if not
-    given; the others stay texts. Only pairs (`Data`) have limits that training examples are dropped by.
+    texts. `progress` is called with what is being done and the number of examples so far.
     """
     progress = progress or (lambda step, examples: None)
-    texts = prepare_texts(data, base=base, seed=seed, progress=progress)
-    if tokenizers is None:
-        tokenizers = _tokenizers(tokenizer, texts, base, progress, columns)
-    limits = _Limits(data.max_length, data.max_ratio) if isinstance(data, Data) else None
-    folder = _tokens_folder(data, limits, texts, tokenizers, progress)
+    texts = prepare_texts(recipe.data, base=base, seed=recipe.training.seed, progress=progress)
+    tokenizers = tokenizers or trained_tokenizers(kind, recipe, texts, base, progress)
+    train = texts.splits["train"]
+    task = kind(recipe, tokenizers).settled(train.columns, train.where)
+    folder = _encoded_folder(task, recipe, texts, progress)
     report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
-    splits = {split: _open(folder, split, texts.splits[split], tokenizers) for split in texts.splits}
-    return Prepared(splits["train"], splits["validation"], splits.get("test"), tokenizers, report)
+    splits = {split: _open(folder, split, texts.splits[split], task) for split in texts.splits}
+    return Prepared(task, splits["train"], splits["validation"], splits.get("test"), report)
 
 
-def _tokenizers(
-    config: TokenizerConfig, texts: PreparedTexts, base: Path, progress: Progress, names: Sequence[str] | None
+def trained_tokenizers(
+    kind: type[Preparable], recipe: Recipe, texts: PreparedTexts, base: Path, progress: Progress
 ) -> Tokenizers:
-    columns = {name: column for name, column in texts.splits["train"].columns.items() if names is None or name in names}
-    if config.file is not None:
-        return train_tokenizers(config, columns, base)
+    """The tokenizers of the training texts, from the cache where nothing has changed."""
+    train = texts.splits["train"]
+    if recipe.tokenizer.file is not None:
+        return kind.learn_tokenizers(recipe, train, base)
 
     def build(folder: Path) -> None:
         progress("training the tokenizer", 0)
-        train_tokenizers(config, columns, base).save(folder)
+        tokenizers = kind.learn_tokenizers(recipe, train, base)
+        tokenizers.save(folder)
+        (folder / "columns.json").write_text(json.dumps(list(tokenizers)), encoding="utf-8")
 
-    key = key_of([texts.key, config.model_dump(mode="json"), *([] if names is None else [list(names)])])
+    key = key_of([FORMAT, kind.__name__, texts.key, recipe.tokenizer.model_dump(mode="json")])
     folder = stored(f"tokenizers-{key}", build)
+    columns = json.loads((folder / "columns.json").read_text(encoding="utf-8"))
     return Tokenizers.load(folder, tuple(columns))
 
 
-def _tokens_folder(
-    data: Splits[Any], limits: _Limits | None, texts: PreparedTexts, tokenizers: Tokenizers, progress: Progress
-) -> Path:
+def _encoded_folder(task: Encoder, recipe: Recipe, texts: PreparedTexts, progress: Progress) -> Path:
+    """The encoded columns of every split on disk, and the report."""
+
     def build(folder: Path) -> None:
         splits: dict[Part, SplitReport] = {}
         for split, split_texts in texts.splits.items():
-            found = _write(folder, split, split_texts, tokenizers, limits if split == "train" else None, progress)
-            splits[split] = _extended(texts.report[split], found, folder, split, tokenizers)
-        limit = {"over_long_line": data.max_characters, "max_length": max_length, "max_ratio": max_ratio}
-        report = Report(splits, {reason: value for reason, value in limit.items() if value is not None}, data.UNIT)
-        report.refuse_empty()
-        (folder / "report.json").write_text(json.dumps(report.to_json()), encoding="utf-8")
+            dropped = _write(folder, split, split_texts, task, progress)
+            report, columns = texts.report[split], task.column_reports(_open(folder, split, split_texts, task))
+            kept = report.kept - sum(found.count for found in dropped.values())
+            splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
+        whole = Report(splits, recipe.data.limits, recipe.data.UNIT)
+        whole.refuse_empty()
+        (folder / "report.json").write_text(json.dumps(whole.to_json()), encoding="utf-8")
 
-    max_length, max_ratio = (None, None) if limits is None else (limits.max_length, limits.max_ratio)
-    return stored(f"tokens-{key_of([FORMAT, texts.key, tokenizers.fingerprint, max_length, max_ratio])}", build)
-
-
-@dataclass(frozen=True)
-class _Limits:
-    """Which training examples are too long or too unequal."""
-
-    max_length: int
-    max_ratio: float | None
-
-    def broken(self, lengths: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[np.bool_]]:
-        """By reason, which examples break it; none breaks two."""
-        columns = np.stack(list(lengths.values()))
-        longest, shortest = columns.max(axis=0), columns.min(axis=0)
-        too_long = longest > self.max_length
-        too_unequal = np.zeros_like(too_long)
-        if self.max_ratio is not None:
-            too_unequal = ~too_long & (longest > self.max_ratio * np.maximum(shortest, 1))
-        return {"max_length": too_long, "max_ratio": too_unequal}
+    key = key_of([FORMAT, texts.key, type(task).__name__, task.tokenizers.fingerprint, task.encoding()])
+    return stored(f"encoded-{key}", build)
 
 
-@dataclass
-class _Tally:
-    """What is counted while tokens are written."""
-
-    dropped: dict[str, Found]
-    unknown: dict[str, int]
-
-    def drop(self, reason: str, rows: Integers, texts: Texts) -> None:
-        before = self.dropped.get(reason, Found())
-        places = [texts.where(int(row)) for row in rows[: max(0, NAMED - before.count)]]
-        self.dropped[reason] = Found(before.count + len(rows), (*before.places, *places))
-
-
-def _write(
-    folder: Path, split: str, texts: Texts, tokenizers: Tokenizers, limits: _Limits | None, progress: Progress
-) -> _Tally:
-    """Tokenise a split into columns, without the examples that break the limits."""
-    columns = {name: column for name, column in texts.columns.items() if name in tokenizers}
-    tally = _Tally({}, dict.fromkeys(columns, 0))
+def _write(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Found]:
+    """Encode a split into columns, without the training examples that the task leaves out: what these are."""
+    dropped: dict[str, Found] = {}
+    writers: dict[str, ColumnWriter] = {}
     with ExitStack() as stack:
-        writers = {
-            name: stack.enter_context(
-                closing(ColumnWriter(folder, f"{split}.{name}", token_type(tokenizers[name].size)))
-            )
-            for name in columns
-        }
         numbers = stack.enter_context(closing(ArrayWriter(folder / f"{split}.rows", np.int64)))
-        for start in range(0, len(texts), CHUNK):
+        for start in range(0, max(len(texts), 1), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(texts)))
-            tokens = {
-                name: tokenizers[name].encode_batch(list(column[start : start + CHUNK]))
-                for name, column in columns.items()
-            }
-            kept = _kept(rows, tokens, limits, tally, texts)
+            chunk = {name: list(column[start : start + CHUNK]) for name, column in texts.columns.items()}
+            columns = task.encode(chunk, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
+            if not writers:
+                writers = {
+                    name: stack.enter_context(
+                        closing(ColumnWriter(folder, f"{split}.{name}", _column_type(task, name)))
+                    )
+                    for name in columns
+                }
+            kept = _kept(rows, columns, task, dropped, texts) if split == "train" else rows
             for name, writer in writers.items():
-                chosen = [tokens[name][row - start] for row in kept.tolist()]
-                writer.extend_tokens(chosen)
-                tally.unknown[name] += sum(row.count(tokenizers[name].unk) for row in chosen)
+                writer.extend_tokens([columns[name][row - start] for row in kept.tolist()])
             numbers.extend(texts.rows[kept])
-            progress(f"tokenising {split}", int(rows[-1]) + 1)
-    return tally
+            progress(f"tokenising {split}", start + len(rows))
+    (folder / f"{split}.columns.json").write_text(json.dumps(list(writers)), encoding="utf-8")
+    return dropped
 
 
-def _kept(
-    rows: Integers, tokens: Mapping[str, list[list[int]]], limits: _Limits | None, tally: _Tally, texts: Texts
-) -> Integers:
-    if limits is None:
-        return rows
-    lengths = {name: np.fromiter(map(len, encoded), dtype=np.int64) for name, encoded in tokens.items()}
+def _column_type(task: Encoder, name: str) -> DTypeLike:
+    tokenizer = task.tokenizer_of(name)
+    return np.int32 if tokenizer is None else token_type(tokenizer.size)
+
+
+def _kept(rows: Integers, columns: Columns, task: Encoder, dropped: dict[str, Found], texts: Texts) -> Integers:
     kept = np.ones(len(rows), dtype=bool)
-    for reason, broken in limits.broken(lengths).items():
-        tally.drop(reason, rows[broken], texts)
+    for reason, broken in task.dropped(columns).items():
+        before = dropped.get(reason, Found())
+        places = [texts.where(int(row)) for row in rows[broken][: max(0, NAMED - before.count)]]
+        dropped[reason] = Found(before.count + int(broken.sum()), (*before.places, *places))
         kept &= ~broken
     return rows[kept]
 
 
-def _extended(report: SplitReport, tally: _Tally, folder: Path, split: str, tokenizers: Tokenizers) -> SplitReport:
-    """The report of the texts with what was found in the tokens."""
-    columns = {}
-    for name, unknown in tally.unknown.items():
-        lengths = TokenColumn.open(folder, f"{split}.{name}", token_type(tokenizers[name].size)).lengths
-        tokens = int(lengths.sum(dtype=np.int64))
-        columns[name] = ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(lengths))
-    kept = report.kept - sum(found.count for found in tally.dropped.values())
-    return replace(report, kept=kept, dropped=report.dropped | tally.dropped, columns=columns)
-
-
-def _open(folder: Path, split: str, texts: Texts, tokenizers: Tokenizers) -> Dataset:
-    columns = {
-        name: TokenColumn.open(folder, f"{split}.{name}", token_type(tokenizers[name].size)) for name in tokenizers
-    }
+def _open(folder: Path, split: Part, texts: Texts, task: Encoder) -> Dataset:
+    names = json.loads((folder / f"{split}.columns.json").read_text(encoding="utf-8"))
+    columns = {name: TokenColumn.open(folder, f"{split}.{name}", _column_type(task, name)) for name in names}
     texts = replace(texts, rows=open_array(folder / f"{split}.rows", np.int64))
     weights = tuple(reader.corpus.weight for reader in texts.readers)
-    return Dataset(columns, texts.columns, tokenizers, texts.corpora[texts.rows], weights, texts.where)
+    return Dataset(task, columns, texts.columns, texts.corpora[texts.rows], weights, texts.where)
+
+
+def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
+    """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
+    readers = [open_reader(corpus, base, part) for corpus in corpora]
+    texts: dict[str, list[str]] = {}
+    places: list[str] = []
+    numbers: list[int] = []
+    problems: list[Problem] = []
+    for number, reader in enumerate(readers):
+        columns = [texts.setdefault(name, []) for name in reader.columns]
+        for row in reader.rows():
+            if bad := problems_in(reader, row, recipe.data.max_characters):
+                problems += bad
+                continue
+            for column, value in zip(columns, row.values, strict=True):
+                column.append(value)
+            places.append(reader.where(row.line))
+            numbers.append(number)
+    if problems and (recipe.data.bad_lines == "error" or not places):
+        raise DataError(problems=first_of(problems))
+    dataset = Dataset.of(task, texts, places.__getitem__)
+    return replace(dataset, corpora=np.array(numbers, dtype=np.int16), weights=(1.0,) * len(readers))
+
+
+def token_report(column: TokenColumn, tokenizer: Tokenizer) -> ColumnReport:
+    """The tokens of a column: how many, the share that is unknown, and their lengths."""
+    tokens = int(column.lengths.sum(dtype=np.int64))
+    unknown = int(column.counts(tokenizer.size)[tokenizer.unk])
+    return ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(column.lengths))

@@ -108,7 +108,7 @@ def _open_readers(data: Splits[Any], base: Path) -> Readers:
     for split, corpora in named.items():
         for corpus in corpora:
             try:
-                readers[split].append(_opened(corpus, base, split))
+                readers[split].append(open_reader(corpus, base, split))
             except DataError as error:
                 problems += error.problems
     if problems:
@@ -116,7 +116,8 @@ def _open_readers(data: Splits[Any], base: Path) -> Readers:
     return readers
 
 
-def _opened(corpus: Corpus, base: Path, split: Part) -> Reader:
+def open_reader(corpus: Corpus, base: Path, split: Part) -> Reader:
+    """A reader of the corpus; names of files are relative to `base`."""
     if isinstance(corpus, Stories):
         return open_stories(corpus, base, split)
     if isinstance(corpus, TaggedText):
@@ -206,6 +207,21 @@ class _Checks:
     def raise_problems(self) -> None:
         if problems := [*self.unreadable, *self.faults.problems]:
             raise DataError(problems=problems)
+
+
+def problems_in(reader: Reader, row: Row, max_characters: int) -> list[Problem]:
+    """Why a row cannot be read; an empty line of a table is one problem, not one a column."""
+    if row.fault is not None:
+        return [row.fault]
+    problems = []
+    for number, (name, value) in enumerate(zip(reader.columns, row.values, strict=True)):
+        if not (reader.may_be_empty or value.strip()):
+            what = reader.empty(row, number)
+            problems.append(Problem(reader.where(row.line, name), what, "fill it, or drop the row"))
+        elif len(value) > max_characters:
+            what = f"the line has {len(value):,} characters, data.max_characters allows {max_characters:,}"
+            problems.append(Problem(reader.where(row.line, name), what, "split it, or drop the row"))
+    return [*dict.fromkeys(problems)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.framing import Framing
-from regard.data.labelled_examples import Arrangement
 from regard.errors import ConfigError
 from regard.layers.embeddings import Embedding
 from regard.layers.layer_mix import LayerMix
@@ -68,13 +66,6 @@ class HeadConfig(Config):
 
 class Headed(nn.Module):
     """A base and a head above it. Weights are named `base.*`, `mix.*`, `bilstm.*` and `head.*`."""
-
-    labels: tuple[str, ...] = ()
-    """What the head's classes are called, in their order."""
-    framing: Framing
-    """How texts become rows, with the vocabulary that the model was trained on."""
-    arrangement: Arrangement | None = None
-    """What makes the rows of an example; None where that is not settled."""
 
     def __init__(self, base: Contextual, config: HeadConfig, head: Callable[[int], nn.Module]) -> None:
         """`head` is made for the width of what it reads."""

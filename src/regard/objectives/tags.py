@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batch import LabelledBatch
-from regard.data.tagged import NO_TAG
+from regard.data.batch import NO_TAG, LabelledBatch
 from regard.models.headed import Headed
 from regard.objectives.head_loss import HeadLoss
 

@@ -64,9 +64,9 @@ class Recipe(Config, Generic[D, E, M]):
     def _a_model_for_the_task(cls, model: Any, others: ValidationInfo) -> Any:
         """A kind that nobody knows is refused by its spelling."""
         kind, task = model.get("kind") if isinstance(model, dict) else None, others.data.get("task")
-        if task is None or not isinstance(kind, str) or kind in (allowed := kinds_in(TASKS[task].model)):
+        if task is None or not isinstance(kind, str) or kind in (allowed := kinds_in(TASKS[task].models)):
             return model
-        if any(kind in kinds_in(other.model) for other in TASKS.values()):
+        if any(kind in kinds_in(other.models) for other in TASKS.values()):
             raise ValueError(f"{kind} is no model for the task {task} (allowed: {', '.join(sorted(allowed))})")
         return model
 
@@ -123,8 +123,8 @@ class HeadedRecipe(Recipe[D, E, M], Generic[D, E, M, H]):
 def recipe_for(task: type[Task]) -> type[AnyRecipe]:
     """What a recipe of the task may say."""
     if issubclass(task, HeadedTask):
-        return HeadedRecipe[task.data, task.evaluation, task.model, task.head]  # type: ignore[name-defined]
-    return Recipe[task.data, task.evaluation, task.model]  # type: ignore[name-defined]
+        return HeadedRecipe[task.data, task.evaluation, task.models, task.head]  # type: ignore[name-defined]
+    return Recipe[task.data, task.evaluation, task.models]  # type: ignore[name-defined]
 
 
 def recipe_of(tree: Tree) -> AnyRecipe:
@@ -134,7 +134,7 @@ def recipe_of(tree: Tree) -> AnyRecipe:
         given = tree.get("task")
         what = "this key is required" if given is None else f"unknown task {given!r}"
         raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
-    return validate(recipe_for(task), task.filled(_with_defaults(tree, task)))
+    return validate(recipe_for(task), task.complete(_with_defaults(tree, task)))
 
 
 def _with_defaults(tree: Tree, task: type[Task]) -> Tree:

@@ -10,7 +10,6 @@ from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.errors import ColumnError, DataError, Problem
 from regard.runs.run import Run
-from regard.runs.splits import own_corpora
 from regard.tasks.inputs import numbered, refuse
 from regard.tasks.labelling import TextLabelling
 from regard.tasks.tagging import Tagging
@@ -27,7 +26,7 @@ def file_inputs(run: str | Path | Run, file: Path, *, skip_bad: bool = False) ->
     if skip_bad:
         opened = TolerantFile(opened.name, opened.path)
     try:
-        rows = run.task.inputs_in(run.recipe, own_corpora(run.recipe.data), opened)
+        rows = run.task.inputs_in(opened)
         if rows is not None:
             return list(rows)
     except ColumnError as error:
@@ -52,7 +51,7 @@ def typed_rows(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[Fi
     Without them it is a text, unless the run reads several of them. What is no object is always a text.
     """
     typed = [FileInput(text, place) for text, place in zip(texts, places, strict=True)]
-    if not issubclass(run.task, TextLabelling | Tagging):  # questions about texts and stories read objects themselves
+    if not isinstance(run.task, TextLabelling | Tagging):  # questions about texts and stories read objects themselves
         return typed
     return [_typed_row(run, one) for one in typed]
 
@@ -61,19 +60,18 @@ def _typed_row(run: Run, typed: FileInput) -> FileInput:
     """The texts of an object, as one; where it has not the run's columns, the object itself or why it is refused."""
     if (line := _object_in(typed.text)) is None:
         return typed
-    own = own_corpora(run.recipe.data)
     try:
-        [row] = run.task.inputs_in(run.recipe, own, file := HeldFile("typed.jsonl", content=line))
+        [row] = run.task.inputs_in(file := HeldFile("typed.jsonl", content=line))
         found: FileInput = row
     except DataError as error:
         found = FileInput("", "", error.problems[0])
     if found.fault is None:
         return typed._replace(text=found.text)
-    if not issubclass(run.task, TextLabelling) or run.task.arranged(run.recipe) in (None, "single"):
+    if not isinstance(run.task, TextLabelling) or run.task.arrangement in (None, "single"):
         return typed
     hint = found.fault.hint
     if run.recipe.data.train:  # else the hint has the names already
-        columns, _ = run.task.table_columns(run.recipe, file, own)
+        columns, _ = run.task.table_columns(file)
         hint = "; ".join(filter(None, [hint, f"wanted are {', '.join(map(str, columns.values()))}"]))
     return typed._replace(fault=replace(found.fault, where=typed.place, hint=hint))
 

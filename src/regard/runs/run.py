@@ -106,14 +106,14 @@ class Run:
             )
             raise CheckpointError(problems=list(named)) from None
 
-    @property
+    @cached_property
     def task(self) -> Any:
-        """The class of its task: a `Task`, with what the verbs need of it that not every task has."""
-        return TASKS[self.recipe.task]
+        """Its `Task`, with what the verbs need of it that not every task has."""
+        return TASKS[self.recipe.task](self.recipe, self.tokenizers)
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        return Tokenizers.load(self.folder, self.task.columns)
+        return Tokenizers.load(self.folder, TASKS[self.recipe.task].columns)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -127,11 +127,13 @@ class Run:
         """Write down what a resumed training does otherwise."""
         write_text(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
         self.recipe = recipe
+        self.__dict__.pop("task", None)
 
     def under(self, recipe: AnyRecipe) -> Run:
         """The same run with what is asked of it otherwise; nothing is written."""
         other = copy.copy(self)
         other.recipe = recipe
+        other.__dict__.pop("task", None)
         return other
 
     @property
@@ -173,7 +175,7 @@ class Run:
 
     def build(self) -> Any:
         """The run's model with fresh weights."""
-        return self.task.build(self.recipe, self.tokenizers)
+        return self.task.model()
 
     def load_model(self, checkpoint: str = "best", device: torch.device | str = "cpu") -> Any:
         """The run's model with trained weights, ready to use."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from regard.data.config import Corpus, Split
 from regard.data.recognise import header_of
@@ -34,9 +34,9 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
         if "-" in files:
             hint = "give a file, whose suffix says what it is"
             raise DataError("standard input is not read here", where="--file", hint=hint)
-        corpus = task.corpus_of(files, own_corpora(data))
+        corpus = task.corpus_of(files)
         with _wanted_named(corpus):
-            return task.read(run.recipe, [corpus], "test", Path.cwd(), run.tokenizers)
+            return task.read([corpus], "test", Path.cwd())
     if not data.train:
         raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")
     if split is None:
@@ -45,7 +45,7 @@ def examples_of(run: Run, split: SplitName | None, files: Sequence[str] = ()) ->
     if chosen is None:
         raise ConfigError("the run's recipe has no test set", where="data.test", hint="--split validation, or --file")
     if split != "train" and not isinstance(chosen, Split):
-        return task.read(run.recipe, chosen, split, run.folder, run.tokenizers)
+        return task.read(chosen, split, run.folder)
     prepared = task.prepare(run.recipe, run.folder, run.tokenizers)
     if isinstance(chosen, Split):
         _refuse_changed(run, split, prepared.train.fingerprint())
@@ -81,7 +81,7 @@ def _refuse_changed(run: Run, split: SplitName, data: int | str) -> None:
 def measured_on(run: Run, split: SplitName | None, files: Sequence[str] = ()) -> dict[str, Any]:
     """What `examples_of` takes, to stand before the metrics; and why, where it is not the test set that is expected."""
     if files:
-        corpus = run.task.corpus_of(files, own_corpora(run.recipe.data))
+        corpus = run.task.corpus_of(files)
         return {"files": list(files), **({"note": _named(corpus)} if corpus.header else {})}
     if split is None and run.recipe.data.test is None:
         return {"split": "validation", "note": "the run's recipe has no test set"}
@@ -106,10 +106,3 @@ def measured_text(found: Mapping[str, Any]) -> str:
     """The same in words: `the validation set (the run's recipe has no test set)`, or the names of the files."""
     what = " and ".join(found["files"]) if "files" in found else f"the {found['split']} set"
     return what + (f" ({found['note']})" if "note" in found else "")
-
-
-def own_corpora(data: Any) -> list[Any]:
-    """The corpora of a run; for one that was imported, one with the task's columns and nothing in them."""
-    [kind] = get_args(type(data).model_fields["train"].annotation)
-    named = [corpus for name in SPLITS if isinstance(part := getattr(data, name), list) for corpus in part]
-    return named or [kind.model_construct()]

@@ -9,12 +9,11 @@ from regard.data.unknown import encode_spelled
 from regard.errors import Problem
 from regard.runs.run import Run
 from regard.tasks import PRETRAINING
-from regard.tasks.answerer import question_in
 from regard.tasks.filling import GAP
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import is_foreign, nothing_known, problem_in_text
 from regard.tasks.labelling import TextLabelling
-from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.question_answering import QuestionAnswering, question_in
 from regard.text.tokenizers import Tokenizer
 
 NAMED, SHOWN = 3, 20
@@ -26,7 +25,7 @@ def unknown(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str]:
 
     A run with a head has an answer to every text: it is told of those in which nothing at all is known.
     """
-    if issubclass(run.task, HeadedTask):
+    if isinstance(run.task, HeadedTask):
         return _foreign(run, texts, places)
     if run.task not in PRETRAINING or run.recipe.model.letters is not None:
         return []
@@ -53,9 +52,9 @@ def _foreign(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str]
 def _fields(run: Run, text: str, place: str) -> Sequence[str]:
     """A text, two of them, a text and its choices, or a question and its text; none that cannot be read."""
     fields: Sequence[str] | Problem = [text]
-    if run.task is QuestionAnswering:
+    if isinstance(run.task, QuestionAnswering):
         fields = question_in(text, place)
-    elif issubclass(run.task, TextLabelling) and len(run.task.text_columns(run.recipe)) > 1:
+    elif isinstance(run.task, TextLabelling) and len(run.task.text_columns) > 1:
         fields = text.split("\t")
     return [] if isinstance(fields, Problem) or any(problem_in_text(one, place) for one in fields) else fields
 

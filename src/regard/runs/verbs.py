@@ -95,12 +95,12 @@ def predict_chunks(
     _refuse_search(run.task, {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record})
     if record is not None:
         check_writable(Path(record))
-    model = run.under(recipe).load_model(checkpoint, device_named(device))
-    run.task.adjust(model, recipe)
+    run = run.under(recipe)
+    model = run.load_model(checkpoint, device_named(device))
     asked = Inputs(inputs, places or numbered(inputs), prefixes)
 
     def check(part: Inputs) -> None:
-        run.task.check_inputs(model, run.tokenizers, part, recipe.search)
+        run.task.check_inputs(model, part)
 
     unread = {row: fault for row, place in enumerate(asked.places) if (fault := (faults or {}).get(place))}
     bad = unreadable(check, asked) | unread if skip_bad else {}
@@ -113,9 +113,7 @@ def predict_chunks(
         kept = asked.take([row for row in rows if row not in bad])
         found: Sequence[Prediction] = ()
         if kept.texts:
-            found = run.task.predict(
-                model, run.tokenizers, kept, recipe.search, record=record is not None, progress=progress
-            )
+            found = run.task.predict(model, kept, record=record is not None, progress=progress)
         progress(len(rows) - len(found))
         predicted = iter(found)
         chunk = [Skipped(inputs[row], bad[row]) if row in bad else next(predicted) for row in rows]
@@ -126,7 +124,7 @@ def predict_chunks(
         write_record(Path(record), {"run": str(run.folder), "search": config, "inputs": searches})
 
 
-def _refuse_search(task: type[Task], asked: dict[str, Any]) -> None:
+def _refuse_search(task: Task | type[Task], asked: dict[str, Any]) -> None:
     """Refuse options of a search for a task that has none."""
     for option in (option for option, value in asked.items() if value is not None and not task.searches):
         what = f"a run of the task {task.name} searches for nothing"
@@ -179,7 +177,7 @@ def score(
         what = f"score needs a run that writes texts, not one of {run.recipe.task}"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
     model, vocabulary = run.load_model(checkpoint, device_named(device)), run.tokenizers[run.task.writes]
-    ids, scores = run.task.score_text(model, run.tokenizers, source, target)
+    ids, scores = run.task.score_text(model, source, target)
     return {
         "source": source,
         "target": vocabulary.decode(ids),
@@ -211,10 +209,11 @@ def evaluate(
     file = run.folder / "predictions.jsonl" if predictions is None else Path(predictions)
     check_writable(file, "--predictions")
     recipe = with_search(run.recipe, beam, 1, length_penalty, overrides)
-    dataset = examples_of(run.under(recipe), split, files)
+    run = run.under(recipe)
+    dataset = examples_of(run, split, files)
     model = run.load_model(checkpoint, device_named(device))
     moved = summed(progress, len(dataset))
-    found: dict[str, Any] = run.task.evaluate(model, recipe, dataset, run.tokenizers, moved)
+    found: dict[str, Any] = run.task.evaluate(model, dataset, moved)
     measured = noted(measured_on(run, split, files), found)
     return with_predictions_written(measured, file, asked=predictions is not None)
 
@@ -226,7 +225,7 @@ def opened(run: str | Path | Run) -> Run:
 def opened_pairs(run: str | Path | Run, verb: str) -> Run:
     """A run whose task has something to write for each input, as the verb needs it."""
     run = opened(run)
-    if not issubclass(run.task, TextToText):
+    if not isinstance(run.task, TextToText):
         what = f"{verb} holds what is written against references, which a run of {run.recipe.task} does not have"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
     return run

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -10,23 +11,28 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import model_validator
 
+from regard.data.batch import Batch
 from regard.data.captioned import CaptionedImages, captioned, image_input, images_checked_too
-from regard.data.config import Corpus, Data
+from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
+from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.images import Picture, read_picture
+from regard.data.images import Picture, images_of, read_picture
 from regard.data.prepare import Prepared, prepare
-from regard.data.report import ColumnReport, Histogram, Report
+from regard.data.report import Report
 from regard.data.rows import Row, has_header
+from regard.data.store import Integers
+from regard.data.texts import Progress
 from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models.base import Generator
 from regard.models.captioner import Captioner, CaptionerConfig, build_captioner
 from regard.objectives.doubly_stochastic import DoublyStochastic
+from regard.search import SearchConfig
 from regard.tasks.classification import natural
-from regard.tasks.pairs import read_pairs
-from regard.tasks.task import Progress
+from regard.tasks.task import Done, ignore
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import EvaluationConfig, measured
 from regard.text.files import TextFile
@@ -65,7 +71,7 @@ class Captioning(TextToText):
     """What has a tokenizer."""
     data = Data[Captioned]
     evaluation = EvaluationConfig
-    model = CaptionerConfig
+    models = CaptionerConfig
     lengths_of = "reference"
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
@@ -103,139 +109,125 @@ class Captioning(TextToText):
             "chrf_signature": str(chrf.get_signature()),
         }
 
-    @classmethod
-    def by_input(cls, examples: CaptionedImages) -> list[list[int]]:
+    def by_input(self, examples: Dataset) -> list[list[int]]:
         """The examples of each image, images in the order of their first."""
         rows: dict[int, list[int]] = {}
-        for row, number in enumerate(examples.numbers.tolist()):
+        for row, number in enumerate(_images(examples).numbers.tolist()):
             rows.setdefault(number, []).append(row)
         return list(rows.values())
 
     @classmethod
     def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[Any]:
-        data, heard = recipe.data, progress or (lambda what, done: None)
+        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    ) -> Prepared[CaptionedImages]:
+        """The captions through the pipeline of all tasks, then the images that they name."""
+        data, report_progress = recipe.data, progress or (lambda what, done: None)
         with images_checked_too(_named(data), base, recipe.model.reading):
-            texts = prepare(
-                data, recipe.tokenizer, base=base, seed=recipe.training.seed, tokenizers=tokenizers, progress=progress,
-                columns=cls.columns,
-            )  # fmt: skip
-        found: dict[Part, CaptionedImages] = {}
+            captions = prepare(cls, recipe, base, tokenizers, progress)
+        splits: dict[Part, CaptionedImages] = {}
         problems: list[Problem] = []
         for part in PARTS:
-            if (dataset := getattr(texts, part)) is None:
+            if (dataset := getattr(captions, part)) is None:
                 continue
-            moved = partial(heard, f"reading images of {part}")
+            moved = partial(report_progress, f"reading images of {part}")
             corpora, drop = _named(data).get(part, data.train), data.bad_lines == "drop"
             try:
-                found[part] = captioned(dataset, corpora, base, recipe.model.reading, moved, drop=drop)
+                splits[part] = captioned(dataset, corpora, base, recipe.model.reading, moved, drop=drop)
             except DataError as error:
                 problems += error.problems
         if problems:
-            raise DataError(problems=sorted(problems, key=lambda one: (not one.where, natural(one.where))))
-        train, validation, test = found["train"], found["validation"], found.get("test")
-        report = _with_dropped(texts.report, found)
-        return replace(texts, train=train, validation=validation, test=test, report=report)
+            raise DataError(problems=sorted(problems, key=lambda problem: (not problem.where, natural(problem.where))))
+        report = _with_dropped(captions.report, splits)
+        return Prepared(captions.task, splits["train"], splits["validation"], splits.get("test"), report)
 
-    @classmethod
-    def check(cls, recipe: Any, data: Prepared[Any]) -> None:
-        """Any captioner can do with any images."""
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """The regions of the image, or the caption with its `</s>` if that is longer."""
+        captions = examples.columns["target"].lengths + np.int32(1)
+        lengths: NDArray[np.int32] = np.maximum(_images(examples).regions, captions)
+        return lengths
 
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Captioner:
-        return build_captioner(recipe.model, tokenizers["target"].size)
+    def slants(self, examples: Dataset) -> NDArray[np.int32]:
+        return _images(examples).regions - examples.columns["target"].lengths
 
-    @classmethod
-    def objective(cls, model: Generator, recipe: Any) -> DoublyStochastic:
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> Batch:
+        """The images, and their captions from `<s>` to `</s>`."""
+        source = images_of([self.source(examples, int(row)) for row in rows])
+        target = self.tokens(examples, "target", rows)
+        return Batch(source, target, tuple(rows.tolist()), int(target.lengths_B.sum()) - len(rows))
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        return {"image": [examples.texts["source"][row]], **super().pieces(examples, row)}
+
+    def longest_example(self, examples: Dataset) -> int:
+        return int(np.argmax(_images(examples).regions.astype(np.int64) + examples.columns["target"].lengths))
+
+    def fingerprint(self, examples: Dataset) -> int:
+        """Of the captions' lengths, and of which image each is about."""
+        return zlib.crc32(_images(examples).numbers.astype(np.int64).tobytes(), super().fingerprint(examples))
+
+    def source(self, examples: Dataset, row: int) -> Picture:
+        return _images(examples).pictures[int(_images(examples).numbers[row])]
+
+    def check(self, data: Prepared[Any]) -> None:
+        """Any captioner can read any images."""
+
+    def model(self) -> Captioner:
+        return build_captioner(self.recipe.model, self.tokenizers["target"].size)
+
+    def objective(self, model: Generator) -> DoublyStochastic:
         assert isinstance(model, Captioner)
-        training = recipe.training
+        training = self.recipe.training
         return DoublyStochastic(
-            model, training.label_smoothing, training.teacher_forcing, recipe.model.doubly_stochastic
+            model, training.label_smoothing, training.teacher_forcing, self.recipe.model.doubly_stochastic
         )
 
-    @classmethod
-    def read(
-        cls, recipe: Any, corpora: Sequence[Corpus], part: Part, base: Path, tokenizers: Tokenizers
-    ) -> CaptionedImages:
-        with images_checked_too({part: corpora}, base, recipe.model.reading):
-            texts = read_pairs(recipe.data, corpora, part, base, tokenizers)
-        return captioned(texts, corpora, base, recipe.model.reading, drop=recipe.data.bad_lines == "drop")
+    def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
+        reading, drop = self.recipe.model.reading, self.recipe.data.bad_lines == "drop"
+        with images_checked_too({part: corpora}, base, reading):
+            captions = super().read(corpora, part, base)
+        return captioned(captions, corpora, base, reading, drop=drop)
 
-    @classmethod
-    def validate(cls, model: Generator, recipe: Any, data: Prepared[Any]) -> dict[str, Any]:
-        """Loss and perplexity on all examples; the metrics on the first images, decoded greedily."""
-        found: dict[str, Any] = dict(cls.loss(model, data.validation))
-        firsts = cls.by_input(data.validation)[: recipe.training.decode]
-        if not firsts or not np.isfinite(found["loss"]):
-            return found
-        greedy = recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
-        outputs, references = cls._decoded(model, data.validation, firsts, data.tokenizers, greedy)
-        metrics = cls.metrics(outputs, references, recipe.evaluation)
-        found |= {name: value for name, value in metrics.items() if not name.endswith("_signature")}
-        names = [data.validation.texts["source"][rows[0]] for rows in firsts]
-        shown = zip(names, outputs, references, strict=True)
-        found["samples"] = [
-            {"source": name, "output": output, "target": said[0]}
-            for _, (name, output, said) in zip(range(recipe.training.samples), shown, strict=False)
-        ]
-        return found
-
-    @classmethod
-    def evaluate(
-        cls, model: Generator, recipe: Any, examples: Any, tokenizers: Tokenizers, progress: Callable[[int], None]
-    ) -> dict[str, Any]:
+    def evaluate(self, model: Generator, examples: Dataset, progress: Done) -> dict[str, Any]:
         """The metrics on one output an image, loss and perplexity of all captions."""
-        images = cls.by_input(examples)
-        outputs, references = cls._decoded(model, examples, images, tokenizers, recipe.search, progress)
-        return {
-            "images": len(images),
-            "sentences": len(examples),
-            **cls.metrics(outputs, references, recipe.evaluation),
-            **cls.loss(model, examples),
-            "beam": recipe.search.beam,
-        }
+        return {"images": len(self.by_input(examples)), **super().evaluate(model, examples, progress)}
 
-    @classmethod
-    def _decoded(
-        cls,
+    def outputs(
+        self,
         model: Generator,
-        examples: CaptionedImages,
-        images: Sequence[Sequence[int]],
-        tokenizers: Tokenizers,
-        config: Any,
-        progress: Callable[[int], None] = lambda done: None,
+        examples: Dataset,
+        inputs: Sequence[Sequence[int]],
+        config: SearchConfig,
+        progress: Done = ignore,
     ) -> tuple[list[str], list[list[str]]]:
-        """What is written for each image, given by its examples, and all that was said of it."""
-        sources = [examples.source(rows[0]) for rows in images]
-        outputs = cls.decode_texts(model, tokenizers, sources, config, progress=progress)
-        return outputs, [[examples.texts["target"][row] for row in rows] for rows in images]
+        """The best output for each image, and all its captions."""
+        outputs, _ = super().outputs(model, examples, inputs, config, progress)
+        return outputs, [[examples.texts["target"][row] for row in rows] for rows in inputs]
 
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput]:
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
         """The images that a table names, captioned or not, or a list with one a line."""
         if not is_table(file):
             rows = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
             return (image_input(row, file, Path()) for row in rows)
-        like: Any = cls.corpus_of([file.name], own)
+        like: Any = self.corpus_of([file.name])
         return (image_input(row, file) for row in table_rows(file, {"image": like.image}, has_header(like)))
 
-    @classmethod
-    def encode(
-        cls, model: Generator, tokenizers: Tokenizers, texts: Sequence[str], places: Sequence[str]
-    ) -> list[Picture]:
+    def encode_inputs(self, texts: Sequence[str], places: Sequence[str]) -> list[Picture]:
         """The images whose files are named, relative to where the command runs, or scenes of shapes."""
-        assert isinstance(model, Captioner)
         found: list[Picture] = []
         problems: list[Problem] = []
         for name, place in zip(texts, places, strict=True):
             try:
-                found.append(read_picture(name, Path(), model.config.reading, place))
+                found.append(read_picture(name, Path(), self.recipe.model.reading, place))
             except DataError as error:
                 problems += error.problems
         if problems:
             raise DecodeError(problems=first_of(problems))
         return found
+
+
+def _images(examples: Dataset) -> CaptionedImages:
+    assert isinstance(examples, CaptionedImages)
+    return examples
 
 
 def _named(data: Any) -> dict[Part, list[Captioned]]:
@@ -250,13 +242,6 @@ def _with_dropped(report: Report, splits: Mapping[Part, CaptionedImages]) -> Rep
     for name, split in splits.items():
         if split.dropped.count:
             dropped = found[name].dropped | {"image": split.dropped}
-            columns = {column: _tokens_in(split, column) for column in found[name].columns}
+            columns = split.task.column_reports(split)
             found[name] = replace(found[name], kept=len(split), dropped=dropped, columns=columns)
     return replace(report, splits=found)
-
-
-def _tokens_in(split: CaptionedImages, column: str) -> ColumnReport:
-    tokenizer, tokens = split.tokenizers[column], split.columns[column]
-    counts = tokens.counts(tokenizer.size)
-    total = int(counts.sum())
-    return ColumnReport(total, int(counts[tokenizer.unk]) / max(total, 1), Histogram.of(tokens.lengths))

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -15,23 +15,17 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
+from regard.data.batch import LabelledBatch
 from regard.data.dataset import Dataset
+from regard.data.framing import Arrangement
 from regard.data.labelled import Labelled, LabelledData
-from regard.data.labelled_examples import Arrangement, LabelledExamples
-from regard.data.prepare import Prepared
 from regard.errors import ConfigError, DataError, Problem, did_you_mean
 from regard.models.headed import Headed
 from regard.objectives.classes import ClassCrossEntropy, by_example
-from regard.tasks.labelling import (
-    Scores,
-    TextHeadConfig,
-    TextLabelling,
-    class_numbers,
-    refuse_labels,
-    scores_of,
-)
+from regard.tasks.headed import HeadedRecipe
+from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, joined_text, refuse_labels
 from regard.tasks.metrics import classification_metrics
-from regard.text.tokenizers import Tokenizers
+from regard.tasks.task import Done
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
@@ -82,73 +76,71 @@ class Classification(TextLabelling):
     }  # fmt: skip
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "accuracy"}}
 
-    @classmethod
-    def labels_of(cls, recipe: Any) -> tuple[str, ...]:
-        return tuple(recipe.head.labels or ())
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.recipe.head.labels or ())
 
-    @classmethod
-    def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:
-        return arrangement_of(columns, recipe)
+    def arrange(self, texts: int) -> Arrangement:
+        return arrangement_of(texts, self.recipe)
 
-    @classmethod
-    def names_in(cls, recipe: Any, train: Dataset) -> tuple[str, ...]:
-        names = cls.labels_of(recipe)
-        if names:
-            _refuse_unlisted(train, names)
-        return names or classes_in(train, recipe.data.train[0])
-
-    @classmethod
-    def numbers(cls, dataset: Dataset, names: Sequence[str]) -> NDArray[np.int64]:
-        hint = "the training data has " + listed(names)
-        return class_numbers(dataset, names, "does not stand in the training data", hint)
-
-    @classmethod
-    def settled(cls, tree: dict[str, Any], data: Prepared[LabelledExamples]) -> dict[str, Any]:
+    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
         """With the labels, and with the weights that `balanced` stands for."""
-        names, head = data.train.names, tree["head"]
-        weights = head["class_weights"]
-        if weights == "balanced":
-            weights = balanced(names, data.train.labels.tolist())
+        labels, head = list(train["label"]), self.recipe.head
+        if head.labels:
+            _refuse_unlisted(labels, head.labels, where)
+        names = list(head.labels or self.classes_in(train, where))
+        weights = balanced(names, labels) if head.class_weights == "balanced" else head.class_weights
         for label in weights or ():
             if label not in names:
-                raise ConfigError(
-                    f"there is no label {label!r}", where="head.class_weights", hint=did_you_mean(label, names)
-                )
-        return tree | {"head": head | {"labels": list(names), "class_weights": weights}}
+                hint = did_you_mean(label, names)
+                raise ConfigError(f"there is no label {label!r}", where="head.class_weights", hint=hint)
+        return self.with_head(labels=names, class_weights=weights)
 
-    @classmethod
-    def scores(cls, model: Headed, batch: Any) -> Tensor:
+    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
+        hint = "the training data has " + listed(self.labels)
+        return class_numbers(labels, self.labels, where, "does not stand in the training data", hint)
+
+    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
         return by_example(model(batch), batch)
 
-    @classmethod
-    def objective(cls, model: Headed, recipe: Any) -> ClassCrossEntropy:
-        weights_Y = None
-        if isinstance(recipe.head.class_weights, dict):
-            weights_Y = torch.tensor([recipe.head.class_weights.get(label, 1.0) for label in model.labels])
+    def objective(self, model: Headed) -> ClassCrossEntropy:
+        head, weights_Y = self.recipe.head, None
+        if isinstance(head.class_weights, dict):
+            weights_Y = torch.tensor([head.class_weights.get(label, 1.0) for label in self.labels])
             weights_Y = weights_Y.to(next(model.parameters()).device)
-        return ClassCrossEntropy(model, weights_Y, recipe.training.label_smoothing, recipe.head.auxiliary)
+        return ClassCrossEntropy(model, weights_Y, self.recipe.training.label_smoothing, head.auxiliary)
 
-    @classmethod
-    def validate(cls, model: Headed, recipe: Any, data: Prepared[LabelledExamples]) -> dict[str, Any]:
-        found = measured(data.validation, probabilities(scores_of(cls, model, data.validation)))
-        return {name: found[name] for name in cls.higher_is_better if name in found}
+    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        metrics = self.measured(examples, probabilities(self.scores(model, examples)))
+        return {name: metrics[name] for name in self.higher_is_better if name in metrics}
 
-    @classmethod
-    def evaluate(
-        cls,
-        model: Headed,
-        recipe: Any,
-        examples: LabelledExamples,
-        tokenizers: Tokenizers,
-        progress: Callable[[int], None],
-    ) -> dict[str, Any]:
-        p_XY = probabilities(scores_of(cls, model, examples, progress))
-        found = {"examples": len(examples), **measured(examples, p_XY)}
-        return found | {"predictions": [told(examples, row, p_XY[row]) for row in range(len(examples))]}
+    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
+        p_XY = probabilities(self.scores(model, examples, progress))
+        metrics = {"examples": len(examples), **self.measured(examples, p_XY)}
+        return metrics | {"predictions": prediction_lines(examples, self.labels, p_XY)}
 
-    @classmethod
-    def prediction(cls, model: Headed, text: str, scores_Y: Scores) -> Classified:
-        return Classified(text, ranked(model.labels, scores_Y))
+    def measured(self, examples: Dataset, p_XY: Scores) -> dict[str, Any]:
+        """The mean loss and all metrics."""
+        return class_metrics(self.targets(examples).astype(np.int64), p_XY, self.labels)
+
+    def prediction(self, text: str, scores_Y: Scores) -> Classified:
+        return Classified(text, ranked(self.labels, scores_Y))
+
+    def classes_in(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> list[str]:
+        """The labels of the training data as they are written there, sorted as people would."""
+        labels = list(train["label"])
+        for row, label in enumerate(labels):
+            if FRACTION.fullmatch(label):
+                what = f"the label {label!r} is a number with a fraction, not a class"
+                hint = "task: regression learns numbers; a class is a word or a whole number"
+                raise DataError(what, where=where(row), hint=hint)
+        classes = list(dict.fromkeys(labels))
+        if len(classes) < 2:
+            raise DataError(f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least")
+        if len(classes) > max(MANY, len(labels) / 2):
+            raise _no_labels(train, self.recipe.data.train[0], len(classes))
+        _refuse_lookalikes(labels, classes, where)
+        return sorted(classes, key=natural)
 
 
 @dataclass(frozen=True)
@@ -171,7 +163,7 @@ class Classified:
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
 
 
-def arrangement_of(columns: Sequence[str], recipe: Any) -> Arrangement:
+def arrangement_of(texts: int, recipe: HeadedRecipe) -> Arrangement:
     """How one text or two become rows, as the section `head` says."""
     asked: list[Literal["both_orders", "apart"]] = [
         name for name in ("both_orders", "apart") if getattr(recipe.head, name)
@@ -180,61 +172,43 @@ def arrangement_of(columns: Sequence[str], recipe: Any) -> Arrangement:
         raise ConfigError(
             "two texts that are read apart have no order", where="head.both_orders", hint="set it to false"
         )
-    if asked and len(columns) < 2:
+    if asked and texts < 2:
         raise ConfigError("there is only one text", where=f"head.{asked[0]}", hint="set it to false")
     if asked == ["apart"] and recipe.data.long == "windows":
         what = "a text that is compared has one vector"
         raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
-    return asked[0] if asked else "single" if len(columns) == 1 else "pair"
+    return asked[0] if asked else "single" if texts == 1 else "pair"
 
 
-def classes_in(train: Dataset, corpus: Labelled) -> tuple[str, ...]:
-    """The labels of the training data as they are written there, sorted as people would."""
-    counts = Counter(train.texts["label"])
-    for row, label in enumerate(train.texts["label"]):
-        if FRACTION.fullmatch(label):
-            hint = "task: regression learns numbers; a class is a word or a whole number"
-            raise DataError(
-                f"the label {label!r} is a number with a fraction, not a class", where=train.where(row), hint=hint
-            )
-    if len(counts) < 2:
-        raise DataError(f"every label is {next(iter(counts))!r}", where="data.train", hint="two labels at the least")
-    if len(counts) > max(MANY, len(train) / 2):
-        raise _no_labels(train, corpus, len(counts))
-    _refuse_lookalikes(train, list(counts))
-    return tuple(sorted(counts, key=natural))
-
-
-def _refuse_unlisted(train: Dataset, names: Sequence[str]) -> None:
+def _refuse_unlisted(labels: Sequence[str], names: Sequence[str], where: Callable[[int], str]) -> None:
     """Labels of the training data that head.labels leaves out, each where it first stands."""
-    labels = list(train.texts["label"])
     unlisted = sorted(set(labels).difference(names), key=labels.index)
     hint = f"head.labels has {listed(names)}; leave it out to take all labels"
     refuse_labels(
         [
-            Problem(train.where(labels.index(label)), f"the label {label!r} is not one of head.labels", hint)
+            Problem(where(labels.index(label)), f"the label {label!r} is not one of head.labels", hint)
             for label in unlisted
         ]
     )
 
 
-def _refuse_lookalikes(train: Dataset, labels: Sequence[str]) -> None:
-    """Labels that nobody can tell apart would silently be two classes."""
+def _refuse_lookalikes(labels: Sequence[str], classes: Sequence[str], where: Callable[[int], str]) -> None:
+    """Labels that look the same would silently be two classes."""
     seen: dict[str, str] = {}
-    for label in labels:
+    for label in classes:
         other = seen.setdefault(" ".join(unicodedata.normalize("NFC", label).split()), label)
         if other != label:
-            where = train.where(list(train.texts["label"]).index(label))
             how = "white space" if label.split() == other.split() else "their Unicode form (NFC)"
+            what = f"the labels {other!r} and {label!r} differ only in {how}"
             hint = "write them alike: what stands between a comma and a label belongs to it"
-            raise DataError(f"the labels {other!r} and {label!r} differ only in {how}", where=where, hint=hint)
+            raise DataError(what, where=where(labels.index(label)), hint=hint)
 
 
-def _no_labels(train: Dataset, corpus: Labelled, labels: int) -> DataError:
+def _no_labels(train: Mapping[str, Sequence[str]], corpus: Labelled, labels: int) -> DataError:
     """Most examples have a label of their own: texts, names or numbers were taken for labels."""
-    what = f"{labels:,} different labels in {len(train):,} examples, such as {train.texts['label'][0][:60]!r}"
-    name = corpus.texts[0]
-    if len(set(train.texts[name])) < labels / 2:
+    count, name = len(train["label"]), corpus.texts[0]
+    what = f"{labels:,} different labels in {count:,} examples, such as {train['label'][0][:60]!r}"
+    if len(set(train[name])) < labels / 2:
         hint = f"are the columns swapped? {name}: {corpus.label}, label: {corpus.columns[name]}"
     else:
         hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
@@ -254,10 +228,10 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join([*names[:SHOWN], *([f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else [])])
 
 
-def balanced(names: Sequence[str], numbers: Sequence[int]) -> dict[str, float]:
+def balanced(names: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
     """N / (Y n_y) for each class y: classes of the same size all have 1."""
-    counts = Counter(numbers)
-    return {name: len(numbers) / (len(names) * max(1, counts[number])) for number, name in enumerate(names)}
+    counts = Counter(labels)
+    return {name: len(labels) / (len(names) * max(1, counts[name])) for name in names}
 
 
 def probabilities(scores_XY: Scores) -> Scores:
@@ -273,21 +247,25 @@ def ranked(labels: Sequence[str], scores_Y: Scores) -> dict[str, float]:
     return {labels[number]: float(p_Y[number]) for number in np.argsort(-p_Y, kind="stable")}
 
 
-def measured(examples: LabelledExamples, p_XY: Scores) -> dict[str, Any]:
-    """The mean loss and all metrics."""
-    true = examples.labels.astype(np.int64)
-    losses = -np.log(np.maximum(p_XY[np.arange(len(true)), true], 1e-45))
-    return {"loss": float(losses.mean()), **classification_metrics(true, p_XY.argmax(-1), examples.names)}
+def class_metrics(true_X: NDArray[np.int64], p_XY: Scores, names: Sequence[str]) -> dict[str, Any]:
+    """The mean loss and all metrics of predicted classes."""
+    losses = -np.log(np.maximum(p_XY[np.arange(len(true_X)), true_X], 1e-45))
+    return {"loss": float(losses.mean()), **classification_metrics(true_X, p_XY.argmax(-1), names)}
 
 
-def told(examples: LabelledExamples, row: int, p_Y: Scores) -> dict[str, Any]:
-    """A line of the file of predictions."""
-    output, label = examples.names[int(p_Y.argmax())], examples.label(row)
-    return {
-        "where": examples.where(row),
-        "input": examples.text(row),
-        "label": label,
-        "output": output,
-        "right": output == label,
-        "probabilities": dict(zip(examples.names, p_Y.tolist(), strict=True)),
-    }
+def prediction_lines(examples: Dataset, names: Sequence[str], p_XY: Scores) -> list[dict[str, Any]]:
+    """The lines of the file of predictions."""
+    lines = []
+    for row, p_Y in enumerate(p_XY):
+        output, label = names[int(p_Y.argmax())], examples.texts["label"][row]
+        lines.append(
+            {
+                "where": examples.where(row),
+                "input": joined_text(examples, row),
+                "label": label,
+                "output": output,
+                "right": output == label,
+                "probabilities": dict(zip(names, p_Y.tolist(), strict=True)),
+            }
+        )
+    return lines

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self
 
 from torch import nn
 
 from regard.config import Config
+from regard.data.config import Recipe
 from regard.data.framing import Framing, Long
+from regard.data.prepare import Prepared
 from regard.errors import ConfigError
 from regard.models.contextual import Contextual
 from regard.models.headed import CAUSAL, HEAD_DEFAULTS, AnyTextConfig, HeadConfig, Headed, build_base
-from regard.search import SearchConfig
-from regard.tasks.inputs import Inputs
 from regard.tasks.raw import check_max_length
-from regard.tasks.task import Prediction, Task
+from regard.tasks.task import Task
 from regard.text.spelling import spelled
-from regard.text.tokenizers import Tokenizer, Tokenizers
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
 }  # fmt: skip
 """How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019, appendix A.3)."""
 TRANSFORMERS = ("gpt", "bert")
+
+
+class HeadedRecipe(Recipe, Protocol):
+    """A recipe with the section `head`."""
+
+    @property
+    def head(self) -> Any: ...
 
 
 class NothingToChoose(Config):
@@ -39,7 +46,8 @@ class HeadedTask(Task):
     searches = False
     columns = ("text",)
     evaluation: ClassVar[type[Config]] = NothingToChoose
-    model = AnyTextConfig
+    models = AnyTextConfig
+    recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig
     """The recipe's section `head`."""
     by_token: ClassVar[bool] = False
@@ -47,7 +55,7 @@ class HeadedTask(Task):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
     @classmethod
-    def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """A recipe's tree with what suits its model, where it does not say."""
         data, model, head, training = (_section(tree, name) for name in ("data", "model", "head", "training"))
         head = HEAD_DEFAULTS.get(str(model.get("kind")), {}) | head
@@ -59,78 +67,48 @@ class HeadedTask(Task):
         training = {"schedule": "linear"} | training
         return tree | {"head": head} | ({"training": training} if "training" in tree else {})
 
-    @classmethod
-    def make_head(cls, width: int, recipe: Any) -> nn.Module:
+    def make_head(self, width: int) -> nn.Module:
         """The head for vectors of this width, fresh."""
         raise NotImplementedError
 
-    @classmethod
-    def labels_of(cls, recipe: Any) -> tuple[str, ...]:
-        """What the head's classes are called."""
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the head's classes, in their order."""
         return ()
 
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Headed:
-        tokenizer = tokenizers["text"]
-        base = cls.base(recipe, tokenizer)
-        model = Headed(base, recipe.head, lambda width: cls.make_head(width, recipe))
-        model.framing, model.labels = cls.framing(recipe, tokenizer), cls.labels_of(recipe)
-        return model
+    def model(self) -> Headed:
+        return Headed(self.base(), self.recipe.head, self.make_head)
 
-    @classmethod
-    def base(cls, recipe: Any, tokenizer: Tokenizer) -> Contextual:
+    def base(self) -> Contextual:
         """The model under the head, fresh."""
-        config, characters_VC = recipe.model, None
+        config, tokenizer, characters_VC = self.recipe.model, self.tokenizers["text"], None
         if config.letters is not None:
             characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)
-        keep_readout = recipe.head.auxiliary > 0
-        return build_base(config, tokenizer.size, characters_VC, keep_readout=keep_readout, by_token=cls.by_token)
+        keep_readout = self.recipe.head.auxiliary > 0
+        return build_base(config, tokenizer.size, characters_VC, keep_readout=keep_readout, by_token=self.by_token)
 
-    @classmethod
-    def framing(cls, recipe: Any, tokenizer: Tokenizer) -> Framing:
-        """How texts become rows of tokens; data that does not say what is read of a long one is read in windows."""
-        data, model = recipe.data, recipe.model
+    @cached_property
+    def framing(self) -> Framing:
+        """How texts become rows of tokens; a long text is read in windows unless the data says otherwise."""
+        data, model = self.recipe.data, self.recipe.model
         long: Long = getattr(data, "long", "windows")
-        return Framing(tokenizer, model.kind == "bert", data.max_length, long, data.stride, model.letters)
+        return Framing(self.tokenizers["text"], model.kind == "bert", data.max_length, long, data.stride, model.letters)
 
-    @classmethod
-    def check(cls, recipe: Any, data: Any) -> None:
-        check_max_length(recipe.data.max_length, getattr(recipe.model, "max_positions", None), recipe.training.init)
-        freeze, kind = recipe.head.freeze, recipe.model.kind
-        layers = 1 if kind == "cnn" else recipe.model.layers
+    def with_head(self, **values: Any) -> Self:
+        """The task with these values in the recipe's section `head`."""
+        head = self.recipe.head.model_copy(update=values)
+        return type(self)(self.recipe.model_copy(update={"head": head}), self.tokenizers)
+
+    def check(self, data: Prepared[Any]) -> None:
+        check_max_length(
+            self.recipe.data.max_length, getattr(self.recipe.model, "max_positions", None), self.recipe.training.init
+        )
+        freeze, kind = self.recipe.head.freeze, self.recipe.model.kind
+        layers = 1 if kind == "cnn" else self.recipe.model.layers
         if freeze != "all" and freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
-        if recipe.head.auxiliary > 0:
-            _check_auxiliary(recipe.head, kind)
-
-    @classmethod
-    def check_inputs(cls, model: Any, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
-        cls.check_texts(model, inputs.texts, inputs.places)
-
-    @classmethod
-    def check_texts(cls, model: Any, texts: Sequence[str], places: Sequence[str]) -> None:
-        """Refuse inputs that the model cannot read."""
-        raise NotImplementedError
-
-    @classmethod
-    def predict(
-        cls,
-        model: Any,
-        tokenizers: Tokenizers,
-        inputs: Inputs,
-        config: SearchConfig,
-        *,
-        record: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> Sequence[Prediction]:
-        return cls.answers(model, inputs.texts, inputs.places, config.nbest, progress)
-
-    @classmethod
-    def answers(
-        cls, model: Any, texts: Sequence[str], places: Sequence[str], nbest: int, progress: Callable[[int], None]
-    ) -> Sequence[Prediction]:
-        """A prediction for each text, or a DecodeError that names those that cannot be read."""
-        raise NotImplementedError
+        if self.recipe.head.auxiliary > 0:
+            _check_auxiliary(self.recipe.head, kind)
 
 
 def _section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:

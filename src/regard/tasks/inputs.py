@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import torch
 
 from regard.data.batch import Tokens
-from regard.data.dataset import Encoded
 from regard.data.images import Picture, images_of
 from regard.data.unknown import encode_spelled
 from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.text.spelling import Spelling, unknown_in
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
+Encoded = Sequence[int] | Picture
+"""A source as a model reads it: its tokens without `</s>`, or an image."""
 LONGEST = 2048
 """Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
 

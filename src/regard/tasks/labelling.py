@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.data.batch import LabelledBatch
 from regard.data.batches import fixed_batches
-from regard.data.config import Corpus
-from regard.data.corpora import Part
-from regard.data.dataset import Dataset
+from regard.data.config import Corpus, Recipe
+from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.labelled import open_labelled
-from regard.data.labelled_examples import Arrangement, LabelledExamples, Labels
-from regard.data.prepare import Prepared, prepare
+from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
 from regard.data.rows import Key, has_header, keys_of
+from regard.data.store import Integers
+from regard.data.texts import Texts
 from regard.errors import DataError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.headed import POOLING, HeadConfig, Headed
 from regard.models.heads import ApartHead, Pooling, TextHead
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import problem_in_text, refuse
+from regard.tasks.inputs import Inputs, problem_in_text, refuse
 from regard.tasks.named_columns import labelled_in, labelled_of
-from regard.tasks.pairs import corpus_of as corpus_in_file
-from regard.tasks.pairs import header_in, read_texts, suffix_of
-from regard.tasks.task import Prediction, Progress
+from regard.tasks.pairs import corpus_of, header_in, suffix_of
+from regard.tasks.task import Done, Prediction, ignore
 from regard.text.files import TextFile
-from regard.text.tokenizers import Tokenizers
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 SCORE_TOKENS = 8_192
 """Padded tokens that are read at once."""
+Labels = NDArray[np.int64] | NDArray[np.float32]
 Scores = NDArray[np.float32]
 
 
@@ -48,204 +48,222 @@ class TextHeadConfig(HeadConfig):
 
 
 class TextLabelling(HeadedTask):
-    """A task with one answer for each example."""
+    """A task with one answer for each example. All columns of text share the tokenizer `text`."""
 
     unit = "examples"
     outputs: ClassVar[int | None] = 1
     """Numbers that the head gives for a row; None: one a class."""
 
     @classmethod
-    def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
-        tree = super().filled(tree)
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        tree = super().complete(tree)
         kind = tree["model"].get("kind") if isinstance(tree.get("model"), dict) else None
         pooling = "mean" if tree["head"].get("apart") else POOLING.get(str(kind))
         return tree | {"head": ({"pooling": pooling} if pooling else {}) | tree["head"]}
 
-    @classmethod
-    def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:
-        """What makes the rows of an example with these columns of text."""
-        raise NotImplementedError
+    # Data
 
     @classmethod
-    def text_columns(cls, recipe: Any) -> tuple[str, ...]:
+    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+        texts = {name: column for name, column in train.columns.items() if name != "label"}
+        learned = train_tokenizers(recipe.tokenizer.model_copy(update={"joint": True}), texts, base)
+        return Tokenizers({"text": next(iter(learned.values()))})
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+        if "label" in texts:
+            self.numbers(texts["label"], where)
+        return {name: self.tokenizers["text"].encode_batch(rows) for name, rows in texts.items() if name != "label"}
+
+    def encoding(self) -> list[Any]:
+        return [list(self.labels)]
+
+    def tokenizer_of(self, column: str) -> Tokenizer:
+        return self.tokenizers["text"]
+
+    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> Labels:
+        """What each label stands for, or one DataError that names the labels that are not allowed."""
+        raise NotImplementedError
+
+    def targets(self, examples: Dataset) -> Labels:
+        """The same for all examples."""
+        return self.numbers(list(examples.texts["label"]), examples.where)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
         """The columns that are read, in their order."""
-        texts: tuple[str, ...] = recipe.data.train[0].texts if recipe.data.train else ("first", "second")
+        texts: tuple[str, ...] = self.recipe.data.train[0].texts if self.recipe.data.train else ("first", "second")
         return texts
 
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Headed:
-        model = super().build(recipe, tokenizers)
-        model.arrangement = cls.arranged(recipe)
-        return model
-
-    @classmethod
-    def arranged(cls, recipe: Any) -> Arrangement | None:
-        """The same for a run; None where it is imported, has no data and reads one text or two, as they are typed."""
-        if recipe.data.train or getattr(recipe.head, "both_orders", False):  # which needs two texts
-            return cls.arrangement(recipe, cls.text_columns(recipe))
+    @property
+    def arrangement(self) -> Arrangement | None:
+        """What makes the rows of an example; None for an imported run, which reads one text or two as they come."""
+        if self.recipe.data.train or getattr(self.recipe.head, "both_orders", False):  # which needs two texts
+            return self.arrange(len(self.text_columns))
         return None
 
-    @classmethod
-    def names_in(cls, recipe: Any, train: Dataset) -> tuple[str, ...]:
-        """What the classes are called, in their order; nothing where there are none."""
+    def arrange(self, texts: int) -> Arrangement:
+        """What makes the rows of an example of so many texts."""
         raise NotImplementedError
 
-    @classmethod
-    def numbers(cls, dataset: Dataset, names: Sequence[str]) -> Labels:
-        """What each label stands for, or one DataError that names the labels that cannot be."""
-        raise NotImplementedError
+    def arrangement_of(self, examples: Dataset) -> Arrangement:
+        return self.arrangement or self.arrange(len(examples.columns))
 
-    @classmethod
-    def scores(cls, model: Headed, batch: Any) -> Tensor:
-        """What the head says of each example, [X, Y]."""
-        raise NotImplementedError
+    def rows(self, examples: Dataset, row: int) -> list[Framed]:
+        """What a model reads of an example."""
+        texts = [
+            self.framing.spelled(column[row].tolist(), examples.texts[name], row)
+            for name, column in examples.columns.items()
+        ]
+        return arranged(texts, self.framing, self.arrangement_of(examples))
 
-    @classmethod
-    def make_head(cls, width: int, recipe: Any) -> TextHead | ApartHead:
-        head, kind = recipe.head, recipe.model.kind
-        pooler, outputs = kind == "bert" and head.pooling == "first", cls.outputs or len(cls.labels_of(recipe))
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """All rows of an example together, each as long as its longest, since they are padded to it."""
+        columns = (column.lengths.tolist() for column in examples.columns.values())
+        arrangement = self.arrangement_of(examples)
+        known: dict[tuple[int, ...], int] = {}
+
+        def positions(sizes: tuple[int, ...]) -> int:
+            if sizes not in known:
+                rows = arranged([range(size) for size in sizes], self.framing, arrangement)
+                known[sizes] = len(rows) * max(len(row.ids) for row in rows)
+            return known[sizes]
+
+        return np.array([positions(sizes) for sizes in zip(*columns, strict=True)], dtype=np.int32)
+
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
+        read = [self.rows(examples, int(row)) for row in rows]
+        labels: Labels = np.zeros(len(rows), dtype=np.int64)
+        if "label" in examples.texts:
+            texts = [examples.texts["label"][int(row)] for row in rows]
+            labels = self.numbers(texts, lambda row: examples.where(int(rows[row])))
+        return labelled_batch(read, torch.from_numpy(labels), self.tokenizers["text"].pad, tuple(rows.tolist()))
+
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
+        return np.unique(self.targets(examples), return_counts=True)[1]
+
+    def label_counts(self, examples: Dataset) -> dict[str, int]:
+        if not self.labels:
+            return {}
+        counts = np.bincount(cast("NDArray[np.int64]", self.targets(examples)), minlength=len(self.labels))
+        return dict(zip(self.labels, counts.tolist(), strict=True))
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        rows = self.rows(examples, row)
+        named = {"text" if len(rows) == 1 else f"row {number}": row.ids for number, row in enumerate(rows, 1)}
+        pieces = {name: self.tokenizers["text"].pieces(ids) for name, ids in named.items()}
+        return {**pieces, "label": [examples.texts["label"][row]]}
+
+    def fingerprint(self, examples: Dataset) -> int:
+        return zlib.crc32(self.targets(examples).tobytes(), zlib.crc32(examples.lengths.tobytes()))
+
+    # Training
+
+    def make_head(self, width: int) -> TextHead | ApartHead:
+        head, kind = self.recipe.head, self.recipe.model.kind
+        pooler, outputs = kind == "bert" and head.pooling == "first", self.outputs or len(self.labels)
         if getattr(head, "apart", False):
-            number = cls.outputs is not None
+            number = self.outputs is not None
             return ApartHead(width, outputs, pooling=head.pooling, dropout=head.dropout, number=number)
         return TextHead(width, outputs, pooling=head.pooling, pooler=pooler, dropout=head.dropout)
 
-    @classmethod
-    def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[LabelledExamples]:
-        columns = cls.text_columns(recipe)
-        found = prepare(
-            recipe.data,
-            recipe.tokenizer.model_copy(update={"joint": True}),
-            base=base,
-            seed=recipe.training.seed,
-            tokenizers=None if tokenizers is None else Tokenizers(dict.fromkeys(columns, tokenizers["text"])),
-            progress=progress,
-            columns=columns,
-        )
-        names = cls.names_in(recipe, found.train)
-        parts = {"train": found.train, "validation": found.validation, "test": found.test}
-        splits = {name: cls.examples(part, recipe, names, columns) for name, part in parts.items() if part is not None}
-        text = Tokenizers({"text": found.tokenizers[columns[0]]})
-        return Prepared(splits["train"], splits["validation"], splits.get("test"), text, found.report)
+    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
+        """What the head gives for each example, [X, Y]."""
+        raise NotImplementedError
 
-    @classmethod
-    def examples(
-        cls, dataset: Dataset, recipe: Any, names: tuple[str, ...], columns: Sequence[str]
-    ) -> LabelledExamples:
-        """A dataset with the `columns` of text as tokens, in their order, ready for batches."""
-        return LabelledExamples(
-            replace(dataset, columns={name: dataset.columns[name] for name in columns}),
-            cls.framing(recipe, dataset.tokenizers[columns[0]]),
-            cls.arrangement(recipe, columns),
-            cls.numbers(dataset, names),
-            names,
-        )
+    @torch.inference_mode()
+    def scores(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
+        """The same for all examples, in their order."""
+        scores: dict[int, Scores] = {}
+        for rows in fixed_batches(examples, SCORE_TOKENS):
+            batch = self.collate(examples, rows, 0, 0).to(device_of(model))
+            scores_XY = self.head_scores(model, batch).float().cpu().numpy()
+            scores |= dict(zip(rows.tolist(), scores_XY, strict=True))
+            progress(len(rows))
+        return np.stack([scores[row] for row in range(len(examples))])
 
-    @classmethod
-    def read(
-        cls, recipe: Any, corpora: Sequence[Corpus], part: Part, base: Path, tokenizers: Tokenizers
-    ) -> LabelledExamples:
-        columns: Sequence[str] = corpora[0].texts  # type: ignore[attr-defined]
-        readers = [open_labelled(corpus, base, part) for corpus in corpora]
-        dataset = read_texts(recipe.data, readers, Tokenizers(dict.fromkeys(columns, tokenizers["text"])))
-        return cls.examples(dataset, recipe, cls.labels_of(recipe), columns)
+    # Verbs
 
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
-        """The texts of a table, less the label, with tabs between those of a row; a .txt has one input a line."""
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        """The texts of a table, without the label, with tabs between those of a row; a .txt has one input a line."""
         if not is_table(file):
             return None
-        columns, header = cls.table_columns(recipe, file, own)
-        alone = bool(recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
+        columns, header = self.table_columns(file)
+        alone = bool(self.recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
         return (
             FileInput(row.values[0] if alone else with_tabs(row.values), file.where(row.line), row.fault)
             for row in table_rows(file, columns, header)
         )
 
-    @classmethod
-    def table_columns(cls, recipe: Any, file: TextFile, own: Sequence[Any]) -> tuple[dict[str, Key], bool | None]:
-        """The columns of text in a table, and whether it has a header: as in one of the recipe's, else by the names
-        that the task has for them."""
-        if recipe.data.train and not _tables(own):
-            return {name: name for name in own[0].texts}, None
-        like = cls.corpus_of([file.name], own) if recipe.data.train else cls.named_table(file)
+    def table_columns(self, file: TextFile) -> tuple[dict[str, Key], bool | None]:
+        """The columns of text in a table, and whether it has a header: as in one of the recipe's tables, else by the
+        task's names."""
+        if self.recipe.data.train and not _tables(self.corpora):
+            return {name: name for name in self.corpora[0].texts}, None
+        like = self.corpus_of([file.name]) if self.recipe.data.train else self.named_table(file)
         return {name: key for name, key in keys_of(like).items() if name != "label"}, has_header(like)
 
-    @classmethod
-    def named_table(cls, file: TextFile) -> Corpus:
-        """A table for a run without data of its own: by the names that the task has for its columns."""
+    def named_table(self, file: TextFile) -> Corpus:
+        """A table for a run without data of its own: by the task's names for its columns."""
         return labelled_in(file)
 
-    @classmethod
-    def named_files(cls, files: Sequence[str]) -> Corpus:
+    def named_files(self, files: Sequence[str]) -> Corpus:
         """The same for what `--file` names."""
         return labelled_of(files)
 
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
+    def corpus_of(self, files: Sequence[str]) -> Corpus:
         """What `--file` names, with the columns of a table of the recipe's, one of the same format if there is one.
 
         Where there is no table: the text and the label by number, or in .jsonl by these names.
         """
-        if not any(one.model_fields_set for one in own):  # an imported run has no corpora
-            return cls.named_files(files)
-        tables = _tables(own)
+        if not any(corpus.model_fields_set for corpus in self.corpora):  # an imported run has no corpora
+            return self.named_files(files)
+        tables = _tables(self.corpora)
         if len(files) != 1 or not tables:
-            return corpus_in_file(files, own)
+            return corpus_of(files, self.corpora)
         suffix = suffix_of(files[0])
-        like = next((one for one in tables if one.file is not None and suffix_of(one.file) == suffix), tables[0])
+        alike = [corpus for corpus in tables if corpus.file is not None and suffix_of(corpus.file) == suffix]
+        like = (alike or tables)[0]
         others = {"dataset": None, "subset": None, "split": None, "size": None, "prefix": ""}
         return like.model_copy(update={"file": files[0], "header": header_in(files[0], like), **others})
 
-    @classmethod
-    def check_texts(cls, model: Headed, texts: Sequence[str], places: Sequence[str]) -> None:
-        cls.fields(model, texts, places)
+    def check_inputs(self, model: Headed, inputs: Inputs) -> None:
+        self.fields(inputs)
 
-    @classmethod
-    def fields(cls, model: Headed, texts: Sequence[str], places: Sequence[str]) -> list[list[str]]:
+    def fields(self, inputs: Inputs) -> list[list[str]]:
         """The texts of each input, which stand between tabs where there are several; refused if they cannot be read."""
-        found = [[text] if model.arrangement == "single" else text.split("\t") for text in texts]
-        placed = list(zip(found, places, strict=True))
-        refuse([cls.wrong_number(model, fields, place) for fields, place in placed])
-        refuse([problem_in_text(one, place) for fields, place in placed for one in fields])
-        return found
+        single = self.arrangement == "single"
+        fields = [[text] if single else text.split("\t") for text in inputs.texts]
+        placed = list(zip(fields, inputs.places, strict=True))
+        refuse([self.wrong_number(texts, place) for texts, place in placed])
+        refuse([problem_in_text(text, place) for texts, place in placed for text in texts])
+        return fields
 
-    @classmethod
-    def wrong_number(cls, model: Headed, fields: Sequence[str], place: str) -> Problem | None:
-        """Where there are too few or too many texts in an input."""
-        if model.arrangement == "single" or len(fields) == 2 or (model.arrangement is None and len(fields) == 1):
+    def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
+        """Why an input has too few or too many texts."""
+        if self.arrangement == "single" or len(fields) == 2 or (self.arrangement is None and len(fields) == 1):
             return None
         return Problem(place, f"two texts are expected, not {len(fields)}", "put a tab between first and second")
 
-    @classmethod
-    def answers(
-        cls, model: Headed, texts: Sequence[str], places: Sequence[str], nbest: int, progress: Callable[[int], None]
+    def predict(
+        self, model: Headed, inputs: Inputs, *, record: bool = False, progress: Done = ignore
     ) -> list[Prediction]:
-        scores = cls.typed_scores(model, texts, places, progress)
-        return [cls.prediction(model, *one) for one in zip(texts, scores, strict=True)]
+        scores = self.typed_scores(model, inputs, progress)
+        return [self.prediction(text, scores_Y) for text, scores_Y in zip(inputs.texts, scores, strict=True)]
 
-    @classmethod
-    def prediction(cls, model: Headed, text: str, scores_Y: Scores) -> Prediction:
+    def prediction(self, text: str, scores_Y: Scores) -> Prediction:
         """The answer that the head's scores are for a text."""
         raise NotImplementedError
 
-    @classmethod
-    def typed_scores(
-        cls, model: Headed, texts: Sequence[str], places: Sequence[str], progress: Callable[[int], None]
-    ) -> list[Scores]:
-        """What the head says of each input; those of as many texts go together."""
-        fields = cls.fields(model, texts, places)
-        found: dict[int, Scores] = {}
-        for count in sorted({len(one) for one in fields}):
-            rows = [row for row, one in enumerate(fields) if len(one) == count]
+    def typed_scores(self, model: Headed, inputs: Inputs, progress: Done = ignore) -> list[Scores]:
+        """What the head gives for each input; inputs with the same number of texts are batched together."""
+        fields = self.fields(inputs)
+        scores: dict[int, Scores] = {}
+        for count in sorted({len(texts) for texts in fields}):
+            rows = [row for row, texts in enumerate(fields) if len(texts) == count]
             columns = {f"text {number}": [fields[row][number] for row in rows] for number in range(count)}
-            tokenizers = dict.fromkeys(columns, model.framing.tokenizer)
-            dataset = Dataset.of(columns, tokenizers, lambda row, rows=rows: places[rows[row]])  # type: ignore[misc]
-            arrangement: Arrangement = model.arrangement or ("single" if count == 1 else "pair")
-            examples = LabelledExamples(dataset, model.framing, arrangement, np.zeros(len(rows), dtype=np.int64))
-            found |= dict(zip(rows, scores_of(cls, model, examples, progress), strict=True))
-        return [found[row] for row in range(len(texts))]
+            dataset = Dataset.of(self, columns, [inputs.places[row] for row in rows].__getitem__)
+            scores |= dict(zip(rows, self.scores(model, dataset, progress), strict=True))
+        return [scores[row] for row in range(len(inputs))]
 
 
 def _tables(corpora: Sequence[Corpus]) -> list[Corpus]:
@@ -257,29 +275,19 @@ def with_tabs(texts: Sequence[str]) -> str:
     return "\t".join(text.replace("\t", " ") for text in texts)
 
 
-@torch.inference_mode()
-def scores_of(
-    task: type[TextLabelling],
-    model: Headed,
-    examples: LabelledExamples,
-    progress: Callable[[int], None] = lambda done: None,
-) -> Scores:
-    """What the head says of all examples, in their order: [X, Y]."""
-    found: dict[int, Scores] = {}
-    for rows in fixed_batches(examples, SCORE_TOKENS):
-        scores_XY = task.scores(model, examples.batch(rows).to(device_of(model))).float().cpu().numpy()
-        found |= dict(zip(rows.tolist(), scores_XY, strict=True))
-        progress(len(rows))
-    return np.stack([found[row] for row in range(len(examples))])
+def joined_text(examples: Dataset, row: int) -> str:
+    """The text of an example, or its texts with tabs between them."""
+    return "\t".join(examples.texts[name][row] for name in examples.columns)
 
 
-def class_numbers(dataset: Dataset, names: Sequence[str], what: str, hint: str) -> NDArray[np.int64]:
-    """The number of each label among `names`, or one DataError: `what` is said of those that are not there."""
+def class_numbers(
+    labels: Sequence[str], names: Sequence[str], where: Callable[[int], str], what: str, hint: str
+) -> NDArray[np.int64]:
+    """The number of each label among `names`; one DataError with `what` for those that are not among them."""
     known = {name: number for number, name in enumerate(names)}
-    labels = list(dataset.texts["label"])
     refuse_labels(
         [
-            Problem(dataset.where(row), f"the label {label!r} {what}", hint)
+            Problem(where(row), f"the label {label!r} {what}", hint)
             for row, label in enumerate(labels)
             if label not in known
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -14,11 +14,13 @@ from torch import Tensor
 
 from regard.config import Config
 from regard.data.blocks import Pieces, Streams, contiguous_pieces, document_pieces
+from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, one_blank, prepare_raw
+from regard.data.texts import Progress
 from regard.errors import ConfigError, DecodeError
 from regard.models.contextual import LanguageModel
 from regard.models.elmo import ELMo, ELMoConfig
@@ -39,7 +41,7 @@ from regard.tasks.continuing import continuations, encode_prompts, score_continu
 from regard.tasks.inputs import Inputs
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
-from regard.tasks.task import Progress, Task
+from regard.tasks.task import Done, Task, ignore
 from regard.tasks.text_to_text import Prediction
 from regard.text.files import TextFile
 from regard.text.spelling import spelled
@@ -85,7 +87,7 @@ class LanguageModeling(Task):
     writes = "text"
     data = LanguageData
     evaluation = NoEvaluation
-    model = Annotated[
+    models = Annotated[
         MemoryLanguageModelConfig | LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")
     ]
     higher_is_better: ClassVar[Mapping[str, bool]] = {
@@ -101,9 +103,9 @@ class LanguageModeling(Task):
 
     @classmethod
     def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
     ) -> Prepared[Pieces]:
-        found = prepare_raw(
+        raw = prepare_raw(
             recipe.data,
             recipe.tokenizer,
             base=base,
@@ -112,67 +114,62 @@ class LanguageModeling(Task):
             progress=progress,
             letters=recipe.model.letters,
         )
-        splits = {name: cls._examples(text, recipe.data) for name, text in found.splits.items()}
-        return Prepared(splits["train"], splits["validation"], splits.get("test"), found.tokenizers, found.report)
+        task = cls(recipe, raw.tokenizers)
+        splits = {name: task.examples(text) for name, text in raw.splits.items()}
+        return Prepared(task, splits["train"], splits["validation"], splits.get("test"), raw.report)
 
-    @classmethod
-    def _examples(cls, text: RawTokens, data: LanguageData) -> Pieces:
-        return BLOCKS[data.blocks](text, data.max_length)
+    def examples(self, text: RawTokens) -> Pieces:
+        return BLOCKS[self.recipe.data.blocks](text, self.recipe.data.max_length)
 
-    @classmethod
-    def check(cls, recipe: Any, data: Prepared[Pieces]) -> None:
-        model, config = recipe.model, recipe.data
-        check_max_length(config.max_length, getattr(model, "max_positions", None), recipe.training.init)
+    def check(self, data: Prepared[Pieces]) -> None:
+        model, config = self.recipe.model, self.recipe.data
+        check_max_length(config.max_length, getattr(model, "max_positions", None), self.recipe.training.init)
         if config.blocks == "stream":
             if model.kind != "lstm_lm" or model.objective != "next_token":
                 what = "only an lstm_lm that learns the next token carries its state from batch to batch"
                 raise ConfigError(what, where="data.blocks", hint="set it to documents or contiguous")
             if any(corpus.weight != 1 for corpus in config.train):
                 raise ConfigError("a stream shows every corpus once", where="data.train", hint="leave weight out")
-        best = recipe.training.best
-        if best != "loss" and best.startswith(RECONSTRUCTION) != cls.rewrites(model):
+        best = self.recipe.training.best
+        if best != "loss" and best.startswith(RECONSTRUCTION) != self.rewrites:
             raise ConfigError(f"a model with this objective has no {best}", where="training.best", hint="choose loss")
-        if recipe.training.teacher_forcing < 1:
+        if self.recipe.training.teacher_forcing < 1:
             what = "a language model reads the text itself"
             raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
 
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
-        config, tokenizer, characters_VC = recipe.model, tokenizers["text"], None
+    def model(self) -> Any:
+        config, tokenizer, characters_VC = self.recipe.model, self.tokenizers["text"], None
         if config.letters is not None:
             characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)
         return build(config, tokenizer.size, characters_VC)
 
-    @classmethod
-    def objective(cls, model: Any, recipe: Any) -> VocabularyLoss:
-        smoothing = recipe.training.label_smoothing
+    def objective(self, model: Any) -> VocabularyLoss:
+        smoothing = self.recipe.training.label_smoothing
         if isinstance(model, ELMo):
             return BothDirections(model, smoothing)
         if isinstance(model, LSTMLanguageModel):
-            if cls.rewrites(recipe.model):
+            if self.rewrites:
                 return SequenceAutoencoder(model, smoothing)
-            if recipe.data.blocks == "stream":
+            if self.recipe.data.blocks == "stream":
                 return CarriedNextToken(model, smoothing)
         return NextToken(model, smoothing)
 
-    @classmethod
-    def validate(cls, model: Any, recipe: Any, data: Prepared[Pieces]) -> dict[str, Any]:
-        found: dict[str, Any] = cls.loss(model, data.validation, recipe)
-        writes = isinstance(model, LanguageModel) and not cls.rewrites(recipe.model)
-        if writes and recipe.training.decode and math.isfinite(found["loss"]):
-            found["samples"] = list(cls._samples(model, recipe, data))
+    def validate(self, model: Any, examples: Pieces) -> dict[str, Any]:
+        found: dict[str, Any] = self.loss(model, examples)
+        writes = isinstance(model, LanguageModel) and not self.rewrites
+        if writes and self.recipe.training.decode and math.isfinite(found["loss"]):
+            found["samples"] = list(self._samples(model, examples))
         return found
 
-    @classmethod
-    def rewrites(cls, config: Any) -> bool:
-        """Whether a model writes the text that it has read, instead of going on with it."""
-        return isinstance(config, LSTMLanguageModelConfig) and config.objective == "autoencoder"
+    @property
+    def rewrites(self) -> bool:
+        """Whether the model writes the text that it has read, instead of going on with it."""
+        return getattr(self.recipe.model, "objective", None) == "autoencoder"
 
-    @classmethod
-    def _samples(cls, model: Any, recipe: Any, data: Prepared[Pieces]) -> Iterator[dict[str, str]]:
+    def _samples(self, model: Any, examples: Pieces) -> Iterator[dict[str, str]]:
         """How the model goes on with the first words of a few documents."""
-        text = data.validation.text
-        split = [*islice(filter(None, (one.split() for one in text.texts)), recipe.training.samples)]
+        text = examples.text
+        split = [*islice(filter(None, (one.split() for one in text.texts)), self.recipe.training.samples)]
         prompts = [" ".join(words[:PROMPT]) for words in split]
         greedy = SearchConfig(beam=1, max_length=CONTINUATION)
         found = continuations(model, text.tokenizer, Inputs.of(prompts), greedy)
@@ -180,8 +177,7 @@ class LanguageModeling(Task):
             rest = " ".join(words[PROMPT : PROMPT + CONTINUATION])
             yield {"source": prompt, "output": prediction.output, "target": f"{prompt} {rest}"}
 
-    @classmethod
-    def loss(cls, model: Any, examples: Pieces, recipe: Any) -> dict[str, Any]:
+    def loss(self, model: Any, examples: Pieces) -> dict[str, Any]:
         """Cross-entropy a token, and what it means a token, a word and a character; of both directions where two are.
 
         A word is what stands between spaces, and the end of a document counts as one. An unknown token costs what the
@@ -189,7 +185,7 @@ class LanguageModeling(Task):
         other vocabularies can be compared. An autoencoder writes what it has read: what it is measured by has names of
         its own.
         """
-        totals, tokens = measured(cls.objective(model, recipe).eval(), examples)
+        totals, tokens = measured(self.objective(model).eval(), examples)
         by_direction = [total / tokens for total in totals]
         loss, texts = sum(by_direction) / len(by_direction), examples.text.texts
         words = sum(len(text.split()) for text in texts) + len(texts)
@@ -200,70 +196,58 @@ class LanguageModeling(Task):
             "word_perplexity": perplexity(nats / words),
             "bits_per_character": nats / math.log(2) / max(1, sum(len(one_blank(text)) for text in texts)),
         }
-        if cls.rewrites(recipe.model):
+        if self.rewrites:
             return {name if name == "loss" else f"{RECONSTRUCTION}{name}": value for name, value in found.items()}
         if len(by_direction) == 2:
             found |= {"forward_perplexity": perplexity(by_direction[0])}
             found |= {"backward_perplexity": perplexity(by_direction[1])}
         return found
 
-    @classmethod
-    def read(cls, recipe: Any, corpora: Sequence[RawText], part: Part, base: Path, tokenizers: Tokenizers) -> Pieces:
-        letters = recipe.model.letters
-        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], letters=letters)
-        return cls._examples(text, recipe.data)
+    def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Pieces:
+        letters = self.recipe.model.letters
+        text = read_documents(self.recipe.data, corpora, part, base, self.tokenizers["text"], letters=letters)
+        return self.examples(text)
 
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[RawText]) -> RawText:
-        return corpus_of_files(files, own)
+    def corpus_of(self, files: Sequence[str]) -> RawText:
+        return corpus_of_files(files, self.corpora)
 
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
-        return texts_in(own, file)
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        return texts_in(self.corpora, file)
 
-    @classmethod
-    def evaluate(
-        cls, model: Any, recipe: Any, examples: Pieces, tokenizers: Tokenizers, progress: Callable[[int], None]
-    ) -> dict[str, Any]:
+    def evaluate(self, model: Any, examples: Pieces, progress: Done) -> dict[str, Any]:
         text = examples.text
         unknown = text.unknown_share
         found: dict[str, Any] = {"documents": len(text), "tokens": len(text.values), "unknown": unknown}
-        found |= cls.loss(model, examples, recipe) | ({"note": UNKNOWN_NOTE} if unknown else {})
+        found |= self.loss(model, examples) | ({"note": UNKNOWN_NOTE} if unknown else {})
         progress(len(examples))
         return found
 
-    @classmethod
-    def _refuse_to_go_on(cls, model: Any, verb: str) -> None:
-        if not isinstance(model, LanguageModel) or cls.rewrites(model.config):
+    def _refuse_to_go_on(self, model: Any, verb: str) -> None:
+        if not isinstance(model, LanguageModel) or self.rewrites:
             what = "this model does not go on with a text: it reads in both directions, or writes what it has read"
             raise DecodeError(what, where=verb, hint="predict --features gives its vectors")
 
-    @classmethod
-    def score_text(
-        cls, model: Any, tokenizers: Tokenizers, source: str, target: str | Sequence[str]
-    ) -> tuple[list[int], list[float]]:
+    def score_text(self, model: Any, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
         """The source is the beginning of a text, the target how it goes on."""
-        cls._refuse_to_go_on(model, "score")
-        return score_continuation(model, tokenizers["text"], source, target)
+        self._refuse_to_go_on(model, "score")
+        return score_continuation(model, self.tokenizers["text"], source, target)
 
-    @classmethod
-    def check_inputs(cls, model: Any, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
-        cls._refuse_to_go_on(model, "predict")
-        encode_prompts(model, tokenizers["text"], inputs.texts, inputs.places)
+    def check_inputs(self, model: Any, inputs: Inputs) -> None:
+        self._refuse_to_go_on(model, "predict")
+        encode_prompts(model, self.tokenizers["text"], inputs.texts, inputs.places)
 
-    @classmethod
     def predict(
-        cls,
+        self,
         model: Any,
-        tokenizers: Tokenizers,
         inputs: Inputs,
-        config: SearchConfig,
         *,
         record: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Done = ignore,
     ) -> list[Prediction]:
         """The texts as the model goes on with them; the score is log P of what it adds."""
-        return continuations(model, tokenizers["text"], inputs, config, record=record, progress=progress)
+        return continuations(
+            model, self.tokenizers["text"], inputs, self.recipe.search, record=record, progress=progress
+        )
 
 
 @torch.inference_mode()

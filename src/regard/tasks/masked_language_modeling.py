@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
 
-from regard.data.config import Split
+from regard.data.config import Recipe, Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.file_inputs import FileInput
@@ -17,18 +17,18 @@ from regard.data.masking import Masking, Whole
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, prepare_raw
 from regard.data.segments import MORE_DOCUMENTS, Segments, SentencePairs, SingleSegments
+from regard.data.texts import Progress
 from regard.errors import ConfigError, DataError
 from regard.models.base import device_of
 from regard.models.bert import BERT, BERTConfig
 from regard.models.language_models import build
 from regard.objectives.masked_lm import MaskedTallies, MaskedTokens, masked_tallies
-from regard.search import SearchConfig
 from regard.tasks.filling import Filled, encode_gaps, filled
 from regard.tasks.inputs import Inputs
 from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
-from regard.tasks.task import Progress, Task
+from regard.tasks.task import Done, Task, ignore
 from regard.text.files import TextFile
 from regard.text.sentences import Sentences
 from regard.text.tokenizers import Tokenizers
@@ -63,7 +63,7 @@ class MaskedLanguageModeling(Task):
     columns = ("text",)
     data = MaskedData
     evaluation = NoEvaluation
-    model = BERTConfig
+    models = BERTConfig
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -78,9 +78,9 @@ class MaskedLanguageModeling(Task):
 
     @classmethod
     def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
     ) -> Prepared[Segments]:
-        found = prepare_raw(
+        raw = prepare_raw(
             recipe.data,
             recipe.tokenizer,
             base=base,
@@ -90,42 +90,37 @@ class MaskedLanguageModeling(Task):
             sentences=recipe.data.sentences if recipe.model.next_sentence else None,
             special=MASKING,
         )
-        splits = {name: cls._examples(text, recipe, name) for name, text in found.splits.items()}
-        return Prepared(splits["train"], splits["validation"], splits.get("test"), found.tokenizers, found.report)
+        task = cls(recipe, raw.tokenizers)
+        splits = {name: task.examples(text, name) for name, text in raw.splits.items()}
+        return Prepared(task, splits["train"], splits["validation"], splits.get("test"), raw.report)
 
-    @classmethod
-    def _masking(cls, text: RawTokens, recipe: Any) -> Masking:
-        return Masking(text.tokenizer, recipe.data.mask_rate, recipe.data.whole_words)
+    def _masking(self, text: RawTokens) -> Masking:
+        return Masking(text.tokenizer, self.recipe.data.mask_rate, self.recipe.data.whole_words)
 
-    @classmethod
-    def _examples(cls, text: RawTokens, recipe: Any, name: str) -> Segments:
-        masking = cls._masking(text, recipe)
-        if not recipe.model.next_sentence:
-            return SingleSegments(text, masking, recipe.data.max_length)
-        part, hint = getattr(recipe.data, name, None), MORE_DOCUMENTS
+    def examples(self, text: RawTokens, name: str) -> Segments:
+        data, masking = self.recipe.data, self._masking(text)
+        if not self.recipe.model.next_sentence:
+            return SingleSegments(text, masking, data.max_length)
+        part, hint = getattr(data, name, None), MORE_DOCUMENTS
         if isinstance(part, Split):
             hint = f"raise data.{name}.split, which is {part.split:g}, or give data.{name} a text of its own"
-        return SentencePairs(text, masking, recipe.data.max_length, f"data.{name}", hint, recipe.data.sentences)
+        return SentencePairs(text, masking, data.max_length, f"data.{name}", hint, data.sentences)
 
-    @classmethod
-    def check(cls, recipe: Any, data: Prepared[Segments]) -> None:
-        check_max_length(recipe.data.max_length, recipe.model.max_positions, recipe.training.init)
-        if not recipe.model.masked_head:
+    def check(self, data: Prepared[Segments]) -> None:
+        check_max_length(self.recipe.data.max_length, self.recipe.model.max_positions, self.recipe.training.init)
+        if not self.recipe.model.masked_head:
             what = "a model without the head that finds hidden tokens again cannot learn to"
             raise ConfigError(what, where="model.masked_head", hint="leave it at true")
-        if recipe.training.best.startswith("next_sentence") and not recipe.model.next_sentence:
+        if self.recipe.training.best.startswith("next_sentence") and not self.recipe.model.next_sentence:
             raise ConfigError("model.next_sentence is off", where="training.best", hint="choose another metric")
 
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
-        return build(recipe.model, tokenizers["text"].size)
+    def model(self) -> Any:
+        return build(self.recipe.model, self.tokenizers["text"].size)
 
-    @classmethod
-    def objective(cls, model: BERT, recipe: Any) -> MaskedTokens:
-        return MaskedTokens(model, recipe.training.label_smoothing)
+    def objective(self, model: BERT) -> MaskedTokens:
+        return MaskedTokens(model, self.recipe.training.label_smoothing)
 
-    @classmethod
-    def loss(cls, model: BERT, examples: Segments, progress: Callable[[int], None]) -> dict[str, Any]:
+    def loss(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
         tallies: list[MaskedTallies] = []
         with torch.inference_mode():
@@ -144,50 +139,41 @@ class MaskedLanguageModeling(Task):
             found |= {"next_sentence_accuracy": sum(one.told for one in tallies) / pairs}
         return found
 
-    @classmethod
-    def validate(cls, model: BERT, recipe: Any, data: Prepared[Segments]) -> dict[str, Any]:
-        return cls.loss(model, data.validation, lambda done: None)
+    def validate(self, model: BERT, examples: Segments) -> dict[str, Any]:
+        return self.loss(model, examples, ignore)
 
-    @classmethod
-    def read(cls, recipe: Any, corpora: Sequence[RawText], part: Part, base: Path, tokenizers: Tokenizers) -> Segments:
-        sentences = recipe.data.sentences if recipe.model.next_sentence else None
-        text = read_documents(recipe.data, corpora, part, base, tokenizers["text"], sentences=sentences)
+    def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
+        sentences = self.recipe.data.sentences if self.recipe.model.next_sentence else None
+        text = read_documents(self.recipe.data, corpora, part, base, self.tokenizers["text"], sentences=sentences)
         try:
-            return cls._examples(text, recipe, part)
+            return self.examples(text, part)
         except DataError:  # too few documents to pair sentences of: what is masked in them can be measured all the same
-            return SingleSegments(text, cls._masking(text, recipe), recipe.data.max_length)
+            return SingleSegments(text, self._masking(text), self.recipe.data.max_length)
 
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[RawText]) -> RawText:
-        return corpus_of_files(files, own)
+    def corpus_of(self, files: Sequence[str]) -> RawText:
+        return corpus_of_files(files, self.corpora)
 
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
-        return texts_in(own, file)
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        return texts_in(self.corpora, file)
 
-    @classmethod
-    def evaluate(
-        cls, model: BERT, recipe: Any, examples: Segments, tokenizers: Tokenizers, progress: Callable[[int], None]
-    ) -> dict[str, Any]:
-        found = {"documents": len(examples.text), "examples": len(examples), **cls.loss(model, examples, progress)}
-        return found | ({"note": NO_PAIRS} if recipe.model.next_sentence and "next_sentence_loss" not in found else {})
+    def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
+        found = {"documents": len(examples.text), "examples": len(examples), **self.loss(model, examples, progress)}
+        return found | (
+            {"note": NO_PAIRS} if self.recipe.model.next_sentence and "next_sentence_loss" not in found else {}
+        )
 
-    @classmethod
-    def check_inputs(cls, model: BERT, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
-        encode_gaps(model, tokenizers["text"], inputs.texts, inputs.places)
+    def check_inputs(self, model: BERT, inputs: Inputs) -> None:
+        encode_gaps(model, self.tokenizers["text"], inputs.texts, inputs.places)
 
-    @classmethod
     def predict(
-        cls,
+        self,
         model: BERT,
-        tokenizers: Tokenizers,
         inputs: Inputs,
-        config: SearchConfig,
         *,
         record: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Done = ignore,
     ) -> list[Filled]:
-        """Each text with every [MASK] filled, and the `config.nbest` most probable tokens for each of them."""
-        found = filled(model, tokenizers["text"], inputs.texts, inputs.places, config.nbest)
+        """Each text with every [MASK] filled, and the `search.nbest` most probable tokens for each."""
+        found = filled(model, self.tokenizers["text"], inputs.texts, inputs.places, self.recipe.search.nbest)
         progress(len(inputs))
         return found

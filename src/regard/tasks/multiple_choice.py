@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor
 
+from regard.data.batch import LabelledBatch
 from regard.data.choices import ChoiceData, Choices, list_of
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, listed_rows
-from regard.data.labelled_examples import Arrangement, LabelledExamples
+from regard.data.framing import Arrangement
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, Problem
 from regard.models.headed import Headed
 from regard.objectives.classes import ChoiceCrossEntropy, by_choice
-from regard.tasks.classification import as_texts, listed, measured, probabilities, told
+from regard.tasks.classification import as_texts, class_metrics, listed, prediction_lines, probabilities, ranked
 from regard.tasks.inputs import only_file
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of, with_tabs
-from regard.tasks.named_columns import choices_in
+from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, with_tabs
+from regard.tasks.named_columns import MOST, choices_in
+from regard.tasks.task import Done
 from regard.text.files import TextFile, open_text
-from regard.text.tokenizers import Tokenizers
 
 
 class ChoiceHeadConfig(TextHeadConfig):
@@ -49,101 +50,72 @@ class MultipleChoice(TextLabelling):
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "accuracy": True}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "accuracy"}}
 
-    @classmethod
-    def labels_of(cls, recipe: Any) -> tuple[str, ...]:
-        if recipe.head.labels is not None or not recipe.data.train:
-            return tuple(recipe.head.labels or ())
-        return tuple(str(number) for number in range(len(cls.text_columns(recipe)) - 1))
+    @property
+    def labels(self) -> tuple[str, ...]:
+        if self.recipe.head.labels is not None or not self.recipe.data.train:
+            return tuple(self.recipe.head.labels or ())
+        return tuple(str(number) for number in range(len(self.text_columns) - 1))
 
-    @classmethod
-    def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:
+    @property
+    def arrangement(self) -> Arrangement:
         return "choices"
 
-    @classmethod
-    def arranged(cls, recipe: Any) -> Arrangement:
-        return "choices"  # there is no other, also where no data says so
-
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """Of a list of choices all, however many the run was trained on."""
         if file.suffixes[0] == ".jsonl":
-            columns, _ = cls.table_columns(recipe, file, own)
+            columns, _ = self.table_columns(file)
             listed = list_of([*columns.values()][1:])
             if listed is not None:
                 rows = listed_rows(file, columns, listed)
                 return (FileInput(with_tabs(row.values), file.where(row.line), row.fault) for row in rows)
-        return super().inputs_in(recipe, own, file)
+        return super().inputs_in(file)
 
-    @classmethod
-    def named_table(cls, file: TextFile) -> Choices:
+    def named_table(self, file: TextFile) -> Choices:
         return choices_in(file)
 
-    @classmethod
-    def named_files(cls, files: Sequence[str]) -> Choices:
+    def named_files(self, files: Sequence[str]) -> Choices:
         return choices_in(open_text(files[0], Path()))
 
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
-        return super().corpus_of([only_file(files)], own)
+    def corpus_of(self, files: Sequence[str]) -> Corpus:
+        return super().corpus_of([only_file(files)])
 
-    @classmethod
-    def examples(
-        cls, dataset: Dataset, recipe: Any, names: tuple[str, ...], columns: Sequence[str]
-    ) -> LabelledExamples:
-        return super().examples(dataset, recipe, tuple(_names(names, len(columns) - 1)), columns)
-
-    @classmethod
-    def check(cls, recipe: Any, data: Prepared[LabelledExamples]) -> None:
-        super().check(recipe, data)
-        if recipe.data.long == "windows":
+    def check(self, data: Prepared[Dataset]) -> None:
+        super().check(data)
+        if self.recipe.data.long == "windows":
             what = "a choice is read with its text at once"
             raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
 
-    @classmethod
-    def names_in(cls, recipe: Any, train: Dataset) -> tuple[str, ...]:
-        names, choices = cls.labels_of(recipe), len(cls.text_columns(recipe)) - 1
+    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+        names, choices = self.labels, len(self.text_columns) - 1
         if len(names) != choices:
             raise ConfigError(f"{len(names)} names for {choices} choices", where="head.labels", hint="one for each")
-        return names
+        return self.with_head(labels=list(names))
 
-    @classmethod
-    def numbers(cls, dataset: Dataset, names: Sequence[str]) -> NDArray[np.int64]:
+    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
+        names = self.labels or tuple(map(str, range(MOST)))
         hint = f"the choices are {listed(names)}; head.labels names them otherwise"
-        return class_numbers(dataset, names, "is not one of the choices", hint)
+        return class_numbers(labels, names, where, "is not one of the choices", hint)
 
-    @classmethod
-    def settled(cls, tree: dict[str, Any], data: Prepared[LabelledExamples]) -> dict[str, Any]:
-        return tree | {"head": tree["head"] | {"labels": list(data.train.names)}}
-
-    @classmethod
-    def scores(cls, model: Headed, batch: Any) -> Tensor:
+    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
         return by_choice(model(batch), batch)
 
-    @classmethod
-    def objective(cls, model: Headed, recipe: Any) -> ChoiceCrossEntropy:
-        return ChoiceCrossEntropy(model, None, recipe.training.label_smoothing, recipe.head.auxiliary)
+    def objective(self, model: Headed) -> ChoiceCrossEntropy:
+        return ChoiceCrossEntropy(model, None, self.recipe.training.label_smoothing, self.recipe.head.auxiliary)
 
-    @classmethod
-    def validate(cls, model: Headed, recipe: Any, data: Prepared[LabelledExamples]) -> dict[str, Any]:
-        found = measured(data.validation, probabilities(scores_of(cls, model, data.validation)))
-        return {name: found[name] for name in cls.higher_is_better}
+    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        return self.measured(examples, probabilities(self.scores(model, examples)))
 
-    @classmethod
-    def evaluate(
-        cls,
-        model: Headed,
-        recipe: Any,
-        examples: LabelledExamples,
-        tokenizers: Tokenizers,
-        progress: Callable[[int], None],
-    ) -> dict[str, Any]:
-        p_XY = probabilities(scores_of(cls, model, examples, progress))
-        found = measured(examples, p_XY)
-        metrics = {"examples": len(examples), **{name: found[name] for name in cls.higher_is_better}}
-        return metrics | {"predictions": [told(examples, row, p_XY[row]) for row in range(len(examples))]}
+    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
+        p_XY = probabilities(self.scores(model, examples, progress))
+        lines = prediction_lines(examples, choice_names(self.labels, p_XY.shape[1]), p_XY)
+        return {"examples": len(examples), **self.measured(examples, p_XY), "predictions": lines}
 
-    @classmethod
-    def wrong_number(cls, model: Headed, fields: Sequence[str], place: str) -> Problem | None:
+    def measured(self, examples: Dataset, p_XY: Scores) -> dict[str, Any]:
+        targets = self.targets(examples).astype(np.int64)
+        metrics = class_metrics(targets, p_XY, choice_names(self.labels, p_XY.shape[1]))
+        return {name: metrics[name] for name in self.higher_is_better}
+
+    def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
         if len(fields) > 2:
             return None
         return Problem(
@@ -152,9 +124,10 @@ class MultipleChoice(TextLabelling):
             "a text and two choices or more, tabs between them; or a JSON object with the run's columns",
         )
 
-    @classmethod
-    def prediction(cls, model: Headed, text: str, scores_Y: Scores) -> Chosen:
-        return _chosen(model.labels, text, scores_Y)
+    def prediction(self, text: str, scores_Y: Scores) -> Chosen:
+        choices = text.split("\t")[1:]
+        names = choice_names(self.labels, len(choices))
+        return Chosen(text, ranked(names, scores_Y), dict(zip(names, choices, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -182,14 +155,6 @@ class Chosen:
             yield f"{name}\t{p:.4f}\t{self.choices[name]}"
 
 
-def _names(labels: Sequence[str], count: int) -> list[str]:
-    """What choices are called: those beyond the training data's, of which an imported run has none, by number."""
+def choice_names(labels: Sequence[str], count: int) -> list[str]:
+    """The names of choices; those beyond the training data's are numbers. An imported run has no names."""
     return [*labels[:count], *map(str, range(len(labels), count))]
-
-
-def _chosen(labels: Sequence[str], text: str, scores_Y: Scores) -> Chosen:
-    choices = text.split("\t")[1:]
-    names = _names(labels, len(choices))
-    p_Y = probabilities(scores_Y)
-    ranked = {names[number]: float(p_Y[number]) for number in np.argsort(-p_Y, kind="stable")}
-    return Chosen(text, ranked, dict(zip(names, choices, strict=True)))

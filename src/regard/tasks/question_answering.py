@@ -1,51 +1,72 @@
-"""Extractive question answering: a question and a text in, the stretch of the text that answers it out."""
+"""Extractive question answering: a question and a text in, the span of the text that answers it out.
+
+Devlin et al. 2019, arXiv:1810.04805, sections 4.2 and 4.3, with S and E the head's two rows, T the tokens' vectors:
+
+    s_ij   = S . T_i + E . T_j, i <= j                     the score of the answer from token i to token j
+    s_null = S . C + E . C                                 that there is none, from the first token C
+    answer i to j with the highest s_ij, unless s_null > s_ij + threshold
+
+A language model reads question and text from left to right, in the order of GPT's figure 1 (Radford et al. 2018). So
+T_i depends on the question and the text up to token i, but not on how an answer that begins there continues: only
+E . T_j does. That there is no answer can be known at the last token alone, so C is that one.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
 
-from regard.data.corpora import Part
-from regard.data.file_inputs import FileInput
-from regard.data.prepare import Prepared
-from regard.data.questions import (
-    Asking,
-    QuestionExamples,
-    Window,
-    places_of,
-    prepare_questions,
-    question_examples,
-    read_questions,
-)
-from regard.data.squad import QuestionData, QuestionedText, open_questions
+from regard.config import Config
+from regard.data.batch import LabelledBatch
+from regard.data.config import Recipe
+from regard.data.dataset import Columns, Dataset
+from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.framing import Framed, padded_rows, windows
+from regard.data.prepare import token_report
+from regard.data.report import ColumnReport
+from regard.data.rows import Key
+from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_inputs
+from regard.data.store import Integers, TokenColumn
+from regard.data.texts import Texts
 from regard.errors import Problem
-from regard.models.headed import CAUSAL, HeadConfig
+from regard.models.base import device_of
+from regard.models.headed import CAUSAL, HeadConfig, Headed
 from regard.models.heads import AskedHead, TokenHead
-from regard.objectives.spans import SpanCrossEntropy
-from regard.tasks.answer_scores import best_threshold, exact_match, f1
-from regard.tasks.answerer import (
-    Answered,
-    Answerer,
-    AnswerEvaluation,
-    Found,
-    Logits,
-    answered,
-    best_answers,
-    question_in,
-    question_inputs,
-    row_logits,
-)
+from regard.objectives.spans import SpanCrossEntropy, span_logits
+from regard.tasks.answer_scores import Script, best_threshold, exact_match, f1
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import encode_inputs, only_file, refuse
-from regard.tasks.task import Progress
+from regard.tasks.inputs import Inputs, by_length, encode_inputs, only_file, refuse
+from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
-from regard.text.tokenizers import Tokenizer, Tokenizers
+from regard.text.offsets import Span, token_spans, trimmed
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 AT_ONCE = 256
 """Questions whose windows are read together."""
+READ_TOKENS = 8_192
+"""Padded tokens that are read at once."""
+Logits = NDArray[np.float32]
+
+
+class AnswerEvaluation(Config):
+    """How answers are chosen and compared."""
+
+    script: Script = "squad"
+    """Whose rules compare answers: `squad` those of words, less English articles; `korquad` those of characters."""
+    longest_answer: int = Field(30, ge=1)
+    """Most tokens of an answer."""
+    threshold: float = 0.0
+    """How much likelier no answer must be than the best one, in logits, to give none. `evaluate` says which is best."""
 
 
 class SpanHeadConfig(HeadConfig):
@@ -53,6 +74,36 @@ class SpanHeadConfig(HeadConfig):
 
     no_answer: bool | None = None
     """Whether a question may have no answer. Default: whether one of the training data has none; the run keeps it."""
+
+
+class Window(NamedTuple):
+    """A row that holds a question and a part of its text."""
+
+    row: Framed
+    first: int
+    """The place in the row of the part's first token."""
+    start: int
+    """The number of that token in the text."""
+    stop: int
+    """The number of the token after the part."""
+    no_answer: int
+    """The place in the row that stands for no answer."""
+
+    def places_of(self, answer: tuple[int, int] | None) -> tuple[int, int]:
+        """Where an answer begins and ends in the row: at `no_answer`, if the row does not hold all of it."""
+        if answer is None or answer[0] < self.start or answer[1] >= self.stop:
+            return self.no_answer, self.no_answer
+        return answer[0] - self.start + self.first, answer[1] - self.start + self.first
+
+
+class Best(NamedTuple):
+    """The best answers to a question, as first and last tokens of its text with log P."""
+
+    answers: tuple[tuple[int, int, float], ...]
+    log_odds: float
+    """s_null - s_ij of the best one: the log-odds of no answer against the best answer."""
+    log_p_none: float
+    """log P of no answer."""
 
 
 class QuestionAnswering(HeadedTask):
@@ -66,149 +117,312 @@ class QuestionAnswering(HeadedTask):
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "exact_match": True, "f1": True}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "f1"}}
 
-    @classmethod
-    def asking(cls, recipe: Any, tokenizer: Tokenizer) -> Asking:
-        return Asking(cls.framing(recipe, tokenizer), recipe.data.max_question, last=recipe.model.kind in CAUSAL)
+    # Data
 
     @classmethod
-    def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[QuestionExamples]:
-        return prepare_questions(
-            recipe.data,
-            recipe.tokenizer,
-            lambda tokenizer: cls.asking(recipe, tokenizer),
-            base=base,
-            seed=recipe.training.seed,
-            tokenizers=tokenizers,
-            progress=progress,
+    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+        texts = [*dict.fromkeys(train.columns["context"]), *train.columns["question"]]
+        return train_tokenizers(recipe.tokenizer, {"text": texts}, base)
+
+    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+        if self.recipe.head.no_answer is not None:
+            return self
+        return self.with_head(no_answer=any(not answers_in(answers) for answers in train["answers"]))
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+        """`context` and `question` as tokens, `starts` and `ends` the characters of the context's tokens, `answer` the
+        first and last token of the first answer."""
+        contexts = list(dict.fromkeys(texts["context"]))
+        spans = dict(zip(contexts, token_spans(self.tokenizers["text"], contexts), strict=True))
+        encoded = [spans[context] for context in texts["context"]]
+        columns: dict[str, list[list[int]]] = {
+            "context": [ids for ids, _ in encoded],
+            "starts": [[span.start for span in own] for _, own in encoded],
+            "ends": [[span.end for span in own] for _, own in encoded],
+            "question": self.tokenizers["text"].encode_batch(texts["question"]),
+        }
+        if "answers" in texts:
+            rows = zip(texts["context"], texts["answers"], encoded, strict=True)
+            columns["answer"] = [_answer_tokens(context, answers, own) for context, answers, (_, own) in rows]
+        return columns
+
+    def tokenizer_of(self, column: str) -> Tokenizer | None:
+        return self.tokenizers["text"] if column in ("context", "question") else None
+
+    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
+        """Of the texts, each once, and of the questions."""
+        firsts = {context: row for row, context in reversed(list(enumerate(examples.texts["context"])))}
+        column, tokenizer = examples.columns["context"], self.tokenizers["text"]
+        distinct = TokenColumn.of([column[row].tolist() for row in sorted(firsts.values())])
+        return {
+            "context": token_report(distinct, tokenizer),
+            "question": token_report(examples.columns["question"], tokenizer),
+        }
+
+    @property
+    def longest_question(self) -> int:
+        """Tokens of a question that are read: at least half of the row is the text's."""
+        most: int = self.recipe.data.max_question
+        return min(most, (self.framing.longest - 3) // 2)
+
+    def windows(self, examples: Dataset, row: int) -> list[Window]:
+        """The rows of an example: the question is read whole in each, the text through windows."""
+        framing, texts = self.framing, examples.texts
+        question = framing.spelled(examples.columns["question"][row].tolist(), texts["question"], row)
+        context = framing.spelled(examples.columns["context"][row].tolist(), texts["context"], row)
+        question = question[: self.longest_question]
+        room = framing.longest - 3 - len(question)
+        found = []
+        for start, stop in windows(len(context), room, framing.stride):
+            framed = framing.frame(question, context[start:stop])
+            no_answer = len(framed.ids) - 1 if self.recipe.model.kind in CAUSAL else 0
+            found.append(Window(framed, len(question) + 2, start, stop, no_answer))
+        return found
+
+    def answer_tokens(self, examples: Dataset, row: int) -> tuple[int, int] | None:
+        """The first and last token of the first answer; None where there is none."""
+        answer = examples.columns["answer"][row].tolist()
+        return (answer[0], answer[1]) if answer else None
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """All rows of a question together."""
+        framing = self.framing
+        questions = np.minimum(examples.columns["question"].lengths, self.longest_question)
+
+        def positions(question: int, context: int) -> int:
+            parts = windows(context, framing.longest - 3 - question, framing.stride)
+            return sum(question + 3 + stop - start for start, stop in parts)
+
+        pairs = zip(questions.tolist(), examples.columns["context"].lengths.tolist(), strict=True)
+        return np.array([positions(*pair) for pair in pairs], dtype=np.int32)
+
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
+        """Rows with the places of the answer; a row without the whole answer has none."""
+        read, labels = list[list[Window]](), list[tuple[int, int]]()
+        for row in rows.tolist():
+            read.append(self.windows(examples, row))
+            labels += [window.places_of(self.answer_tokens(examples, row)) for window in read[-1]]
+        return self._batch(read, labels, tuple(rows.tolist()))
+
+    def _batch(
+        self, read: Sequence[Sequence[Window]], labels: Sequence[tuple[int, int]], examples: tuple[int, ...] = ()
+    ) -> LabelledBatch:
+        pad = self.framing.tokenizer.pad
+        text, segments_BL = padded_rows([window.row for windows in read for window in windows], pad)
+        owners_B = torch.repeat_interleave(torch.tensor([len(windows) for windows in read]))
+        return LabelledBatch(text, segments_BL, owners_B, torch.tensor(labels), examples, len(labels))
+
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
+        """How many questions have no answer, and how many have one."""
+        answered = np.array([bool(answers_in(answers)) for answers in examples.texts["answers"]])
+        return np.bincount(answered, minlength=2)
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        tokenizer, answer = self.framing.tokenizer, self.answer_tokens(examples, row)
+        context = examples.columns["context"][row].tolist()
+        return {
+            "question": tokenizer.pieces(examples.columns["question"][row].tolist()),
+            "context": tokenizer.pieces(context),
+            "answer": [] if answer is None else tokenizer.pieces(context[answer[0] : answer[1] + 1]),
+        }
+
+    def fingerprint(self, examples: Dataset) -> int:
+        return zlib.crc32("\n".join(examples.texts["answers"]).encode(), zlib.crc32(examples.lengths.tobytes()))
+
+    # Training
+
+    def make_head(self, width: int) -> TokenHead | AskedHead:
+        """Convolutions see a few tokens, so no token of the text would know the question: the head compares them."""
+        return (AskedHead if self.recipe.model.kind == "cnn" else TokenHead)(width, 2, dropout=self.recipe.head.dropout)
+
+    def objective(self, model: Headed) -> SpanCrossEntropy:
+        return SpanCrossEntropy(model, self.recipe.head.auxiliary)
+
+    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        losses, lines = self.measured(model, examples)
+        return {"loss": float(np.mean(losses)), **_means(lines)}
+
+    # Verbs
+
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        """The questions of SQuAD's JSON or of a table, each with its text; None: each line is one, as in a .tsv without
+        these columns."""
+        if file.suffixes[0] == ".json":
+            return (FileInput(_as_json(*asked), where, fault) for *asked, where, fault in squad_inputs(file))
+        corpus = self.corpus_of([file.name])
+        columns: dict[str, Key] = {"question": corpus.question, "context": corpus.context}
+        if not is_table(file) or (file.suffixes[0] == ".tsv" and not has_columns(file, columns)):
+            return None
+        return (
+            FileInput("" if row.fault else _as_json(*row.values), file.where(row.line), row.fault)
+            for row in table_rows(file, columns)
         )
 
-    @classmethod
-    def settled(cls, tree: dict[str, Any], data: Prepared[QuestionExamples]) -> dict[str, Any]:
-        given = tree["head"]["no_answer"]
-        found = bool(data.train.frequencies()[0]) if given is None else given
-        return tree | {"head": tree["head"] | {"no_answer": found}}
-
-    @classmethod
-    def make_head(cls, width: int, recipe: Any) -> TokenHead | AskedHead:
-        """Convolutions see a few tokens, so that no token of the text would know what is asked."""
-        return (AskedHead if recipe.model.kind == "cnn" else TokenHead)(width, 2, dropout=recipe.head.dropout)
-
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Answerer:
-        tokenizer = tokenizers["text"]
-        model = Answerer(cls.base(recipe, tokenizer), recipe.head, lambda width: cls.make_head(width, recipe))
-        model.framing, model.asking = cls.framing(recipe, tokenizer), cls.asking(recipe, tokenizer)
-        model.may_be_silent, model.settings = bool(recipe.head.no_answer), recipe.evaluation
-        return model
-
-    @classmethod
-    def adjust(cls, model: Answerer, recipe: Any) -> None:
-        model.settings = recipe.evaluation
-
-    @classmethod
-    def objective(cls, model: Answerer, recipe: Any) -> SpanCrossEntropy:
-        return SpanCrossEntropy(model, recipe.head.auxiliary)
-
-    @classmethod
-    def validate(cls, model: Answerer, recipe: Any, data: Prepared[QuestionExamples]) -> dict[str, Any]:
-        losses, told = measured(model, data.validation, recipe.evaluation)
-        return {"loss": float(np.mean(losses)), **_means(told)}
-
-    @classmethod
-    def read(
-        cls, recipe: Any, corpora: Sequence[QuestionedText], part: Part, base: Path, tokenizers: Tokenizers
-    ) -> QuestionExamples:
-        readers = [open_questions(corpus, base, part) for corpus in corpora]
-        return read_questions(readers, recipe.data, cls.asking(recipe, tokenizers["text"]))
-
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[QuestionedText], file: TextFile) -> Iterator[FileInput] | None:
-        return question_inputs(file, cls.corpus_of([file.name], own))
-
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[QuestionedText]) -> QuestionedText:
+    def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         file = only_file(files)
-        like = next((corpus for corpus in own if corpus.file is not None), QuestionedText(file=file))
-        return like.model_copy(update={"file": file, "size": None})
+        like = next((corpus for corpus in self.corpora if corpus.file is not None), QuestionedText(file=file))
+        corpus: QuestionedText = like.model_copy(update={"file": file, "size": None})
+        return corpus
 
-    @classmethod
-    def evaluate(
-        cls,
-        model: Answerer,
-        recipe: Any,
-        examples: QuestionExamples,
-        tokenizers: Tokenizers,
-        progress: Callable[[int], None],
-    ) -> dict[str, Any]:
+    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
-        cls.adjust(model, recipe)
-        losses, told = measured(model, examples, recipe.evaluation, progress)
-        found = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(told)}
-        if model.may_be_silent:
-            found |= _with_and_without(told) | _at_best(told)
-        return {**found, "predictions": told}
+        losses, lines = self.measured(model, examples, progress)
+        metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
+        if self.recipe.head.no_answer:
+            metrics |= _with_and_without(lines) | _at_best(lines)
+        return {**metrics, "predictions": lines}
 
-    @classmethod
-    def check_texts(cls, model: Answerer, texts: Sequence[str], places: Sequence[str]) -> None:
-        _typed(model, texts, places)
+    def measured(
+        self, model: Headed, examples: Dataset, progress: Done = ignore
+    ) -> tuple[list[float], list[dict[str, Any]]]:
+        """The loss of every row, and a line of the file of predictions for every question."""
+        losses, lines = list[float](), list[dict[str, Any]]()
+        for row, best, read in self.answers_to(model, examples, 1, progress):
+            tokens = self.answer_tokens(examples, row)
+            losses += [_loss(logits_2L, window.places_of(tokens)) for window, logits_2L in read]
+            answered = self.answered(examples.texts["question"][row], examples, row, best)
+            lines.append(self._line(examples, row, answered))
+        return losses, lines
 
-    @classmethod
-    def answers(
-        cls, model: Answerer, texts: Sequence[str], places: Sequence[str], nbest: int, progress: Callable[[int], None]
+    def _line(self, examples: Dataset, row: int, answered: Answered) -> dict[str, Any]:
+        """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold is chosen by."""
+        expected = [text for _, text in answers_in(examples.texts["answers"][row])]
+        place = {"start": None, "end": None} if answered.span is None else answered.span._asdict()
+        best = answered.context[slice(*answered.answers[0][0])] if answered.answers else ""
+        script = self.recipe.evaluation.script
+        exact = exact_match(answered.output, expected, script)
+        return {
+            "where": examples.where(row),
+            "id": examples.texts["id"][row],
+            "input": answered.input,
+            "context": answered.context,
+            "output": answered.output,
+            **place,
+            "expected": expected,
+            "right": bool(exact),
+            "exact_match": exact,
+            "f1": f1(answered.output, expected, script),
+            "no_answer": answered.no_answer,
+            "answer": best,
+            "answer_f1": f1(best, expected, script),
+        }
+
+    def check_inputs(self, model: Headed, inputs: Inputs) -> None:
+        self.typed(inputs)
+
+    def typed(self, inputs: Inputs) -> dict[str, list[str]]:
+        """The contexts and questions that were typed, or one DecodeError that names those that cannot be read."""
+        read = [question_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
+        refuse([problem for problem in read if isinstance(problem, Problem)])
+        pairs = [pair for pair in read if not isinstance(pair, Problem)]
+        columns = {"context": [context for _, context in pairs], "question": [question for question, _ in pairs]}
+        for name, texts in columns.items():
+            places, framing = [f"{place} ({name})" for place in inputs.places], self.framing
+            encode_inputs(framing.tokenizer, texts, places, longest=None, letters=framing.letters, unknown=True)
+        return columns
+
+    def predict(
+        self, model: Headed, inputs: Inputs, *, record: bool = False, progress: Done = ignore
     ) -> list[Answered]:
-        typed = _typed(model, texts, places)
-        contexts, questions = zip(*typed, strict=True)
-        unknown = ["[]"] * len(typed), [""] * len(typed)
-        examples = question_examples((contexts, questions, *unknown), model.asking, lambda row: places[row])
+        examples = Dataset.of(self, self.typed(inputs), inputs.places.__getitem__)
         return [
-            answered(texts[row], examples.texts, int(examples.numbers[row]), found, model)
-            for row, found, _ in answers_to(model, examples, nbest, progress)
+            self.answered(inputs.texts[row], examples, row, best)
+            for row, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress)
         ]
 
+    def answers_to(
+        self, model: Headed, examples: Dataset, nbest: int, progress: Done = ignore
+    ) -> Iterator[tuple[int, Best, list[tuple[Window, Logits]]]]:
+        """The number of each question, its best answers, and its rows with their logits."""
+        for start in range(0, len(examples), AT_ONCE):
+            rows = range(start, min(start + AT_ONCE, len(examples)))
+            read = [self.windows(examples, row) for row in rows]
+            logits = iter(self.logits(model, [window for own in read for window in own]))
+            for row, own in zip(rows, read, strict=True):
+                theirs = [next(logits) for _ in own]
+                visible = examples.columns["starts"][row] < examples.columns["ends"][row]
+                yield row, self.best_answers(own, theirs, visible, nbest), list(zip(own, theirs, strict=True))
+            progress(len(rows))
 
-def _typed(model: Answerer, texts: Sequence[str], places: Sequence[str]) -> list[tuple[str, str]]:
-    """The contexts and questions that were typed, or one DecodeError that names those that cannot be read."""
-    found = [question_in(text, place) for text, place in zip(texts, places, strict=True)]
-    refuse([one for one in found if isinstance(one, Problem)])
-    pairs = [(one[1], one[0]) for one in found if not isinstance(one, Problem)]
-    for name, sides in zip(("context", "question"), zip(*pairs, strict=True), strict=True):
-        named, framing = [f"{place} ({name})" for place in places], model.framing
-        encode_inputs(framing.tokenizer, sides, named, longest=None, letters=framing.letters, unknown=True)
-    return pairs
+    @torch.inference_mode()
+    def logits(self, model: Headed, read: Sequence[Window]) -> list[Logits]:
+        """For each row, [2, L]: of every token being the first of the answer, and the last."""
+        logits: dict[int, Logits] = {}
+        for numbers in by_length([len(window.row.ids) for window in read], READ_TOKENS):
+            rows = [[read[number]] for number in numbers]
+            batch = self._batch(rows, [(0, 0)] * len(rows)).to(device_of(model))
+            logits_B2L = span_logits(model(batch), batch).cpu().numpy()
+            for number, logits_2L in zip(numbers, logits_B2L, strict=True):
+                logits[number] = logits_2L[:, : len(read[number].row.ids)]
+        return [logits[number] for number in range(len(read))]
+
+    def best_answers(
+        self, read: Sequence[Window], logits: Sequence[Logits], visible: NDArray[np.bool_], nbest: int
+    ) -> Best:
+        """The best answers over all windows; a token may begin one only in the window with the most text around it.
+
+        `visible` are the tokens that stand for more than white space: an answer begins and ends with such.
+        """
+        place = np.arange(len(visible))
+        around = np.array([np.minimum(place - window.start, window.stop - 1 - place) for window in read])
+        chosen = around.argmax(axis=0)
+        candidates = list[tuple[float, int, int]]()
+        totals = [-math.inf]
+        for number, (window, logits_2L) in enumerate(zip(read, logits, strict=True)):
+            part = slice(window.start, window.stop)
+            first_L, last_L = logits_2L[:, window.first : window.first + window.stop - window.start]
+            s_LL = np.where(visible[part] & (chosen[part] == number), first_L, -np.inf)[:, None] + np.where(
+                visible[part], last_L, -np.inf
+            )
+            s_LL = np.where(_band(len(first_L), self.recipe.evaluation.longest_answer), s_LL, -np.inf)
+            totals.append(float(np.logaddexp.reduce(s_LL, axis=None)))
+            for flat in np.argsort(-s_LL, axis=None, kind="stable")[:nbest].tolist():
+                i, j = divmod(flat, len(first_L))
+                candidates.append((float(s_LL[i, j]), window.start + i, window.start + j))
+        allowed = [candidate for candidate in candidates if candidate[0] > -math.inf]
+        best = sorted(allowed, key=lambda candidate: (-candidate[0], candidate[1:]))[:nbest]
+        null = _null(read, logits)
+        log_z = float(np.logaddexp.reduce([*totals, null] if self.recipe.head.no_answer else totals))
+        answers = tuple((first, last, score - log_z) for score, first, last in best)
+        return Best(answers, null - best[0][0] if best else math.inf, null - log_z)
+
+    def answer_probability(
+        self, best: Best, read: Sequence[tuple[Window, Logits]], tokens: tuple[int, int] | None
+    ) -> float:
+        """P of the answer from one token to another, as `best_answers` has it for the best; of none, if it is None."""
+        if tokens is None:
+            return math.exp(best.log_p_none)
+        first, last = tokens
+        window, logits_2L = max(read, key=lambda pair: min(first - pair[0].start, pair[0].stop - 1 - first))
+        if last >= window.stop or last - first >= self.recipe.evaluation.longest_answer:
+            return 0.0
+        log_z = _null(*zip(*read, strict=True)) - best.log_p_none
+        i, j = window.places_of(tokens)
+        return math.exp(float(logits_2L[0, i] + logits_2L[1, j]) - log_z)
+
+    def answered(self, text: str, examples: Dataset, row: int, best: Best) -> Answered:
+        """The best answers in characters; two tokens of one character may give the same span twice."""
+        starts, ends = examples.columns["starts"][row], examples.columns["ends"][row]
+        spans = dict[Span, float]()
+        for first, last, score in best.answers:
+            spans.setdefault(Span(int(starts[first]), int(ends[last])), score)
+        log_odds = best.log_odds if self.recipe.head.no_answer else None
+        none = not spans or (log_odds is not None and log_odds > self.recipe.evaluation.threshold)
+        context = examples.texts["context"][row]
+        return Answered(text, context, tuple(spans.items()), none, log_odds, best.log_p_none)
 
 
-def answers_to(
-    model: Answerer, examples: QuestionExamples, nbest: int, progress: Callable[[int], None]
-) -> Iterator[tuple[int, Found, list[tuple[Window, Logits]]]]:
-    """The number of each question, its best answers, and its rows with their logits."""
-    for start in range(0, len(examples), AT_ONCE):
-        rows = range(start, min(start + AT_ONCE, len(examples)))
-        windows = [examples.windows(row) for row in rows]
-        logits = iter(row_logits(model, [window for own in windows for window in own]))
-        for row, own in zip(rows, windows, strict=True):
-            theirs = [next(logits) for _ in own]
-            seen = examples.texts.seen(int(examples.numbers[row]))
-            yield row, best_answers(own, theirs, seen, model, nbest), list(zip(own, theirs, strict=True))
-        progress(len(rows))
-
-
-def measured(
-    model: Answerer,
-    examples: QuestionExamples,
-    settings: AnswerEvaluation,
-    progress: Callable[[int], None] = lambda done: None,
-) -> tuple[list[float], list[dict[str, Any]]]:
-    """The loss of every row, and a line of the file of predictions for every question."""
-    losses, told = list[float](), list[dict[str, Any]]()
-    for row, found, read in answers_to(model, examples, 1, progress):
-        tokens = examples.answer_tokens(row)
-        losses += [_loss(logits_2L, places_of(window, tokens)) for window, logits_2L in read]
-        question = examples.questions[row]
-        said = answered(question, examples.texts, int(examples.numbers[row]), found, model)
-        told.append(_told(examples, row, said, settings))
-    return losses, told
+def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:
+    """The first and the last token that overlap with the first answer; nothing where no token does."""
+    for start, text in answers_in(answers)[:1]:
+        answer = trimmed(context, start, start + len(text))
+        inside = [
+            number
+            for number, span in enumerate(spans)
+            if span.start < answer.end and span.end > answer.start and span.start < span.end
+        ]
+        return [inside[0], inside[-1]] if inside else []
+    return []
 
 
 def _loss(logits_2L: Logits, places: tuple[int, int]) -> float:
@@ -217,42 +431,96 @@ def _loss(logits_2L: Logits, places: tuple[int, int]) -> float:
     return float(np.mean(log_z_2 - logits_2L[[0, 1], places]))
 
 
-def _told(examples: QuestionExamples, row: int, said: Answered, settings: AnswerEvaluation) -> dict[str, Any]:
-    """`answer` is the best one even where none is given, `answer_f1` its F1: what a threshold is chosen by."""
-    expected = examples.expected(row)
-    place = {"start": None, "end": None} if said.span is None else said.span._asdict()
-    best = said.context[slice(*said.answers[0][0])] if said.answers else ""
-    exact = exact_match(said.output, expected, settings.script)
-    return {
-        "where": examples.where(row),
-        "id": examples.names[row],
-        "input": said.input,
-        "context": said.context,
-        "output": said.output,
-        **place,
-        "expected": expected,
-        "right": bool(exact),
-        "exact_match": exact,
-        "f1": f1(said.output, expected, settings.script),
-        "no_answer": said.no_answer,
-        "answer": best,
-        "answer_f1": f1(best, expected, settings.script),
-    }
+def _null(read: Sequence[Window], logits: Sequence[Logits]) -> float:
+    """s_null of the window that is least sure of holding no answer."""
+    return min(float(one.sum(axis=0)[window.no_answer]) for window, one in zip(read, logits, strict=True))
 
 
-def _means(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    return {name: float(np.mean([one[name] for one in told])) for name in ("exact_match", "f1")}
+def _band(length: int, longest: int) -> NDArray[np.bool_]:
+    """Where the last token is not before the first, and not too far behind it."""
+    ahead = np.arange(length) - np.arange(length)[:, None]
+    return (ahead >= 0) & (ahead < longest)
 
 
-def _with_and_without(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The same of the questions that have an answer, and the share of right silence on those that have none."""
-    answerable, others = ([one for one in told if bool(one["expected"]) is has] for has in (True, False))
-    found = {f"answerable_{name}": value for name, value in _means(answerable).items()} if answerable else {}
-    return found | ({"unanswerable_right": _means(others)["exact_match"]} if others else {})
+def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    return {name: float(np.mean([line[name] for line in lines])) for name in ("exact_match", "f1")}
 
 
-def _at_best(told: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    unanswered = [not one["expected"] for one in told]
-    scores = [one["answer_f1"] for one in told]
-    threshold, best = best_threshold([one["no_answer"] for one in told], scores, unanswered)
+def _with_and_without(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The same of the questions that have an answer, and the share of those without one for which none is given."""
+    answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
+    means = {f"answerable_{name}": value for name, value in _means(answerable).items()} if answerable else {}
+    return means | ({"unanswerable_right": _means(others)["exact_match"]} if others else {})
+
+
+def _at_best(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    unanswered = [not line["expected"] for line in lines]
+    scores = [line["answer_f1"] for line in lines]
+    threshold, best = best_threshold([line["no_answer"] for line in lines], scores, unanswered)
     return {"best_threshold": threshold, "best_f1": best}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question, its text, and what the model answers; none where there is no answer."""
+
+    input: str
+    context: str
+    answers: tuple[tuple[Span, float], ...]
+    """The best ones with their log P; the places are in the context as it was typed."""
+    none: bool
+    """Whether no answer is given."""
+    no_answer: float | None
+    """Log-odds of no answer against the best answer; None for a model that always answers."""
+    log_p_none: float
+    """log P of no answer."""
+    search: None = None
+
+    @property
+    def span(self) -> Span | None:
+        return None if self.none else self.answers[0][0]
+
+    @property
+    def output(self) -> str:
+        return "" if self.span is None else self.context[self.span.start : self.span.end]
+
+    def to_json(self) -> dict[str, Any]:
+        span = self.span
+        place = {"start": None, "end": None} if span is None else span._asdict()
+        score = self.log_p_none if span is None else self.answers[0][1]
+        best = {"input": self.input, "output": self.output, **place, "score": score, "no_answer": self.no_answer}
+        if len(self.answers) < 2:
+            return best
+        nbest = [{"output": self.context[slice(*span)], **span._asdict(), "score": p} for span, p in self.answers]
+        return best | {"nbest": nbest}
+
+    def lines(self, nbest: int) -> Iterator[str]:
+        """The answer; where several were asked for, each with its probability."""
+        if nbest == 1:
+            yield self.output or "(no answer)"
+            return
+        shown = [(score, self.context[slice(*span)]) for span, score in self.answers]
+        none = [] if self.no_answer is None else [(self.log_p_none, "(no answer)")]
+        for score, text in sorted([*shown, *none], key=lambda pair: -pair[0]):
+            yield f"{math.exp(score):.4f}\t{text}"
+
+
+def _as_json(question: str, context: str) -> str:
+    return json.dumps({"question": question, "context": context}, ensure_ascii=False)
+
+
+def question_in(text: str, place: str) -> tuple[str, str] | Problem:
+    """What was typed -> question and context: between them a tab, or both in a JSON object."""
+    hint = 'question, tab, text; or {"question": "...", "context": "..."}'
+    if text.lstrip().startswith("{"):
+        try:
+            tree = json.loads(text)
+            question, context = tree["question"], tree["context"]
+        except (ValueError, KeyError, RecursionError) as error:
+            what = f"there is no {error}" if isinstance(error, KeyError) else f"not valid JSON: {error}"
+            return Problem(place, what, hint)
+        if not isinstance(question, str) or not isinstance(context, str):
+            return Problem(place, "question and context are not both texts", hint)
+        return question, context
+    question, tab, context = text.partition("\t")
+    return (question, context) if tab else Problem(place, "there is a question, but no text that it is about", hint)

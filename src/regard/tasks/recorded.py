@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from regard.data.batch import Tokens
-from regard.data.dataset import Encoded
 from regard.data.images import Picture
 from regard.search import SearchConfig
 from regard.search.limits import Wording
 from regard.search.record import Recorder
 from regard.search.rules import rules_for
+from regard.tasks.inputs import Encoded
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
 

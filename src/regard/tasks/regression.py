@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.data.batch import LabelledBatch
 from regard.data.dataset import Dataset
+from regard.data.framing import Arrangement
 from regard.data.labelled import LabelledData
-from regard.data.labelled_examples import Arrangement, LabelledExamples
-from regard.data.prepare import Prepared
 from regard.errors import Problem
 from regard.models.headed import CAUSAL, Headed
+from regard.models.heads import ApartHead, TextHead
 from regard.objectives.classes import SquaredError, by_example
 from regard.tasks.classification import arrangement_of
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels, scores_of
+from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, joined_text, refuse_labels
 from regard.tasks.metrics import pearson, spearman
-from regard.text.tokenizers import Tokenizers
+from regard.tasks.task import Done
 
 WORST = 0.1
 """The share of the predictions that are told as errors: those that are farthest off."""
@@ -48,61 +50,62 @@ class Regression(TextLabelling):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "pearson"}}
 
     @classmethod
-    def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
-        tree = super().filled(tree)
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        tree = super().complete(tree)
         causal = isinstance(tree.get("model"), dict) and tree["model"].get("kind") in CAUSAL
         both_orders = causal and _has_pairs(tree) and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 
-    @classmethod
-    def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:
-        return arrangement_of(columns, recipe)
+    def arrange(self, texts: int) -> Arrangement:
+        return arrangement_of(texts, self.recipe)
 
-    @classmethod
-    def names_in(cls, recipe: Any, train: Dataset) -> tuple[str, ...]:
-        return ()
-
-    @classmethod
-    def numbers(cls, dataset: Dataset, names: Sequence[str]) -> NDArray[np.float32]:
-        numbers = [_number(label) for label in dataset.texts["label"]]
+    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.float32]:
+        numbers = [_number(label) for label in labels]
         refuse_labels(
             [
-                Problem(dataset.where(row), f"the label {dataset.texts['label'][row]!r} is not a number")
-                for row, number in enumerate(numbers)
+                Problem(where(row), f"the label {label!r} is not a number")
+                for row, (label, number) in enumerate(zip(labels, numbers, strict=True))
                 if not math.isfinite(number)
             ]
         )
         return np.array(numbers, dtype=np.float32)
 
-    @classmethod
-    def scores(cls, model: Headed, batch: Any) -> Tensor:
+    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
         return by_example(model(batch), batch)
 
-    @classmethod
-    def objective(cls, model: Headed, recipe: Any) -> SquaredError:
-        return SquaredError(model, recipe.head.auxiliary)
+    def first_weights(self, model: Headed, train: Dataset) -> None:  # type: ignore[override]
+        """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for the lowest and of 1
+        for the highest."""
+        targets, head = self.targets(train), model.head
+        assert isinstance(head, TextHead | ApartHead)
+        apart = self.arrangement_of(train) == "apart"
+        with torch.no_grad():
+            head.linear.bias.fill_(float(targets.min() if apart else targets.mean()))
+            if apart:
+                head.linear.weight.fill_(float(np.ptp(targets)))
 
-    @classmethod
-    def validate(cls, model: Headed, recipe: Any, data: Prepared[LabelledExamples]) -> dict[str, Any]:
-        return _measured(data.validation, scores_of(cls, model, data.validation)[:, 0])
+    def objective(self, model: Headed) -> SquaredError:
+        return SquaredError(model, self.recipe.head.auxiliary)
 
-    @classmethod
-    def evaluate(
-        cls,
-        model: Headed,
-        recipe: Any,
-        examples: LabelledExamples,
-        tokenizers: Tokenizers,
-        progress: Callable[[int], None],
-    ) -> dict[str, Any]:
-        found_X = scores_of(cls, model, examples, progress)[:, 0]
-        told = [_told(examples, row, float(found_X[row])) for row in range(len(examples))]
-        worst = sorted(told, key=lambda one: -one["error"])[: math.ceil(WORST * len(told))]
-        metrics = {"examples": len(examples), **_measured(examples, found_X)}
-        return metrics | {"predictions": told, "errors": worst}
+    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        return self.measured(examples, self.scores(model, examples)[:, 0])
 
-    @classmethod
-    def prediction(cls, model: Headed, text: str, scores_Y: Scores) -> Estimated:
+    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
+        found_X = self.scores(model, examples, progress)[:, 0]
+        lines = [_line(examples, row, float(found_X[row])) for row in range(len(examples))]
+        worst = sorted(lines, key=lambda line: -line["error"])[: math.ceil(WORST * len(lines))]
+        metrics = {"examples": len(examples), **self.measured(examples, found_X)}
+        return metrics | {"predictions": lines, "errors": worst}
+
+    def measured(self, examples: Dataset, found_X: NDArray[np.float32]) -> dict[str, Any]:
+        true, found = self.targets(examples).astype(np.float64), found_X.astype(np.float64)
+        return {
+            "loss": float(((found - true) ** 2).mean()),
+            "pearson": pearson(true, found),
+            "spearman": spearman(true, found),
+        }
+
+    def prediction(self, text: str, scores_Y: Scores) -> Estimated:
         return Estimated(text, float(scores_Y[0]))
 
 
@@ -136,17 +139,8 @@ def _number(label: str) -> float:
         return math.nan
 
 
-def _measured(examples: LabelledExamples, found_X: NDArray[np.float32]) -> dict[str, Any]:
-    true, found = examples.labels.astype(np.float64), found_X.astype(np.float64)
-    return {
-        "loss": float(((found - true) ** 2).mean()),
-        "pearson": pearson(true, found),
-        "spearman": spearman(true, found),
-    }
-
-
-def _told(examples: LabelledExamples, row: int, found: float) -> dict[str, Any]:
+def _line(examples: Dataset, row: int, found: float) -> dict[str, Any]:
     """A line of the file of predictions."""
-    true = float(examples.label(row))
-    place, text = examples.where(row), examples.text(row)
+    true = float(examples.texts["label"][row])
+    place, text = examples.where(row), joined_text(examples, row)
     return {"where": place, "input": text, "label": true, "output": found, "error": abs(found - true)}

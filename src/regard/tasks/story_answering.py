@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import tokenizers as library
+import torch
+from numpy.typing import NDArray
+from tokenizers import models, normalizers, pre_tokenizers
+from torch import Tensor
 
 from regard.config import Config
-from regard.data.babi import Stories, StoryData, open_stories
+from regard.data.babi import UNKNOWN, Stories, StoryData, facts_in
+from regard.data.batch import StoryBatch
+from regard.data.batches import fixed_batches
+from regard.data.config import Recipe
 from regard.data.corpora import Part
+from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput
-from regard.data.memories import Memory, StoryExamples, prepare_stories, read_stories
-from regard.data.prepare import Prepared
-from regard.errors import ConfigError, DecodeError, Problem
+from regard.data.prepare import Prepared, prepare, read
+from regard.data.report import SPLITS, ColumnReport
+from regard.data.store import Integers
+from regard.data.texts import Progress, Texts
+from regard.errors import ConfigError, DataError, DecodeError, Problem, did_you_mean, first_of
+from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
-from regard.objectives.answer import AnswerCrossEntropy
-from regard.search import SearchConfig
-from regard.tasks.answering import (
-    AT_ONCE,
-    Answer,
-    error_by_task,
-    likeliest_answers,
-    mean_facts_found,
-    refuse_long_stories,
-    sample,
-    share,
-    tallied,
-    too_long_a_story,
-    typed_examples,
-    unknown_words,
-)
+from regard.objectives.answer import AnswerCrossEntropy, losses
 from regard.tasks.inputs import Inputs, only_file, refuse
 from regard.tasks.metrics import perplexity
-from regard.tasks.task import Progress, Task
+from regard.tasks.task import Done, Task, ignore
 from regard.tasks.typed import Typed, asked_in, object_inputs, typed_in
 from regard.text.files import TextFile
-from regard.text.tokenizers import Tokenizers
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, tokenizer_named
+from regard.text.vocabularies import PAD, SPECIAL, UNK
+
+AT_ONCE = 256
+"""Questions that are answered at once."""
+LIKELIEST = 5
+"""How many answers are named with their probabilities."""
+SIGNS = """.,;:?!…。．，、；：？！"“”"""
+"""What ends a word and is no part of it, of ASCII and of East Asian width."""
+_ENDS = rf"[{SIGNS}]+(\s|$)"
+"""A comma between two words without a space stays."""
 
 
 class NoStoryEvaluation(Config):
@@ -54,7 +64,7 @@ class StoryAnswering(Task):
     columns = ("text",)
     data = StoryData
     evaluation = NoStoryEvaluation
-    model = MemoryNetworkConfig
+    models = MemoryNetworkConfig
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "error": False}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "tokenizer": {"kind": "word", "lowercase": True},
@@ -63,107 +73,210 @@ class StoryAnswering(Task):
             "optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.32, "schedule": "linear", "clip": 1.25,
         },
     }  # fmt: skip
-    """The paper's batches of 32 questions (`batch_tokens` counts answers), and its descent."""
+    """The paper's batches of 32 questions (`batch_tokens` counts answers), and its optimiser."""
+
+    # Data
 
     @classmethod
     def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[StoryExamples]:
+        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    ) -> Prepared[Dataset]:
         if recipe.tokenizer.kind != "word":
             what = f"answers are words, so that a tokenizer of kind {recipe.tokenizer.kind!r} cannot name them"
             raise ConfigError(what, where="tokenizer.kind", hint="allowed: word")
-        model = recipe.model
-        return prepare_stories(
-            recipe.data,
-            recipe.tokenizer,
-            Memory(model.sentences, model.time_noise if model.temporal else 0.0, model.linear_start),
-            base=base,
-            seed=recipe.training.seed,
-            tokenizers=tokenizers,
-            progress=progress,
+        prepared = prepare(cls, recipe, base, tokenizers, progress)
+        splits = {"train": prepared.train, "validation": prepared.validation, "test": prepared.test}
+        long = (
+            long_stories(examples, recipe.model.sentences, f"{SPLITS[part]} {recipe.data.UNIT}")  # type: ignore[index]
+            for part, examples in splits.items()
+            if examples is not None
         )
+        return prepared.with_notes([note for note in long if note])
 
     @classmethod
-    def check(cls, recipe: Any, data: Prepared[StoryExamples]) -> None:
+    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+        columns, config = train.columns, recipe.tokenizer
+        texts = (
+            line for name in ("story", "question", "answer") for text in columns[name] for line in text.split("\n")
+        )
+        words = tokenizer_named(config.file, base) if isinstance(config.file, str) else train_words(texts, config)
+        return Tokenizers({"text": words})
+
+    def encoding(self) -> list[Any]:
+        return [self.recipe.model.sentences]
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+        """`story` has the words of the last sentences, as many as the memory holds, `sizes` how many words each has; an
+        answer that is no word of the training stories is `<unk>`."""
+        tokenizer = self.tokenizers["text"]
+        stories = [story.split("\n")[-self.recipe.model.sentences :] for story in texts["story"]]
+        distinct = list(dict.fromkeys(sentence for story in stories for sentence in story))
+        words = dict(zip(distinct, tokenizer.encode_batch(distinct), strict=True))
+        return {
+            "story": [[word for sentence in story for word in words[sentence]] for story in stories],
+            "sizes": [[len(words[sentence]) for sentence in story] for story in stories],
+            "question": tokenizer.encode_batch(texts["question"]),
+            "answer": [(ids or [UNK])[:1] for ids in tokenizer.encode_batch(texts["answer"])],
+        }
+
+    def tokenizer_of(self, column: str) -> Tokenizer | None:
+        return None if column == "sizes" else self.tokenizers["text"]
+
+    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
+        """The words of what is kept of each story."""
+        return {"story": super().column_reports(examples)["story"]}
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """One answer a question: `batch_tokens` counts questions."""
+        return np.ones(len(examples), dtype=np.int32)
+
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> StoryBatch:
+        """A batch to train on: empty memories are inserted by seed and epoch, the first epochs go without softmax."""
+        model, bits = self.recipe.model, None
+        if model.temporal and model.time_noise:
+            bits = np.random.PCG64(np.random.SeedSequence([seed, epoch, *map(int, rows)]))
+        return self.batch(examples, rows, bits, linear=epoch < model.linear_start)
+
+    def batch(
+        self, examples: Dataset, rows: Integers, noise: np.random.PCG64 | None = None, *, linear: bool = False
+    ) -> StoryBatch:
+        """Some examples as tensors; without `noise`, as they are measured."""
+        sizes_BS, counts_B = examples.columns["sizes"].padded(rows, begin=None, end=None, pad=0)
+        times_BS = np.maximum(counts_B[:, None] - np.arange(sizes_BS.shape[1]), 0)
+        if noise is not None:
+            times_BS = with_gaps(times_BS, self.recipe.model.time_noise, noise)
+        story_BSL = np.full((*sizes_BS.shape, max(int(sizes_BS.max()), 1)), PAD, dtype=np.int64)
+        words = np.concatenate([examples.columns["story"][int(row)] for row in rows])
+        story_BSL[np.arange(story_BSL.shape[2]) < sizes_BS[..., None]] = words
+        question_BL, _ = examples.columns["question"].padded(rows, begin=None, end=None, pad=PAD)
+        if not question_BL.shape[1]:
+            question_BL = np.full((len(rows), 1), PAD, dtype=np.int64)
+        answers_B, _ = examples.columns["answer"].padded(rows, begin=None, end=None, pad=PAD)
+        return StoryBatch(
+            torch.from_numpy(story_BSL),
+            torch.from_numpy(times_BS),
+            torch.from_numpy(question_BL),
+            torch.from_numpy(answers_B[:, 0]),
+            linear=linear,
+            examples=tuple(rows.tolist()),
+            tokens=len(rows),
+        )
+
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
+        return examples.columns["answer"].counts(self.tokenizers["text"].size)
+
+    def sentences(self, examples: Dataset, row: int) -> list[list[int]]:
+        """The words of each sentence that the memory holds."""
+        ends = np.cumsum(examples.columns["sizes"][row])[:-1]
+        return [part.tolist() for part in np.split(examples.columns["story"][row], ends)]
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        """The sentences as they are read, the question and the answer."""
+        tokenizer, columns = self.tokenizers["text"], examples.columns
+        return {
+            "story": [" ".join(tokenizer.pieces(words)) for words in self.sentences(examples, row)],
+            "question": tokenizer.pieces(columns["question"][row].tolist()),
+            "answer": tokenizer.pieces(columns["answer"][row].tolist()),
+        }
+
+    def longest_example(self, examples: Dataset) -> int:
+        return int(np.argmax(examples.columns["sizes"].lengths))
+
+    def fingerprint(self, examples: Dataset) -> int:
+        answers, _ = examples.columns["answer"].padded(np.arange(len(examples)), begin=None, end=None, pad=PAD)
+        return zlib.crc32(examples.columns["sizes"].lengths.tobytes(), zlib.crc32(answers[:, 0].tobytes()))
+
+    def kept_facts(self, examples: Dataset, row: int) -> tuple[int, ...] | None:
+        """The supporting facts as numbers among the sentences that the memory holds; the others are left out."""
+        facts = facts_in(examples.texts["facts"][row])
+        gone = examples.texts["story"][row].count("\n") + 1 - int(examples.columns["sizes"].lengths[row])
+        return None if facts is None else tuple(fact - gone for fact in facts if fact >= gone)
+
+    def read(self, corpora: Sequence[Stories], part: Part, base: Path) -> Dataset:
+        examples = read(self, self.recipe, corpora, part, base)
+        refuse_long_stories(examples, self.recipe.model)
+        return examples
+
+    # Training
+
+    def check(self, data: Prepared[Dataset]) -> None:
         for examples in (data.train, data.validation, data.test):
             if examples is not None:
-                refuse_long_stories(examples, recipe.model, option="")
+                refuse_long_stories(examples, self.recipe.model, option="")
 
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> MemoryNetwork:
-        return MemoryNetwork(recipe.model, tokenizers["text"].size)
+    def model(self) -> MemoryNetwork:
+        return MemoryNetwork(self.recipe.model, self.tokenizers["text"].size)
 
-    @classmethod
-    def objective(cls, model: MemoryNetwork, recipe: Any) -> AnswerCrossEntropy:
-        return AnswerCrossEntropy(model, recipe.training.label_smoothing)
+    def objective(self, model: MemoryNetwork) -> AnswerCrossEntropy:
+        return AnswerCrossEntropy(model, self.recipe.training.label_smoothing)
 
-    @classmethod
-    def validate(cls, model: MemoryNetwork, recipe: Any, data: Prepared[StoryExamples]) -> dict[str, Any]:
+    def validate(self, model: MemoryNetwork, examples: Dataset) -> dict[str, Any]:
         """Every restart is measured; from here on the best of them by `training.best` answers."""
-        examples = data.validation
-        tally = tallied(model, examples)
+        tally, training = self.tallied(model, examples), self.recipe.training
         loss_I = tally.losses_BI.mean(0).nan_to_num(nan=math.inf)
-        error_I = error_by_task(tally.wrong_BI, examples).mean(0)
-        best = sorted(
-            range(len(loss_I)), key=lambda i: (float(error_I[i]) * (recipe.training.best == "error"), loss_I[i])
-        )
-        model.winner.fill_(best[0])
-        loss = float(loss_I[best[0]])
-        samples = [sample(model, examples, row) for row in range(min(recipe.training.samples, len(examples)))]
+        error_I = torch.stack(list(error_by_task(tally.wrong_BI, examples).values())).mean(0)
+        best = min(range(len(loss_I)), key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]))
+        model.winner.fill_(best)
+        loss = float(loss_I[best])
         return {
             "loss": loss,
             "perplexity": perplexity(loss),
-            "error": share(error_I[best[0]]),
-            "restart": best[0] + 1,
+            "error": share(error_I[best]),
+            "restart": best + 1,
             "errors": [share(error) for error in error_I.tolist()],
-            "samples": samples,
+            "samples": [self.sample(model, examples, row) for row in range(min(training.samples, len(examples)))],
         }
 
-    @classmethod
-    def read(
-        cls, recipe: Any, corpora: Sequence[Stories], part: Part, base: Path, tokenizers: Tokenizers
-    ) -> StoryExamples:
-        readers = [open_stories(corpus, base, part) for corpus in corpora]
-        drop = recipe.data.bad_lines == "drop"
-        examples = read_stories(readers, tokenizers["text"], Memory(recipe.model.sentences), drop=drop)
-        refuse_long_stories(examples, recipe.model)
-        return examples
+    def sample(self, model: MemoryNetwork, examples: Dataset, row: int) -> dict[str, str]:
+        story = examples.texts["story"][row].split("\n")
+        shown = " ".join([*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]])
+        output = next(iter(self.likeliest_answers(model, examples, np.array([row]))[0]))
+        return {"source": shown, "output": output, "target": examples.texts["answer"][row]}
 
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[Stories]) -> Stories:
+    @torch.inference_mode()
+    def tallied(self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore) -> Tally:
+        """All questions answered by all restarts, in their order."""
+        parts = []
+        for rows in fixed_batches(examples, AT_ONCE):
+            batch = self.batch(examples, rows).to(device_of(model))
+            answered = model(batch)
+            wrong_BI = answered.logits_BIV.argmax(-1) != batch.answers_B[:, None]
+            unknown_B1 = (batch.answers_B == self.tokenizers["text"].unk)[:, None]  # the answer of no training question
+            looked_BN = answered.p_NBIS[:, :, model.winner].argmax(-1).T
+            parts.append((losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN))
+            progress(len(rows))
+        losses_BI, wrong_BI, looked_BN = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
+        return Tally(losses_BI, wrong_BI, looked_BN)
+
+    # Verbs
+
+    def corpus_of(self, files: Sequence[str]) -> Stories:
         """A file, or a pattern of files: a task each."""
         file = only_file(files, hint="one, or a pattern in quotes such as 'babi/*_test.txt'")
-        like = next((corpus for corpus in own if corpus.file is not None), Stories(file=file))
-        return like.model_copy(update={"file": file, "size": None})
+        like = next((corpus for corpus in self.corpora if corpus.file is not None), Stories(file=file))
+        corpus: Stories = like.model_copy(update={"file": file, "size": None})
+        return corpus
 
-    @classmethod
-    def evaluate(
-        cls,
-        model: MemoryNetwork,
-        recipe: Any,
-        examples: StoryExamples,
-        tokenizers: Tokenizers,
-        progress: Callable[[int], None],
-    ) -> dict[str, Any]:
-        """The share of wrong answers, task by task and as their mean; how many of the known facts were looked at."""
-        tally, winner = tallied(model, examples.to_measure(), progress), int(model.winner)
-        errors = [share(one) for one in error_by_task(tally.wrong_BI, examples)[:, winner].tolist()]
-        found: dict[str, Any] = {
+    def evaluate(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> dict[str, Any]:
+        """The share of wrong answers, by task and as their mean; how many of the known facts were attended to."""
+        tally, winner = self.tallied(model, examples, progress), int(model.winner)
+        errors = {task: share(error_I[winner]) for task, error_I in error_by_task(tally.wrong_BI, examples).items()}
+        metrics: dict[str, Any] = {
             "questions": len(examples),
-            "error": share(float(np.mean(errors))),
+            "error": share(float(np.mean(list(errors.values())))),
             "loss": float(tally.losses_BI[:, winner].mean()),
-            **mean_facts_found(tally.looked_BN, examples),
         }
-        if forgotten := examples.forgotten("questions"):
-            found["memory"] = forgotten
-        return found | {"tasks": dict(zip(examples.names, errors, strict=True))}
+        known = ((row, facts) for row in range(len(examples)) if (facts := self.kept_facts(examples, row)))
+        if shares := [facts_found(tally.looked_BN[row].tolist(), facts) for row, facts in known]:
+            metrics["facts_found"] = share(float(np.mean(shares)))
+        if long := long_stories(examples, self.recipe.model.sentences, "questions"):
+            metrics["memory"] = long
+        return metrics | {"tasks": errors}
 
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[Stories], file: TextFile) -> Iterator[FileInput] | None:
-        return object_inputs(file, cls.corpus_of([file.name], own).keys) if file.suffixes[0] == ".jsonl" else None
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        return object_inputs(file, self.corpus_of([file.name]).keys) if file.suffixes[0] == ".jsonl" else None
 
-    @classmethod
-    def gather(cls, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
+    def gather(self, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
         """Lines of stories and questions -> a text for each question, with the story before it.
 
         What cannot be answered is handed on, for `check_inputs` to refuse it.
@@ -171,43 +284,201 @@ class StoryAnswering(Task):
         asked = list(asked_in(zip(texts, places, strict=True)))
         if not asked:
             raise DecodeError("there is no question", where=places[0], hint="a question ends in '?'")
-        return [one.text for one in asked], [one.place for one in asked]
+        return [question.text for question in asked], [question.place for question in asked]
 
-    @classmethod
-    def check_inputs(cls, model: MemoryNetwork, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
-        typed = _typed(inputs)
-        refuse([too_long_a_story(len(one.story), one.place, model.config) for one in typed])
-        sentences = model.config.sentences
-        refuse([problem for one in typed for problem in unknown_words(tokenizers["text"], one, sentences)])
+    def check_inputs(self, model: MemoryNetwork, inputs: Inputs) -> None:
+        typed, config = typed_questions(inputs), self.recipe.model
+        refuse([too_long_a_story(len(question.story), question.place, config) for question in typed])
+        tokenizer = self.tokenizers["text"]
+        refuse([problem for question in typed for problem in unknown_words(tokenizer, question, config.sentences)])
 
-    @classmethod
+    def typed_examples(self, typed: Sequence[Typed]) -> Dataset:
+        """What was typed, ready for batches."""
+        facts = [" ".join(map(str, question.facts)) if question.facts else UNKNOWN for question in typed]
+        columns = {
+            "story": ["\n".join(question.story) for question in typed],
+            "question": [question.question for question in typed],
+            "answer": [question.answer or "" for question in typed],
+            "facts": facts,
+        }
+        return Dataset.of(self, columns, lambda row: typed[row].place)
+
+    @torch.inference_mode()
+    def likeliest_answers(
+        self, model: MemoryNetwork, examples: Dataset, rows: Integers, least: int = LIKELIEST
+    ) -> list[dict[str, float]]:
+        """The likeliest answers to these questions with their probabilities, best first."""
+        logits_BIV = model(self.batch(examples, rows).to(device_of(model))).logits_BIV
+        p_BV = logits_BIV[:, model.winner].float().softmax(-1)
+        top = p_BV.topk(min(max(least, LIKELIEST), p_BV.shape[1]))
+        words = [self.tokenizers["text"].tokens(ids) for ids in top.indices.tolist()]
+        return [dict(zip(named, p, strict=True)) for named, p in zip(words, top.values.tolist(), strict=True)]
+
     def predict(
-        cls,
-        model: MemoryNetwork,
-        tokenizers: Tokenizers,
-        inputs: Inputs,
-        config: SearchConfig,
-        *,
-        record: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
+        self, model: MemoryNetwork, inputs: Inputs, *, record: bool = False, progress: Done = ignore
     ) -> list[Answer]:
-        cls.check_inputs(model, tokenizers, inputs, config)
-        typed = _typed(inputs)
-        examples = typed_examples(typed, tokenizers["text"], model.config)
+        self.check_inputs(model, inputs)
+        typed = typed_questions(inputs)
+        examples = self.typed_examples(typed)
         answers: list[Answer] = []
         for start in range(0, len(typed), AT_ONCE):
             rows = np.arange(start, min(start + AT_ONCE, len(typed)))
-            for row, likeliest in zip(
-                rows.tolist(), likeliest_answers(model, examples, rows, config.nbest), strict=True
-            ):
-                story, kept = typed[row].story, int(examples.stories.lengths[row])
-                answers.append(Answer(inputs.texts[row], likeliest, len(story), kept))
+            likeliest = self.likeliest_answers(model, examples, rows, self.recipe.search.nbest)
+            for row, probabilities in zip(rows.tolist(), likeliest, strict=True):
+                kept = int(examples.columns["sizes"].lengths[row])
+                answers.append(Answer(inputs.texts[row], probabilities, len(typed[row].story), kept))
             progress(len(rows))
         return answers
 
 
-def _typed(inputs: Inputs) -> list[Typed]:
+def typed_questions(inputs: Inputs) -> list[Typed]:
     """The questions that were typed, or one DecodeError for all that cannot be answered."""
     read = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
-    refuse([one for one in read if isinstance(one, Problem)])
-    return [one for one in read if isinstance(one, Typed)]
+    refuse([problem for problem in read if isinstance(problem, Problem)])
+    return [question for question in read if isinstance(question, Typed)]
+
+
+def train_words(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    """The words of stories, questions and answers as a vocabulary; punctuation at the end of a word is dropped."""
+    cutter = library.Tokenizer(models.WordLevel({name: number for number, name in enumerate(SPECIAL)}, SPECIAL[UNK]))
+    case = [normalizers.Lowercase()] if config.lowercase else []
+    signs = normalizers.Replace(library.Regex(_ENDS), " ")
+    cutter.normalizer = normalizers.Sequence([normalizers.NFC(), *case, signs])
+    cutter.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    counts: Counter[str] = Counter()
+    for text, times in Counter(texts).items():
+        words = cutter.pre_tokenizer.pre_tokenize_str(cutter.normalizer.normalize_str(text))
+        counts.update({word: 0 for word, _ in words})
+        for word, _ in words:
+            counts[word] += times
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))[: config.vocabulary - len(SPECIAL)]
+    vocabulary = {name: number for number, name in enumerate([*SPECIAL, *(w for w in ranked if w not in SPECIAL)])}
+    cutter.model = models.WordLevel(vocabulary, SPECIAL[UNK])
+    cutter.add_special_tokens([library.AddedToken(name, special=True, normalized=False) for name in SPECIAL])
+    return Tokenizer(cutter, cutter.to_str())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question and what the model answers."""
+
+    input: str
+    probabilities: dict[str, float]
+    """The likeliest answers, best first."""
+    sentences: int
+    """Of the story."""
+    remembered: int
+    """Of these: the last ones, as many as the memory holds."""
+    search: None = None
+
+    @property
+    def output(self) -> str:
+        return next(iter(self.probabilities))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "input": self.input,
+            "output": self.output,
+            "score": math.log(max(self.probabilities[self.output], 1e-45)),
+            "probabilities": self.probabilities,
+            "sentences": self.sentences,
+            "remembered": self.remembered,
+        }
+
+    @property
+    def note(self) -> str | None:
+        """What a user should know of the answer, where there is something."""
+        if self.remembered == self.sentences:
+            return None
+        return f"the memory holds the last {self.remembered:,} of the story's {self.sentences:,} sentences"
+
+    def lines(self, nbest: int) -> Iterator[str]:
+        """The answer, or the likeliest of them with their probabilities where several were asked for."""
+        if nbest == 1:
+            yield self.output
+        else:
+            yield from (f"{p:.4f}\t{word}" for word, p in list(self.probabilities.items())[:nbest])
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Losses and mistakes of every restart, question by question; where each hop looked most, for the winner."""
+
+    losses_BI: Tensor
+    wrong_BI: Tensor
+    looked_BN: Tensor
+
+
+def with_gaps(times_BS: NDArray[np.int64], share: float, bits: np.random.PCG64) -> NDArray[np.int64]:
+    """Times of the sentences once empty memories stand among them, `share` of their number, rounded up.
+
+    Random noise, Sukhbaatar et al. 2015, section 4.1. An empty memory takes up a time and nothing else: as in the
+    authors' program, there is nothing in it to look at.
+    """
+    sentences_B = times_BS.max(axis=1)
+    gaps_B = np.ceil(sentences_B * share).astype(np.int64)
+    drawn = bits.random_raw(len(times_BS) * int(gaps_B.max())).reshape(len(times_BS), -1)
+    uniform = (drawn >> np.uint64(11)) * 2.0**-53
+    after_BX = (uniform * (sentences_B[:, None] + 1)).astype(np.int64)
+    after_BX[np.arange(after_BX.shape[1]) >= gaps_B[:, None]] = np.iinfo(np.int64).max
+    earlier_BS = (after_BX[:, None, :] < times_BS[:, :, None]).sum(axis=-1)
+    return np.where(times_BS > 0, times_BS + earlier_BS, 0)
+
+
+def error_by_task(wrong_BI: Tensor, examples: Dataset) -> dict[str, Tensor]:
+    """The share of wrong answers of each task (each file is one), for each restart."""
+    tasks = np.array(list(examples.texts["task"]))
+    return {str(task): wrong_BI[torch.from_numpy(tasks == task)].double().mean(0) for task in dict.fromkeys(tasks)}
+
+
+def share(part: float | Tensor) -> float:
+    """A share as it is told: 2 of 500 is 0.004, not what the last bits of a sum make of it."""
+    return round(float(part), 12)
+
+
+def facts_found(looked: Sequence[int], facts: Sequence[int]) -> float:
+    """The share of the supporting facts at which some hop looked most."""
+    return len(set(facts) & set(looked)) / len(set(facts))
+
+
+def too_long_a_story(sentences: int, place: str, config: MemoryNetworkConfig, option: str = "--set ") -> Problem | None:
+    """Why a story cannot be asked about: hardly any of it would be remembered. Overrides stand behind the `option`."""
+    if sentences <= config.longest_story:
+        return None
+    what = f"the story has {sentences:,} sentences, of which the memory would hold the last {config.sentences:,}"
+    hint = f"at most {config.longest_story:,}; {option}model.longest_story=N raises that"
+    return Problem(place, what, hint)
+
+
+def refuse_long_stories(examples: Dataset, config: MemoryNetworkConfig, option: str = "--set ") -> None:
+    """The same for all stories of files."""
+    problems = (
+        too_long_a_story(int(sentences), examples.where(row), config, option)
+        for row, sentences in enumerate(examples.texts["sentences"])
+    )
+    if found := [problem for problem in problems if problem]:
+        raise DataError(problems=first_of(found))
+
+
+def long_stories(examples: Dataset, sentences: int, what: str) -> str | None:
+    """How many of the questions, which are called `what`, are about stories that the memory does not hold."""
+    longer = [row for row, count in enumerate(examples.texts["sentences"]) if int(count) > sentences]
+    if not longer:
+        return None
+    return (
+        f"{len(longer):,} of {len(examples):,} {what} are about stories longer than the memory, which reads only their "
+        f"last {sentences:,} sentences (first: {examples.where(longer[0])})"
+    )
+
+
+def unknown_words(tokenizer: Tokenizer, typed: Typed, remembered: int) -> Iterator[Problem]:
+    """The words that the model has never seen, in what it reads of a story."""
+    vocabulary = [word for word in tokenizer.tokens(range(tokenizer.size)) if not word.startswith("<")]
+    unlike = f"it knows {len(vocabulary):,}"
+    for sentence in [*typed.story[-remembered:], typed.question]:
+        for word in sentence.split():
+            if tokenizer.unk in tokenizer.encode(word):
+                plain = word.strip(SIGNS)
+                near = did_you_mean(plain.lower(), vocabulary)
+                hint = f"the run's stories have other words, {near if near.startswith('did') else unlike}"
+                yield Problem(typed.place, f"the word {plain!r} is unknown", hint)

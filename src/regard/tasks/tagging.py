@@ -1,36 +1,55 @@
-"""Tagging: a tag for every word of a sentence, and the entities that the tags mark."""
+"""Tagging: a tag for every word of a sentence, and the entities that the tags mark.
+
+Entities are counted as conlleval counts them: one is right if its type and both its ends are (Tjong Kim Sang & De
+Meulder 2003, arXiv:cs/0306050, section 2.4, equation 1: F = 2 P R / (P + R)).
+"""
 
 from __future__ import annotations
 
 import json
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import prod
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
-from regard.data.config import as_list
-from regard.data.conll import TaggedText, TaggingData, open_tagged
+from regard.data.batch import NO_TAG, LabelledBatch
+from regard.data.config import Recipe, as_list
+from regard.data.conll import TaggedText, TaggingData
 from regard.data.corpora import Part
+from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput
-from regard.data.prepare import Prepared
-from regard.data.schemes import entities_in, is_chunk_tag
-from regard.data.tagged import Marking, TaggedExamples, prepare_tagged, read_tagged
+from regard.data.framing import Framed, Framing, padded_rows, windows
+from regard.data.prepare import Prepared, read
+from regard.data.schemes import OUTSIDE, Entity, entities_in, is_chunk_tag, labels_of, tags_of
+from regard.data.store import Integers
+from regard.data.texts import Texts
+from regard.data.unknown import encode_spelled
 from regard.data.untagged import untagged_inputs
-from regard.errors import ConfigError
-from regard.models.headed import CAUSAL, HeadConfig
+from regard.errors import NAMED, ConfigError, DataError, Problem
+from regard.models.base import device_of
+from regard.models.headed import CAUSAL, HeadConfig, Headed
 from regard.models.heads import TokenHead
 from regard.objectives.tags import TagCrossEntropy
 from regard.tasks.classification import as_texts
-from regard.tasks.entity_scores import accuracy, entity_scores
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import encode_inputs, only_file, problem_in_text
-from regard.tasks.tagger import LogProbabilities, TaggedInput, Tagger, bracketed, tag_words, tagged_inputs
-from regard.tasks.task import Progress
+from regard.tasks.inputs import Inputs, by_length, encode_inputs, only_file, problem_in_text
+from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
 from regard.text.offsets import Span, word_spans
-from regard.text.tokenizers import Tokenizer, Tokenizers
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
+
+TAG_TOKENS = 8_192
+"""Padded tokens that are read at once."""
+LogProbabilities = NDArray[np.float32]
 
 
 class TagHeadConfig(HeadConfig):
@@ -52,170 +71,422 @@ class Tagging(HeadedTask):
     }  # fmt: skip
 
     @classmethod
-    def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """The best checkpoint is that with the best F1 of entities, or accuracy of tags where these mark none."""
-        tree = super().filled(tree)
+        tree = super().complete(tree)
         data, training = tree.get("data"), tree.get("training")
         if not isinstance(training, dict) or "best" in training:
             return tree
         corpora = as_list(data.get("train")) if isinstance(data, dict) else ()
-        plain = any(isinstance(one, dict) and one.get("scheme") == "plain" for one in corpora or ())
+        plain = any(isinstance(corpus, dict) and corpus.get("scheme") == "plain" for corpus in corpora or ())
         return tree | {"training": {**training, "best": "accuracy" if plain else "f1"}}
 
+    # Data
+
     @classmethod
-    def check(cls, recipe: Any, data: Prepared[TaggedExamples]) -> None:
-        super().check(recipe, data)
-        if recipe.data.plain and recipe.training.best not in ("loss", "accuracy"):
-            what = f"plain tags mark no entities, so that there is no {recipe.training.best}"
+    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+        sentences = [" ".join(json.loads(words)) for words in train.columns["tokens"]]
+        return train_tokenizers(recipe.tokenizer, {"text": sentences}, base)
+
+    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+        """With all tags that the training sentences allow: those of their types in the scheme, or those that occur."""
+        if self.recipe.head.labels:
+            return self
+        data = self.recipe.data
+        tags = {tag for row in train["tags"] for tag in self.learned(row)}
+        if len(tags) == 1:
+            hint = "two tags at the least: is it the right column? data.train.tags names it"
+            raise DataError(f"every tag is {next(iter(tags))!r}", where="data.train", hint=hint)
+        types = {tag[2:] for tag in tags if tag != OUTSIDE}
+        return self.with_head(labels=sorted(tags) if self.plain else labels_of(types, data.learned))
+
+    @property
+    def plain(self) -> bool:
+        """Whether tags mark no entities; of an imported run the labels tell."""
+        data, labels = self.recipe.data, self.recipe.head.labels
+        return bool(data.plain or (labels and not all(map(is_chunk_tag, labels))))
+
+    def learned(self, row: str) -> list[str]:
+        """The tags of a sentence in the scheme that is learned."""
+        tags: list[str] = json.loads(row)
+        return tags if self.plain else tags_of(entities_in(tags), len(tags), self.recipe.data.learned)
+
+    def encoding(self) -> list[Any]:
+        return [list(self.labels), self.recipe.data.learned, self.plain, self.marking.spaced]
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+        """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of the tags."""
+        sentences = [json.loads(words) for words in texts["tokens"]]
+        encoded = self.marking.encode(sentences)
+        columns = {
+            "tokens": [[token for word in words for token in word] for words in encoded],
+            "sizes": [[len(word) for word in words] for words in encoded],
+        }
+        if "tags" in texts:
+            tags = [self.learned(row) for row in texts["tags"]]
+            self._refuse_unknown(sentences, tags, where)
+            numbers = {name: number for number, name in enumerate(self.labels)}
+            columns["labels"] = [[numbers[tag] for tag in row] for row in tags]
+        return columns
+
+    def _refuse_unknown(
+        self, sentences: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], where: Callable[[int], str]
+    ) -> None:
+        """Every tag that is not one of the labels, where it first stands."""
+        first: dict[str, Problem] = {}
+        types = {name[2:] for name in self.labels if name != OUTSIDE} if self.finds_entities else set(self.labels)
+        hint = f"there are {', '.join(sorted(types))[:200]}"
+        for row, (words, own) in enumerate(zip(sentences, tags, strict=True)):
+            for word, tag in zip(words, own, strict=True):
+                if tag not in self.labels and tag not in first:
+                    what = f"the tag {tag!r} of {word!r} does not stand in the training sentences or head.labels"
+                    first[tag] = Problem(where(row), what, hint)
+        if first:
+            raise DataError(problems=list(first.values())[:NAMED])
+
+    def tokenizer_of(self, column: str) -> Tokenizer | None:
+        return self.tokenizers["text"] if column == "tokens" else None
+
+    @cached_property
+    def marking(self) -> Marking:
+        """A model that reads from left to right knows a word only at its last token."""
+        return Marking(self.framing, self.recipe.data.words != "characters", self.recipe.model.kind in CAUSAL)
+
+    def words(self, examples: Dataset, row: int) -> list[list[int]]:
+        """The tokens of each word of an example."""
+        ids = examples.columns["tokens"][row]
+        if self.framing.letters is not None and self.framing.tokenizer.unk in ids:
+            return self.marking.encode([json.loads(examples.texts["tokens"][row])])[0]
+        ends = np.cumsum(examples.columns["sizes"][row])[:-1]
+        return [part.tolist() for part in np.split(ids, ends)]
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """All rows of a sentence together."""
+        known: dict[int, int] = {}
+        sizes = examples.columns["tokens"].lengths.tolist()
+        for length in set(sizes):
+            parts = windows(length, self.framing.longest - 2, self.framing.stride)
+            known[length] = sum(stop - start + 2 for start, stop in parts)
+        return np.array([known[length] for length in sizes], dtype=np.int32)
+
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
+        """Rows of tokens, with the label of each word at the token that carries it."""
+        read = [
+            (marked, examples.columns["labels"][int(row)], number)
+            for number, row in enumerate(rows)
+            for marked in self.marking.rows(self.words(examples, int(row)))
+        ]
+        text, segments_BL = padded_rows([marked.row for marked, _, _ in read], self.framing.tokenizer.pad)
+        labels_BL = torch.full_like(text.ids_BL, NO_TAG)
+        for row, (marked, own, _) in enumerate(read):
+            labels_BL[row, marked.places] = torch.from_numpy(own[marked.words].astype(np.int64))
+        owners_B = torch.tensor([number for _, _, number in read])
+        words = int(examples.columns["labels"].lengths[rows].sum())
+        return LabelledBatch(text, segments_BL, owners_B, labels_BL, tuple(rows.tolist()), words)
+
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
+        return examples.columns["labels"].counts(len(self.labels))
+
+    def label_counts(self, examples: Dataset) -> dict[str, int]:
+        return dict(zip(self.labels, self.frequencies(examples).tolist(), strict=True))
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        return {**super().pieces(examples, row), "tags": self.expected(examples, row)}
+
+    def fingerprint(self, examples: Dataset) -> int:
+        labels = np.concatenate([examples.columns["labels"][row] for row in range(len(examples))])
+        return zlib.crc32(labels.tobytes(), zlib.crc32(examples.lengths.tobytes()))
+
+    def expected(self, examples: Dataset, row: int) -> list[str]:
+        """The tags of an example."""
+        return [self.labels[number] for number in examples.columns["labels"][row].tolist()]
+
+    def read(self, corpora: Sequence[TaggedText], part: Part, base: Path) -> Dataset:
+        if self.plain:  # an imported run has no corpora that say so
+            corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
+        return read(self, self.recipe, corpora, part, base)
+
+    # Training
+
+    def check(self, data: Prepared[Dataset]) -> None:
+        super().check(data)
+        if self.recipe.data.plain and self.recipe.training.best not in ("loss", "accuracy"):
+            what = f"plain tags mark no entities, so that there is no {self.recipe.training.best}"
             raise ConfigError(what, where="training.best", hint="allowed: loss, accuracy")
 
-    @classmethod
-    def marking(cls, recipe: Any, tokenizer: Tokenizer) -> Marking:
-        """A model that reads from left to right knows a word only at its last token."""
-        spaced, last = recipe.data.words != "characters", recipe.model.kind in CAUSAL
-        return Marking(cls.framing(recipe, tokenizer), spaced, last)
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(self.recipe.head.labels or ())
 
-    @classmethod
-    def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[TaggedExamples]:
-        return prepare_tagged(
-            recipe.data,
-            recipe.tokenizer,
-            lambda tokenizer: cls.marking(recipe, tokenizer),
-            recipe.head.labels,
-            base=base,
-            seed=recipe.training.seed,
-            tokenizers=tokenizers,
-            progress=progress,
-        )
+    @property
+    def finds_entities(self) -> bool:
+        """Whether tags mark entities."""
+        return all(map(is_chunk_tag, self.labels))
 
-    @classmethod
-    def settled(cls, tree: dict[str, Any], data: Prepared[TaggedExamples]) -> dict[str, Any]:
-        return tree | {"head": tree["head"] | {"labels": list(data.train.names)}}
+    def make_head(self, width: int) -> TokenHead:
+        return TokenHead(width, len(self.labels), dropout=self.recipe.head.dropout)
 
-    @classmethod
-    def labels_of(cls, recipe: Any) -> tuple[str, ...]:
-        return tuple(recipe.head.labels or ())
+    def objective(self, model: Headed) -> TagCrossEntropy:
+        return TagCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.head.auxiliary)
 
-    @classmethod
-    def make_head(cls, width: int, recipe: Any) -> TokenHead:
-        return TokenHead(width, len(cls.labels_of(recipe)), dropout=recipe.head.dropout)
+    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        metrics = self.metrics(examples, self.tag_all(model, examples))
+        return {name: metrics[name] for name in self.higher_is_better if name in metrics}
 
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Tagger:
-        tokenizer = tokenizers["text"]
-        model = Tagger(cls.base(recipe, tokenizer), recipe.head, lambda width: cls.make_head(width, recipe))
-        model.labels, model.words = cls.labels_of(recipe), recipe.data.words
-        model.framing, model.marking = cls.framing(recipe, tokenizer), cls.marking(recipe, tokenizer)
-        return model
+    def tag_all(self, model: Headed, examples: Dataset, progress: Done = ignore) -> list[LogProbabilities]:
+        """log P of every tag for each word of all sentences."""
+        return self.tag_words(model, [self.words(examples, row) for row in range(len(examples))], progress)
 
-    @classmethod
-    def objective(cls, model: Tagger, recipe: Any) -> TagCrossEntropy:
-        return TagCrossEntropy(model, recipe.training.label_smoothing, recipe.head.auxiliary)
+    @torch.inference_mode()
+    def tag_words(
+        self, model: Headed, sentences: Sequence[Sequence[Sequence[int]]], progress: Done = ignore
+    ) -> list[LogProbabilities]:
+        """log P of every tag for each word, [words, Y], from the tokens of each word."""
+        rows = [(number, marked) for number, words in enumerate(sentences) for marked in self.marking.rows(words)]
+        log_p = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
+        left = np.bincount([number for number, _ in rows], minlength=len(sentences))
+        for numbers in by_length([len(marked.row.ids) for _, marked in rows], TAG_TOKENS):
+            text, segments_BL = padded_rows([rows[number][1].row for number in numbers], self.framing.tokenizer.pad)
+            owners_B = torch.arange(len(numbers))
+            batch = LabelledBatch(text, segments_BL, owners_B, owners_B).to(device_of(model))
+            log_p_BLY = model(batch).float().log_softmax(-1).cpu().numpy()
+            for number, log_p_LY in zip(numbers, log_p_BLY, strict=True):
+                sentence, marked = rows[number]
+                log_p[sentence][marked.words] = log_p_LY[marked.places]
+                left[sentence] -= 1
+                progress(int(left[sentence] == 0))
+        return log_p
 
-    @classmethod
-    def validate(cls, model: Tagger, recipe: Any, data: Prepared[TaggedExamples]) -> dict[str, Any]:
-        examples = data.validation
-        found = scores(examples, tag_all(model, examples))
-        return {name: found[name] for name in cls.higher_is_better if name in found}
+    def metrics(self, examples: Dataset, log_p: Sequence[LogProbabilities]) -> dict[str, Any]:
+        """The mean loss of a tag, the share of right ones, and those of entities where tags mark any."""
+        labels = [examples.columns["labels"][row] for row in range(len(examples))]
+        losses = [-np.take_along_axis(log_p_WY, own[:, None], -1) for log_p_WY, own in zip(log_p, labels, strict=True)]
+        expected = [self.expected(examples, row) for row in range(len(examples))]
+        predicted = [self._best_tags(log_p_WY) for log_p_WY in log_p]
+        metrics = {"loss": float(np.concatenate(losses).mean()), "accuracy": accuracy(expected, predicted)}
+        return metrics | (entity_scores(expected, predicted) if self.finds_entities else {})
 
-    @classmethod
-    def read(
-        cls, recipe: Any, corpora: Sequence[TaggedText], part: Part, base: Path, tokenizers: Tokenizers
-    ) -> TaggedExamples:
-        if not all(map(is_chunk_tag, cls.labels_of(recipe))):  # an imported run has no corpora that say so
-            corpora = [corpus.model_copy(update={"scheme": "plain"}) for corpus in corpora]
-        readers = [open_tagged(corpus, base, part) for corpus in corpora]
-        return read_tagged(readers, recipe.data, recipe.head.labels, cls.marking(recipe, tokenizers["text"]))
+    def _best_tags(self, log_p_WY: LogProbabilities) -> list[str]:
+        return [self.labels[tag] for tag in log_p_WY.argmax(-1).tolist()]
 
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[TaggedText], file: TextFile) -> Iterator[FileInput] | None:
-        return untagged_inputs(file, cls.corpus_of([file.name], own))
+    # Verbs
 
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[TaggedText]) -> TaggedText:
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        return untagged_inputs(file, self.corpus_of([file.name]))
+
+    def corpus_of(self, files: Sequence[str]) -> TaggedText:
         file = only_file(files)
         is_json = ".jsonl" in Path(file).suffixes
-        like = [corpus for corpus in own if corpus.file and (".jsonl" in Path(corpus.file).suffixes) == is_json]
-        plain = TaggedText(file=file, scheme="plain" if own[0].scheme == "plain" else "auto")
+        like = [
+            corpus for corpus in self.corpora if corpus.file and (".jsonl" in Path(corpus.file).suffixes) == is_json
+        ]
+        plain = TaggedText(file=file, scheme="plain" if self.corpora[0].scheme == "plain" else "auto")
         return like[0].model_copy(update={"file": file, "size": None}) if like else plain
 
-    @classmethod
-    def evaluate(
-        cls,
-        model: Tagger,
-        recipe: Any,
-        examples: TaggedExamples,
-        tokenizers: Tokenizers,
-        progress: Callable[[int], None],
-    ) -> dict[str, Any]:
+    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
         """Entities as conlleval counts them, type by type; the share of right tags; every sentence."""
-        log_p = tag_all(model, examples, progress)
-        told = [_told(examples, row, one, model.finds_entities) for row, one in enumerate(log_p)]
-        return {"sentences": len(examples), **scores(examples, log_p), "predictions": told}
+        log_p = self.tag_all(model, examples, progress)
+        lines = [self._line(examples, row, log_p_WY) for row, log_p_WY in enumerate(log_p)]
+        return {"sentences": len(examples), **self.metrics(examples, log_p), "predictions": lines}
 
-    @classmethod
-    def check_texts(cls, model: Tagger, texts: Sequence[str], places: Sequence[str]) -> None:
-        read = [
-            text
-            if problem_in_text(text, place)
-            else " ".join(text[slice(*span)] for span in word_spans(text, model.words))
-            for text, place in zip(texts, places, strict=True)
+    def _line(self, examples: Dataset, row: int, log_p_WY: LogProbabilities) -> dict[str, Any]:
+        """A line of the file of predictions."""
+        tokens: list[str] = json.loads(examples.texts["tokens"][row])
+        expected, predicted = self.expected(examples, row), self._best_tags(log_p_WY)
+        return {
+            "where": examples.where(row),
+            "input": " ".join(tokens),
+            "output": self._shown(tokens, predicted),
+            "expected": self._shown(tokens, expected),
+            "right": predicted == expected,
+            "tokens": tokens,
+            "tags": predicted,
+            "expected_tags": expected,
+        }
+
+    def _shown(self, tokens: Sequence[str], tags: Sequence[str]) -> str:
+        """A sentence as `predict` shows it."""
+        if not self.finds_entities:
+            return " ".join(f"{token}/{tag}" for token, tag in zip(tokens, tags, strict=True))
+        ends = np.cumsum([len(token) + 1 for token in tokens])
+        starts = ends - [len(token) + 1 for token in tokens]
+        spans = [
+            (entity.type, Span(int(starts[entity.start]), int(ends[entity.end - 1]) - 1))
+            for entity in entities_in(tags)
         ]
-        framing = model.framing
-        encode_inputs(framing.tokenizer, read, places, longest=None, letters=framing.letters, unknown=True)
+        return bracketed(" ".join(tokens), spans)
 
-    @classmethod
-    def answers(
-        cls, model: Tagger, texts: Sequence[str], places: Sequence[str], nbest: int, progress: Callable[[int], None]
+    def split(self, text: str) -> list[Span]:
+        """The words of a text that is typed."""
+        return word_spans(text, self.recipe.data.words)
+
+    def check_inputs(self, model: Headed, inputs: Inputs) -> None:
+        read = [
+            text if problem_in_text(text, place) else " ".join(text[slice(*span)] for span in self.split(text))
+            for text, place in zip(inputs.texts, inputs.places, strict=True)
+        ]
+        framing = self.framing
+        encode_inputs(framing.tokenizer, read, inputs.places, longest=None, letters=framing.letters, unknown=True)
+
+    def predict(
+        self, model: Headed, inputs: Inputs, *, record: bool = False, progress: Done = ignore
     ) -> list[TaggedInput]:
-        cls.check_texts(model, texts, places)
-        return tagged_inputs(model, texts, progress)
+        """Each text with the best tag of every word."""
+        self.check_inputs(model, inputs)
+        spans = [self.split(text) for text in inputs.texts]
+        words = [[text[slice(*span)] for span in own] for text, own in zip(inputs.texts, spans, strict=True)]
+        log_p = self.tag_words(model, self.marking.encode(words), progress)
+        predictions = []
+        for text, own, log_p_WY in zip(inputs.texts, spans, log_p, strict=True):
+            p_W = np.exp(log_p_WY.max(-1)).tolist()
+            tagged = zip(own, self._best_tags(log_p_WY), p_W, strict=True)
+            words_of_text = tuple(TaggedWord(span, tag, p) for span, tag, p in tagged)
+            predictions.append(TaggedInput(text, words_of_text, self.finds_entities))
+        return predictions
 
 
-def tag_all(
-    model: Tagger, examples: TaggedExamples, progress: Callable[[int], None] = lambda done: None
-) -> list[LogProbabilities]:
-    """log P of every tag for each word of all sentences."""
-    return tag_words(model, [examples.words(row) for row in range(len(examples))], progress)
+class Marked(NamedTuple):
+    """A row of tokens: the places in it that carry the tags of words, and which words of the sentence these are."""
+
+    row: Framed
+    places: list[int]
+    words: list[int]
 
 
-def scores(examples: TaggedExamples, log_p: Sequence[LogProbabilities]) -> dict[str, Any]:
-    """The mean loss of a tag, the share of right ones, and those of entities where tags mark any."""
-    labels = [examples.labels[row] for row in range(len(examples))]
-    losses = [-np.take_along_axis(one, own[:, None], -1) for one, own in zip(log_p, labels, strict=True)]
-    expected = [examples.expected(row) for row in range(len(examples))]
-    found = [_likeliest(examples, one) for one in log_p]
-    measured = {"loss": float(np.concatenate(losses).mean()), "accuracy": accuracy(expected, found)}
-    return measured | (entity_scores(expected, found) if examples.finds_entities else {})
+@dataclass(frozen=True)
+class Marking:
+    """How the words of a sentence become rows."""
+
+    framing: Framing
+    spaced: bool
+    """Whether words are separated by a token for the space, in vocabularies that have one."""
+    last: bool
+    """Which token carries the tag of a word: the last one, for a model that has read only so far; else the first."""
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """The tokens of each word, as they would be in a text with a space between any two words; at least one."""
+        tokenizer = self.framing.tokenizer
+        before = " " if self.spaced and separates(tokenizer) else ""
+        spelt = [[word if number == 0 else before + word for number, word in enumerate(words)] for words in sentences]
+        distinct = list(dict.fromkeys(word for words in spelt for word in words))
+        encoded = encode_spelled(tokenizer, distinct, self.framing.letters)
+        known = {word: ids or [tokenizer.unk] for word, ids in zip(distinct, encoded, strict=True)}
+        return [[known[word] for word in words] for words in spelt]
+
+    def rows(self, words: Sequence[Sequence[int]]) -> list[Marked]:
+        """One row; several where the sentence is too long: each word is tagged where most stands around it."""
+        sizes = np.array([len(ids) for ids in words])
+        carriers = np.cumsum(sizes) - (1 if self.last else sizes)
+        ids = [token for word in words for token in word]
+        parts = windows(len(ids), self.framing.longest - 2, self.framing.stride)
+        around_NW = np.array([np.minimum(carriers - start, stop - 1 - carriers) for start, stop in parts])
+        chosen_W = around_NW.argmax(axis=0)
+        return [
+            Marked(
+                self.framing.frame(ids[start:stop]),
+                (1 + carriers[chosen_W == number] - start).tolist(),
+                np.flatnonzero(chosen_W == number).tolist(),
+            )
+            for number, (start, stop) in enumerate(parts)
+        ]
 
 
-def _likeliest(examples: TaggedExamples, log_p_WY: LogProbabilities) -> list[str]:
-    return [examples.names[tag] for tag in log_p_WY.argmax(-1).tolist()]
+def separates(tokenizer: Tokenizer) -> bool:
+    """Whether a space between two words is a token, or part of one: as in vocabularies of bytes and characters."""
+    return tokenizer.encode("a a") != tokenizer.encode("a") * 2
 
 
-def _told(examples: TaggedExamples, row: int, log_p_WY: LogProbabilities, finds_entities: bool) -> dict[str, Any]:
-    """A line of the file of predictions."""
-    tokens: list[str] = json.loads(examples.tokens[row])
-    expected, found = examples.expected(row), _likeliest(examples, log_p_WY)
-    return {
-        "where": examples.where(row),
-        "input": " ".join(tokens),
-        "output": _shown(tokens, found, finds_entities),
-        "expected": _shown(tokens, expected, finds_entities),
-        "right": found == expected,
-        "tokens": tokens,
-        "tags": found,
-        "expected_tags": expected,
+@dataclass(frozen=True)
+class TaggedWord:
+    """A word of a text, and its tag."""
+
+    span: Span
+    tag: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class FoundEntity:
+    """An entity of a text: `input[start:end]` is its text."""
+
+    type: str
+    start: int
+    end: int
+    text: str
+    probability: float
+    """That of all its tags, each given the text."""
+
+
+@dataclass(frozen=True)
+class TaggedInput:
+    """A text, the tags of its words, and the entities that these make."""
+
+    input: str
+    words: tuple[TaggedWord, ...]
+    finds_entities: bool
+    search: None = None
+
+    @property
+    def entities(self) -> list[FoundEntity]:
+        """In their order; none where tags mark none."""
+        return [*map(self._found, entities_in([word.tag for word in self.words]))] if self.finds_entities else []
+
+    @property
+    def output(self) -> str:
+        """The text with its entities in brackets; where tags mark none, with a tag behind each word."""
+        if not self.finds_entities:
+            return " ".join(f"{self._text(word.span)}/{word.tag}" for word in self.words)
+        return bracketed(self.input, [(entity.type, Span(entity.start, entity.end)) for entity in self.entities])
+
+    def to_json(self) -> dict[str, Any]:
+        words = [
+            {"text": self._text(word.span), **word.span._asdict(), "tag": word.tag, "probability": word.probability}
+            for word in self.words
+        ]
+        found = {"input": self.input, "output": self.output}
+        return found | ({"entities": [*map(asdict, self.entities)]} if self.finds_entities else {}) | {"words": words}
+
+    def lines(self, nbest: int) -> Iterator[str]:
+        yield self.output
+
+    def _text(self, span: Span) -> str:
+        return self.input[span.start : span.end]
+
+    def _found(self, entity: Entity) -> FoundEntity:
+        words = self.words[entity.start : entity.end]
+        span = Span(words[0].span.start, words[-1].span.end)
+        return FoundEntity(entity.type, *span, self._text(span), prod(word.probability for word in words))
+
+
+def bracketed(text: str, entities: Sequence[tuple[str, Span]]) -> str:
+    """`[PER Anna Kim] lives in [LOC Oslo].`"""
+    parts, done = [], 0
+    for type, span in entities:
+        parts += [text[done : span.start], f"[{type} {text[span.start : span.end]}]"]
+        done = span.end
+    return "".join([*parts, text[done:]])
+
+
+def accuracy(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+    """The share of words whose tag is the right one."""
+    pairs = [pair for rows in zip(expected, found, strict=True) for pair in zip(*rows, strict=True)]
+    return sum(ours == theirs for ours, theirs in pairs) / max(len(pairs), 1)
+
+
+def entity_scores(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """`precision`, `recall` and `f1` over all entities, and the same of each type under `types`."""
+    there, said, right = Counter[str](), Counter[str](), Counter[str]()
+    for ours, theirs in zip(expected, found, strict=True):
+        gold, guessed = set(entities_in(ours)), set(entities_in(theirs))
+        there.update(entity.type for entity in gold)
+        said.update(entity.type for entity in guessed)
+        right.update(entity.type for entity in gold & guessed)
+    types = {
+        one: {**_scores(right[one], said[one], there[one]), "entities": there[one]} for one in sorted({*there, *said})
     }
+    return {**_scores(right.total(), said.total(), there.total()), "types": types}
 
 
-def _shown(tokens: Sequence[str], tags: Sequence[str], finds_entities: bool) -> str:
-    """A sentence as `predict` shows it."""
-    if not finds_entities:
-        return " ".join(f"{token}/{tag}" for token, tag in zip(tokens, tags, strict=True))
-    ends = np.cumsum([len(token) + 1 for token in tokens])
-    starts = ends - [len(token) + 1 for token in tokens]
-    spans = [(one.type, Span(int(starts[one.start]), int(ends[one.end - 1]) - 1)) for one in entities_in(tags)]
-    return bracketed(" ".join(tokens), spans)
+def _scores(right: int, said: int, there: int) -> dict[str, float]:
+    f1 = 2 * right / (said + there) if right else 0.0
+    return {"precision": right / said if said else 0.0, "recall": right / there if there else 0.0, "f1": f1}

@@ -1,33 +1,45 @@
-"""What a task is: all that differs between runs but the model."""
+"""What a task is: all that differs between runs besides the model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self, get_args
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from regard.config import Config
-from regard.data.config import Corpus
+from regard.data.batch import AnyBatch
+from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Examples
+from regard.data.dataset import Columns, Dataset, Examples
 from regard.data.file_inputs import FileInput
-from regard.data.prepare import Prepared
+from regard.data.prepare import Prepared, prepare, read, token_report
+from regard.data.report import ColumnReport
+from regard.data.store import Integers
+from regard.data.texts import Progress, Texts
 from regard.search import SearchConfig
 from regard.tasks.inputs import Inputs
 from regard.text.files import TextFile
-from regard.text.tokenizers import Tokenizers
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
-Progress = Callable[[str, int], None]
+Done = Callable[[int], None]
+"""Called with how many more inputs or examples are finished."""
+
+
+def ignore(done: int) -> None:
+    """Default: no progress is shown."""
 
 
 class Prediction(Protocol):
-    """One input and what the model makes of it."""
+    """One input and what the model predicts for it."""
 
     @property
     def search(self) -> dict[str, Any] | None:
-        """How it was found, where that was to be recorded."""
+        """The record of the search, if one was asked for."""
         ...
 
     @property
@@ -39,124 +51,188 @@ class Prediction(Protocol):
 
 
 class Task:
-    """What a run is for: its columns, its models, its objective, its metrics, its predictions."""
+    """What a run is for: its columns, its models, its objective, its metrics, its predictions.
+
+    `task = TASKS[recipe.task](recipe, tokenizers)` is made once. The class attributes say what a recipe of the task may
+    contain, so they are known before there is a recipe.
+    """
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
-    """What the model reads and writes, each with a tokenizer."""
+    """The columns that have a tokenizer."""
     data: ClassVar[type[Any]]
+    """The recipe's section `data`."""
     evaluation: ClassVar[type[Config]]
-    higher_is_better: ClassVar[Mapping[str, bool]]
-    """The metrics of a validation, and which way each is good."""
-    decoded: ClassVar[frozenset[str]] = frozenset()
-    """Those that need decoded examples."""
-    model: ClassVar[Any]
+    """The recipe's section `evaluation`."""
+    models: ClassVar[Any]
     """The configs of the models that it trains: a union told apart by `kind`."""
+    higher_is_better: ClassVar[Mapping[str, bool]]
+    """The metrics of a validation, and whether more is better."""
+    decoded: ClassVar[frozenset[str]] = frozenset()
+    """The metrics that need decoded examples."""
     unit: ClassVar[str] = "tokens"
-    """What the loss is a mean over; `tokens` in the log of a training counts them."""
+    """What the loss is a mean over; `tokens` in the training log counts them."""
     writes: ClassVar[str | None] = None
-    """The column whose tokenizer spells what it writes; None where it writes no text of its own."""
+    """The column whose tokenizer spells the outputs; None where outputs are no texts."""
     searches: ClassVar[bool] = True
-    """Whether its predictions come from a search, which can be given a beginning and be recorded."""
+    """Whether predictions come from a search, so that a beam, a prefix and a record make sense."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Values of a recipe's sections that suit the task better than those of the sections themselves."""
+    """Values of a recipe's sections that suit the task better than the sections' own defaults."""
+
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None:
+        self.recipe, self.tokenizers = recipe, tokenizers
 
     @classmethod
-    def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
-        """A recipe's tree with values that hang on others in it, where it does not give them."""
+    def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
+        """A recipe's tree with defaults that depend on other values in it; called before the recipe is validated."""
         return tree
 
-    @classmethod
-    def settled(cls, tree: dict[str, Any], data: Prepared[Any]) -> dict[str, Any]:
-        """The tree of a checked recipe with what only the data can tell: it is what the run keeps."""
-        return tree
+    def with_search(self, search: SearchConfig) -> Self:
+        """The same task with other settings of the search."""
+        return type(self)(self.recipe.model_copy(update={"search": search}), self.tokenizers)
+
+    # Data: the pipeline of data/prepare.py calls these
 
     @classmethod
     def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
     ) -> Prepared[Any]:
-        """Read, check, split and tokenise the data, or open what an earlier call prepared from the same content.
+        """The examples of every split (data/prepare.py)."""
+        return prepare(cls, recipe, base, tokenizers, progress)
 
-        File names are relative to `base`; `tokenizers` are used as they are, else they are trained.
-        """
+    def read(self, corpora: Sequence[Any], part: Part, base: Path) -> Examples:
+        """Corpora as they are, to measure a run on."""
+        return read(self, self.recipe, corpora, part, base)
+
+    @classmethod
+    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+        """The tokenizers of the columns, trained on the training texts or read from files."""
+        return train_tokenizers(recipe.tokenizer, {name: train.columns[name] for name in cls.columns}, base)
+
+    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+        """The task with what only the training texts can tell, such as the labels, in its recipe."""
+        return self
+
+    def encoding(self) -> list[Any]:
+        """What decides the encoded columns besides texts and tokenizers, as plain values."""
+        return []
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+        """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
+        return {name: tokenizer.encode_batch(texts[name]) for name, tokenizer in self.tokenizers.items()}
+
+    def tokenizer_of(self, column: str) -> Tokenizer | None:
+        """The tokenizer of an encoded column; None where the column does not hold tokens."""
+        return self.tokenizers.get(column)
+
+    def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]:
+        """Training examples that are left out, by reason; no row has two reasons."""
+        return {}
+
+    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
+        """What `check` reports of the columns of tokens."""
+        return {
+            name: token_report(column, tokenizer)
+            for name, column in examples.columns.items()
+            if (tokenizer := self.tokenizer_of(name)) is not None
+        }
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """The most positions that each example takes up in a model."""
         raise NotImplementedError
 
-    @classmethod
-    def check(cls, recipe: Any, data: Prepared[Any]) -> None:
-        """Refuse a recipe whose model cannot do with the data what the task asks of it."""
+    def slants(self, examples: Dataset) -> NDArray[np.int32] | None:
+        """How much longer the first of two columns is than the second, where there are two."""
+        return None
 
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
-        """The model that a recipe describes, with fresh weights from torch's generator."""
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch:
+        """These examples as tensors; random choices depend on the seed and the epoch alone."""
         raise NotImplementedError
 
-    @classmethod
-    def objective(cls, model: Any, recipe: Any) -> nn.Module:
-        """The model under what it is trained on: batch -> [2], the loss to descend and the one to report, both summed.
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
+        """How often each token or class is a target."""
+        raise NotImplementedError
+
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        """An example token by token, as a model reads it."""
+        return {
+            name: tokenizer.pieces(examples.columns[name][row].tolist()) for name, tokenizer in self.tokenizers.items()
+        }
+
+    def label_counts(self, examples: Dataset) -> dict[str, int]:
+        """How often each label occurs, for tasks with labels."""
+        return {}
+
+    def longest_example(self, examples: Dataset) -> int:
+        """The example that needs the most memory."""
+        return int(np.argmax(examples.lengths))
+
+    def fingerprint(self, examples: Dataset) -> int:
+        """A checksum of what the order of the batches depends on: the data of a resumed run must have the same."""
+        raise NotImplementedError
+
+    # Training
+
+    def check(self, data: Prepared[Any]) -> None:
+        """Refuse a recipe whose model cannot be trained on the data."""
+
+    def model(self) -> Any:
+        """The model that the recipe describes, with fresh weights from torch's generator."""
+        raise NotImplementedError
+
+    def first_weights(self, model: Any, train: Examples) -> None:
+        """Start the model's own readout from how often each token is a target; called before the first step."""
+        if getattr(model, "output", None) is not None:
+            model.output.expect(torch.from_numpy(train.frequencies()))
+
+    def objective(self, model: Any) -> nn.Module:
+        """The model under its loss: batch -> [2], the loss to minimise and the loss to report, both summed.
 
         Where a state is carried from batch to batch: batch and state -> ([2], state).
         """
         raise NotImplementedError
 
-    @classmethod
-    def validate(cls, model: Any, recipe: Any, data: Prepared[Any]) -> dict[str, Any]:
-        """The metrics on the validation examples, `loss` among them, and a few `samples`; the model is in eval mode."""
+    def validate(self, model: Any, examples: Any) -> dict[str, Any]:
+        """Metrics on validation examples, `loss` among them, and a few `samples`; the model is in eval mode."""
         raise NotImplementedError
 
-    @classmethod
-    def read(cls, recipe: Any, corpora: Sequence[Any], part: Part, base: Path, tokenizers: Tokenizers) -> Examples:
-        """Corpora as they are, to measure a run on."""
+    # Verbs
+
+    @property
+    def corpora(self) -> list[Any]:
+        """The recipe's corpora; for an imported run, one with the task's columns and nothing in them."""
+        data = self.recipe.data
+        [kind] = get_args(type(data).model_fields["train"].annotation)
+        parts = (getattr(data, name) for name in ("train", "validation", "test"))
+        named = [corpus for part in parts if isinstance(part, list) for corpus in part]
+        return named or [kind.model_construct()]
+
+    def corpus_of(self, files: Sequence[str]) -> Any:
+        """What `--file` names, as a corpus read like the recipe's own."""
         raise NotImplementedError
 
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[Any]) -> Corpus:
-        """What `--file` names, read as the recipe's own corpora are."""
+    def evaluate(self, model: Any, examples: Any, progress: Done) -> dict[str, Any]:
+        """All metrics on some examples."""
         raise NotImplementedError
 
-    @classmethod
-    def evaluate(
-        cls, model: Any, recipe: Any, examples: Any, tokenizers: Tokenizers, progress: Callable[[int], None]
-    ) -> dict[str, Any]:
-        """All metrics on some examples; `progress` hears of how many more are done."""
-        raise NotImplementedError
-
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
-        """The inputs in a file to predict for, where they are more than its lines: by the columns of the recipe's own
-        corpora. None: a line is an input."""
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        """The inputs in a file to predict for, by the columns of the recipe's corpora. None: every line is an input."""
         return None
 
-    @classmethod
-    def gather(cls, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
-        """What was typed, line by line -> the inputs to predict for, and where each stands: here, every line is one."""
+    def gather(self, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Typed lines -> inputs and their places; here every line is an input."""
         return list(texts), list(places)
 
-    @classmethod
-    def adjust(cls, model: Any, recipe: Any) -> None:
-        """Let a model that was loaded know of the settings, other than the search's, that are asked for now."""
-
-    @classmethod
-    def score_text(
-        cls, model: Any, tokenizers: Tokenizers, source: str, target: str | Sequence[str]
-    ) -> tuple[list[int], list[float]]:
+    def score_text(self, model: Any, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
         """The tokens of a target, `</s>` last where it is a text, and log P of each; for tasks that write."""
         raise NotImplementedError
 
-    @classmethod
-    def check_inputs(cls, model: Any, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
-        """Refuse what cannot be predicted, before the first of many inputs is."""
+    def check_inputs(self, model: Any, inputs: Inputs) -> None:
+        """Refuse inputs that cannot be predicted, before the first of many is."""
         raise NotImplementedError
 
-    @classmethod
     def predict(
-        cls,
-        model: Any,
-        tokenizers: Tokenizers,
-        inputs: Inputs,
-        config: SearchConfig,
-        *,
-        record: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
+        self, model: Any, inputs: Inputs, *, record: bool = False, progress: Done = ignore
     ) -> Sequence[Prediction]:
-        """A prediction for each text, in their order."""
+        """A prediction for each input, in their order; `record` keeps the whole search."""
         raise NotImplementedError

@@ -1,29 +1,36 @@
-"""What the tasks share that read one text and write another: prediction, scoring, loss."""
+"""What tasks share that read a source and write a text: encoding, search, scoring, loss."""
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from regard.data.batch import Batch
+from regard.data.batch import Batch, Tokens
 from regard.data.batches import fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset, Encoded
+from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import Prepared, read
 from regard.data.rows import has_header, keys_of
+from regard.data.store import Integers
+from regard.errors import DataError, Problem, first_of
 from regard.models import AnyModelConfig, build_model
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
 from regard.search.limits import Limits
 from regard.tasks.inputs import (
+    LONGEST,
+    Encoded,
     Inputs,
     by_length,
     encode_inputs,
@@ -33,12 +40,11 @@ from regard.tasks.inputs import (
     sources_of,
 )
 from regard.tasks.metrics import perplexity
-from regard.tasks.pairs import corpus_of, read_pairs
+from regard.tasks.pairs import corpus_of
 from regard.tasks.recorded import Recorders, tokens_read
-from regard.tasks.task import Progress, Task
+from regard.tasks.task import Done, Task, ignore
 from regard.tasks.wording import wording_of
 from regard.text.files import TextFile
-from regard.text.tokenizers import Tokenizers
 
 DECODE_TOKENS = 16_384
 """Padded source tokens times beam that are decoded at once."""
@@ -48,6 +54,10 @@ LengthsOf = Literal["source", "reference"]
 """Which of the two texts of an example has the length that counts."""
 
 
+def no_watch(rows: list[int]) -> None:
+    """Default: no observer."""
+
+
 @dataclass(frozen=True)
 class Prediction:
     """One input and what the model writes for it."""
@@ -55,7 +65,7 @@ class Prediction:
     input: str
     nbest: tuple[Output, ...]
     search: dict[str, Any] | None = None
-    """How they were found, where that was to be recorded."""
+    """The record of the search, if one was asked for."""
 
     @property
     def output(self) -> str:
@@ -63,14 +73,14 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         best = self.nbest[0].to_json()
-        return {"input": self.input, **best, "nbest": [one.to_json() for one in self.nbest]}
+        return {"input": self.input, **best, "nbest": [output.to_json() for output in self.nbest]}
 
     def lines(self, nbest: int) -> Iterator[str]:
         """The output, or all of them with their log P where several were asked for."""
         if nbest == 1:
             yield self.output
         else:
-            yield from (f"{one.score:.4f}\t{one.output}" for one in self.nbest)
+            yield from (f"{output.score:.4f}\t{output.output}" for output in self.nbest)
 
 
 @dataclass(frozen=True)
@@ -86,254 +96,283 @@ class Output:
 
 
 class TextToText(Task):
-    """What a run of such a task reads, trains, measures and writes; a task adds its columns and its metrics."""
+    """A source in, a text out; a task adds its columns and its metrics."""
 
     columns: ClassVar[tuple[str, ...]] = ("source", "target")
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
-    model: ClassVar[Any] = AnyModelConfig
+    models: ClassVar[Any] = AnyModelConfig
     writes = "target"
     lengths_of: ClassVar[LengthsOf] = "source"
-    """What makes an example a long one, where quality is shown by length."""
+    """Which of the two texts has the length that quality is shown by."""
 
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: Any) -> dict[str, Any]:
         """How good outputs are, measured against references; `config` is of the class `evaluation`."""
         raise NotImplementedError
 
-    @classmethod
-    def by_input(cls, examples: Any) -> list[list[int]]:
-        """The examples of each input: several where a task takes them for one input with several references."""
+    # Data
+
+    def encoding(self) -> list[Any]:
+        return [self.recipe.data.max_length, self.recipe.data.max_ratio]
+
+    def dropped(self, columns: Columns) -> dict[str, NDArray[np.bool_]]:
+        """Pairs that are too long or too unequal."""
+        lengths = np.stack([np.fromiter(map(len, rows), dtype=np.int64) for rows in columns.values()])
+        longest, shortest = lengths.max(axis=0), lengths.min(axis=0)
+        too_long = longest > self.recipe.data.max_length
+        too_unequal = np.zeros_like(too_long)
+        if self.recipe.data.max_ratio is not None:
+            too_unequal = ~too_long & (longest > self.recipe.data.max_ratio * np.maximum(shortest, 1))
+        return {"max_length": too_long, "max_ratio": too_unequal}
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        """The longer column and one more: a source is read with `</s>`, a target with `<s>` or `</s>`."""
+        longest: NDArray[np.int32] = np.max([column.lengths for column in examples.columns.values()], axis=0)
+        return longest + np.int32(1)
+
+    def slants(self, examples: Dataset) -> NDArray[np.int32]:
+        first, *_, last = (column.lengths for column in examples.columns.values())
+        return first - last
+
+    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> Batch:
+        """A source up to `</s>`, a target from `<s>` to `</s>`."""
+        source, target = self.tokenizers["source"], self.tokens(examples, "target", rows)
+        ids_BL, lengths_B = examples.columns["source"].padded(rows, begin=None, end=source.end, pad=source.pad)
+        read = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
+        return Batch(read, target, tuple(rows.tolist()), int(target.lengths_B.sum()) - len(rows))
+
+    def tokens(self, examples: Dataset, column: str, rows: Integers) -> Tokens:
+        """A column of some examples from `<s>` to `</s>`, padded."""
+        special = self.tokenizers[column]
+        ids_BL, lengths_B = examples.columns[column].padded(rows, begin=special.begin, end=special.end, pad=special.pad)
+        return Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
+
+    def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
+        """How often each target token is to be written; `</s>` ends every example."""
+        target = self.tokenizers["target"]
+        counts = examples.columns["target"].counts(target.size)
+        counts[target.end] += len(examples)
+        return counts
+
+    def longest_example(self, examples: Dataset) -> int:
+        """The one with the most tokens in all its columns."""
+        lengths = [column.lengths for column in examples.columns.values()]
+        return int(np.argmax(np.sum(lengths, axis=0, dtype=np.int64)))
+
+    def fingerprint(self, examples: Dataset) -> int:
+        checksum = 0
+        for column in examples.columns.values():
+            checksum = zlib.crc32(column.lengths.tobytes(), checksum)
+        return checksum
+
+    def source(self, examples: Dataset, row: int) -> Encoded:
+        """What a model reads of an example: the tokens of its source, without `</s>`."""
+        ids: list[int] = examples.columns["source"][row].tolist()
+        return ids
+
+    def by_input(self, examples: Dataset) -> list[list[int]]:
+        """The examples of each input: several where an input has several references."""
         return [[row] for row in range(len(examples))]
 
-    @classmethod
-    def prepare(
-        cls, recipe: Any, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[Dataset]:
-        seed = recipe.training.seed
-        return prepare(recipe.data, recipe.tokenizer, base=base, seed=seed, tokenizers=tokenizers, progress=progress)
-
-    @classmethod
-    def check(cls, recipe: Any, data: Prepared[Dataset]) -> None:
-        source, target = (int(data.train.columns[name].lengths.max()) + 1 for name in ("source", "target"))
-        recipe.model.check_data(source, target)
-
-    @classmethod
-    def build(cls, recipe: Any, tokenizers: Tokenizers) -> Generator:
-        return build_model(recipe.model, tokenizers["source"].size, tokenizers["target"].size)
-
-    @classmethod
-    def objective(cls, model: Generator, recipe: Any) -> TokenCrossEntropy:
-        return TokenCrossEntropy(model, recipe.training.label_smoothing, recipe.training.teacher_forcing)
-
-    @classmethod
-    def read(cls, recipe: Any, corpora: Sequence[Corpus], part: Part, base: Path, tokenizers: Tokenizers) -> Dataset:
-        return read_pairs(recipe.data, corpora, part, base, tokenizers)
-
-    @classmethod
-    def corpus_of(cls, files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
-        return corpus_of(files, own)
-
-    @classmethod
-    def validate(cls, model: Generator, recipe: Any, data: Prepared[Dataset]) -> dict[str, Any]:
-        """Loss and perplexity on all examples; the task's metrics on the first of them, decoded greedily."""
-        found: dict[str, Any] = dict(cls.loss(model, data.validation))
-        count = min(recipe.training.decode, len(data.validation))
-        if not count or not math.isfinite(found["loss"]):
-            return found
-        texts = {name: list(column[:count]) for name, column in data.validation.texts.items()}
-        greedy = recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
-        encoded = [data.validation.source(row) for row in range(count)]
-        outputs = cls.decode_texts(model, data.tokenizers, encoded, greedy)
-        metrics = cls.metrics(outputs, texts["target"], recipe.evaluation)
-        found |= {name: value for name, value in metrics.items() if not name.endswith("_signature")}
-        shown = zip(texts["source"], outputs, texts["target"], strict=True)
-        found["samples"] = [
-            {"source": source, "output": output, "target": target}
-            for _, (source, output, target) in zip(range(recipe.training.samples), shown, strict=False)
+    def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
+        dataset = read(self, self.recipe, corpora, part, base)
+        hint = f"at most {LONGEST:,}: split it"
+        too_long = [
+            Problem(dataset.where(row), f"the pair has {dataset.lengths[row] - 1:,} tokens", hint)
+            for row in np.flatnonzero(dataset.lengths > LONGEST + 1).tolist()
         ]
-        return found
+        if too_long:
+            raise DataError(problems=first_of(too_long))
+        return dataset
 
-    @classmethod
-    def evaluate(
-        cls, model: Generator, recipe: Any, examples: Dataset, tokenizers: Tokenizers, progress: Callable[[int], None]
-    ) -> dict[str, Any]:
+    def corpus_of(self, files: Sequence[str]) -> Corpus:
+        return corpus_of(files, self.corpora)
+
+    # Training
+
+    def check(self, data: Prepared[Dataset]) -> None:
+        source, target = (int(data.train.columns[name].lengths.max()) + 1 for name in ("source", "target"))
+        self.recipe.model.check_data(source, target)
+
+    def model(self) -> Generator:
+        return build_model(self.recipe.model, self.tokenizers["source"].size, self.tokenizers["target"].size)
+
+    def objective(self, model: Generator) -> TokenCrossEntropy:
+        return TokenCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.training.teacher_forcing)
+
+    def validate(self, model: Generator, examples: Dataset) -> dict[str, Any]:
+        """Loss and perplexity on all examples; the task's metrics on the first inputs, decoded greedily."""
+        metrics: dict[str, Any] = dict(self.loss(model, examples))
+        inputs = self.by_input(examples)[: self.recipe.training.decode]
+        if not inputs or not math.isfinite(metrics["loss"]):
+            return metrics
+        greedy = self.recipe.search.model_copy(update={"beam": 1, "nbest": 1, "sample": False})
+        outputs, references = self.outputs(model, examples, inputs, greedy)
+        scores = self.metrics(outputs, references, self.recipe.evaluation)
+        metrics |= {name: value for name, value in scores.items() if not name.endswith("_signature")}
+        metrics["samples"] = [
+            {"source": examples.texts["source"][rows[0]], "output": output, "target": examples.texts["target"][rows[0]]}
+            for rows, output in zip(inputs[: self.recipe.training.samples], outputs, strict=False)
+        ]
+        return metrics
+
+    # Verbs
+
+    def evaluate(self, model: Generator, examples: Dataset, progress: Done) -> dict[str, Any]:
         """The task's metrics on decoded texts, loss and perplexity."""
-        encoded = [examples.source(row) for row in range(len(examples))]
-        outputs = cls.decode_texts(model, tokenizers, encoded, recipe.search, progress=progress)
+        inputs = self.by_input(examples)
+        outputs, references = self.outputs(model, examples, inputs, self.recipe.search, progress)
         return {
             "sentences": len(examples),
-            **cls.metrics(outputs, list(examples.texts["target"]), recipe.evaluation),
-            **cls.loss(model, examples),
-            "beam": recipe.search.beam,
+            **self.metrics(outputs, references, self.recipe.evaluation),
+            **self.loss(model, examples),
+            "beam": self.recipe.search.beam,
         }
 
-    @classmethod
-    def encode(
-        cls, model: Generator, tokenizers: Tokenizers, texts: Sequence[str], places: Sequence[str]
-    ) -> Sequence[Encoded]:
-        """What the model reads for each input that a user gave, or one DecodeError that names those it cannot read."""
-        return encode_inputs(tokenizers["source"], texts, places)
-
-    @classmethod
-    def inputs_in(cls, recipe: Any, own: Sequence[Any], file: TextFile) -> Iterator[FileInput] | None:
-        """The sources of a table; every other file has one a line."""
-        if not is_table(file):
-            return None
-        like = cls.corpus_of([file.name], own)
-        rows = table_rows(file, {"source": keys_of(like)["source"]}, has_header(like))
-        return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
-
-    @classmethod
-    def check_inputs(cls, model: Generator, tokenizers: Tokenizers, inputs: Inputs, config: SearchConfig) -> None:
-        encoded = cls.encode(model, tokenizers, inputs.texts, inputs.places)
-        wording = wording_of(tokenizers["target"], config, inputs.prefixes, len(inputs))
-        Limits.of([positions_of(one) for one in encoded], config, wording)
-
-    @classmethod
-    def predict(
-        cls,
+    def outputs(
+        self,
         model: Generator,
-        tokenizers: Tokenizers,
-        inputs: Inputs,
+        examples: Dataset,
+        inputs: Sequence[Sequence[int]],
         config: SearchConfig,
-        *,
-        record: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> list[Prediction]:
-        """A prediction for each text, in their order; `record` keeps the whole search in `Prediction.search`."""
-        encoded = cls.encode(model, tokenizers, inputs.texts, inputs.places)
-        wording = wording_of(tokenizers["target"], config, inputs.prefixes, len(inputs))
-        recorders = Recorders(tokenizers["target"], begin_id=tokenizers["target"].begin)
+        progress: Done = ignore,
+    ) -> tuple[list[str], list[Any]]:
+        """The best output for each input, given by its examples; and its reference."""
+        sources = [self.source(examples, rows[0]) for rows in inputs]
+        outputs = self.decode_texts(model, sources, config, progress)
+        return outputs, [examples.texts["target"][rows[0]] for rows in inputs]
 
-        def recorded(rows: list[int]) -> Watch:
-            source = sources_of([encoded[row] for row in rows], tokenizers).to(device_of(model))
-            return recorders.on(rows, source, config, wording.of(rows))
-
-        watch, found = recorded if record else _nobody, dict[int, list[Hypothesis]]()
-        for rows, hypotheses in decode(model, tokenizers, encoded, config, wording=wording, watch=watch):
-            found.update(zip(rows, hypotheses, strict=True))
-            progress(len(rows))
-        searches = recorders.searches(lambda row: tokens_read(encoded[row], tokenizers))
-        return [
-            Prediction(text, tuple(_output(tokenizers, one) for one in found[row]), searches.get(row))
-            for row, text in enumerate(inputs.texts)
-        ]
-
-    @staticmethod
-    def decode_texts(
-        model: Generator,
-        tokenizers: Tokenizers,
-        encoded: Sequence[Encoded],
-        config: SearchConfig,
-        *,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> list[str]:
-        """The best output for each encoded source, in their order."""
-        outputs = [""] * len(encoded)
-        for rows, hypotheses in decode(model, tokenizers, encoded, config):
-            for row, best in zip(rows, hypotheses, strict=True):
-                outputs[row] = tokenizers["target"].decode(best[0].tokens)
-            progress(len(rows))
-        return outputs
-
-    @staticmethod
-    def score(
-        model: Generator, tokenizers: Tokenizers, sources: Sequence[Encoded], targets: Sequence[Sequence[int]]
-    ) -> list[list[float]]:
-        """log P of each target token, the final `</s>` included, given ids of sources and targets without specials."""
-        scores: dict[int, list[float]] = {}
-        for rows, batch in _pairs(model, tokenizers, sources, targets):
-            scores.update(zip(rows, score(model, batch), strict=True))
-        return [scores[row] for row in range(len(sources))]
-
-    @classmethod
-    def score_text(
-        cls, model: Generator, tokenizers: Tokenizers, source: str, target: str | Sequence[str]
-    ) -> tuple[list[int], list[float]]:
-        [encoded] = cls.encode(model, tokenizers, [source], ["source"])
-        ids = encode_target(tokenizers["target"], target)
-        written = ids[:-1] if ids[-1] == tokenizers["target"].end else ids
-        [scores] = cls.score(model, tokenizers, [encoded], [written])
-        return ids, scores[: len(ids)]
-
-    @staticmethod
-    def hypotheses(
-        model: Generator,
-        tokenizers: Tokenizers,
-        sources: Sequence[Encoded],
-        targets: Sequence[Sequence[int]],
-        config: SearchConfig,
-    ) -> list[Hypothesis]:
-        """The given targets as a search with this config would judge them: log P, and the objective it maximises."""
-        found: dict[int, Hypothesis] = {}
-        for rows, batch in _pairs(model, tokenizers, sources, targets):
-            found.update(zip(rows, as_hypotheses(model, batch, config), strict=True))
-        return [found[row] for row in range(len(sources))]
-
-    @staticmethod
-    def loss(model: Generator, dataset: Dataset) -> dict[str, float]:
-        """Cross-entropy a token and its exponential, over a whole dataset."""
+    def loss(self, model: Generator, examples: Dataset) -> dict[str, float]:
+        """Cross-entropy a token and its exponential, over all examples."""
         objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
         with torch.inference_mode():
-            for rows in fixed_batches(dataset, SCORE_TOKENS):
-                batch = dataset.batch(rows)
+            for rows in fixed_batches(examples, SCORE_TOKENS):
+                batch = examples.batch(rows)
                 total += float(objective(batch.to(device_of(model)))[1])
                 tokens += batch.tokens
         mean = total / tokens
         return {"loss": mean, "perplexity": perplexity(mean)}
 
+    def encode_inputs(self, texts: Sequence[str], places: Sequence[str]) -> Sequence[Encoded]:
+        """What the model reads for each input, or one DecodeError that names the inputs that cannot be read."""
+        return encode_inputs(self.tokenizers["source"], texts, places)
 
-def _nobody(rows: list[int]) -> None:
-    """Who looks on when nobody asks to."""
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        """The sources of a table; every other file has one a line."""
+        if not is_table(file):
+            return None
+        like = self.corpus_of([file.name])
+        rows = table_rows(file, {"source": keys_of(like)["source"]}, has_header(like))
+        return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
 
+    def check_inputs(self, model: Generator, inputs: Inputs) -> None:
+        encoded = self.encode_inputs(inputs.texts, inputs.places)
+        wording = wording_of(self.tokenizers["target"], self.recipe.search, inputs.prefixes, len(inputs))
+        Limits.of([positions_of(source) for source in encoded], self.recipe.search, wording)
 
-def decode(
-    model: Generator,
-    tokenizers: Tokenizers,
-    encoded: Sequence[Encoded],
-    config: SearchConfig,
-    *,
-    wording: Wording | None = None,
-    watch: Callable[[list[int]], Watch | None] = _nobody,
-) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
-    """Row numbers and their hypotheses, batch by batch; `watch` gives who looks on while these rows are decoded.
+    def predict(
+        self, model: Generator, inputs: Inputs, *, record: bool = False, progress: Done = ignore
+    ) -> list[Prediction]:
+        config, target = self.recipe.search, self.tokenizers["target"]
+        encoded = self.encode_inputs(inputs.texts, inputs.places)
+        wording = wording_of(target, config, inputs.prefixes, len(inputs))
+        recorders = Recorders(target, begin_id=target.begin)
 
-    `wording` is that of `config`, unless it is given. Limits that leave no output are found before the first batch.
-    """
-    target = tokenizers["target"]
-    wording = wording or wording_of(target, config, None, len(encoded))
-    lengths = [positions_of(one) for one in encoded]
-    Limits.of(lengths, config, wording)
-    rows_each = config.nbest if config.sample else config.beam
-    for rows in by_length(lengths, max(1, DECODE_TOKENS // rows_each)):
-        hypotheses = search(
-            model,
-            sources_of([encoded[row] for row in rows], tokenizers).to(device_of(model)),
-            config,
-            wording=wording.of(rows),
-            begin_id=target.begin,
-            end_id=target.end,
-            pad_id=target.pad,
-            unknown_id=target.unk,
-            watch=watch(rows),
-        )
-        yield rows, hypotheses
+        def recorded(rows: list[int]) -> Watch:
+            return recorders.on(rows, self._sources(model, encoded, rows), config, wording.of(rows))
 
+        hypotheses = dict[int, list[Hypothesis]]()
+        watch = recorded if record else no_watch
+        for rows, best in self.decode(model, encoded, config, wording=wording, watch=watch):
+            hypotheses.update(zip(rows, best, strict=True))
+            progress(len(rows))
+        searches = recorders.searches(lambda row: tokens_read(encoded[row], self.tokenizers))
+        return [
+            Prediction(text, tuple(self._output(hypothesis) for hypothesis in hypotheses[row]), searches.get(row))
+            for row, text in enumerate(inputs.texts)
+        ]
 
-def _pairs(
-    model: Generator, tokenizers: Tokenizers, sources: Sequence[Encoded], targets: Sequence[Sequence[int]]
-) -> Iterator[tuple[list[int], Batch]]:
-    """Row numbers and their pairs, on the model's device, batch by batch; the ids come without special tokens."""
-    target = tokenizers["target"]
-    lengths = [max(positions_of(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
-    for rows in by_length(lengths, SCORE_TOKENS):
-        batch = Batch(
-            sources_of([sources[row] for row in rows], tokenizers),
-            padded([[target.begin, *targets[row], target.end] for row in rows], target.pad),
-        )
-        yield rows, batch.to(device_of(model))
+    def decode_texts(
+        self, model: Generator, encoded: Sequence[Encoded], config: SearchConfig, progress: Done = ignore
+    ) -> list[str]:
+        """The best output for each encoded source, in their order."""
+        outputs = [""] * len(encoded)
+        for rows, hypotheses in self.decode(model, encoded, config):
+            for row, best in zip(rows, hypotheses, strict=True):
+                outputs[row] = self.tokenizers["target"].decode(best[0].tokens)
+            progress(len(rows))
+        return outputs
 
+    def decode(
+        self,
+        model: Generator,
+        encoded: Sequence[Encoded],
+        config: SearchConfig,
+        *,
+        wording: Wording | None = None,
+        watch: Callable[[list[int]], Watch | None] = no_watch,
+    ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
+        """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch's search.
 
-def _output(tokenizers: Tokenizers, hypothesis: Hypothesis) -> Output:
-    target = tokenizers["target"]
-    return Output(target.decode(hypothesis.tokens), hypothesis.score, tuple(target.tokens(hypothesis.tokens)))
+        `wording` is that of `config`, unless it is given. Limits that leave no output are found before the first batch.
+        """
+        target = self.tokenizers["target"]
+        wording = wording or wording_of(target, config, None, len(encoded))
+        lengths = [positions_of(source) for source in encoded]
+        Limits.of(lengths, config, wording)
+        rows_each = config.nbest if config.sample else config.beam
+        for rows in by_length(lengths, max(1, DECODE_TOKENS // rows_each)):
+            hypotheses = search(
+                model,
+                self._sources(model, encoded, rows),
+                config,
+                wording=wording.of(rows),
+                begin_id=target.begin,
+                end_id=target.end,
+                pad_id=target.pad,
+                unknown_id=target.unk,
+                watch=watch(rows),
+            )
+            yield rows, hypotheses
+
+    def score(
+        self, model: Generator, sources: Sequence[Encoded], targets: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """log P of each target token, the final `</s>` included; ids come without special tokens."""
+        scores: dict[int, list[float]] = {}
+        for rows, batch in self._pairs(model, sources, targets):
+            scores.update(zip(rows, score(model, batch), strict=True))
+        return [scores[row] for row in range(len(sources))]
+
+    def score_text(self, model: Generator, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
+        [encoded] = self.encode_inputs([source], ["source"])
+        ids = encode_target(self.tokenizers["target"], target)
+        written = ids[:-1] if ids[-1] == self.tokenizers["target"].end else ids
+        [scores] = self.score(model, [encoded], [written])
+        return ids, scores[: len(ids)]
+
+    def hypotheses(
+        self, model: Generator, sources: Sequence[Encoded], targets: Sequence[Sequence[int]], config: SearchConfig
+    ) -> list[Hypothesis]:
+        """The given targets as a search with this config would rank them: log P, and the objective it maximises."""
+        hypotheses: dict[int, Hypothesis] = {}
+        for rows, batch in self._pairs(model, sources, targets):
+            hypotheses.update(zip(rows, as_hypotheses(model, batch, config), strict=True))
+        return [hypotheses[row] for row in range(len(sources))]
+
+    def _sources(self, model: Generator, encoded: Sequence[Encoded], rows: Sequence[int]) -> Tokens:
+        return sources_of([encoded[row] for row in rows], self.tokenizers).to(device_of(model))
+
+    def _pairs(
+        self, model: Generator, sources: Sequence[Encoded], targets: Sequence[Sequence[int]]
+    ) -> Iterator[tuple[list[int], Batch]]:
+        """Row numbers and their pairs, on the model's device, batch by batch."""
+        target = self.tokenizers["target"]
+        lengths = [max(positions_of(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+        for rows in by_length(lengths, SCORE_TOKENS):
+            written = padded([[target.begin, *targets[row], target.end] for row in rows], target.pad)
+            yield rows, Batch(self._sources(model, sources, rows), written.to(device_of(model)))
+
+    def _output(self, hypothesis: Hypothesis) -> Output:
+        target = self.tokenizers["target"]
+        return Output(target.decode(hypothesis.tokens), hypothesis.score, tuple(target.tokens(hypothesis.tokens)))

@@ -23,7 +23,7 @@ from regard.models import Generator
 from regard.models.base import count_parameters
 from regard.recipes.propose import data_files, next_commands, proposal_for
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
-from regard.tasks import TASKS
+from regard.tasks import TASKS, Task
 from regard.training.display import Display
 from regard.training.initial import initialise
 from regard.training.memory import (
@@ -139,11 +139,12 @@ def _facts(asked: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
     accelerator = make_accelerator(asked.training)
     recipe = resolve(asked, base, data, accelerator.device)
     with memory_named(recipe):
-        model = TASKS[recipe.task].build(recipe, data.tokenizers)
-        begun = list(initialise(model, asked, base, data.tokenizers))
+        task = TASKS[recipe.task](recipe, data.tokenizers)
+        model = task.model()
+        begun = list(initialise(model, task, asked, base))
         if asked.training.batch_tokens == "auto":
             recipe = with_fitting_batches(recipe, data.train, model, accelerator)
-        training = _estimate(recipe, data, model, accelerator.device)
+        training = _estimate(recipe, task, data, model, accelerator.device)
     notes = [*begun, *length_notes(recipe.training, training["steps"]), *budget_note(recipe.training, data.train)]
     return Check((), _model_facts(recipe, model), _data_facts(data, notes), training)
 
@@ -185,7 +186,9 @@ def samples(data: Prepared[Any], count: int = 3) -> list[dict[str, Any]]:
     return [{"where": data.train.where(row), **data.train.pieces(row)} for row in range(min(count, len(data.train)))]
 
 
-def _estimate(recipe: AnyRecipe, data: Prepared[Any], model: Generator, device: torch.device) -> dict[str, Any]:
+def _estimate(
+    recipe: AnyRecipe, task: Task, data: Prepared[Any], model: Generator, device: torch.device
+) -> dict[str, Any]:
     """Steps, memory and time, from the first batch, which is really computed here."""
     config = recipe.training
     assert isinstance(config.batch_tokens, int)
@@ -193,7 +196,7 @@ def _estimate(recipe: AnyRecipe, data: Prepared[Any], model: Generator, device: 
     batches = stream.epoch_batches(0)
     steps = total_steps(config.steps, config.epochs, batches, config.accumulate)
     batch = next(iter(stream))[0]
-    seconds, activations = _measured_step(recipe, model.to(device), batch.to(device))
+    seconds, activations = _measured_step(recipe, task, model.to(device), batch.to(device))
     return {
         "device": str(device),
         "batch_tokens": config.batch_tokens,
@@ -206,10 +209,10 @@ def _estimate(recipe: AnyRecipe, data: Prepared[Any], model: Generator, device: 
     }
 
 
-def _measured_step(recipe: AnyRecipe, model: Generator, batch: AnyBatch) -> tuple[float, int]:
+def _measured_step(recipe: AnyRecipe, task: Task, model: Generator, batch: AnyBatch) -> tuple[float, int]:
     """Seconds of one update (the second of two), and the bytes that its forward pass keeps for the backward pass."""
     config = recipe.training
-    objective = TASKS[recipe.task].objective(model, recipe)
+    objective = task.objective(model)
     optimiser = build_optimiser(model, config)
     seconds, kept = 0.0, 0
     for _ in range(2):

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.dataset import Examples
-from regard.data.labelled_examples import LabelledExamples
 from regard.errors import ConfigError, Problem
 from regard.models import Generator
 from regard.models.base import ModelConfig
@@ -21,6 +17,7 @@ from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
 from regard.runs.run import put_weights, stored_weights
+from regard.tasks import Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
 from regard.text.vectors import read_vectors
@@ -31,36 +28,20 @@ HEADS = {"masked_head": "output.", "next_sentence": "next_sentence."}
 """What a pre-trained model may lack: the field that says whether it is there, and how its weights begin."""
 
 
-@torch.no_grad()
-def expect_frequencies(model: Any, train: Examples) -> None:
-    """Let the readout begin with how often each token is to be written, where the model has one of its own.
-
-    A head that gives a number begins with the mean of the numbers, so that it need not learn that first; one that
-    compares two texts with a cosine of 0 for the lowest and of 1 for the highest.
-    """
-    if isinstance(train, LabelledExamples) and train.labels.dtype.kind == "f":
-        linear, apart = model.head.linear, train.arrangement == "apart"
-        linear.bias.fill_(float(train.labels.min() if apart else train.labels.mean()))
-        if apart:
-            linear.weight.fill_(float(np.ptp(train.labels)))
-    if getattr(model, "output", None) is not None:
-        model.output.expect(torch.from_numpy(train.frequencies()))
-
-
-def initialise(model: Generator, recipe: AnyRecipe, base: Path, tokenizers: Tokenizers) -> Iterator[str]:
+def initialise(model: Generator, task: Task, recipe: AnyRecipe, base: Path) -> Iterator[str]:
     """Give a fresh model the weights that the recipe asks for, and say which; paths are relative to `base`.
 
     With `training.init` the vectors are not read: that run's embeddings have learned from theirs.
     """
     vectors, init = recipe.model.vectors, recipe.training.init
     if init is not None:
-        yield _take_weights(model, recipe, base, tokenizers)
+        yield _take_weights(model, task, recipe, base)
     if vectors is not None and init is not None:
         yield f"vectors: model.vectors is not read, the weights of {init} bring embeddings of their own"
     elif vectors is not None:
         setting = "model.embedding" if hasattr(recipe.model, "embedding") else "model.width"
         for side, file in vectors.files.items():
-            yield _take_vectors(model, side, open_text(file, base), setting, tokenizers)
+            yield _take_vectors(model, side, open_text(file, base), setting, task.tokenizers)
 
 
 @torch.no_grad()
@@ -73,17 +54,17 @@ def _take_vectors(model: Generator, side: str, file: TextFile, setting: str, tok
     return f"vectors: {len(vectors.tokens):,} of {len(weight_VD):,} {side} tokens found"
 
 
-def _take_weights(model: Generator | Headed, recipe: AnyRecipe, base: Path, tokenizers: Tokenizers) -> str:
+def _take_weights(model: Generator | Headed, task: Task, recipe: AnyRecipe, base: Path) -> str:
     name = str(recipe.training.init)
     run = Run.open(base / name)
     checkpoint = run.checkpoint("best")
     run.check_tokenizer(checkpoint)
-    problems = [*_other_tokenizers(run, name, tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
+    problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
     if problems:
         raise ConfigError(problems=problems)
     weights = load_weights(checkpoint)
     if isinstance(model, Headed):
-        fresh = _take_base(model, run, recipe, weights)
+        fresh = _take_base(model, run, task, weights)
     else:
         weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
         _refuse_other_shapes(name, weights, stored_weights(model))
@@ -104,16 +85,16 @@ def _with_heads(
     return fresh | kept, [prefix.removesuffix(".") for prefix in new]
 
 
-def _take_base(model: Headed, run: Run, recipe: AnyRecipe, weights: dict[str, Tensor]) -> list[str]:
+def _take_base(model: Headed, run: Run, task: Task, weights: dict[str, Tensor]) -> list[str]:
     """Give a model under a head what there is for it in a run's weights; the names of those that stay fresh.
 
     The last layer of a head is taken over only where it means the same: one task, the same labels.
     """
     ours, theirs = stored_weights(model), weights_for(model, weights)
-    labels = getattr(getattr(run.recipe, "head", None), "labels", None)
-    if run.recipe.task != recipe.task or tuple(labels or ()) != model.labels:
+    same_labels = getattr(run.task, "labels", ()) == getattr(task, "labels", ())
+    if run.recipe.task != task.name or not same_labels:
         theirs = {key: tensor for key, tensor in theirs.items() if not key.startswith("head.linear.")}
-    _refuse_other_shapes(str(recipe.training.init), theirs, {key: ours[key] for key in theirs if key in ours})
+    _refuse_other_shapes(str(task.recipe.training.init), theirs, {key: ours[key] for key in theirs if key in ours})
     model.load_state_dict(theirs, strict=False)
     return list(dict.fromkeys(key.rpartition(".")[0] for key in ours if key not in theirs))
 

@@ -66,11 +66,11 @@ class Trainer:
     ) -> None:
         self.run, self.recipe, self.data, self.accelerator, self.display = run, recipe, data, accelerator, display
         self.config = recipe.training
-        self.task = TASKS[recipe.task]
+        self.task = TASKS[recipe.task](recipe, data.tokenizers)
         assert isinstance(self.config.batch_tokens, int)
         self.average = copy.deepcopy(model).requires_grad_(False).to(accelerator.device) if self.config.ema else None
         self.model = model.to(accelerator.device)
-        objective = self.task.objective(self.model, recipe)
+        objective = self.task.objective(self.model)
         self.carries = isinstance(objective, CarriedNextToken)
         if self.carries and accelerator.num_processes > 1:
             what = "streams are read in one process, this training has several"
@@ -238,7 +238,7 @@ class Trainer:
     def validation_line(self) -> dict[str, Any]:
         self.settle()
         progress = self.progress
-        found = [validate(self.usable, self.recipe, self.data) if self.leads else {}]
+        found = [validate(self.task, self.usable, self.data.validation) if self.leads else {}]
         line = {"event": "validation", "step": progress.step, **broadcast_object_list(found)[0]}
         if not math.isfinite(line["loss"]):
             raise self.not_a_number("validation loss", progress.step, [])
@@ -328,7 +328,7 @@ class Trainer:
         weights = average_weights(folders)
         averaged = self.run.build().to(self.accelerator.device)
         put_weights(averaged, weights, self.run.folder)
-        line = {"event": "average", "step": self.progress.step, **validate(averaged, self.recipe, self.data)}
+        line = {"event": "average", "step": self.progress.step, **validate(self.task, averaged, self.data.validation)}
         best = self.progress.best
         entry = Ranked(line[self.config.best], self.progress.step, line["loss"])
         better = not best or self.order(entry) < self.order(best[0])

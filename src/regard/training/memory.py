@@ -27,6 +27,7 @@ from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.training import TrainingConfig
 from regard.tasks import TASKS
+from regard.text.tokenizers import Tokenizers
 from regard.training.optimiser import build_optimiser
 
 SHARE = 0.9
@@ -172,7 +173,7 @@ def _most_held(device: torch.device, work: Callable[[], None]) -> int:
 
 
 def _objective(recipe: AnyRecipe, trial: Generator) -> nn.Module:
-    return TASKS[recipe.task].objective(trial, recipe).train()
+    return TASKS[recipe.task](recipe, Tokenizers({})).objective(trial).train()  # losses need no tokenizers
 
 
 def sums_of(found: Any) -> Tensor:

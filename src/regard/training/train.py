@@ -22,9 +22,9 @@ from regard.recipes.training import TrainingConfig
 from regard.runs import Run
 from regard.runs.lock import locked
 from regard.runs.run import is_vacant
-from regard.tasks import TASKS
+from regard.tasks import TASKS, Task
 from regard.training.display import Display
-from regard.training.initial import expect_frequencies, initialise
+from regard.training.initial import initialise
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import budget_note, fitting_afterwards, memory_named, with_fitting_batches
 from regard.training.schedule import length_notes, resume_notes
@@ -60,10 +60,11 @@ def train(
         resolved = resolve(asked, base, data, accelerator.device, existing)
         if existing:
             _refuse_other_recipe(existing, resolved)
-        model = _build(resolved, data, accelerator)
+        task = TASKS[resolved.task](resolved, data.tokenizers)
+        model = _build(task, resolved, accelerator)
         if existing is None or existing.resumable() is None:
-            expect_frequencies(model, data.train)
-            for sentence in initialise(model, asked, base, data.tokenizers):
+            task.first_weights(model, data.train)
+            for sentence in initialise(model, task, asked, base):
                 display.say(sentence)
         if existing is None and asked.training.batch_tokens == "auto":
             wished, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
@@ -76,12 +77,13 @@ def train(
     return run
 
 
-def _build(recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Generator:
+def _build(task: Task, recipe: AnyRecipe, accelerator: Accelerator) -> Generator:
     """The model, with the same first weights in every process, but its own dropout in each."""
+    seed = recipe.training.seed
     with memory_named(recipe):
-        torch.manual_seed(recipe.training.seed)
-        model: Generator = TASKS[recipe.task].build(recipe, data.tokenizers)
-        torch.manual_seed(recipe.training.seed + accelerator.process_index)
+        torch.manual_seed(seed)
+        model: Generator = task.model()
+        torch.manual_seed(seed + accelerator.process_index)
     return model
 
 
@@ -153,8 +155,8 @@ def resolve(
     recipe: AnyRecipe, base: Path, data: Prepared[Any], device: torch.device, existing: Run | None = None
 ) -> AnyRecipe:
     """The recipe with what only the data or the run's beginning can tell, and with paths that hold from anywhere."""
-    TASKS[recipe.task].check(recipe, data)
-    tree = TASKS[recipe.task].settled(with_absolute_paths(recipe, base).model_dump(), data)
+    TASKS[recipe.task](recipe, data.tokenizers).check(data)
+    tree = with_absolute_paths(data.task.recipe, base).model_dump()
     if recipe.training.batch_tokens == "auto":
         wished = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else wished

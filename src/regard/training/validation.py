@@ -6,16 +6,15 @@ from typing import Any
 
 from torch import nn
 
-from regard.data.prepare import Prepared
-from regard.recipes.recipe import AnyRecipe
-from regard.tasks import TASKS
+from regard.data.dataset import Examples
+from regard.tasks import Task
 
 
-def validate(model: nn.Module, recipe: AnyRecipe, data: Prepared[Any]) -> dict[str, Any]:
+def validate(task: Task, model: nn.Module, examples: Examples) -> dict[str, Any]:
     """The task's metrics on the validation examples."""
     training = model.training
     model.eval()
     try:
-        return TASKS[recipe.task].validate(model, recipe, data)
+        return task.validate(model, examples)
     finally:
         model.train(training)

@@ -101,14 +101,14 @@ class Sweep:
         }
 
 
-def metric_of(task: type[TextToText]) -> str:
+def metric_of(task: TextToText) -> str:
     """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
     better = [name for name, higher in task.higher_is_better.items() if higher]
     return "chrf" if "chrf" in better else better[0]
 
 
 def resampled(
-    outputs: Sequence[str], references: Sequence[Sequence[str]], task: type[TextToText], config: Config
+    outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
 ) -> NDArray[np.float64]:
     """The metric of so many sentences drawn anew, with replacement, many times over.
 

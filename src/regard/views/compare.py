@@ -131,7 +131,7 @@ def compare(
     opened_runs = [opened(run) for run in runs]
     names = _names(opened_runs, hypotheses or {}, baseline)
     same_task(opened_runs)
-    if not issubclass(opened_runs[0].task, TextToText):
+    if not isinstance(opened_runs[0].task, TextToText):
         options = {"--hypotheses": hypotheses, "--beam": beam, "--length-penalty": length_penalty}
         refuse_options(opened_runs[0].recipe.task, options)
         return compare_units(
@@ -219,7 +219,7 @@ def _shown(texts: Sequence[str], tokens: Sequence[Any]) -> tuple[int, ...]:
 
 def _lengths(run: Run, dataset: Dataset) -> list[int]:
     """Of the sources, as the run reads them."""
-    return [len(dataset.source(examples[0])) for examples in run.task.by_input(dataset)]
+    return [len(run.task.source(dataset, examples[0])) for examples in run.task.by_input(dataset)]
 
 
 def _differ_most(chrf: Mapping[str, Sequence[float]], sentences: int) -> list[int]:

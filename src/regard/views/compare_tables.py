@@ -115,7 +115,7 @@ def lengths_table(
     systems: Sequence[System],
     texts: Texts,
     unit: Unit,
-    task: type[TextToText],
+    task: TextToText,
     config: Config,
     metrics: Sequence[str],
 ) -> Table:

@@ -95,7 +95,7 @@ def refuse_options(task: str, options: Mapping[str, object]) -> None:
 
 def _refuse_mixed(runs: Sequence[Run]) -> None:
     """An autoencoder has read the very text that it is measured on."""
-    kinds = [issubclass(run.task, LanguageModeling) and run.task.rewrites(run.recipe.model) for run in runs]
+    kinds = [isinstance(run.task, LanguageModeling) and run.task.rewrites for run in runs]
     for run, rewrites in zip(runs, kinds, strict=True):
         if rewrites and not all(kinds):
             what = "it writes texts that it has read (model.objective: autoencoder), others predict what they have not"

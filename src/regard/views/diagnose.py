@@ -19,7 +19,7 @@ from regard.runs.progress import Progress, summed
 from regard.runs.splits import SplitName, examples_of, measured_on
 from regard.runs.verbs import device_named, opened_pairs, with_search
 from regard.search import Hypothesis, SearchConfig
-from regard.tasks.text_to_text import LengthsOf, decode
+from regard.tasks.text_to_text import LengthsOf
 from regard.views.advice import advice
 from regard.views.beam_sweep import Sweep, Width, metric_of, resampled
 from regard.views.fates import Fate, ReferenceWatch
@@ -215,7 +215,7 @@ class _Bench:
         self, wanted: Sequence[Wanted], config: SearchConfig, moved: Callable[[int], None]
     ) -> list[Hypothesis]:
         found: dict[int, Hypothesis] = {}
-        for rows, nbest in decode(self.model, self.run.tokenizers, [one.source_ids for one in wanted], config):
+        for rows, nbest in self.run.task.decode(self.model, [one.source_ids for one in wanted], config):
             found.update((row, best[0]) for row, best in zip(rows, nbest, strict=True))
             moved(len(rows))
         return [found[row] for row in range(len(wanted))]
@@ -233,7 +233,7 @@ class _Bench:
             return watches[tuple(rows)]
 
         sources = [one.wanted.source_ids for one in judged]
-        for rows, _ in decode(self.model, self.run.tokenizers, sources, self.recipe.search, watch=watch):
+        for rows, _ in self.run.task.decode(self.model, sources, self.recipe.search, watch=watch):
             fates.update(zip(rows, watches[tuple(rows)].fates, strict=True))
         return tuple(self._example(one, fates[row]) for row, one in enumerate(judged))
 

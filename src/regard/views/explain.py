@@ -9,14 +9,13 @@ from pathlib import Path
 import torch
 
 from regard.data.batch import Batch, Tokens
-from regard.data.dataset import Encoded
 from regard.data.images import Picture, images_of
 from regard.errors import DecodeError
 from regard.models.base import Generator, device_of
 from regard.runs import Run
 from regard.runs.file_inputs import typed_inputs
 from regard.runs.verbs import device_named, opened, with_search
-from regard.tasks.inputs import Inputs, encode_target
+from regard.tasks.inputs import Encoded, Inputs, encode_target
 from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.text_to_text import TextToText
 from regard.views.capture import Observed, observe
@@ -58,13 +57,13 @@ def explain(
         raise DecodeError("nothing is searched for where --target is given", where="--beam", hint="leave it out")
     run = opened(run)
     run = run.under(with_search(run.recipe, None, None, None, overrides))
-    if run.task is StoryAnswering:
+    if isinstance(run.task, StoryAnswering):
         refuse_for_stories({"--target": target, "--beam": beam})
         return explain_hops(run, text, question=question, places=places, checkpoint=checkpoint, device=device)
     if question is not None:
         what = f"a run of {run.recipe.task} reads no story"
         raise DecodeError(what, where="--question", hint="runs of story_answering do")
-    if not issubclass(run.task, TextToText):
+    if not isinstance(run.task, TextToText):
         [text] = typed_inputs(run, [text])
         return explain_text(
             run, text, target=target, beam=beam, padding=padding, occlusion=occlusion, checkpoint=checkpoint,
@@ -72,7 +71,7 @@ def explain(
         )  # fmt: skip
     model = run.load_model(checkpoint, device_named(device))
     vocabulary = run.tokenizers["target"]
-    [encoded] = run.task.encode(model, run.tokenizers, [text], ["input"])
+    [encoded] = run.task.encode_inputs([text], ["input"])
     output, target_ids = _written(run, model, text, target, beam)
     read, source_pieces, source_starts = _source(run, encoded, padding)
     batch = Batch(read, _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)).to(device_of(model))
@@ -117,7 +116,7 @@ def _written(run: Run, model: Generator, text: str, target: str | None, beam: in
     if target is not None:
         return target, encode_target(vocabulary, target)
     search = with_search(run.recipe, beam, 1, None, []).search
-    best = run.task.predict(model, run.tokenizers, Inputs.of([text]), search)[0].nbest[0]
+    best = run.task.with_search(search).predict(model, Inputs.of([text]))[0].nbest[0]
     return best.output, vocabulary.token_ids(best.tokens)
 
 

@@ -118,9 +118,9 @@ def _read(run: Run, model: Any, text: str, target: str | None, beam: int | None)
 
 def _under_a_head(run: Run, model: Headed, text: str) -> Reading:
     """What the task has the model read, the first row where it is several (windows, choices), and its answer."""
-    run.task.check_inputs(model, run.tokenizers, Inputs([text], ["input"]), run.recipe.search)
+    run.task.check_inputs(model, Inputs([text], ["input"]))
     with watching(model, lambda name, _: name == "") as calls:
-        [predicted] = run.task.predict(model, run.tokenizers, Inputs([text], ["input"]), run.recipe.search)
+        [predicted] = run.task.predict(model, Inputs([text], ["input"]))
     batch, told = calls[""][0].inputs[0], predicted.to_json()
     ids = batch.text.row(0)
     row = Framed(ids, batch.segments_BL[0, : len(ids)].tolist())
@@ -153,7 +153,7 @@ def _going_on(run: Run, model: Any, text: str, target: str | None, beam: int | N
     if beam is None or target is not None:
         return prompt
     search = with_search(run.recipe, beam, 1, None, ["search.sample=false"]).search
-    best = run.task.predict(model, run.tokenizers, Inputs([text], ["input"]), search)[0].nbest[0]
+    best = run.task.with_search(search).predict(model, Inputs([text], ["input"]))[0].nbest[0]
     written = tokenizer.token_ids(best.tokens)
     return [*prompt, *(written[:-1] if written and written[-1] == tokenizer.end else written)]
 

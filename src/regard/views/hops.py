@@ -18,8 +18,8 @@ from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork
 from regard.runs import Run
 from regard.runs.verbs import device_named
-from regard.tasks.answering import facts_found, likeliest_answers, typed_examples
 from regard.tasks.inputs import Inputs
+from regard.tasks.story_answering import facts_found
 from regard.tasks.typed import all_questions
 from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, Numbers
@@ -200,23 +200,22 @@ def explain_hops(
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(asked)}")
     typed = asked[number - 1]
     model = run.load_model(checkpoint, device_named(device))
-    tokenizer = run.tokenizers["text"]
-    run.task.check_inputs(model, run.tokenizers, Inputs([typed.text], [typed.place]), run.recipe.search)
-    examples = typed_examples([typed], tokenizer, model.config)
+    run.task.check_inputs(model, Inputs([typed.text], [typed.place]))
+    examples = run.task.typed_examples([typed])
     first = np.zeros(1, dtype=np.int64)
-    batch = examples.batch(first).to(device_of(model))
+    batch = run.task.batch(examples, first).to(device_of(model))
     with torch.inference_mode():
         p_NBIS = model(batch).p_NBIS
-    kept = int(examples.stories.lengths[0])
+    kept = int(examples.columns["sizes"].lengths[0])
     return Hops(
         input=text,
         question=typed.question,
         sentences=typed.story[-kept:],
         forgotten=len(typed.story) - kept,
         weights_NS=p_NBIS[:, 0, model.winner].float().cpu().numpy(),
-        probabilities=likeliest_answers(model, examples, first)[0],
+        probabilities=run.task.likeliest_answers(model, examples, first)[0],
         answer=typed.answer,
-        facts=examples.kept_facts(0),
+        facts=run.task.kept_facts(examples, 0),
         numbers=typed.numbers[-kept:],
         asked=number,
         questions=len(asked),

@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.questions import question_examples
+from regard.data.dataset import Dataset
 from regard.errors import DecodeError, Problem
 from regard.models.headed import Headed
 from regard.runs import Run
 from regard.runs.skipped import unreadable
-from regard.tasks.answerer import Answered, Answerer, answer_probability, question_in
 from regard.tasks.classification import Classified
 from regard.tasks.inputs import Inputs
 from regard.tasks.multiple_choice import Chosen
-from regard.tasks.question_answering import answers_to
+from regard.tasks.question_answering import Answered, QuestionAnswering, question_in
 from regard.tasks.regression import Estimated
-from regard.tasks.tagger import Tagger, tag_words
+from regard.tasks.tagging import Tagging
 from regard.tasks.task import Prediction
 from regard.text.offsets import Span, Words, word_spans
 from regard.views.occlusion import Occlusion
@@ -48,21 +47,19 @@ class Shortened:
 
 def leave_one_out(run: Run, model: Headed, text: str) -> Occlusion:
     """What the model says of a text, and how much of it hangs on each word."""
-    if isinstance(model, Tagger):
-        return _of_tags(model, text)
-    if isinstance(model, Answerer):
+    if isinstance(run.task, Tagging):
+        return _of_tags(run, model, text)
+    if isinstance(run.task, QuestionAnswering):
         return _of_answer(run, model, text)
     return _of_label(run, model, text)
 
 
 def _of_label(run: Run, model: Headed, text: str) -> Occlusion:
     """Of a label, a choice or a number."""
-    [whole] = run.task.predict(model, run.tokenizers, Inputs.of([text]), run.recipe.search)
-    fields = [text] if model.arrangement == "single" else text.split("\t")
+    [whole] = run.task.predict(model, Inputs.of([text]))
+    fields = [text] if run.task.arrangement == "single" else text.split("\t")
     kept = _readable(run, model, shortened(fields, "punctuation"), "\t".join)
-    found = run.task.predict(
-        model, run.tokenizers, Inputs.of(["\t".join(one.fields) for one in kept]), run.recipe.search
-    )
+    found = run.task.predict(model, Inputs.of(["\t".join(one.fields) for one in kept]))
     name, value_of = _asked_of(whole)
     value = value_of(whole)
     falls_WA = np.array([[value - value_of(one)] for one in found])
@@ -78,9 +75,9 @@ def _asked_of(whole: Prediction) -> tuple[str, Callable[[Any], float]]:
     return f"P({label})", lambda one: float(one.probabilities[label])
 
 
-def _of_answer(run: Run, model: Answerer, text: str) -> Occlusion:
+def _of_answer(run: Run, model: Headed, text: str) -> Occlusion:
     """Of the answer to a question, or of there being none. The words of the answer itself stay."""
-    [whole] = run.task.predict(model, run.tokenizers, Inputs.of([text]), run.recipe.search)
+    [whole] = run.task.predict(model, Inputs.of([text]))
     asked = question_in(text, "input")
     assert isinstance(whole, Answered)
     assert not isinstance(asked, Problem)
@@ -88,12 +85,16 @@ def _of_answer(run: Run, model: Answerer, text: str) -> Occlusion:
     others = [one for one in shortened(asked, "punctuation") if not one.touches(span)]
     kept = _readable(run, model, others, _typed)
     rows = [(asked, span.start), *((one.fields, span.start - _before(one, asked, span)) for one in kept)]
-    answers = [json.dumps([] if whole.silent else [(start, whole.output)]) for _, start in rows]
-    columns = [context for (_, context), _ in rows], [question for (question, _), _ in rows], answers, [""] * len(rows)
-    examples = question_examples(columns, model.asking, str)
-    found = list(answers_to(model, examples, 1, lambda done: None))
-    values = [answer_probability(model, one, read, examples.answer_tokens(row)) for row, one, read in found]
-    name = "P(no answer)" if whole.silent else f"P({whole.output})"
+    answers = [json.dumps([] if whole.none else [(start, whole.output)]) for _, start in rows]
+    columns = {
+        "context": [context for (_, context), _ in rows],
+        "question": [question for (question, _), _ in rows],
+        "answers": answers,
+    }
+    examples, task = Dataset.of(run.task, columns, str), run.task
+    found = list(task.answers_to(model, examples, 1))
+    values = [task.answer_probability(one, read, task.answer_tokens(examples, row)) for row, one, read in found]
+    name = "P(no answer)" if whole.none else f"P({whole.output})"
     falls_WA = np.array([[values[0] - value] for value in values[1:]])
     return Occlusion((name,), (values[0],), tuple(one.word for one in kept), falls_WA)
 
@@ -103,19 +104,19 @@ def _before(one: Shortened, whole: Sequence[str], span: Span) -> int:
     return len(whole[1]) - len(one.fields[1]) if one.field == 1 and one.start < span.start else 0
 
 
-def _of_tags(model: Tagger, text: str) -> Occlusion:
+def _of_tags(run: Run, model: Headed, text: str) -> Occlusion:
     """Of the tag of every word."""
-    words = [text[slice(*span)] for span in word_spans(text, model.words)]
+    words = [text[slice(*span)] for span in run.task.split(text)]
     _refuse_number(len(words))
     sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)))]
-    p_whole, *p_without = [np.exp(one) for one in tag_words(model, model.marking.encode(sentences))]
+    p_whole, *p_without = [np.exp(one) for one in run.task.tag_words(model, run.task.marking.encode(sentences))]
     tags = p_whole.argmax(-1)
     values = p_whole.max(-1)
     falls_WA = np.zeros((len(words), len(words)))
     for out, p in enumerate(p_without):
         others = np.delete(np.arange(len(words)), out)
         falls_WA[out, others] = values[others] - p[np.arange(len(others)), tags[others]]
-    answers = tuple(f"{word}/{model.labels[tag]}" for word, tag in zip(words, tags, strict=True))
+    answers = tuple(f"{word}/{run.task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
     return Occlusion(answers, tuple(map(float, values)), tuple(words), falls_WA)
 
 
@@ -146,7 +147,7 @@ def _readable(
     texts = [join(one.fields) for one in inputs]
 
     def check(part: Inputs) -> None:
-        run.task.check_inputs(model, run.tokenizers, part, run.recipe.search)
+        run.task.check_inputs(model, part)
 
     bad = unreadable(check, Inputs.of(texts))
     _refuse_number(1 + (len(bad) < len(texts)))

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.data.dataset import Dataset, Encoded
+from regard.data.dataset import Dataset
 from regard.data.unknown import unknown_words
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import SearchConfig
 from regard.search.hypotheses import Live
 from regard.search.rules import Rules, rules_for
-from regard.tasks.inputs import by_length, padded, sources_of
+from regard.tasks.inputs import Encoded, by_length, padded, sources_of
 from regard.tasks.wording import wording_of
 from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.views.verdicts import UNKNOWN, Wanted
@@ -30,13 +30,13 @@ def wanted_of(
     one that the vocabulary can write."""
     rows = [row for examples in inputs for row in examples]
     targets = [dataset.columns["target"][row].tolist() for row in rows]
-    scored = run.task.hypotheses(model, run.tokenizers, [dataset.source(row) for row in rows], targets, config)
+    scored = run.task.hypotheses(model, [run.task.source(dataset, row) for row in rows], targets, config)
     hypotheses = dict(zip(rows, scored, strict=True))
     texts, target = dataset.texts["target"], run.tokenizers["target"]
     held = [row for row in rows if target.unk in hypotheses[row].tokens]
     unknown = {row for row in held if not config.unknown or _has_unknown(target, texts[row])}
     best = [max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective)) for examples in inputs]
-    sources = [dataset.source(row) for row in best]
+    sources = [run.task.source(dataset, row) for row in best]
     forbidden = why_forbidden(run.tokenizers, sources, [hypotheses[row].tokens for row in best], config)
     return [
         Wanted(

@@ -37,7 +37,7 @@ ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
 def paired_tests(
     outputs: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
-    task: type[TextToText],
+    task: TextToText,
     config: Config,
     metrics: Sequence[str],
     progress: Callable[[int], None] = lambda done: None,
@@ -91,7 +91,7 @@ def _tested(
     return found
 
 
-def measure(metric: str, task: type[TextToText], config: Config, memory: Memory) -> Any:
+def measure(metric: str, task: TextToText, config: Config, memory: Memory) -> Any:
     """The metric as sacreBLEU's tests want it."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -116,7 +116,7 @@ class MeanScore:
 class SentenceMean:
     """A metric that is the mean of its values for single sentences, with the methods of a metric of sacreBLEU."""
 
-    def __init__(self, name: str, task: type[TextToText], config: Config, memory: Memory) -> None:
+    def __init__(self, name: str, task: TextToText, config: Config, memory: Memory) -> None:
         self.name, self._task, self._config, self._memory = name, task, config, memory
 
     def _extract_corpus_statistics(

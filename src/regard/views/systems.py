@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from regard.data.batch import Batch
-from regard.data.dataset import Dataset, Encoded
+from regard.data.dataset import Dataset
 from regard.data.images import Picture
 from regard.errors import DataError
 from regard.layers.attention import recording
@@ -27,8 +27,8 @@ from regard.runs import Run
 from regard.runs.log import read_metrics
 from regard.runs.splits import SplitName, examples_of
 from regard.search import Hypothesis, SearchConfig
-from regard.tasks.inputs import padded, sources_of
-from regard.tasks.text_to_text import LengthsOf, decode
+from regard.tasks.inputs import Encoded, padded, sources_of
+from regard.tasks.text_to_text import LengthsOf
 from regard.text.files import TextFile, open_text
 from regard.views.alignment import Alignment
 from regard.views.references import wanted_of
@@ -148,7 +148,7 @@ def decoded(
 ) -> System:
     """The run's outputs for the sentences, the time they took, whose fault the errors are, and some alignments."""
     inputs = run.task.by_input(dataset)
-    encoded = [dataset.source(examples[0]) for examples in inputs]
+    encoded = [run.task.source(dataset, examples[0]) for examples in inputs]
     written, seconds = _timed(run, recipe.search, model, encoded, progress)
     outputs = [run.tokenizers["target"].decode(one.tokens) for one in written]
     wanted = wanted_of(run, model, dataset, inputs, recipe.search)
@@ -173,10 +173,10 @@ def _timed(
 ) -> tuple[list[Hypothesis], float]:
     """The best hypothesis for each source, and the seconds that the search took."""
     # A device sets itself up with the first sentence; the run that happens to be first is not to pay for it.
-    list(decode(model, run.tokenizers, [min(encoded, key=len)], search))
+    list(run.task.decode(model, [min(encoded, key=len)], search))
     found: dict[int, Hypothesis] = {}
     started = time.perf_counter()
-    for rows, hypotheses in decode(model, run.tokenizers, encoded, search):
+    for rows, hypotheses in run.task.decode(model, encoded, search):
         found.update((row, best[0]) for row, best in zip(rows, hypotheses, strict=True))
         progress(len(rows))
     return [found[row] for row in range(len(encoded))], time.perf_counter() - started

@@ -74,21 +74,20 @@ def counted(
 
 
 def _counts(run: Run, recipe: Any, model: Any, examples: Any, progress: Callable[[int], None]) -> Counted:
-    if issubclass(run.task, LanguageModeling):
-        losses = document_losses(run.task.objective(model, recipe).eval(), examples, progress)
+    if isinstance(run.task, LanguageModeling):
+        losses = document_losses(run.task.objective(model).eval(), examples, progress)
         spelt = losses + examples.text.spelt_out.nats
         found = replace(language_counts(tuple(examples.text.texts), spelt), unknown=examples.text.unknown_share)
-        if not run.task.rewrites(run.recipe.model):
+        if not run.task.rewrites:
             return found
         return replace(found, metrics={f"{RECONSTRUCTION}{name}": metric for name, metric in found.metrics.items()})
-    if issubclass(run.task, MaskedLanguageModeling):
+    if isinstance(run.task, MaskedLanguageModeling):
         if model.output is None:
             what = "the model was imported without the head that finds masked tokens"
             raise DataError(what, where=str(run.folder), hint="compare what is fine-tuned from it")
         return masked_counts(tuple(examples.text.texts), document_masks(model, examples, progress))
-    if issubclass(run.task, HeadedTask):
-        found = run.task.evaluate(model, recipe, examples, run.tokenizers, progress)
-        return labelled_counts(found["predictions"])
+    if isinstance(run.task, HeadedTask):
+        return labelled_counts(run.task.evaluate(model, examples, progress)["predictions"])
     what = f"runs of the task {run.task.name} cannot be compared"
     raise DataError(what, where=str(run.folder), hint="regard evaluate measures each of them")
 
