@@ -17,7 +17,7 @@ from regard.models import MODELS
 from regard.recipes.recipe import load_recipe
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
-from regard.tasks.answerer import Answered
+from regard.tasks.question_answering import Answered
 from regard.text.offsets import Span
 
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "document_recipes"))

@@ -16,7 +16,7 @@ import regard as api
 from command_line import fail, regard, succeed, write
 from regard.config import write_yaml
 from regard.data.batch import LabelledBatch, Tokens
-from regard.data.labelled_examples import labelled_batch
+from regard.data.framing import labelled_batch
 from regard.models.bert import BERTConfig
 from regard.models.cnn import CNN, CNNConfig
 from regard.models.gpt import GPTConfig

@@ -14,12 +14,13 @@ import regex
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from regard.data.questions import Asking, SpannedTexts, question_examples
+from regard.tasks.answerer import Answerer, best_answers, row_logits
 
 from command_line import fail, succeed, write
 from places import SHARED
 from regard.data.framing import padded_rows
 from regard.data.portraits import generate
-from regard.data.questions import Asking, SpannedTexts, question_examples
 from regard.data.squad import QuestionedText, answers_in, open_questions, squad_questions
 from regard.errors import DataError
 from regard.layers.packing import pays
@@ -28,7 +29,6 @@ from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig
 from regard.tasks.answer_scores import best_threshold, exact_match, f1, normalised
-from regard.tasks.answerer import Answerer, best_answers, row_logits
 from regard.tasks.inputs import Inputs
 from regard.tasks.question_answering import QuestionAnswering
 from regard.text.files import TextFile

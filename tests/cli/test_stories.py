@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from regard.data.memories import Memory, prepare_stories
 
 from command_line import fail, succeed, write
 from places import SHARED
 from regard.data.babi import KEPT, Stories, StoryData, open_stories
 from regard.data.corpora import Part
-from regard.data.memories import Memory, prepare_stories
 from regard.data.stories import ABOUT, ENGLISH, KOREAN, Asked, generate
 from regard.errors import DataError
 from regard.runs.checkpoints import load_weights

@@ -16,6 +16,9 @@ import regex
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from regard.data.tagged import tagged_examples
+from regard.tasks.entity_scores import accuracy, entity_scores
+from regard.tasks.tagger import Tagger, tag_words
 from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
@@ -25,15 +28,12 @@ from regard.data.conll import TaggedText, open_tagged
 from regard.data.framing import windows
 from regard.data.names import LANGUAGES, generate
 from regard.data.schemes import Entity, Scheme, entities_in, first_fault, labels_of, tags_of
-from regard.data.tagged import tagged_examples
 from regard.errors import DataError
 from regard.objectives.tags import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig
-from regard.tasks.entity_scores import accuracy, entity_scores
 from regard.tasks.inputs import Inputs
-from regard.tasks.tagger import Tagger, tag_words
 from regard.tasks.tagging import Tagging
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter

@@ -11,7 +11,7 @@ from model_cases import CASES, build
 from regard.data.dataset import Dataset
 from regard.layers.embeddings import Readout
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from regard.training.initial import expect_frequencies
+from task_cases import make_task
 
 
 def test_the_bias_is_the_log_of_the_smoothed_frequencies() -> None:
@@ -23,10 +23,11 @@ def test_the_bias_is_the_log_of_the_smoothed_frequencies() -> None:
 def test_target_tokens_are_counted_with_the_end_of_each_example() -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["ab"])
     texts = {"source": ["a", "b"], "target": ["aab", "a"]}
-    dataset = Dataset.of(texts, Tokenizers({"source": tokenizer, "target": tokenizer}), str)
+    task = make_task("translation", Tokenizers({"source": tokenizer, "target": tokenizer}))
+    dataset = Dataset.of(task, texts, str)
     model = build(CASES["luong-fed"])
     model.output = Readout(2, tokenizer.size, None)
-    expect_frequencies(model, dataset)
+    task.first_weights(model, dataset)
     [a], [b] = tokenizer.encode("a"), tokenizer.encode("b")
     smoothed = 4 + 2 + 3 + (tokenizer.size - 3)  # three a, one b, two </s>, one more for each token
     bias = model.output.linear.bias.tolist()

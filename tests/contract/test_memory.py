@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch import nn
 
-from regard.data.batches import batch_of
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import Prepared
 from regard.errors import ConfigError
 from regard.models import Generator, build_model
 from regard.models.base import count_parameters
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.recipe import AnyRecipe, load_recipe
 from regard.runs import Run
+from regard.tasks import TASKS
 from regard.training.memory import (
     Need,
     available_main_memory,
@@ -107,7 +107,7 @@ def test_large_batches_that_need_less_than_small_ones_foretell(available: int, e
 def prepared(tree: Tree, *, model: str = "bahdanau") -> tuple[AnyRecipe, Prepared, Generator]:
     tree["model"] = MODELS[model]
     asked, base = load_recipe(tree)
-    data = prepare(asked.data, asked.tokenizer, base=base, seed=1)
+    data = TASKS[asked.task].prepare(asked, base)
     recipe = resolve(asked, base, data, torch.device("cpu"))
     torch.manual_seed(1)
     return recipe, data, build_model(recipe.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
@@ -127,7 +127,7 @@ def line(recipe: AnyRecipe, data: Prepared, model: Generator) -> Need:
     """Through one and two of the longest example."""
     example = longest_example(data.train)
     length, accelerator = int(data.train.lengths[example]), make_accelerator(recipe.training)
-    sizes = [step_bytes(recipe, batch_of(data.train, np.full(rows, example)), model, accelerator) for rows in (1, 2)]
+    sizes = [step_bytes(recipe, data.train.batch(np.full(rows, example)), model, accelerator) for rows in (1, 2)]
     return Need.through((length, sizes[0]), (2 * length, sizes[1]))
 
 
@@ -138,7 +138,7 @@ def test_the_line_foretells_what_larger_batches_keep(tiny_recipe: Tree, model: s
     assert need.fixed == pytest.approx(16 * count_parameters(built), rel=0.05)
     example = longest_example(data.train)
     for rows in (5, 40):
-        batch = batch_of(data.train, np.full(rows, example))
+        batch = data.train.batch(np.full(rows, example))
         objective = TokenCrossEntropy(built, smoothing=0.1).train()
         kept = saved_by(built, partial(objective, batch.unnamed()))[1]
         tokens = rows * int(data.train.lengths[example])

@@ -19,8 +19,7 @@ from torch.nn import functional as F
 from model_cases import IGNORED, labels_of
 from places import GOLDEN
 from regard.data.batch import Batch
-from regard.data.batches import START, batch_of
-from regard.data.prepare import prepare
+from regard.data.batches import START
 from regard.errors import ConfigError, RegardError
 from regard.models import build_model
 from regard.recipes.recipe import load_recipe
@@ -28,6 +27,7 @@ from regard.recipes.training import TrainingConfig
 from regard.runs import Run
 from regard.runs.checkpoints import load_facts, load_weights
 from regard.runs.log import read_metrics
+from regard.tasks import TASKS
 from regard.training.display import Display
 from regard.training.loop import Trainer, total_steps
 from regard.training.optimiser import build_optimiser, move_average
@@ -49,7 +49,7 @@ def make_trainer(recipe: Tree, folder: Path, *, double: bool = False, **changes:
     tree = with_training(recipe, **changes)
     tree["model"]["dropout"] = 0.0
     asked, base = load_recipe(tree)
-    data = prepare(asked.data, asked.tokenizer, base=base, seed=asked.training.seed)
+    data = TASKS[asked.task].prepare(asked, base)
     resolved = resolve(asked, base, data, torch.device("cpu"))
     torch.manual_seed(1)
     model = build_model(resolved.model, data.tokenizers["source"].size, data.tokenizers["target"].size)
@@ -59,7 +59,7 @@ def make_trainer(recipe: Tree, folder: Path, *, double: bool = False, **changes:
 
 
 def batch(trainer: Trainer, *examples: int) -> Batch:
-    return batch_of(trainer.data.train, np.array(examples))
+    return trainer.data.train.batch(np.array(examples))
 
 
 def update(trainer: Trainer, *batches: Batch) -> None:
@@ -443,7 +443,7 @@ def test_what_comes_first_of_steps_and_epochs(
 def test_epochs_show_each_example_once(tiny_recipe: Tree, tmp_path: Path) -> None:
     recipe = with_training(tiny_recipe, steps=None, epochs=2, log_every=1, decode=0, validate_every=None)
     run = train(recipe, out=tmp_path / "run", quiet=True)
-    data = prepare(run.recipe.data, run.recipe.tokenizer, base=tmp_path, seed=1)
+    data = TASKS[run.recipe.task].prepare(run.recipe, tmp_path)
     tokens = sum(line["tokens"] for line in lines(run, "train"))
     assert tokens == 2 * int((data.train.columns["target"].lengths + 1).sum())
     last = lines(run, "train")[-1]
@@ -475,7 +475,7 @@ def test_lines_of_the_log(tiny_run: Path) -> None:
 
 def test_validation_loss_is_that_of_the_saved_weights(tiny_run: Path) -> None:
     run = Run.open(tiny_run)
-    data = prepare(run.recipe.data, run.recipe.tokenizer, base=tiny_run, seed=run.recipe.training.seed)
+    data = TASKS[run.recipe.task].prepare(run.recipe, tiny_run)
     found = run.task.loss(run.load_model("last"), data.validation)
     assert found["loss"] == pytest.approx(lines(run, "validation")[-1]["loss"], rel=1e-6)
 

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.batch import Batch
-from regard.data.batches import START, Position, Stream, ahead, auto_batch_tokens, batch_of, fixed_batches, plan
+from regard.data.batches import START, Position, Stream, ahead, auto_batch_tokens, fixed_batches, plan
 from regard.data.dataset import Dataset
 from regard.data.store import TextColumn, TokenColumn
 from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.vocabularies import BEGIN, END, PAD
+from task_cases import make_task
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,9 @@ def dataset_of(
     corpora = np.zeros(len(source), dtype=np.int16) if corpora is None else corpora
     columns = {"source": column(source), "target": column(target)}
     texts = {name: TextColumn.of([""] * len(source)) for name in columns}
-    return Dataset(columns, texts, tokenizers, corpora, weights, lambda example: f"file:{example + 1}")
+    return Dataset(
+        make_task("translation", tokenizers), columns, texts, corpora, weights, lambda example: f"file:{example + 1}"
+    )
 
 
 def long_tailed(tokenizers: Tokenizers, size: int) -> Dataset:
@@ -142,13 +145,13 @@ def test_fixed_batches_hold_each_example_once_sorted(few: Dataset) -> None:
 def test_auto_batch_tokens(tokenizers: Tokenizers, size: int, length: int, on_cpu: bool, expected: int) -> None:
     column = TokenColumn(np.zeros(0, np.int32), np.arange(size + 1) * length)
     columns = {"source": column, "target": column}
-    dataset = Dataset(columns, {}, tokenizers, np.zeros(size, np.int16), (1.0,), str)
+    dataset = Dataset(make_task("translation", tokenizers), columns, {}, np.zeros(size, np.int16), (1.0,), str)
     assert auto_batch_tokens(dataset, on_cpu=on_cpu) == expected
 
 
 def test_batch_of(tokenizers: Tokenizers) -> None:
     dataset = dataset_of(tokenizers, np.array([2, 1, 3]), np.array([1, 3, 0]))
-    batch = batch_of(dataset, np.array([2, 0]))
+    batch = dataset.batch(np.array([2, 0]))
     assert batch.source.ids_BL.tolist() == [[6, 7, 8, END], [4, 5, END, PAD]]
     assert batch.source.lengths_B.tolist() == [4, 3]
     assert batch.target.ids_BL.tolist() == [[BEGIN, END, PAD], [BEGIN, 4, END]]
@@ -159,12 +162,14 @@ def test_batch_of(tokenizers: Tokenizers) -> None:
 
 
 def test_a_dataset_in_memory(tokenizers: Tokenizers) -> None:
-    dataset = Dataset.of({"source": ["ab", "가"], "target": ["c", ""]}, tokenizers, lambda i: f"input {i + 1}")
+    dataset = Dataset.of(
+        make_task("translation", tokenizers), {"source": ["ab", "가"], "target": ["c", ""]}, lambda i: f"input {i + 1}"
+    )
     assert len(dataset) == 2
     assert dataset.columns["source"].lengths.tolist() == [2, 3]
     assert dataset.lengths.tolist() == [3, 4]
     assert (dataset.texts["source"][1], dataset.where(1)) == ("가", "input 2")
-    assert batch_of(dataset, np.array([1])).target.ids_BL.tolist() == [[BEGIN, END]]
+    assert dataset.batch(np.array([1])).target.ids_BL.tolist() == [[BEGIN, END]]
 
 
 class TestStream:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.framing import Framing, Long, padded_rows, windows
-from regard.data.labelled_examples import arranged
+from regard.data.framing import Framing, Long, arranged, padded_rows, windows
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 
 TOKENIZER = Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.data.batch import StoryBatch
-from regard.data.memories import with_gaps
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig, position_weights
 from regard.objectives.answer import AnswerCrossEntropy, losses
+from regard.tasks.story_answering import with_gaps
 
 V = 11
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}

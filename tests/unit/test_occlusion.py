@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from regard.tasks.tagger import tag_words
 
 import regard as api
 from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.runs import Run
 from regard.tasks.inputs import Inputs
-from regard.tasks.tagger import tag_words
 from regard.text.offsets import word_spans
 from regard.training.train import train
 from regard.views.leave_out import MOST, without

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from regard.data.config import Corpus, Data
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import Prepared
 from regard.data.report import Histogram, Report
 from regard.errors import DataError
 from regard.text.tokenizers import TokenizerConfig, train_tokenizers
+from task_cases import prepare_pairs
 
 CHARACTER = TokenizerConfig(kind="character", vocabulary=200)
 
@@ -49,7 +50,7 @@ def data_of(**fields: Any) -> Data[Pairs]:
 
 
 def prepared(data: Data[Pairs], base: Path, tokenizer: TokenizerConfig = CHARACTER, **more: Any) -> Prepared:
-    return prepare(data, tokenizer, base=base, seed=more.pop("seed", 1), **more)
+    return prepare_pairs(data, tokenizer, base, **more)
 
 
 def sources(dataset: Any) -> list[str]:
@@ -339,7 +340,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from regard.data.config import Corpus, Data
-from regard.data.prepare import prepare
+from task_cases import prepare_pairs
 from regard.text.tokenizers import TokenizerConfig
 
 class Pairs(Corpus):
@@ -360,7 +361,7 @@ def progress(step: str, count: int) -> None:
 
 files = {"source": "train.en", "target": "train.de"}
 config = TokenizerConfig(kind=sys.argv[2], sample=1000)
-found = prepare(Data[Pairs].model_validate({"train": files}), config, base=Path(sys.argv[1]), seed=1, progress=progress)
+found = prepare_pairs(Data[Pairs].model_validate({"train": files}), config, Path(sys.argv[1]), progress=progress)
 print(len(found.train), len(found.validation), peak - start)
 """
 

@@ -11,7 +11,7 @@ import pytest
 from command_line import fail, regard, succeed, write
 from regard.config import write_yaml
 from regard.data.conll import TaggedText, open_tagged
-from regard.tasks.tagger import TaggedInput, TaggedWord
+from regard.tasks.tagging import TaggedInput, TaggedWord
 from regard.text.offsets import Span
 
 MODEL = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}

@@ -19,11 +19,7 @@ from regard.data.batch import TextBatch, Tokens
 from regard.data.blocks import document_pieces
 from regard.data.dataset import Dataset
 from regard.data.documents import RawData
-from regard.data.framing import Framing
-from regard.data.labelled_examples import LabelledExamples
-from regard.data.questions import Asking, question_examples
 from regard.data.raw import RawTokens, prepare_raw
-from regard.data.tagged import Marking, tagged_examples
 from regard.data.unknown import encode_spelled
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
@@ -124,8 +120,11 @@ def test_a_split_on_disk_and_one_in_memory_carry_the_same(tmp_path: Path) -> Non
     assert "<unk>" not in seen
 
 
-def framing(longest: int, **more: Any) -> Framing:
-    return Framing(tokenizer(), segments=False, longest=longest, letters=50, **more)
+def task_of(name: str, longest: int, head: dict[str, Any] | None = None, **data: Any) -> Any:
+    """A task with an ELMo, which reads letters."""
+    model = {"kind": "elmo", "preset": "tiny"}
+    sections = {"data": {"max_length": longest, **data}, "model": model, "head": head or {}}
+    return make_task(name, Tokenizers({"text": tokenizer()}), **sections)
 
 
 SECOND = ["▁the", "▁fox", "▁saw", "▁여우", "▁(", "zebra", ")", "▁."]
@@ -133,35 +132,39 @@ SECOND = ["▁the", "▁fox", "▁saw", "▁여우", "▁(", "zebra", ")", "▁.
 
 
 def test_texts_that_are_cut_windowed_and_paired_keep_their_words() -> None:
-    own, labels = tokenizer(), np.zeros(3, dtype=np.int64)
+    own = tokenizer()
 
-    def rows(columns: dict[str, list[str]], how: Framing, arrangement: Any) -> list[list[str]]:
-        dataset = Dataset.of(columns, dict.fromkeys(columns, own), str)
-        return words_of(LabelledExamples(dataset, how, arrangement, labels).batch(np.array([1])).text, own)
+    def rows(columns: dict[str, list[str]], longest: int, **data: Any) -> list[list[str]]:
+        corpus = {"file": "a.tsv", **{name: name for name in columns}, "label": "label"}
+        task = task_of("classification", longest, train=corpus, **data)
+        return words_of(Dataset.of(task, columns, str).batch(np.array([1])).text, own)
 
-    assert rows({"text": TEXTS}, framing(6, long="head_tail"), "single") == [["</s>", "▁the", *SECOND[5:], "</s>"]]
-    assert rows({"text": TEXTS}, framing(6, long="windows", stride=4), "single") == [
-        ["</s>", *SECOND[:4], "</s>"],
+    assert rows({"text": TEXTS}, 8, long="head_tail") == [["</s>", "▁the", *SECOND[3:], "</s>"]]
+    assert rows({"text": TEXTS}, 8, long="windows", stride=4) == [
+        ["</s>", *SECOND[:6], "</s>"],
         ["</s>", *SECOND[4:], "</s>"],
     ]
     pair = {"first": TEXTS, "second": ["", "a yak", ""]}
-    assert rows(pair, framing(20), "pair") == [["</s>", *SECOND, "<s>", "▁a", "▁yak", "</s>"]]
+    assert rows(pair, 20) == [["</s>", *SECOND, "<s>", "▁a", "▁yak", "</s>"]]
 
 
 def test_tagged_words_and_questions_keep_them_too() -> None:
     own = tokenizer()
     words = ["the", "zebra", "saw", "여우", "."]
-    tagged = tagged_examples(
-        [json.dumps(words, ensure_ascii=False)], [["O"] * 5], ["O"], Marking(framing(5), spaced=True, last=False),
-        corpora=np.zeros(1, dtype=np.int16), weights=(1.0,), place=str,
-    )  # fmt: skip
+    words = [*words, "saw", "saw", "saw"]
+    tagging = task_of("tagging", 8, head={"labels": ["O", "B-X", "I-X"]})
+    columns = {"tokens": [json.dumps(words, ensure_ascii=False)], "tags": [json.dumps(["O"] * 8)]}
+    tagged = Dataset.of(tagging, columns, str)
     spelt = [f"▁{word}" for word in words]
-    parts = [["</s>", *spelt[start : start + 3], "</s>"] for start in (0, 1, 2)]
-    assert words_of(tagged.batch(np.array([0])).text, own) == parts
-    assert [[token.word for token in one if isinstance(token, UnknownWord)] for one in tagged.words(0)] == [
+    assert words_of(tagged.batch(np.array([0])).text, own) == [
+        ["</s>", *spelt[:6], "</s>"],
+        ["</s>", *spelt[3:], "</s>"],
+    ]
+    assert [[token.word for token in one if isinstance(token, UnknownWord)] for one in tagging.words(tagged, 0)][:5] == [
         [], ["▁zebra"], ["▁saw"], ["▁여우"], [],
     ]  # fmt: skip
-    asked = question_examples(([TEXTS[1]], ["who saw a yak ?"], ["[]"], [""]), Asking(framing(20), 8), str)
+    answering = task_of("question_answering", 20, max_question=8, head={"no_answer": True})
+    asked = Dataset.of(answering, {"context": [TEXTS[1]], "question": ["who saw a yak ?"], "answers": ["[]"]}, str)
     question = ["▁who", "▁saw", "▁a", "▁yak", "▁?"]
     assert words_of(asked.batch(np.array([0])).text, own) == [["</s>", *question, "<s>", *SECOND, "</s>"]]
 
