@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import tokenizers as library
 import torch
 from numpy.typing import NDArray
-from tokenizers import models, normalizers, pre_tokenizers
 
 from regard.data.babi import COLUMNS, StoryData, StoryReader, facts_in
 from regard.data.batch import StoryBatch
@@ -23,12 +20,7 @@ from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
 from regard.errors import DataError, first_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, tokenizer_named
-from regard.text.vocabularies import PAD, SPECIAL, UNK
-
-SIGNS = """.,;:?!…。．，、；：？！"“”"""
-"""What ends a word and is no part of it, of ASCII and of East Asian width."""
-_ENDS = rf"[{SIGNS}]+(\s|$)"
-"""A comma between two words without a space stays."""
+from regard.text.vocabularies import PAD, UNK
 
 Facts = tuple[int, ...] | None
 
@@ -43,26 +35,6 @@ class Memory:
     """Empty memories that are put among them, as a share."""
     linear_start: int = 0
     """Epochs whose hops go without softmax."""
-
-
-def train_words(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """The words of stories, questions and answers as a vocabulary; punctuation at the end of a word is dropped."""
-    cutter = library.Tokenizer(models.WordLevel({name: number for number, name in enumerate(SPECIAL)}, SPECIAL[UNK]))
-    case = [normalizers.Lowercase()] if config.lowercase else []
-    signs = normalizers.Replace(library.Regex(_ENDS), " ")
-    cutter.normalizer = normalizers.Sequence([normalizers.NFC(), *case, signs])
-    cutter.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    counts: Counter[str] = Counter()
-    for text, times in Counter(texts).items():
-        words = cutter.pre_tokenizer.pre_tokenize_str(cutter.normalizer.normalize_str(text))
-        counts.update({word: 0 for word, _ in words})
-        for word, _ in words:
-            counts[word] += times
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))[: config.vocabulary - len(SPECIAL)]
-    vocabulary = {name: number for number, name in enumerate([*SPECIAL, *(w for w in ranked if w not in SPECIAL)])}
-    cutter.model = models.WordLevel(vocabulary, SPECIAL[UNK])
-    cutter.add_special_tokens([library.AddedToken(name, special=True, normalized=False) for name in SPECIAL])
-    return Tokenizer(cutter, cutter.to_str())
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +206,11 @@ def prepare_stories(
     train = found.splits["train"].columns
     if tokenizers is None:
         text = (one for name in ("story", "question", "answer") for story in train[name] for one in story.split("\n"))
-        trained = tokenizer_named(config.file, base) if isinstance(config.file, str) else train_words(text, config)
+        trained = (
+            tokenizer_named(config.file, base)
+            if isinstance(config.file, str)
+            else Tokenizer.train_story_words(config, text)
+        )
         tokenizers = Tokenizers({"text": trained})
     plain = Memory(memory.sentences)
     splits = {

@@ -24,8 +24,8 @@ from regard.data.report import ColumnReport, Histogram, Report
 from regard.data.schemes import OUTSIDE, Scheme, entities_in, is_chunk_tag, labels_of, tags_of
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Progress, Texts, prepare_texts
-from regard.data.unknown import encode_spelled
 from regard.errors import NAMED, DataError, Faults, Problem
+from regard.text.spelling import encode_spelled
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 
 NO_TAG = -100

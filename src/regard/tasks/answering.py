@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import fixed_batches
-from regard.data.memories import SIGNS, Memory, StoryExamples, StoryTexts, story_examples
+from regard.data.memories import Memory, StoryExamples, StoryTexts, story_examples
 from regard.data.store import Integers
 from regard.errors import DataError, Problem, did_you_mean, first_of
 from regard.models.base import device_of
@@ -20,6 +20,7 @@ from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.answer import losses
 from regard.tasks.typed import Typed
 from regard.text.tokenizers import Tokenizer
+from regard.text.vocabularies import PUNCTUATION
 
 AT_ONCE = 256
 """Questions that are answered at once."""
@@ -185,7 +186,7 @@ def unknown_words(tokenizer: Tokenizer, typed: Typed, remembered: int) -> Iterat
     for sentence in [*typed.story[-remembered:], typed.question]:
         for word in sentence.split():
             if tokenizer.unk in tokenizer.encode(word):
-                plain = word.strip(SIGNS)
+                plain = word.strip(PUNCTUATION)
                 near = did_you_mean(plain.lower(), vocabulary)
                 hint = f"the run's stories have other words, {near if near.startswith('did') else unlike}"
                 yield Problem(typed.place, f"the word {plain!r} is unknown", hint)

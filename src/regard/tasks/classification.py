@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from regard.tasks.labelling import (
     scores_of,
 )
 from regard.tasks.metrics import classification_metrics
+from regard.text.normalise import fold_white_space, nfc
 from regard.text.tokenizers import Tokenizers
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
@@ -222,7 +222,7 @@ def _refuse_lookalikes(train: Dataset, labels: Sequence[str]) -> None:
     """Labels that nobody can tell apart would silently be two classes."""
     seen: dict[str, str] = {}
     for label in labels:
-        other = seen.setdefault(" ".join(unicodedata.normalize("NFC", label).split()), label)
+        other = seen.setdefault(fold_white_space(nfc(label)), label)
         if other != label:
             where = train.where(list(train.texts["label"]).index(label))
             how = "white space" if label.split() == other.split() else "their Unicode form (NFC)"

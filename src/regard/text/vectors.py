@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from pydantic import model_validator
 from regard.config import Config
 from regard.errors import DataError, Faults
 from regard.text.files import TextFile
+from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 
@@ -97,7 +97,7 @@ class _Taken:
         """Take the vector of a line for the tokens that have none of a better spelling."""
         try:
             word = _word_of(text, self.width, where)
-            named = self.wanted.get(word if word.isascii() else normalize("NFC", word), ())
+            named = self.wanted.get(nfc(word), ())
             better = [(token, rank) for token, rank in named if rank < self.ranks.get(token, math.inf)]
             if better:
                 vector = _numbers(text, self.width, where)
