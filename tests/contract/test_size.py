@@ -43,7 +43,7 @@ LIMITS = {
     "class checks outside models and tasks": 42,
 }
 
-MARGINS = {"lines": 300, "lines in ": 100}
+MARGINS = {"lines": 300, "lines in ": 100, "public names": 60, "Any in signatures": 20}
 """By how much a limit may exceed its figure; every other figure: 3."""
 
 PACKAGE = Path(__file__).parents[2] / "src" / "regard"
