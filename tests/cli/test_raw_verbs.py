@@ -20,7 +20,6 @@ from safetensors.torch import load_file, save_file
 
 from command_line import fail, succeed, write
 from regard.config import write_yaml
-from regard.data.raw import one_blank
 from regard.data.tales import generate
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
@@ -29,6 +28,7 @@ from regard.runs.log import read_metrics
 from regard.runs.splits import examples_of
 from regard.tasks.by_document import document_masks
 from regard.tasks.continuing import _output, joined
+from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
 
@@ -113,14 +113,14 @@ def test_the_output_is_the_prompt_as_typed_and_what_was_written(
     tokenizer = TOKENIZERS[kind]
     typed = "".join(word + blank for word, blank in words)
     typed = typed if data.draw(st.booleans()) else typed.rstrip()
-    prompt = [tokenizer.end, *tokenizer.encode(one_blank(typed))]
+    prompt = [tokenizer.end, *tokenizer.encode(fold_white_space(typed))]
     plain = [token for token in range(tokenizer.size) if token not in tokenizer.special]
     new = data.draw(st.lists(st.sampled_from(plain), max_size=4))
     output = _output(tokenizer, typed, prompt, SimpleNamespace(tokens=new, score=-1.0)).output  # type: ignore[arg-type]
     assert output.startswith(typed)
     known = tokenizer.unk not in prompt and "\ufffd" not in output
     if known and typed == typed.rstrip():
-        assert one_blank(output) == one_blank(tokenizer.decode([*prompt, *new]))
+        assert fold_white_space(output) == fold_white_space(tokenizer.decode([*prompt, *new]))
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
@@ -212,7 +212,9 @@ def table(file: Path, column: str) -> Path:
     if ".jsonl" in file.suffixes:
         content = "".join(f"{json.dumps(row)}\n" for row in rows)
     elif ".tsv" in file.suffixes:  # which quotes nothing, so that a cell has no line break
-        content = f"id\t{column}\n" + "".join(f"{number}\t{one_blank(text)}\n" for number, text in enumerate(ROWS))
+        content = f"id\t{column}\n" + "".join(
+            f"{number}\t{fold_white_space(text)}\n" for number, text in enumerate(ROWS)
+        )
     elif ".csv" in file.suffixes:
         content = f"id,{column}\n" + "".join(f'{number},"{text}"\n' for number, text in enumerate(ROWS))
     else:

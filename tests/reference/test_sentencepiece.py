@@ -90,7 +90,7 @@ def test_any_text_of_these_letters_has_their_ids(models: dict[str, Path], name: 
 def test_what_tokens_write_makes_the_text(models: dict[str, Path], name: str) -> None:
     """Bytes included, of which a sign that has no piece is put together."""
     tokenizer = Tokenizer.load(models[name])
-    written = tokenizer.written()
+    written = tokenizer.token_bytes()
     for text in [*SENTENCES, *ODD, *TAGGED]:
         ids = tokenizer.encode(text)
         made = b"".join(written[token] for token in ids).decode()

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exchange_cases import spells_nothing_special
-from regard.data.raw import one_blank
 from regard.runs import Run
 from regard.tasks import PRETRAINING
 from regard.tasks.masked_language_modeling import MaskedLanguageModeling
+from regard.text.normalise import fold_white_space
 from regard.training.train import train
 
 transformers = pytest.importorskip("transformers")
@@ -66,7 +66,7 @@ def same_tokens(folder: Path, run: Run, column: str, before: list[int], after: l
     @given(UNICODE)
     def same(text: str) -> None:
         text = text.strip() if run.task is MaskedLanguageModeling else text
-        read = one_blank(text) if run.task in PRETRAINING else text
+        read = fold_white_space(text) if run.task in PRETRAINING else text
         assert theirs(text).input_ids == [*before, *ours.encode(read), *after]
 
     same()

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from regard.errors import RegardError
+from regard.text.normalise import one_line
 from regard.views.alignment import Alignment, to_svg, to_terminal, write_svg
 from regard.views.heatmap import colour
-from regard.views.labels import clean, label, text_width, wrap
+from regard.views.labels import label, text_width, wrap
 from regard.views.terminal import SHADES
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -374,7 +375,7 @@ def test_lines_break_at_blanks() -> None:
 
 @given(text=st.text("ab 가é\u0301", max_size=60), width=st.integers(2, 20), lines=st.integers(1, 5))
 def test_lines_hold_the_text_from_its_beginning(text: str, width: int, lines: int) -> None:
-    text = clean(text)
+    text = one_line(text)
     found = wrap(text, width, lines)
     assert len(found) <= lines
     assert all(cell_len(line) <= width for line in found)

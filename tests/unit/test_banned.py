@@ -99,7 +99,7 @@ def test_exactly_what_holds_a_banned_text_is_ruled_out(
         words = sorted({token for text in texts for token in tokenizer.encode(text)})
     longer = data.draw(st.lists(st.lists(st.sampled_from(words), min_size=5, max_size=5).map(tuple), max_size=20))
     longer += [tuple(ids[:5]) for text in texts if len(ids := tokenizer.encode(text + text)) >= 5 and UNK not in ids]
-    ban, banned = ban_of(tokenizer, config), [tokenizer.as_written(text) for text in config.banned]
+    ban, banned = ban_of(tokenizer, config), [tokenizer.normalised(text) for text in config.banned]
     assert ban is not None
     for outputs in ([(token,) for token in words], list(itertools.product(words, repeat=2)), longer):
         holding = {ids for ids in outputs if any(text in tokenizer.decode(ids) for text in banned)}
@@ -119,7 +119,7 @@ def test_no_output_of_a_search_holds_a_banned_text(
     wording = wording_of(tokenizer, config, None, 2)
     for found in search(Toy(tokenizer.size, seed), tokens_of([[4, END], [5, 4, END]]), config, wording=wording):
         for one in found:
-            assert not any(tokenizer.as_written(text) in tokenizer.decode(one.tokens) for text in config.banned)
+            assert not any(tokenizer.normalised(text) in tokenizer.decode(one.tokens) for text in config.banned)
 
 
 # By hand
@@ -158,7 +158,7 @@ def test_many_texts_over_a_large_vocabulary_take_little_room() -> None:
 def test_what_a_token_writes_makes_the_text(kind: Any) -> None:
     texts = ["das Haus ist groß", "im Haus, „Haus“", "책을  읽었어요 ▁ .", "e\u0301 Aa"] * 2
     tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), texts)
-    written = tokenizer.written()
+    written = tokenizer.token_bytes()
     for text in texts:
         ids = tokenizer.encode(text)
         assert b"".join(written[token] for token in ids).decode().removeprefix(" ") == tokenizer.decode(ids)
@@ -181,8 +181,8 @@ def test_vocabularies_of_other_makes() -> None:
         library = tokenizers.Tokenizer(model)
         library.decoder, library.normalizer = decoder, normalizers.Lowercase()
         tokenizer = Tokenizer.from_json(library.to_str())
-        assert tokenizer.written()[1:3] == expected
-        assert tokenizer.as_written(" Ab ") == "ab"
+        assert tokenizer.token_bytes()[1:3] == expected
+        assert tokenizer.normalised(" Ab ") == "ab"
 
 
 # Through the verbs

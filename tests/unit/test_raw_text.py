@@ -20,10 +20,11 @@ from regard.data.blocks import Streams, contiguous_pieces, document_pieces
 from regard.data.corpora import part_of
 from regard.data.documents import PIECE, RawData, RawText, open_documents
 from regard.data.masking import Masking
-from regard.data.raw import PreparedRaw, RawTokens, one_blank, prepare_raw
+from regard.data.raw import PreparedRaw, RawTokens, prepare_raw
 from regard.data.segments import SentencePairs
 from regard.errors import DataError
 from regard.tasks.raw import read_documents
+from regard.text.normalise import fold_white_space
 from regard.text.sentences import split_sentences
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
@@ -156,7 +157,7 @@ def test_a_long_document_has_one_end_and_one_owner(
             f"books.txt:{9 * books.index(book) + 1}" for book in text.texts
         ]
         assert [text.values[start:stop].tolist() for start, stop in pairwise(text.bounds)] == [
-            [*tokenizer.encode(one_blank(book)), tokenizer.end] for book in text.texts
+            [*tokenizer.encode(fold_white_space(book)), tokenizer.end] for book in text.texts
         ]
     in_memory = read_documents(data, data.train, "train", tmp_path, cut.tokenizers["text"], sentences=sentences)
     assert [*in_memory.texts] == [*books, books[2]]
@@ -196,8 +197,7 @@ def test_the_pieces_of_a_document_are_no_strangers(tmp_path: Path) -> None:
         prepare_raw(shared, config, base=tmp_path, seed=1)
 
 
-def test_every_run_of_white_space_is_one_blank() -> None:
-    assert one_blank(" a\tb\r\nc\u00a0\u3000 d \n") == "a b c d"
+def test_every_run_of_white_space_is_fold_white_space() -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="word"), ["a b c d"])
     text = RawTokens.of(["a\tb\u00a0c\r\nd", "a b c d"], tokenizer, str)
     assert text.values.tolist() == 2 * [*tokenizer.encode("a b c d"), tokenizer.end]

@@ -20,13 +20,12 @@ from regard.data.blocks import document_pieces
 from regard.data.dataset import Dataset
 from regard.data.documents import RawData
 from regard.data.raw import RawTokens, prepare_raw
-from regard.data.unknown import encode_spelled
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
 from regard.runs.verbs import features
 from regard.tasks.inputs import padded
-from regard.text.spelling import UnknownWord, letters_of
+from regard.text.spelling import UnknownWord, encode_spelled, letters_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import END, UNK
 from regard.training.train import train

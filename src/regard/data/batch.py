@@ -38,10 +38,10 @@ class Tokens:
     def row(self, number: int) -> list[int]:
         """The tokens of one of the sentences, with the unknown words that they stand for."""
         ids: list[int] = self.ids_BL[number, : int(self.host_lengths_B[number])].tolist()
-        return ids if self.spelling is None else self.spelling.back_in(ids, number)
+        return ids if self.spelling is None else self.spelling.restore(ids, number)
 
     def _sent(self, send: Callable[[Tensor], Tensor]) -> Tokens:
-        spelling = None if self.spelling is None else self.spelling.sent(send)
+        spelling = None if self.spelling is None else self.spelling.map(send)
         return Tokens(send(self.ids_BL), send(self.lengths_B), self.host_lengths_B, spelling=spelling)
 
     def __len__(self) -> int:

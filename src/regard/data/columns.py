@@ -10,6 +10,7 @@ from itertools import islice
 from statistics import mean, quantiles
 
 from regard.data.rows import Key
+from regard.text.normalise import nfc
 
 Columns = Mapping[Key, Sequence[str]]
 """The first rows of a table, column by column."""
@@ -66,6 +67,6 @@ def _script(texts: Sequence[str]) -> str:
 def _scripts(texts: Iterator[str]) -> Iterator[str]:
     """The script of each letter: the first word of its name in Unicode."""
     for text in texts:
-        for sign in unicodedata.normalize("NFC", text)[:300]:
+        for sign in nfc(text)[:300]:
             if sign.isalpha() and (name := unicodedata.name(sign, "")):
                 yield name.split()[0].split("-")[0].capitalize()

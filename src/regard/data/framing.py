@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from regard.data.batch import LabelledBatch, Tokens
-from regard.data.unknown import encode_spelled
-from regard.text.spelling import Spelling
+from regard.text.spelling import Spelling, encode_spelled
 from regard.text.tokenizers import Tokenizer
 
 Long = Literal["head", "tail", "head_tail", "windows"]

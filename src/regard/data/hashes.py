@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.store import Integers
+from regard.text.normalise import nfc
 
 Hashes = NDArray[np.uint64]
 
 
 def hashes_of(texts: Sequence[str]) -> Hashes:
     """The same for letters that are composed and those that are not: tokenizers read them as one (NFC)."""
-    composed = (text if text.isascii() else unicodedata.normalize("NFC", text) for text in texts)
-    digests = [hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest() for text in composed]
+    digests = [hashlib.blake2b(nfc(text).encode("utf-8"), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 

@@ -17,22 +17,62 @@ from regard.data.documents import DocumentReader, RawData
 from regard.data.report import ColumnReport, Histogram, Report, SplitReport
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored, token_type
 from regard.data.texts import FORMAT, PreparedTexts, Progress, Texts, in_chunks, key_of, prepare_texts
-from regard.data.unknown import SpeltOut, UnknownWords, UnknownWriter, encode_spelled
 from regard.errors import DataError
+from regard.text.normalise import fold_white_space
 from regard.text.sentences import Sentences, split_sentences
+from regard.text.spelling import Spelling, SpeltOut, encode_spelled, letters_of, unknown_in
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, train_tokenizers
 from regard.text.vocabularies import SPECIAL
 
 
-def one_blank(text: str) -> str:
-    """The text as models read it: every run of white space, line breaks and no-break spaces too, is one blank."""
-    return " ".join(text.split())
+@dataclass(frozen=True, eq=False)
+class UnknownWords:
+    """The unknown words among the tokens of a split, in order."""
+
+    places: Integers
+    """The position of each among the tokens."""
+    words: Sequence[str]
+    letters: int
+
+    @classmethod
+    def open(cls, folder: Path, split: str, letters: int) -> UnknownWords:
+        places = open_array(folder / f"{split}.unknown.places", np.int64)
+        return cls(places, TextColumn.open(folder, f"{split}.unknown"), letters)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], letters: int) -> UnknownWords:
+        """The unknown words of rows of tokens, in memory."""
+        words = [*unknown_in([token for row in rows for token in row])]
+        return cls(np.array([place for place, _ in words], dtype=np.int64), [token.word for _, token in words], letters)
+
+    def spelling(self, places_BL: Array, wanted_BL: Array) -> Spelling | None:
+        """The letters of the words at the places where `wanted_BL` is true."""
+        rows, columns = np.nonzero(wanted_BL)
+        places = places_BL[rows, columns]
+        numbers = np.searchsorted(self.places, places)
+        there = np.searchsorted(self.places, places, side="right") > numbers  # a text may itself contain <unk>
+        words = [letters_of(self.words[number], self.letters) for number in numbers[there].tolist()]
+        return Spelling.of([*zip(rows[there].tolist(), columns[there].tolist(), strict=True)], words, places_BL.shape)
 
 
-def as_read(tokenizer: Tokenizer, text: str) -> str:
-    """A text as a model of this vocabulary reads it: with one blank for white space, unless the vocabulary was learned
-    from texts in which line breaks and rows of blanks count."""
-    return text if tokenizer.keeps_white_space else one_blank(text)
+class UnknownWriter:
+    """Writes the unknown words of a split, rows at a time."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self._words = ColumnWriter(folder, f"{split}.unknown", np.uint8)
+        self._places = ArrayWriter(folder / f"{split}.unknown.places", np.int64)
+        self._end = 0
+
+    def extend(self, rows: Sequence[Sequence[int]]) -> None:
+        for row in rows:
+            words = [*unknown_in(row)]
+            self._places.extend([self._end + place for place, _ in words])
+            self._words.extend_bytes([token.word.encode() for _, token in words])
+            self._end += len(row)
+
+    def close(self) -> None:
+        self._places.close()
+        self._words.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +155,7 @@ class RawTokens:
         """What the unknown tokens of each document stand for, and what it costs to say so."""
         if not self.frequencies()[self.tokenizer.unk]:
             return SpeltOut.nothing(len(self))
-        chunks = ([as_read(self.tokenizer, text) for text in texts] for texts in in_chunks(self.texts, len))
+        chunks = ([self.tokenizer.fold(text) for text in texts] for texts in in_chunks(self.texts, len))
         return SpeltOut.of(self.tokenizer, chunks)
 
     @property
@@ -181,11 +221,11 @@ class Encoder:
         text = piece.text
         match self.sentences:
             case None:
-                read = as_read(self.tokenizer, text)
+                read = self.tokenizer.fold(text)
                 return [read if piece.ends or read.endswith("\n") else read + self.tokenizer.between]
             case "lines":
-                return [one_blank(line) for line in text.split("\n") if line.strip()] or [""]
-        return split_sentences(one_blank(text)) or [""]
+                return [fold_white_space(line) for line in text.split("\n") if line.strip()] or [""]
+        return split_sentences(fold_white_space(text)) or [""]
 
 
 @dataclass(frozen=True)
@@ -244,7 +284,7 @@ class _Lines:
         return len(self._texts)
 
     def __getitem__(self, index: int) -> str:
-        return one_blank(self._texts[index])
+        return fold_white_space(self._texts[index])
 
 
 def _tokenizers(

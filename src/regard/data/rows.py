@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from regard.data.config import Corpus
 from regard.errors import ColumnError, DataError, Problem
+from regard.text.normalise import same_name
 
 Key = str | int
 """A column of a file: its name, or its number from 0."""
@@ -74,7 +75,7 @@ def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str
 
 def no_column(key: Key, there: Iterable[str], where: str) -> ColumnError:
     names = [*there]
-    meant = [name for name in names if name.strip().casefold() == str(key).strip().casefold()]
+    meant = [name for name in names if same_name(name, key)]
     hint = f"the columns are {', '.join(map(_quoted, names))}" + (f"; did you mean {meant[0]!r}?" if meant else "")
     return ColumnError(f"there is no column {key!r}", where=where, hint=hint)
 

@@ -13,6 +13,7 @@ from regard.data.rows import text_of, value_in
 from regard.data.stories import Asked
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile
+from regard.text.normalise import fold_white_space
 from regard.text.sentences import split_sentences
 
 OPENING = 20
@@ -97,7 +98,7 @@ class _Story:
         if is_question:
             return self._question(line, said, where)
         self.numbers[self.last] = len(self.sentences)
-        self.sentences.append(" ".join(said.split()))
+        self.sentences.append(fold_white_space(said))
         return None
 
     def _question(self, line: int, said: str, where: str) -> Asked | Unread:
@@ -142,7 +143,7 @@ def _question(said: str, numbers: dict[int, int], where: str) -> tuple[str, str,
         if not one.isdecimal() or int(one) not in numbers:
             hint = f"the sentences before the question are numbered {', '.join(map(str, [*numbers][-10:]))}"
             raise DataError(f"the supporting fact {one!r} is no sentence before it", where=where, hint=hint)
-    return " ".join(fields[0].split()), answer, tuple(numbers[int(one)] for one in named) or None
+    return fold_white_space(fields[0]), answer, tuple(numbers[int(one)] for one in named) or None
 
 
 # JSON Lines
@@ -160,7 +161,7 @@ def question_in(text: str, keys: Keys, line: int, where: str, *, answered: bool 
     try:
         example = object_in(text, where, [keys.story, keys.question])
         story = _sentences(value_in(example, keys.story, where), keys.story, where)
-        question = " ".join(text_of(value_in(example, keys.question, where), keys.question, where).split())
+        question = fold_white_space(text_of(value_in(example, keys.question, where), keys.question, where))
         if not story or not question:
             what = f"the {'question' if story else 'story'} is empty"
             raise DataError(what, where=where, hint="fill it, or drop the line")
@@ -177,8 +178,8 @@ def question_in(text: str, keys: Keys, line: int, where: str, *, answered: bool 
 
 def _sentences(value: Any, key: str, where: str) -> list[str]:
     if not isinstance(value, list):
-        return split_sentences(" ".join(text_of(value, key, where).split()))
-    sentences = [" ".join(text_of(one, key, where).split()) for one in value]
+        return split_sentences(fold_white_space(text_of(value, key, where)))
+    sentences = [fold_white_space(text_of(one, key, where)) for one in value]
     if "" in sentences:
         hint = "leave it out; the numbers of the facts count the sentences that are left"
         raise DataError(f"sentence {sentences.index('') + 1} of the story is empty", where=where, hint=hint)

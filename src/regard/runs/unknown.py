@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.data.raw import as_read
-from regard.data.unknown import encode_spelled
 from regard.errors import Problem
 from regard.runs.run import Run
 from regard.tasks import PRETRAINING
@@ -14,6 +12,7 @@ from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import is_foreign, nothing_known, problem_in_text
 from regard.tasks.labelling import TextLabelling
 from regard.tasks.question_answering import QuestionAnswering, question_in
+from regard.text.spelling import encode_spelled
 from regard.text.tokenizers import Tokenizer
 
 NAMED, SHOWN = 3, 20
@@ -30,7 +29,7 @@ def unknown(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str]:
     if run.task not in PRETRAINING or run.recipe.model.letters is not None:
         return []
     tokenizer = run.tokenizers["text"]
-    plain = [as_read(tokenizer, text.replace(GAP, " ")) for text in texts]
+    plain = [tokenizer.fold(text.replace(GAP, " ")) for text in texts]
     rows = zip(places, plain, tokenizer.encode_batch(plain), strict=True)
     counted = [(place, text, ids.count(tokenizer.unk)) for place, text, ids in rows]
     [read] = tokenizer.tokens([tokenizer.unk])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.data.raw import as_read
 from regard.runs.run import Run
 from regard.tasks import PRETRAINING
 
@@ -22,7 +21,7 @@ def unlearned(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str
     if longest >= positions:
         return []
     tokenizer = run.tokenizers["text"]
-    lengths = [len(ids) + 2 for ids in tokenizer.encode_batch([as_read(tokenizer, text) for text in texts])]
+    lengths = [len(ids) + 2 for ids in tokenizer.encode_batch([tokenizer.fold(text) for text in texts])]
     return [
         f"{place} has {length:,} tokens with the special ones; the model was trained on at most {longest:,} "
         "(data.max_length), and never learned the positions after them"

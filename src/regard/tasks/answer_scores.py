@@ -12,6 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from regard.text.normalise import fold_white_space
+
 Script = Literal["squad", "korquad"]
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -21,8 +23,8 @@ _BRACKETS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
 def normalised(text: str, script: Script) -> str:
     """Lower case, without punctuation and more than one space; English without articles."""
     if script == "korquad":
-        return " ".join(text.translate(_BRACKETS).lower().translate(_PUNCTUATION).split())
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+        return fold_white_space(text.translate(_BRACKETS).lower().translate(_PUNCTUATION))
+    return fold_white_space(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)))
 
 
 def exact_match(answer: str, expected: Sequence[str], script: Script = "squad") -> float:

@@ -34,8 +34,9 @@ from regard.search import SearchConfig
 from regard.tasks.classification import natural
 from regard.tasks.task import Done, ignore
 from regard.tasks.text_to_text import TextToText
-from regard.tasks.translation import EvaluationConfig, measured
+from regard.tasks.translation import EvaluationConfig
 from regard.text.files import TextFile
+from regard.text.normalise import comparable
 from regard.text.tokenizers import Tokenizers
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
@@ -92,8 +93,8 @@ class Captioning(TextToText):
         from sacrebleu.metrics.chrf import CHRF
 
         all_said = [[one] if isinstance(one, str) else one for one in references]
-        said = [[measured(one, config) for one in all_of] for all_of in all_said]
-        written = [measured(one, config) for one in outputs]
+        said = [[comparable(one, config.lowercase) for one in all_of] for all_of in all_said]
+        written = [comparable(one, config.lowercase) for one in outputs]
         streams: list[Any] = [list(stream) for stream in zip_longest(*said)]
         bleu = {
             order: BLEU(lowercase=config.lowercase, tokenize=config.tokenize, max_ngram_order=order)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from regard.tasks.headed import HeadedRecipe
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, joined_text, refuse_labels
 from regard.tasks.metrics import classification_metrics
 from regard.tasks.task import Done
+from regard.text.normalise import fold_white_space, nfc
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
@@ -196,7 +196,7 @@ def _refuse_lookalikes(labels: Sequence[str], classes: Sequence[str], where: Cal
     """Labels that look the same would silently be two classes."""
     seen: dict[str, str] = {}
     for label in classes:
-        other = seen.setdefault(" ".join(unicodedata.normalize("NFC", label).split()), label)
+        other = seen.setdefault(fold_white_space(nfc(label)), label)
         if other != label:
             how = "white space" if label.split() == other.split() else "their Unicode form (NFC)"
             what = f"the labels {other!r} and {label!r} differ only in {how}"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from os.path import commonprefix
 
-from regard.data.raw import as_read
 from regard.errors import DecodeError
 from regard.models.base import device_of
 from regard.models.contextual import LanguageModel
@@ -24,7 +23,7 @@ def encode_prompts(
 ) -> list[list[int]]:
     """The ids of each prompt, after the `</s>` that a text begins with; an empty one is a text of the model's own."""
     given = [number for number, text in enumerate(texts) if text.strip()]
-    read = [as_read(tokenizer, texts[number]) for number in given]
+    read = [tokenizer.fold(texts[number]) for number in given]
     ids = encode_inputs(tokenizer, read, [places[number] for number in given])
     encoded = dict(zip(given, ids, strict=True))
     prompts = [[tokenizer.end, *encoded.get(number, [])] for number in range(len(texts))]
@@ -73,8 +72,8 @@ def score_continuation(
     model: LanguageModel, tokenizer: Tokenizer, prompt: str, continuation: str | Sequence[str]
 ) -> tuple[list[int], list[float]]:
     """The tokens with which a text goes on, and log P of each. Two texts have a space between them."""
-    prompt = as_read(tokenizer, prompt).rstrip()
-    continuation = as_read(tokenizer, continuation).strip() if isinstance(continuation, str) else continuation
+    prompt = tokenizer.fold(prompt).rstrip()
+    continuation = tokenizer.fold(continuation).strip() if isinstance(continuation, str) else continuation
     [before] = encode_prompts(model, tokenizer, [prompt], ["source"])
     after = encode_target(tokenizer, continuation)
     if isinstance(continuation, str) and prompt:

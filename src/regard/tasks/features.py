@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
-from regard.data.raw import as_read
 from regard.errors import DecodeError
 from regard.models.base import device_of
 from regard.models.bert import BERT
@@ -57,7 +56,7 @@ def features(
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here.
     """
     places = places or numbered(texts)
-    encoded = encode_inputs(tokenizer, [as_read(tokenizer, text) for text in texts], places, letters=model.letters)
+    encoded = encode_inputs(tokenizer, [tokenizer.fold(text) for text in texts], places, letters=model.letters)
     rows = [[_first(model, tokenizer), *ids, tokenizer.end] for ids in encoded]
     longest = getattr(model, "longest", None)
     if longest is not None:

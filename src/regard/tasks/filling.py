@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from regard.data.batch import MaskedBatch, Tokens
-from regard.data.raw import one_blank
 from regard.errors import DecodeError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.masked_lm import masked_states
 from regard.tasks.inputs import by_length, padded, refuse_longer
+from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 
 GAP = "[MASK]"
@@ -74,7 +74,7 @@ def encode_gaps(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places:
     ]
     if problems:
         raise DecodeError(problems=first_of(problems))
-    rows = [[tokenizer.begin, *with_gaps(tokenizer, one_blank(text)), tokenizer.end] for text in texts]
+    rows = [[tokenizer.begin, *with_gaps(tokenizer, fold_white_space(text)), tokenizer.end] for text in texts]
     refuse_longer(rows, model.longest, places)
     return rows
 

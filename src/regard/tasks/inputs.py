@@ -9,9 +9,8 @@ import torch
 
 from regard.data.batch import Tokens
 from regard.data.images import Picture, images_of
-from regard.data.unknown import encode_spelled
 from regard.errors import DataError, DecodeError, Problem, first_of
-from regard.text.spelling import Spelling, unknown_in
+from regard.text.spelling import Spelling, encode_spelled, unknown_in
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
 Encoded = Sequence[int] | Picture
@@ -141,7 +140,7 @@ def _problem_in_tokens(
 
 def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
     """Whether nothing of a text is known, not even the letters of its words."""
-    return tokenizer.is_foreign(ids) and not any(unknown_in(ids))
+    return tokenizer.all_unknown(ids) and not any(unknown_in(ids))
 
 
 def nothing_known(text: str, place: str) -> Problem:

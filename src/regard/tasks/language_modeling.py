@@ -19,7 +19,7 @@ from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared
-from regard.data.raw import RawTokens, one_blank, prepare_raw
+from regard.data.raw import RawTokens, prepare_raw
 from regard.data.texts import Progress
 from regard.errors import ConfigError, DecodeError
 from regard.models.contextual import LanguageModel
@@ -44,6 +44,7 @@ from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, 
 from regard.tasks.task import Done, Task, ignore
 from regard.tasks.text_to_text import Prediction
 from regard.text.files import TextFile
+from regard.text.normalise import fold_white_space
 from regard.text.spelling import spelled
 from regard.text.tokenizers import Tokenizers
 
@@ -194,7 +195,7 @@ class LanguageModeling(Task):
             "loss": loss,
             "perplexity": perplexity(loss),
             "word_perplexity": perplexity(nats / words),
-            "bits_per_character": nats / math.log(2) / max(1, sum(len(one_blank(text)) for text in texts)),
+            "bits_per_character": nats / math.log(2) / max(1, sum(len(fold_white_space(text)) for text in texts)),
         }
         if self.rewrites:
             return {name if name == "loss" else f"{RECONSTRUCTION}{name}": value for name, value in found.items()}

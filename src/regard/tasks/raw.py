@@ -10,11 +10,12 @@ import numpy as np
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText, open_documents
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
-from regard.data.raw import RawTokens, one_blank
+from regard.data.raw import RawTokens
 from regard.data.rows import Key, has_header
 from regard.errors import ConfigError, DataError
 from regard.tasks.inputs import only_file
 from regard.text.files import TextFile
+from regard.text.normalise import fold_white_space
 from regard.text.sentences import Sentences
 from regard.text.tokenizers import Tokenizer
 
@@ -70,7 +71,7 @@ def texts_in(own: Sequence[RawText], file: TextFile) -> Iterator[FileInput] | No
     if not has_columns(file, columns) and has_columns(file, {"text": "text"}):
         columns, header = {"text": "text"}, None
     rows = table_rows(file, columns, header)
-    return (FileInput(one_blank(row.values[0]), file.where(row.line), row.fault) for row in rows)
+    return (FileInput(fold_white_space(row.values[0]), file.where(row.line), row.fault) for row in rows)
 
 
 def check_max_length(length: int, positions: int | None, init: str | None) -> None:

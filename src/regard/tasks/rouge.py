@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
+from regard.text.normalise import comparable
+
 
 def tokens_of(text: str, tokenize: Literal["words", "characters"], lowercase: bool) -> list[str]:
     """Words, or their characters (Korean syllables); signs that are neither letter nor digit only separate words."""
-    text = unicodedata.normalize("NFC", text)
-    text = text.lower() if lowercase else text
-    words = "".join(sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in text).split()
+    signs = (sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in comparable(text, lowercase))
+    words = "".join(signs).split()
     return words if tokenize == "words" else list("".join(words))
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import tokenizers as library
 import torch
 from numpy.typing import NDArray
-from tokenizers import models, normalizers, pre_tokenizers
 from torch import Tensor
 
 from regard.config import Config
@@ -38,17 +35,13 @@ from regard.tasks.metrics import perplexity
 from regard.tasks.task import Done, Task, ignore
 from regard.tasks.typed import Typed, asked_in, object_inputs, typed_in
 from regard.text.files import TextFile
-from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, tokenizer_named
-from regard.text.vocabularies import PAD, SPECIAL, UNK
+from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
+from regard.text.vocabularies import PAD, PUNCTUATION, UNK
 
 AT_ONCE = 256
 """Questions that are answered at once."""
 LIKELIEST = 5
 """How many answers are named with their probabilities."""
-SIGNS = """.,;:?!…。．，、；：？！"“”"""
-"""What ends a word and is no part of it, of ASCII and of East Asian width."""
-_ENDS = rf"[{SIGNS}]+(\s|$)"
-"""A comma between two words without a space stays."""
 
 
 class NoStoryEvaluation(Config):
@@ -99,7 +92,11 @@ class StoryAnswering(Task):
         texts = (
             line for name in ("story", "question", "answer") for text in columns[name] for line in text.split("\n")
         )
-        words = tokenizer_named(config.file, base) if isinstance(config.file, str) else train_words(texts, config)
+        words = (
+            tokenizer_named(config.file, base)
+            if isinstance(config.file, str)
+            else Tokenizer.train_story_words(config, texts)
+        )
         return Tokenizers({"text": words})
 
     def encoding(self) -> list[Any]:
@@ -338,26 +335,6 @@ def typed_questions(inputs: Inputs) -> list[Typed]:
     return [question for question in read if isinstance(question, Typed)]
 
 
-def train_words(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """The words of stories, questions and answers as a vocabulary; punctuation at the end of a word is dropped."""
-    cutter = library.Tokenizer(models.WordLevel({name: number for number, name in enumerate(SPECIAL)}, SPECIAL[UNK]))
-    case = [normalizers.Lowercase()] if config.lowercase else []
-    signs = normalizers.Replace(library.Regex(_ENDS), " ")
-    cutter.normalizer = normalizers.Sequence([normalizers.NFC(), *case, signs])
-    cutter.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    counts: Counter[str] = Counter()
-    for text, times in Counter(texts).items():
-        words = cutter.pre_tokenizer.pre_tokenize_str(cutter.normalizer.normalize_str(text))
-        counts.update({word: 0 for word, _ in words})
-        for word, _ in words:
-            counts[word] += times
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))[: config.vocabulary - len(SPECIAL)]
-    vocabulary = {name: number for number, name in enumerate([*SPECIAL, *(w for w in ranked if w not in SPECIAL)])}
-    cutter.model = models.WordLevel(vocabulary, SPECIAL[UNK])
-    cutter.add_special_tokens([library.AddedToken(name, special=True, normalized=False) for name in SPECIAL])
-    return Tokenizer(cutter, cutter.to_str())
-
-
 @dataclass(frozen=True)
 class Answer:
     """One question and what the model answers."""
@@ -478,7 +455,7 @@ def unknown_words(tokenizer: Tokenizer, typed: Typed, remembered: int) -> Iterat
     for sentence in [*typed.story[-remembered:], typed.question]:
         for word in sentence.split():
             if tokenizer.unk in tokenizer.encode(word):
-                plain = word.strip(SIGNS)
+                plain = word.strip(PUNCTUATION)
                 near = did_you_mean(plain.lower(), vocabulary)
                 hint = f"the run's stories have other words, {near if near.startswith('did') else unlike}"
                 yield Problem(typed.place, f"the word {plain!r} is unknown", hint)

@@ -32,7 +32,6 @@ from regard.data.prepare import Prepared, read
 from regard.data.schemes import OUTSIDE, Entity, entities_in, is_chunk_tag, labels_of, tags_of
 from regard.data.store import Integers
 from regard.data.texts import Texts
-from regard.data.unknown import encode_spelled
 from regard.data.untagged import untagged_inputs
 from regard.errors import NAMED, ConfigError, DataError, Problem
 from regard.models.base import device_of
@@ -45,6 +44,7 @@ from regard.tasks.inputs import Inputs, by_length, encode_inputs, only_file, pro
 from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
 from regard.text.offsets import Span, word_spans
+from regard.text.spelling import encode_spelled
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 TAG_TOKENS = 8_192

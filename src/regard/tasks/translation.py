@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from regard.config import Config
 from regard.data.config import Corpus, Data
 from regard.tasks.text_to_text import TextToText
+from regard.text.normalise import comparable
 
 
 class Parallel(Corpus):
@@ -27,12 +27,6 @@ class EvaluationConfig(Config):
     """Whether BLEU, chrF and exact match take upper and lower case for the same."""
     tokenize: Literal["13a", "intl", "char", "zh", "none"] = "13a"
     """sacreBLEU's tokenisation, of those that need nothing else installed; `char` suits Korean."""
-
-
-def measured(text: str, config: EvaluationConfig) -> str:
-    """A text to compare: in NFC, which models write, where Korean from a Mac may come in NFD; lower case if asked."""
-    text = unicodedata.normalize("NFC", text)
-    return text.lower() if config.lowercase else text
 
 
 class Translation(TextToText):
@@ -59,7 +53,7 @@ class Translation(TextToText):
 
         bleu = BLEU(lowercase=config.lowercase, tokenize=config.tokenize)
         chrf = CHRF(lowercase=config.lowercase)
-        outputs, references = ([measured(text, config) for text in side] for side in (outputs, references))
+        outputs, references = ([comparable(text, config.lowercase) for text in side] for side in (outputs, references))
         return {
             "bleu": bleu.corpus_score(outputs, [references]).score,
             "chrf": chrf.corpus_score(outputs, [references]).score,

@@ -12,6 +12,7 @@ from regard.data.story_files import NUMBERED, Keys, Unread, question_in
 from regard.errors import DecodeError, Problem
 from regard.tasks.inputs import problem_in_text
 from regard.text.files import TextFile
+from regard.text.normalise import fold_white_space
 from regard.text.sentences import split_sentences
 
 
@@ -111,7 +112,7 @@ def asked_in(lines: Iterable[tuple[str, str]]) -> Iterator[Typed | Refused]:
         told.last, told.place = number or 0, place
         told.lines.append(text)
         said, *known = said.split("\t")
-        sentences = split_sentences(" ".join(said.split()))
+        sentences = split_sentences(fold_white_space(said))
         for which, sentence in enumerate(sentences, 1):
             last = which == len(sentences)
             if sentence.endswith(("?", "？")) or (last and known):

@@ -18,7 +18,7 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
         where = [f"prefix {number}" for number in range(1, len(prefixes) + 1)]
         if len(prefixes) != count:
             raise DecodeError(f"there are {len(prefixes):,} prefixes for {count:,} inputs", where="prefixes")
-    banned = [tokenizer.as_written(text) for text in config.banned]
+    banned = [tokenizer.normalised(text) for text in config.banned]
     texts = [config.prefix or ""] if prefixes is None else prefixes
     encoded = [ids if text.strip() else [] for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)]
     problems = [_problem(tokenizer, *one, banned) for one in zip(texts, encoded, where, strict=True)]
@@ -32,7 +32,7 @@ def _problem(tokenizer: Tokenizer, text: str, ids: Sequence[int], where: str, ba
         return Problem(
             where, f"the tokenizer cannot write {text!r}", "its vocabulary lacks a part of it: use other words"
         )
-    if text.strip() and tokenizer.is_foreign(ids):
+    if text.strip() and tokenizer.all_unknown(ids):
         return Problem(where, f"there is no token for {text!r}", "use other words")
     written = tokenizer.decode(ids)
     if any(one and one in written for one in banned):
@@ -42,8 +42,8 @@ def _problem(tokenizer: Tokenizer, text: str, ids: Sequence[int], where: str, ba
 
 def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> Ban | None:
     """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where there is none."""
-    spelt = [one.encode() for text in config.banned if (one := tokenizer.as_written(text))]
+    spelt = [one.encode() for text in config.banned if (one := tokenizer.normalised(text))]
     if not spelt:
         return None
     never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (set() if config.unknown else {tokenizer.unk})
-    return Ban(spelt, {token: piece for token, piece in enumerate(tokenizer.written()) if token not in never})
+    return Ban(spelt, {token: piece for token, piece in enumerate(tokenizer.token_bytes()) if token not in never})

@@ -18,19 +18,19 @@ from regard.errors import DataError, Problem, did_you_mean
 from regard.text.extras import needed
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
-"""How a text file may be compressed, by its last suffix."""
+"""Supported compressions, by the last suffix."""
 BINARY_HINT = (
     "take it out of what is read, or convert it if it is a text in UTF-16; "
     f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
 )
-"""What to do with a file that is no text."""
+"""What to do with a file that is not text."""
 _KINDS = {
     b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
     b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
 }  # fmt: skip
-"""What a file is that begins so."""
+"""Kinds of files by their first bytes."""
 _HEAD = 4096
-"""Bytes that tell what kind of file it is."""
+"""Bytes read to find the kind of a file."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class TextFile:
     """A UTF-8 text file, plain or compressed."""
 
     name: str
-    """As the user wrote it."""
+    """The path as the user wrote it."""
     path: Path
 
     @property
     def suffixes(self) -> tuple[str, str]:
-        """What the file is and how it is compressed: `pairs.tsv.gz` -> (".tsv", ".gz")."""
+        """The suffixes of the format and of the compression: `pairs.tsv.gz` -> (".tsv", ".gz")."""
         path, compression = PurePath(self.name.lower()), ""
         if path.suffix in COMPRESSIONS:
             path, compression = path.with_suffix(""), path.suffix
@@ -56,7 +56,7 @@ class TextFile:
         """The bytes of the text, decompressed."""
         match self.suffixes[1]:
             case ".gz":
-                # GzipFile and LZMAFile find lines in Python; a buffer around them finds them in C
+                # GzipFile and LZMAFile split lines in Python; a BufferedReader around them does so in C
                 return io.BufferedReader(cast(io.RawIOBase, gzip.open(self.path)))
             case ".xz":
                 return io.BufferedReader(cast(io.RawIOBase, lzma.open(self.path)))
@@ -66,9 +66,9 @@ class TextFile:
         return self.path.open("rb")
 
     def lines(self, keep_ends: bool = False, errors: str = "strict") -> Iterator[str]:
-        r"""The lines, which end in \n or \r\n and nowhere else: U+2028 and \f are characters like others.
+        r"""The lines, which end in \n or \r\n only: U+2028 and \f are ordinary characters.
 
-        `errors` is what Python does with bytes that are not UTF-8.
+        `errors` is Python's handler of bytes that are not UTF-8.
         """
         line = 0
         try:
@@ -103,7 +103,7 @@ class TextFile:
         return DataError(what, where=self.where(line), hint=hint)
 
     def count_lines(self) -> int:
-        """How many lines there are; the last one need not end."""
+        """The number of lines; the last one need not end in a line break."""
         lines, last = 0, b"\n"
         with self.open() as stream:
             while block := stream.read(1 << 20):
@@ -112,7 +112,7 @@ class TextFile:
         return lines + (last != b"\n")
 
     def digest(self) -> str:
-        """A hash of the bytes as they lie on the disk."""
+        """A hash of the bytes on the disk."""
         try:
             with self.path.open("rb") as stream:
                 return hashlib.file_digest(stream, "blake2b").hexdigest()
@@ -121,7 +121,7 @@ class TextFile:
 
 
 def open_text(name: str, base: Path) -> TextFile:
-    """A text file that is there."""
+    """A text file, or a DataError if it cannot be opened."""
     file = TextFile(name, base / name)
     if problem := problem_with(file):
         raise DataError(problems=[problem])
@@ -129,14 +129,14 @@ def open_text(name: str, base: Path) -> TextFile:
 
 
 def _binary_kind(head: bytes) -> str:
-    """What a file is that is no text in any encoding, from how it begins; nothing for one that may be text."""
+    """The kind of a binary file by its first bytes; empty if it may be text."""
     controls = sum(byte < 9 or 13 < byte < 32 for byte in head)
     known = next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), "")
     return known or ("a binary file" if b"\0" in head or 100 * controls > len(head) else "")
 
 
 def problem_with(file: TextFile) -> Problem | None:
-    """What keeps the file from being opened at all."""
+    """Why the file cannot be opened, or None."""
     try:
         if file.path.is_dir():
             return Problem(file.name, "is a folder, not a file", "name a file in it")
@@ -146,7 +146,7 @@ def problem_with(file: TextFile) -> Problem | None:
 
 
 def _near(file: TextFile) -> str:
-    """A file that may have been meant, or the folder where none is."""
+    """A file of a similar name, or the folder that was searched."""
     folder = file.path.parent
     names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     near = difflib.get_close_matches(file.path.name, names, n=1)
@@ -156,42 +156,36 @@ def _near(file: TextFile) -> str:
 
 
 class _Zstandard(io.RawIOBase):
-    """The text in a .zst file of one or more frames; one that is cut off is an error, which the library's is not."""
+    """The text of a .zst file of one or more frames. The library's own reader ignores a truncated frame."""
 
     BLOCK = 1 << 14
 
-    def __init__(self, stream: io.BufferedReader, zstandard: Any) -> None:
-        self._stream, self._library = stream, zstandard
+    def __init__(self, stream: io.BufferedReader, library: Any) -> None:
+        self._stream, self._library = stream, library
         self._frame: Any = None
-        self._held = b""
+        self._input = self._output = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._held:
-            block = self._stream.read(self.BLOCK)
-            if not block:
-                if self._frame is not None:
+        while not self._output:
+            self._input = self._input or self._stream.read(self.BLOCK)
+            within_frame = self._frame is not None and not self._frame.eof
+            if not self._input:
+                if within_frame:
                     raise EOFError("it ends within a frame")
                 return 0
-            self._held = self._decompressed(block)
-        size = min(len(buffer), len(self._held))
-        buffer[:size], self._held = self._held[:size], self._held[size:]
-        return size
-
-    def _decompressed(self, block: bytes) -> bytes:
-        parts = []
-        while block:
-            self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
+            if not within_frame:
+                self._frame = self._library.ZstdDecompressor().decompressobj()
             try:
-                parts.append(self._frame.decompress(block))
+                self._output = self._frame.decompress(self._input)
             except self._library.ZstdError as error:
                 raise EOFError(str(error)) from None
-            block = self._frame.unused_data
-            if self._frame.eof:
-                self._frame = None
-        return b"".join(parts)
+            self._input = self._frame.unused_data
+        size = min(len(buffer), len(self._output))
+        buffer[:size], self._output = self._output[:size], self._output[size:]
+        return size
 
     def close(self) -> None:
         self._stream.close()

@@ -1,8 +1,8 @@
-"""SentencePiece models -> the same tokenizer in the `tokenizers` library, with the same ids.
+"""SentencePiece models, converted to the `tokenizers` library with the same ids.
 
-Kudo & Richardson 2018, arXiv:1808.06226. A model file is a protocol buffer: pieces with scores, and how text is
-normalised. A BPE model has no list of merges: any two neighbours whose union is a piece may merge, the piece with the
-best score first.
+Kudo & Richardson 2018, arXiv:1808.06226. A model file is a protocol buffer: pieces with scores, and the rules of
+normalisation. A BPE model has no list of merges: any two neighbours whose union is a piece may merge, the piece with
+the best score first.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from regard.text.extras import needed
 from regard.text.vocabularies import MARK
 
 UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
-"""Kinds of pieces besides the usual ones (ModelProto.SentencePiece.Type)."""
+"""Types of pieces other than normal ones (ModelProto.SentencePiece.Type)."""
 UNIGRAM, BPE, CHARACTERS = 1, 2, 4
-"""Kinds of models that can be converted (TrainerSpec.ModelType); 3 is one of whole words."""
+"""Types of models that can be converted (TrainerSpec.ModelType); 3 is a model of whole words."""
 NEVER = -1e5
-"""The score of a piece that is another model's: below that of any way to write it with pieces of one's own."""
-NOBODYS = "\uf8ff"
-"""A character for private use, which stands for those that a model does not know."""
+"""The score of a piece of the other model: below that of any segmentation into the model's own pieces."""
+UNSEEN = "\uf8ff"
+"""A private-use character that replaces those that the model does not know."""
 
 
 def converted(data: bytes, where: str, ids: Mapping[str, int] | None = None) -> Tokenizer:
     """The tokenizer in a SentencePiece model file; `where` names it in messages.
 
-    `ids` are those of a vocabulary that the model shares with another one, as a Marian model's two sides do: it then
-    holds all of their pieces, but cuts text into its own.
+    `ids` is a vocabulary shared by two models, such as the two sides of a Marian model: the tokenizer then has all of
+    its pieces, but splits text only into the model's own.
     """
     proto = _parsed(data, where)
     if proto.trainer_spec.model_type not in (UNIGRAM, BPE, CHARACTERS) or proto.trainer_spec.treat_whitespace_as_suffix:
@@ -40,8 +40,8 @@ def converted(data: bytes, where: str, ids: Mapping[str, int] | None = None) -> 
     user_defined = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
     tokenizer = Tokenizer(_model(proto, user_defined, ids))
     steps = _normalizing(proto.normalizer_spec)
-    tokenizer.normalizer = normalizers.Sequence(steps if ids is None else [*steps, _strange(proto)])
-    if user_defined:  # they are never cut, the longest first
+    tokenizer.normalizer = normalizers.Sequence(steps if ids is None else [*steps, _replace_unseen(proto)])
+    if user_defined:  # they are never split, the longest first
         pattern = "|".join(re.escape(piece) for piece in sorted(user_defined, key=len, reverse=True))
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
     tokenizer.decoder = _decoder(proto.normalizer_spec)
@@ -81,34 +81,34 @@ def _model(proto: Any, user_defined: Sequence[str], ids: Mapping[str, int] | Non
         unk_token=pieces[unknown][0],
         fuse_unk=True,
         byte_fallback=fallback,
-        ignore_merges=bool(user_defined),  # a piece that stands by itself is itself
+        ignore_merges=bool(user_defined),  # a word that is a piece is not split
     )
 
 
 def _merges(proto: Any) -> list[tuple[str, str]]:
-    """All pairs of pieces that make another one, best score first."""
-    usual = {piece.piece: piece.score for piece in proto.pieces if piece.type not in (UNKNOWN, CONTROL, USER_DEFINED)}
-    found = [
+    """All pairs of pieces whose concatenation is a piece, best score first."""
+    normal = {piece.piece: piece.score for piece in proto.pieces if piece.type not in (UNKNOWN, CONTROL, USER_DEFINED)}
+    merges = [
         (-score, len(piece), cut, (piece[:cut], piece[cut:]))
-        for piece, score in usual.items()
+        for piece, score in normal.items()
         for cut in range(1, len(piece))
-        if piece[:cut] in usual and piece[cut:] in usual
+        if piece[:cut] in normal and piece[cut:] in normal
     ]
-    return [pair for *_, pair in sorted(found)]
+    return [pair for *_, pair in sorted(merges)]
 
 
-def _strange(proto: Any) -> normalizers.Normalizer:
-    """Characters that no piece of the model's own has are one that nobody has, lest the other's pieces take them."""
+def _replace_unseen(proto: Any) -> normalizers.Normalizer:
+    """Replace characters that no piece of this model has, so that pieces of the other model do not match them."""
     known = sorted({character for piece in proto.pieces for character in piece.piece} | {MARK})
     signs = "".join(f"\\x{{{ord(character):x}}}" for character in known)
-    return normalizers.Replace(Regex(f"[^{signs}]"), NOBODYS)
+    return normalizers.Replace(Regex(f"[^{signs}]"), UNSEEN)
 
 
 def _normalizing(spec: Any) -> list[normalizers.Normalizer]:
-    """The model's table of characters, then what it does about spaces."""
+    """The model's table of characters, then its treatment of spaces."""
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
-        # The library looks the table up by grapheme, so that it would miss Korean in single letters: compose it first.
+        # The library looks the table up by grapheme, so it would miss decomposed Korean: compose it first.
         steps += [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)]
     if spec.remove_extra_whitespaces:
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex("^ | $"), "")]

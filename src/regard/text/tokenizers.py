@@ -17,30 +17,41 @@ from pydantic import Field, model_validator
 from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
 from regard.text.files import TextFile, problem_with
-from regard.text.pipelines import complete, continuing, special_names
+from regard.text.normalise import escape_controls, fold_white_space
 from regard.text.sentencepiece import converted
-from regard.text.vocabularies import MARK, SPECIAL, UNK, bytes_of, characters_of_bytes, train_vocabulary
+from regard.text.vocabularies import (
+    MARK,
+    SPECIAL,
+    UNK,
+    add_missing_special,
+    bytes_of,
+    characters_of_bytes,
+    special_names,
+    train_story_words,
+    train_vocabulary,
+    without_first_mark,
+)
 
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
-"""What stands for a masked token there."""
+"""Names of the mask token in the vocabularies of other tools."""
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
 
 
 class TokenizerConfig(Config):
-    """How text is cut into tokens."""
+    """How text is split into tokens."""
 
     kind: Literal["word", "character", "byte", "bpe", "wordpiece", "unigram"] = "bpe"
-    """What a token is. `word`: words and punctuation (see `split`); `character`: code points; `byte`: UTF-8 bytes,
-    nothing is ever unknown; `bpe`, `wordpiece`, `unigram`: pieces of words, learned from the training text."""
+    """What a token is. `word`: words and punctuation (see `split`); `character`: code points; `byte`: UTF-8 bytes, so
+    no token is ever unknown; `bpe`, `wordpiece`, `unigram`: subwords, learned from the training text."""
     split: Literal["punctuation", "spaces"] = "punctuation"
-    """Where `word` cuts. `punctuation`: letters, digits and every sign are words of their own. `spaces`: only there,
-    for text that is tokenised already; `<unk>` in the text is then the unknown token."""
+    """Where `word` splits. `punctuation`: letters, digits and every punctuation mark are words of their own. `spaces`:
+    only at spaces, for text that is tokenised already; `<unk>` in the text is then the unknown token."""
     vocabulary: int = Field(8000, ge=len(SPECIAL) + 1)
-    """Largest size, the special tokens included. `byte` always has 256 and those."""
+    """Largest size, including the special tokens. `byte` always has 256 and those."""
     joint: bool = True
     """One vocabulary for both sides, or one each."""
     lowercase: bool = False
-    """Whether upper and lower case are the same; output is then lower case."""
+    """Convert text to lower case; output is then lower case."""
     sample: int = Field(1_000_000, ge=1)
     """Train on at most this many lines a side, taken evenly over the corpus."""
     file: str | dict[str, str] | None = None
@@ -50,7 +61,7 @@ class TokenizerConfig(Config):
     @model_validator(mode="after")
     def _only_words_split(self) -> TokenizerConfig:
         if self.split == "spaces" and self.kind != "word":
-            raise ValueError(f"split: spaces is for kind: word, {self.kind} has its own way to cut")
+            raise ValueError(f"split: spaces is only for kind: word, not for {self.kind}")
         return self
 
     @model_validator(mode="after")
@@ -63,39 +74,39 @@ class TokenizerConfig(Config):
 
 
 class Lines(Protocol):
-    """Text lines that can be counted and picked."""
+    """Text lines with a length and an index."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> str: ...
 
 
 class Tokenizer:
-    """A vocabulary, the way into it and the way back.
+    """A vocabulary with its encoder and decoder.
 
-    `decode(encode(text))` is the text in NFC (and lower case when that was asked for), less what is unknown. No text is
-    read as a special token, whatever is typed; only a text of words between spaces may itself say `<unk>`, and there an
-    unknown word is written so. Elsewhere each unknown character is one `<unk>`, but WordPiece has one for a whole
-    word and unigram one for a row of characters.
+    `decode(encode(text))` is the text in NFC (and lower case if configured), without unknown parts. Text is never read
+    as a special token, except `<unk>` in a vocabulary of words split at spaces, which also decodes unknown words as
+    `<unk>`. Otherwise each unknown character is one `<unk>`, but WordPiece has one for a whole word and unigram one for
+    a run of characters.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, text: str) -> None:
         self._tokenizer, self._json = tokenizer, text
-        self.size: int = 1 + max(tokenizer.get_vocab().values())  # a foreign vocabulary may have holes
+        self.size: int = 1 + max(tokenizer.get_vocab().values())  # ids of other tools may have gaps
         tokenizer.encode_special_tokens = True
         special = self.token_ids(special_names(tokenizer, json.loads(text)))
         self.pad, self.unk, self.begin, self.end = special
         masks = (tokenizer.token_to_id(name) for name in _MASKS)
         self.mask: int | None = next((number for number in masks if number is not None), None)
-        self._special = frozenset(special if self.mask is None else [*special, self.mask])
-        # A foreign vocabulary may have </s> as a plain piece, too (T5's does): text that is spelt so becomes <unk>.
-        spelt = tokenizer.encode_batch(self.tokens(sorted(self._special)), add_special_tokens=False)
-        self._spelt = (self._special - {self.unk}).intersection(chain.from_iterable(row.ids for row in spelt))
+        self.special = frozenset(special if self.mask is None else [*special, self.mask])
+        # T5's vocabulary has </s> as an ordinary piece, too: text that is spelt so becomes <unk>.
+        spelt = tokenizer.encode_batch(self.tokens(sorted(self.special)), add_special_tokens=False)
+        self._spelt = (self.special - {self.unk}).intersection(chain.from_iterable(row.ids for row in spelt))
         spelt_unknown = tokenizer.encode(self.tokens([self.unk])[0], add_special_tokens=False).ids
-        self._writes_unknown = spelt_unknown == [self.unk]  # so only words between spaces read it
+        self._decodes_unknown = spelt_unknown == [self.unk]  # only words split at spaces
 
     @classmethod
     def train(cls, config: TokenizerConfig, texts: Iterable[str], special: Sequence[str] = SPECIAL) -> Tokenizer:
-        """Learn a vocabulary. The texts are read twice and never held, so they must not be an iterator."""
+        """Learn a vocabulary. The texts are iterated twice and never held, so they must not be an iterator."""
         assert iter(texts) is not texts, "texts are read twice"
         try:
             trained = train_vocabulary(
@@ -106,14 +117,20 @@ class Tokenizer:
         return cls(trained, trained.to_str())
 
     @classmethod
+    def train_story_words(cls, config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+        """Learn the words of stories, for memory networks."""
+        trained = train_story_words(texts, config.vocabulary, config.lowercase)
+        return cls(trained, trained.to_str())
+
+    @classmethod
     def from_json(cls, text: str, where: str = "") -> Tokenizer:
-        """Read a tokenizer.json of any make; special tokens that it lacks are added. `where` names it in messages."""
+        """Read the tokenizer.json of any tool; missing special tokens are added. `where` names it in messages."""
         try:
             tokenizer = tokenizers.Tokenizer.from_str(text)
-            if complete(tokenizer, json.loads(text)):
+            if add_missing_special(tokenizer, json.loads(text)):
                 text = tokenizer.to_str()
             return cls(tokenizer, text)
-        except Exception as error:  # the library raises bare Exception for all that can be wrong with a file
+        except Exception as error:  # the library raises bare Exception for whatever is wrong with a file
             raise DataError(f"cannot be used as a tokenizer: {error}", where=where, hint=_EXPECTED) from None
 
     @classmethod
@@ -134,7 +151,7 @@ class Tokenizer:
         return self._json
 
     def save(self, path: Path) -> None:
-        """Write the file aside, then put it in place."""
+        """Write to a temporary file, then rename it."""
         aside = path.with_name(f"{path.name}.part")
         with aside.open("w", encoding="utf-8", newline="") as file:
             file.write(self._json)
@@ -143,16 +160,11 @@ class Tokenizer:
         aside.replace(path)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return Tokenizer.from_json, (self._json,)  # the library's own pickle forgets encode_special_tokens
-
-    @property
-    def special(self) -> frozenset[int]:
-        """The tokens that are no text."""
-        return self._special
+        return Tokenizer.from_json, (self._json,)  # the library's own pickle loses encode_special_tokens
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells two tokenizers apart, whatever the layout of their files."""
+        """A hash of the content, whatever the layout of the file."""
         canonical = json.dumps(json.loads(self._json), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -165,9 +177,9 @@ class Tokenizer:
         return [self._ids(row) for row in self._encodings(texts, self._tokenizer.encode_batch_fast)]
 
     def encode_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """The ids of each text, and the characters of the text as typed that each stands for, as the library says it.
+        """The ids of each text, and the library's offsets of each token in the text before normalisation.
 
-        A composed character is only said to begin where it does: text/offsets.py makes spans of these.
+        For a decomposed character they cover only its first code point: text/offsets.py makes whole spans of these.
         """
         rows = self._encodings(texts, self._tokenizer.encode_batch)
         return [(self._ids(row), row.offsets) for row in rows]
@@ -175,7 +187,7 @@ class Tokenizer:
     def _encodings(self, texts: Sequence[str], encode: Callable[..., list[Any]]) -> list[Any]:
         try:
             return encode(texts, add_special_tokens=False)
-        except TypeError:  # what the library makes of half a surrogate pair
+        except TypeError:  # the library's reaction to half a surrogate pair
             raise DecodeError("an input is not valid Unicode: it holds half a surrogate pair") from None
 
     def _ids(self, row: Any) -> list[int]:
@@ -183,47 +195,57 @@ class Tokenizer:
         return [self.unk if token in self._spelt else token for token in ids] if self._spelt else ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids; special tokens are left out (but see above for `<unk>`).
+        """The text of the ids without special tokens (but see above for `<unk>`).
 
-        Broken UTF-8 of a byte vocabulary becomes U+FFFD.
+        Invalid UTF-8 of a byte vocabulary becomes U+FFFD.
         """
-        left_out = self._special - {self.unk} if self._writes_unknown else self._special
-        written = [token for token in ids if token not in left_out]
-        text: str = self._tokenizer.decode(written, skip_special_tokens=not self._writes_unknown)
+        left_out = self.special - {self.unk} if self._decodes_unknown else self.special
+        kept = [token for token in ids if token not in left_out]
+        text: str = self._tokenizer.decode(kept, skip_special_tokens=not self._decodes_unknown)
         return text
 
-    def as_written(self, text: str) -> str:
-        """A text in the spelling in which it would be decoded: NFC, and lower case when that was asked for."""
+    @cached_property
+    def keeps_white_space(self) -> bool:
+        """Whether line breaks and runs of blanks matter to the vocabulary, as to GPT-2's: it has a token for two."""
+        return any(self._tokenizer.token_to_id(2 * sign) is not None for sign in (" ", "\n", MARK, "Ġ", "Ċ"))
+
+    def fold(self, text: str) -> str:
+        """A document as language models read it: white space folded, unless the vocabulary keeps it."""
+        return text if self.keeps_white_space else fold_white_space(text)
+
+    def normalised(self, text: str) -> str:
+        """A stripped text as it would be decoded: in NFC, and lower case if configured."""
         normalizer, decoder = self._tokenizer.normalizer, self._tokenizer.decoder
         spelt: str = text.strip() if normalizer is None else normalizer.normalize_str(text.strip())
         return spelt if self._byte_level or decoder is None else decoder.decode([spelt]).strip()
 
-    def written(self) -> list[bytes]:
-        """What each token adds to the text before it, as UTF-8; nothing for one that is left out of a text.
+    def token_bytes(self) -> list[bytes]:
+        """What each token adds to the decoded text, as UTF-8; nothing for special tokens.
 
-        The text of some tokens is what these make one after the other, less a space at its beginning.
+        The decoded text of some tokens is their concatenation, without a space at its beginning.
         """
         if self._byte_level:
             return [
-                b"" if token in self._special else bytes_of(spelt)
+                b"" if token in self.special else bytes_of(spelt)
                 for token, spelt in enumerate(self.tokens(range(self.size)))
             ]
         if "suffix" in (self._decoder or {}):  # the end of a word is marked, not its beginning
-            ended = [spelt.replace(self._decoder["suffix"], " ") for spelt in self.tokens(range(self.size))]
-            return [b"" if token in self._special else spelt.encode() for token, spelt in enumerate(ended)]
+            spellings = [spelt.replace(self._decoder["suffix"], " ") for spelt in self.tokens(range(self.size))]
+            return [b"" if token in self.special else spelt.encode() for token, spelt in enumerate(spellings)]
         first = next(token for token in range(self.size) if self.decode([token]).strip())
-        before = len(self.decode([first]))
-        found = [self.decode([first, token])[before:].encode() for token in range(self.size)]
+        start = len(self.decode([first]))
+        added = [self.decode([first, token])[start:].encode() for token in range(self.size)]
         for byte in range(256) if "ByteFallback" in json.dumps(self._decoder) else ():
-            found[self.id_of(f"<0x{byte:02X}>", self.pad)] = bytes([byte])
-        return found
+            number = self._tokenizer.token_to_id(f"<0x{byte:02X}>")
+            added[self.pad if number is None else number] = bytes([byte])
+        return added
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's own spelling of each token; `token_ids` is the way back."""
+        """Each token as the vocabulary spells it; `token_ids` is the inverse."""
         return [self._tokenizer.id_to_token(token) or SPECIAL[UNK] for token in ids]
 
     def token_ids(self, tokens: Sequence[str]) -> list[int]:
-        """The ids of tokens in the vocabulary's own spelling."""
+        """The ids of tokens as the vocabulary spells them."""
         ids: list[int] = []
         for token in tokens:
             number = self._tokenizer.token_to_id(token)
@@ -232,31 +254,25 @@ class Tokenizer:
             ids.append(number)
         return ids
 
-    def id_of(self, token: str, default: int) -> int:
-        """The id of a token in the vocabulary's own spelling, or the default where it has none."""
-        number: int | None = self._tokenizer.token_to_id(token)
-        return default if number is None else number
-
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """What to show for each token: spaces as `▁`, control characters escaped.
 
-        A character that is spread over several tokens of a byte vocabulary is shown at the first, the others are `‿`.
+        A character that takes several tokens of a byte vocabulary is shown at the first, the others are `‿`.
         """
         tokens = self.tokens(ids)
         if self._byte_level:
-            special = [token in self._special for token in ids]
-            tokens = characters_of_bytes(tokens, special)
-        return [_printable(token) for token in tokens]
+            tokens = characters_of_bytes(tokens, [token in self.special for token in ids])
+        return [_shown(token) for token in tokens]
 
     def spelling(self, text: str, *, first: bool) -> str:
-        """How the vocabulary would spell a token that it lacks, as `pieces` shows those that it has.
+        """How `pieces` would show a word that is not in the vocabulary.
 
-        The text is the token's, the space before a word included; `first` says that nothing stands before it.
+        The text includes the space before the word; `first` says that it begins the input.
         """
         normalizer = self._tokenizer.normalizer
         normal = text if normalizer is None else normalizer.normalize_str(text)
         normal = normal[len(self._prepended) :]
-        return _printable(MARK + normal if first and self._marks_first else normal)
+        return _shown(MARK + normal if first and self._marks_first else normal)
 
     @cached_property
     def _prepended(self) -> str:
@@ -266,45 +282,38 @@ class Tokenizer:
 
     @cached_property
     def _marks_first(self) -> bool:
-        """Whether the first word of a text is marked as those after a space are."""
+        """Whether the first word of a text is marked like those after a space."""
         splitter, text = self._tokenizer.pre_tokenizer, self._prepended + "a"
         first: str = text if splitter is None else splitter.pre_tokenize_str(text)[0][0]
         return first.startswith(MARK)
 
     @property
     def between(self) -> str:
-        """What stands between two texts that are read as one: nothing, where each gets a mark before it."""
+        """What separates two texts that are encoded one after the other: nothing if each gets a mark before it."""
         return "" if self._marks_first else " "
 
     @cached_property
     def continued(self) -> Tokenizer:
-        """The same vocabulary for a text that goes on after another one: no mark is put before it."""
-        return Tokenizer.from_json(json.dumps(continuing(json.loads(self._json))))
+        """The same vocabulary for a text that continues another one: no mark is put before it."""
+        return Tokenizer.from_json(json.dumps(without_first_mark(json.loads(self._json))))
 
-    def is_foreign(self, ids: Sequence[int]) -> bool:
-        """Whether nothing in a text is known: it has no token, or only `<unk>`, other special tokens and spaces."""
+    def all_unknown(self, ids: Sequence[int]) -> bool:
+        """Whether no token of a text is known: there are only `<unk>`, other special tokens and spaces, or none."""
         return self._empty.issuperset(ids)
 
     @cached_property
+    def _empty(self) -> frozenset[int]:
+        """Special tokens, and those of marks and white space only."""
+        space = " \t\r\n\u00a0\u3000" + MARK + ("ĠĊĉ" if self._byte_level else "")
+        return self.special.union(i for token, i in self._tokenizer.get_vocab().items() if not token.strip(space))
+
+    @cached_property
     def _decoder(self) -> Any:
-        """How the library's file has it."""
         return json.loads(self._json)["decoder"]
 
     @cached_property
     def _byte_level(self) -> bool:
         return '"ByteLevel"' in json.dumps(self._decoder)
-
-    @cached_property
-    def keeps_white_space(self) -> bool:
-        """Whether it was learned from texts in which line breaks and rows of blanks count, as GPT-2's was: it has a
-        token for two of them."""
-        return any(self._tokenizer.token_to_id(2 * sign) is not None for sign in (" ", "\n", MARK, "Ġ", "Ċ"))
-
-    @cached_property
-    def _empty(self) -> frozenset[int]:
-        """The tokens that say nothing: special ones and those of marks and white space only."""
-        space = " \t\r\n\u00a0\u3000" + MARK + ("ĠĊĉ" if self._byte_level else "")
-        return self._special.union(i for token, i in self._tokenizer.get_vocab().items() if not token.strip(space))
 
 
 class Tokenizers(Mapping[str, Tokenizer]):
@@ -374,7 +383,7 @@ def tokenizer_named(file: str, base: Path) -> Tokenizer:
 
 
 class _Sample:
-    """At most `most` lines of each column, taken evenly, that can be read again and again."""
+    """At most `most` lines of each column, taken evenly; can be iterated repeatedly."""
 
     def __init__(self, columns: Sequence[Lines], most: int) -> None:
         self._columns, self._most = columns, most
@@ -397,6 +406,5 @@ def _file_name(column: str | None) -> str:
     return f"tokenizer.{column}.json" if column else "tokenizer.json"
 
 
-def _printable(piece: str) -> str:
-    marked = piece.replace(" ", MARK)
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in marked)
+def _shown(piece: str) -> str:
+    return escape_controls(piece.replace(" ", MARK))

@@ -1,11 +1,9 @@
-"""Static vectors of words in text format (word2vec, GloVe, fastText) for the tokens of a vocabulary, streamed."""
+"""Static word vectors in text format (word2vec, GloVe, fastText) for the tokens of a vocabulary, streamed."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from unicodedata import normalize
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +12,23 @@ from pydantic import model_validator
 from regard.config import Config
 from regard.errors import DataError, Faults
 from regard.text.files import TextFile
+from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 
 
 class VectorsConfig(Config):
-    """Files of word vectors that the embeddings begin with. Tokens that a file lacks begin at random."""
+    """Files of word vectors that initialise the embeddings. Tokens without a vector are initialised at random."""
 
     source: str | None = None
     """Vectors of the source's words: .vec, GloVe or word2vec's text format, plain or compressed. With `tie: all`, where
-    both sides have one embedding, those of both."""
+    both sides share one embedding, those of both."""
     target: str | None = None
-    """Vectors of the target's words. With `tie: target` or `all` the readout begins with them, too."""
+    """Vectors of the target's words. With `tie: target` or `all` they also initialise the readout."""
     text: str | None = None
     """Vectors of the words of a text, for models of one text."""
     freeze: bool = False
-    """Keep these embeddings as they begin, tokens without a vector and a tied readout included."""
+    """Do not train these embeddings, including tokens without a vector and a tied readout."""
 
     @property
     def files(self) -> dict[str, str]:
@@ -49,84 +48,75 @@ class Vectors:
     """The vectors that a file has for a vocabulary."""
 
     tokens: NDArray[np.int64]
-    """The ids of the tokens that were found."""
+    """The ids of the tokens that have a vector."""
     values: NDArray[np.float32]
-    """Row by row their vectors."""
+    """Their vectors, a row each."""
+
+
+Spellings = dict[str, list[tuple[int, int]]]
+"""Word in the file -> the tokens that it may stand for, each with the rank of the match: lower is better."""
 
 
 def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str = "the width") -> Vectors:
-    """The vectors of a vocabulary's tokens, which must have this width; all other lines are passed over.
+    """The vectors of a vocabulary's tokens, which must have this width; all other lines are skipped.
 
-    `setting` is what messages call the width.
+    `setting` is the name of the width in messages.
     A token is looked up as the vocabulary spells it (`▁Paris`), then without the mark (`Paris`), then in lower case.
     """
-    taken = _Taken(_spellings(tokenizer), width)
-    line = promised = 0
+    spellings, faults = _spellings(tokenizer), Faults()
+    best: dict[int, tuple[int, NDArray[np.float32]]] = {}
+    line = announced = 0
     try:
         for line, text in enumerate(_text_lines(file), 1):
-            if line == 1 and _is_header_of(text, width, file, setting):
-                promised = int(text.split(" ")[0])
-            else:
-                taken.line(text, file.where(line))
-        if promised and line - 1 < promised:
-            what = f"the header promises {promised:,} vectors, here they end after {line - 1:,}"
+            if line == 1:
+                _check_width(text, width, file.where(line), setting)
+                if _is_header(text):
+                    announced = int(text.split(" ")[0])
+                    continue
+            try:
+                _take(text, width, file.where(line), spellings, best)
+            except DataError as error:
+                faults.add(*error.problems)
+        if announced and line - 1 < announced:
+            what = f"the header promises {announced:,} vectors, here they end after {line - 1:,}"
             raise DataError(what, where=file.where(line), hint="is it cut off? Copy or download it again")
-    except DataError as error:  # which ends the reading
-        taken.faults.add(*error.problems)
-    if taken.faults.count:
-        raise DataError(problems=taken.faults.problems)
-    rows = taken.rows
-    if not rows.keys() - {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}:
-        hint = f"its words should be spelt like {', '.join(_examples(tokenizer))}; are they of the same language?"
+    except DataError as error:  # the rest of the file cannot be read
+        faults.add(*error.problems)
+    if faults.count:
+        raise DataError(problems=faults.problems)
+    if not best.keys() - {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}:
+        shown = (piece.lstrip(MARK) for token in range(tokenizer.size) for piece in tokenizer.pieces([token]))
+        examples = ", ".join([word for word in shown if word.isalpha()][:3])
+        hint = f"its words should be spelt like {examples}; are they of the same language?"
         raise DataError("none of its vectors is of a token in the vocabulary", where=file.name, hint=hint)
-    tokens = np.array(sorted(rows), dtype=np.int64)
-    return Vectors(tokens, np.stack([rows[token] for token in tokens.tolist()]))
+    tokens = np.array(sorted(best), dtype=np.int64)
+    return Vectors(tokens, np.stack([best[token][1] for token in tokens.tolist()]))
 
 
-@dataclass
-class _Taken:
-    """What was taken from the lines so far: vectors, and what is wrong with some."""
-
-    wanted: dict[str, list[tuple[int, int]]]
-    width: int
-    ranks: dict[int, int] = field(default_factory=dict)
-    rows: dict[int, NDArray[np.float32]] = field(default_factory=dict)
-    faults: Faults = field(default_factory=Faults)
-
-    def line(self, text: str, where: str) -> None:
-        """Take the vector of a line for the tokens that have none of a better spelling."""
-        try:
-            word = _word_of(text, self.width, where)
-            named = self.wanted.get(word if word.isascii() else normalize("NFC", word), ())
-            better = [(token, rank) for token, rank in named if rank < self.ranks.get(token, math.inf)]
-            if better:
-                vector = _numbers(text, self.width, where)
-                self.ranks.update(better)
-                self.rows.update((token, vector) for token, _ in better)
-        except DataError as error:
-            self.faults.add(*error.problems)
+def _take(
+    text: str, width: int, where: str, spellings: Spellings, best: dict[int, tuple[int, NDArray[np.float32]]]
+) -> None:
+    """Take the vector of a line for the tokens that have none of a better spelling."""
+    tokens = spellings.get(nfc(_word_of(text, width, where)), ())
+    better = [(token, rank) for token, rank in tokens if token not in best or rank < best[token][0]]
+    if better:
+        vector = _numbers(text, width, where)
+        best.update((token, (rank, vector)) for token, rank in better)
 
 
-def _spellings(tokenizer: Tokenizer) -> dict[str, list[tuple[int, int]]]:
-    """Word in the file -> the tokens that it may stand for, each with a rank: the lower, the better a match."""
-    wanted: dict[str, list[tuple[int, int]]] = {}
+def _spellings(tokenizer: Tokenizer) -> Spellings:
+    spellings: Spellings = {}
     for token in range(tokenizer.size):
         [own], [shown] = tokenizer.tokens([token]), tokenizer.pieces([token])
         bare = shown.lstrip(MARK)
         for rank, word in enumerate(dict.fromkeys((own, bare, bare.lower()))):
             if word:
-                wanted.setdefault(word, []).append((token, rank))
-    return wanted
-
-
-def _examples(tokenizer: Tokenizer) -> list[str]:
-    """The first words of the vocabulary, to show what was looked for."""
-    shown = (piece.lstrip(MARK) for token in range(tokenizer.size) for piece in tokenizer.pieces([token]))
-    return [word for word in shown if word.isalpha()][:3]
+                spellings.setdefault(word, []).append((token, rank))
+    return spellings
 
 
 def _text_lines(file: TextFile) -> Iterator[str]:
-    """The lines without the space that word2vec and fastText leave at their end."""
+    """The lines without the space that word2vec and fastText write at their end."""
     if file.suffixes[0] == ".bin":
         hint = "export them as text: .vec, or word2vec with -binary 0"
         raise DataError("binary vectors are not read", where=file.name, hint=hint)
@@ -139,30 +129,27 @@ def _is_header(first: str) -> bool:
     return len(fields) == 2 and all(field.isdecimal() for field in fields)
 
 
-def _is_header_of(first: str, width: int, file: TextFile, setting: str) -> bool:
-    """Whether the first line is a header; or an error if it tells of another width."""
-    if (given := _width_of(first, width, file)) != width:
-        what = f"the vectors have {given} numbers, the embeddings of the model {width}"
-        raise DataError(what, where=file.where(1), hint=f"set {setting} to {given}, or take other vectors")
-    return _is_header(first)
-
-
-def _width_of(first: str, width: int, file: TextFile) -> int:
-    """How many numbers the vectors have; words of several words are known by the width that is wanted."""
+def _check_width(first: str, width: int, where: str, setting: str) -> None:
+    """Refuse a file whose first line, a header or a vector, has another width."""
     fields = first.split(" ")
     if len(fields) < 2:
-        raise _broken(f"{first[:40]!r} has no numbers behind it", file.where(1))
+        raise _broken(f"{first[:40]!r} has no numbers behind it", where)
+    numbers = [*map(_is_number, fields)]
     if _is_header(first):
-        return int(fields[1])
-    if len(fields) > width and all(map(_is_number, fields[-width:])) and not all(map(_is_number, fields[1:])):
-        return width
-    if wrong := next((field for field in fields[1:] if not _is_number(field)), None):
-        raise _broken(f"{wrong[:40]!r} is not a number", file.where(1))
-    return len(fields) - 1
+        actual = int(fields[1])
+    elif len(fields) > width and all(numbers[-width:]) and not all(numbers[1:]):  # a word with spaces in it
+        actual = width
+    elif not all(numbers[1:]):
+        raise _broken(f"{fields[numbers.index(False, 1)][:40]!r} is not a number", where)
+    else:
+        actual = len(fields) - 1
+    if actual != width:
+        what = f"the vectors have {actual} numbers, the embeddings of the model {width}"
+        raise DataError(what, where=where, hint=f"set {setting} to {actual}, or take other vectors")
 
 
 def _word_of(text: str, width: int, where: str) -> str:
-    """The word of a line. Only spaces are counted here: most lines are of words that nobody asked for."""
+    """The word of a line. Only spaces are counted, since the numbers of most lines are never needed."""
     spaces = text.count(" ")
     if spaces == width:
         return text[: text.index(" ")]

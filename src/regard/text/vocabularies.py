@@ -1,43 +1,47 @@
-"""Training text -> a vocabulary of each kind, as a pipeline of the `tokenizers` library.
+"""Vocabularies: trained from text, or described by another tool's tokenizer.json.
 
-Text is brought to NFC (composed Korean syllables; nothing is folded away) and, when asked, to lower case. A space
-becomes the mark `▁` and one mark is put before the text, so that the pieces of a text, written one after the other, are
-the text: `▁a` begins a word, `a` goes on with one or follows a sign. To keep that exact for a text that has a `▁` of
-its own, the two change places: such a `▁` is stored as a space. A character vocabulary has no mark in front, a byte
-vocabulary none at all.
+A trained vocabulary is a pipeline of the `tokenizers` library. Text is brought to NFC (composed Korean syllables) and,
+if configured, to lower case. A space becomes the mark `▁`, and one mark is put before the text, so that the pieces of a
+text, joined, are the text: `▁a` begins a word, `a` continues one or follows punctuation. For a text with a `▁` of its
+own the two are swapped: such a `▁` is stored as a space. A character vocabulary has no mark before the text, a byte
+vocabulary has no marks.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import ConfigError, DataError
-from regard.text.unigram import train_unigram
 
 PAD, UNK, BEGIN, END = 0, 1, 2, 3
 """Ids of the special tokens in every vocabulary that is trained here."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """The special tokens, in the order of their ids."""
 MASKING = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-"""The same under the names that BERT gives them, and what stands for a masked token."""
+"""The special tokens of BERT, in the same order, and the mask token."""
 MARK = "▁"
 CONTINUED = "‿"
-"""Shown for a token that holds only the rest of a character."""
+"""Shown for a token that holds only the last bytes of a character."""
+PUNCTUATION = """.,;:?!…。．，、；：？！"“”"""
+"""What may end a word of a story and is no part of it, in ASCII and in East Asian width."""
 COVERAGE = 0.9995
-"""The part of the text whose characters a crowded vocabulary must have (SentencePiece's default)."""
+"""Share of the text whose characters a small vocabulary must have (SentencePiece's default)."""
 
 _ASIDE = "\u2000"
-"""Where one sign waits while two change places. NFC turns it into U+2002, so no text that comes here holds it."""
-# No word has more than 64 signs, so that one endless line costs time in proportion to its length. Letters and other
-# signs never share a word, so that no piece of text is spelt like a special token.
+"""Placeholder while space and mark are swapped. NFC turns it into U+2002, so no composed text holds it."""
+# No word has more than 64 characters, so the time for one endless line is linear in its length. Letters and punctuation
+# never share a word, so no piece of text is spelt like a special token.
 _LETTERS_AND_DIGITS = rf"{MARK}?[\p{{L}}\p{{M}}]{{1,64}}|{MARK}?\p{{N}}{{1,64}}"
 _WORDS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s\p{{L}}\p{{M}}\p{{N}}{MARK}]{{1,64}}|[\s{MARK}]"
-_WORDS_AND_SIGNS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s{MARK}]|[\s{MARK}]"
+_WORDS_AND_PUNCTUATION = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s{MARK}]|[\s{MARK}]"
 _BETWEEN_SPACES = rf"{MARK}?[^\s{MARK}]+|[\s{MARK}]"
 
 
@@ -50,10 +54,10 @@ def train_vocabulary(
     *,
     at_spaces: bool = False,
 ) -> Tokenizer:
-    """Learn at most `size` tokens (for `byte` always 256 and the special ones) from texts that can be read twice.
+    """Learn at most `size` tokens (`byte`: always 256 and the special ones) from texts that can be iterated twice.
 
-    The special tokens come first: what pads, what is unknown, what begins and what ends, whatever their names. With
-    `at_spaces` a word is all that stands between two spaces, and one that is spelt `<unk>` is the unknown token.
+    The special tokens come first: padding, unknown, begin, end, whatever their names. With `at_spaces` words are
+    split at spaces only, and the word `<unk>` is the unknown token.
     """
     if at_spaces:
         pipeline = _spaced_pipeline(lowercase, special[UNK])
@@ -61,18 +65,38 @@ def train_vocabulary(
         pipeline = _byte_pipeline(lowercase) if kind == "byte" else _marked_pipeline(kind, lowercase)
     characters = _count_characters(pipeline, texts)
     if kind == "byte":
-        pipeline.model = models.BPE(_vocabulary(special, BYTES), [])
+        pipeline.model = models.BPE(_numbered(special, BYTES), [])
     elif kind == "character":
         kept = _ranked(characters)[: size - len(special)]
-        pipeline.model = models.BPE(_vocabulary(special, kept), [], unk_token=special[UNK])
+        pipeline.model = models.BPE(_numbered(special, kept), [], unk_token=special[UNK])
     elif kind == "word":
-        # The mark alone, which stands for the second of two spaces, may well not be in the training text.
-        apart = {MARK, MARK + special[UNK]}
-        words = [MARK, *(word for word in _ranked(_count_words(pipeline, texts)) if word not in apart)]
-        kept = words[: size - len(special)]
-        pipeline.model = models.WordLevel(_vocabulary(special, kept), unk_token=special[UNK])
+        # The mark alone, which stands for the second of two spaces, may be missing from the training text.
+        reserved = {MARK, MARK + special[UNK]}
+        words = [MARK, *(word for word in _ranked(_count_words(pipeline, texts)) if word not in reserved)]
+        pipeline.model = models.WordLevel(_numbered(special, words[: size - len(special)]), unk_token=special[UNK])
     else:
         _learn_pieces(pipeline, kind, size, _alphabet(characters, size, len(special)), texts, special)
+    return _with_special(pipeline, special)
+
+
+def train_story_words(texts: Iterable[str], size: int, lowercase: bool) -> Tokenizer:
+    """The words of stories, questions and answers, without marks. Punctuation at the end of a word is dropped; a comma
+    between two words without a space stays."""
+    pipeline = Tokenizer(models.WordLevel(_numbered(SPECIAL, ()), SPECIAL[UNK]))
+    case = [normalizers.Lowercase()] if lowercase else []
+    punctuation = normalizers.Replace(Regex(rf"[{PUNCTUATION}]+(\s|$)"), " ")
+    pipeline.normalizer = normalizers.Sequence([normalizers.NFC(), *case, punctuation])
+    pipeline.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    counts: Counter[str] = Counter()
+    for text, times in Counter(texts).items():  # stories share most of their sentences
+        for word in _split(pipeline, text):
+            counts[word] += times
+    words = _ranked(counts)[: size - len(SPECIAL)]
+    pipeline.model = models.WordLevel(_numbered(SPECIAL, (word for word in words if word not in SPECIAL)), SPECIAL[UNK])
+    return _with_special(pipeline, SPECIAL)
+
+
+def _with_special(pipeline: Tokenizer, special: Sequence[str]) -> Tokenizer:
     pipeline.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     return pipeline
 
@@ -80,7 +104,7 @@ def train_vocabulary(
 def _learn_pieces(
     pipeline: Tokenizer, kind: str, size: int, alphabet: list[str], texts: Iterable[str], special: Sequence[str]
 ) -> None:
-    """Pieces of words. A pair of pieces that stands only once is not worth a token."""
+    """Subwords: bpe, wordpiece or unigram. A pair of pieces must occur twice to become a token."""
     if kind == "unigram":
         scores = train_unigram(_count_words(pipeline, texts), frozenset(alphabet), size - len(special))
         pipeline.model = models.Unigram([*((token, 0.0) for token in special), *scores.items()], UNK)
@@ -91,7 +115,7 @@ def _learn_pieces(
         pipeline.model = models.BPE(unk_token=special[UNK])
         pipeline.train_from_iterator(texts, trainers.BpeTrainer(**common))
     else:
-        # Without "##" a piece reads the same inside a word and at its start, and nothing has to be stripped to decode.
+        # Without "##" a piece reads the same inside a word and at its start, and decoding has nothing to strip.
         pipeline.model = models.WordPiece(unk_token=special[UNK], continuing_subword_prefix="")
         pipeline.train_from_iterator(texts, trainers.WordPieceTrainer(continuing_subword_prefix="", **common))
 
@@ -103,15 +127,16 @@ def _marked_pipeline(kind: str, lowercase: bool) -> Tokenizer:
     if kind == "character":
         prepend, strip = [], []
     else:
-        words = _WORDS_AND_SIGNS if kind == "word" else _WORDS
+        words = _WORDS_AND_PUNCTUATION if kind == "word" else _WORDS
         pipeline.pre_tokenizer = pre_tokenizers.Split(Regex(words), "isolated")
-    pipeline.normalizer = normalizers.Sequence([*_case(lowercase), *_change_places(normalizers.Replace), *prepend])
-    pipeline.decoder = decoders.Sequence([decoders.Fuse(), *strip, *_change_places(decoders.Replace)])
+    steps = [*_unicode_steps(lowercase), *_swap_mark_and_space(normalizers.Replace), *prepend]
+    pipeline.normalizer = normalizers.Sequence(steps)
+    pipeline.decoder = decoders.Sequence([decoders.Fuse(), *strip, *_swap_mark_and_space(decoders.Replace)])
     return pipeline
 
 
 def _spaced_pipeline(lowercase: bool, unknown: str) -> Tokenizer:
-    """The same for words between spaces, where an unknown word is written as the text itself would write it."""
+    """The same for words split at spaces; an unknown word is decoded as the text `<unk>`."""
     pipeline = _marked_pipeline("word", lowercase)
     pipeline.pre_tokenizer = pre_tokenizers.Split(Regex(_BETWEEN_SPACES), "isolated")
     named = decoders.Replace(Regex(f"^{re.escape(unknown)}$"), MARK + unknown)
@@ -121,23 +146,23 @@ def _spaced_pipeline(lowercase: bool, unknown: str) -> Tokenizer:
 
 def _byte_pipeline(lowercase: bool) -> Tokenizer:
     pipeline = Tokenizer(models.BPE())
-    pipeline.normalizer = normalizers.Sequence(_case(lowercase))
+    pipeline.normalizer = normalizers.Sequence(_unicode_steps(lowercase))
     pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     pipeline.decoder = decoders.ByteLevel()
     return pipeline
 
 
-def _case(lowercase: bool) -> list[normalizers.Normalizer]:
-    # Lower case can make a pair of signs composable that was not: there is a small j with caron, but no capital one.
+def _unicode_steps(lowercase: bool) -> list[normalizers.Normalizer]:
+    # NFC again: there is a composed small j with caron, but no capital one.
     return [normalizers.NFC(), normalizers.Lowercase(), normalizers.NFC()] if lowercase else [normalizers.NFC()]
 
 
-def _change_places(replace: Any) -> list[Any]:
-    """Space and mark change places; the same three steps lead there and back."""
+def _swap_mark_and_space(replace: Any) -> list[Any]:
+    """The same three steps also swap them back."""
     return [replace(MARK, _ASIDE), replace(" ", MARK), replace(_ASIDE, " ")]
 
 
-def _vocabulary(special: Iterable[str], tokens: Iterable[str]) -> dict[str, int]:
+def _numbered(special: Iterable[str], tokens: Iterable[str]) -> dict[str, int]:
     return {token: number for number, token in enumerate([*special, *tokens])}
 
 
@@ -153,9 +178,12 @@ def _count_characters(pipeline: Tokenizer, texts: Iterable[str]) -> Counter[str]
 def _count_words(pipeline: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     words: Counter[str] = Counter()
     for text in texts:
-        split = pipeline.pre_tokenizer.pre_tokenize_str(pipeline.normalizer.normalize_str(text))
-        words.update(word for word, _ in split)
+        words.update(_split(pipeline, text))
     return words
+
+
+def _split(pipeline: Tokenizer, text: str) -> list[str]:
+    return [word for word, _ in pipeline.pre_tokenizer.pre_tokenize_str(pipeline.normalizer.normalize_str(text))]
 
 
 def _ranked(counts: Counter[str]) -> list[str]:
@@ -163,7 +191,7 @@ def _ranked(counts: Counter[str]) -> list[str]:
 
 
 def _alphabet(characters: Counter[str], size: int, special: int) -> list[str]:
-    """All characters, or those that COVERAGE of the text needs where all would take more than half the vocabulary."""
+    """All characters; or, if those would fill more than half the vocabulary, the ones that COVERAGE needs."""
     ranked = _ranked(characters)
     if len(ranked) > size // 2:
         needed, total, covered = 0, characters.total(), 0
@@ -180,37 +208,187 @@ def _alphabet(characters: Counter[str], size: int, special: int) -> list[str]:
     return ranked
 
 
-def _bytes() -> list[str]:
-    """The sign that stands for each byte in a byte vocabulary: GPT-2's table, as the library has it.
+# --------------------------------------------------------------------------------------------------------- unigram
+# The library's own trainer iterates over a hash map that is seeded anew in each process, so two runs over one text end
+# in different scores; SentencePiece's scores depend on its number of threads. Here segmentation is the library's, the
+# rest is integers and sorted lists: the same text always gives the same pieces.
 
-    Printable Latin-1 stands for itself; the others take the signs from U+0100 on, in order.
+LONGEST_PIECE = 16
+MOST_WORDS = 200_000
+"""The vocabulary is estimated on this many words, the most frequent ones, to bound time and memory."""
+SEEDS = 10
+"""Candidates at the start, for each piece of the vocabulary."""
+KEPT = 0.75
+"""Share of the pieces that a round of pruning keeps, as in SentencePiece."""
+
+Scores = dict[str, float]
+
+
+def train_unigram(words: Mapping[str, int], alphabet: frozenset[str], size: int) -> Scores:
+    """At most `size` pieces with their log probabilities, likeliest first; each letter of the alphabet is one of them.
+
+    Kudo 2018, arXiv:1804.10959, section 3.2: start from the frequent substrings; alternate between estimating p(x) by
+    EM and dropping the pieces whose loss lowers the likelihood of the text least. EM counts only the best
+    segmentation x*:
+        p(x)    = count(x) / sum_y count(y)
+        loss(x) = count(x) (log p(x) - log p(the best way to write x with other pieces))
+    """
+    counted = sorted(words.items(), key=lambda item: (-item[1], item[0]))
+    known = {word: count for word, count in counted[:MOST_WORDS] if alphabet.issuperset(word)}
+    scores = _seeds(known, alphabet, SEEDS * size)
+    while True:
+        counts = _count_pieces(known, scores)
+        counts = _count_pieces(known, _estimate(counts, alphabet))
+        scores = _estimate(counts, alphabet)
+        if len(scores) <= size:
+            return dict(sorted(scores.items(), key=lambda item: (-item[1], item[0])))
+        scores = _prune(counts, scores, alphabet, max(size, int(KEPT * len(scores))))
+
+
+def _seeds(words: Mapping[str, int], alphabet: frozenset[str], most: int) -> Scores:
+    """The alphabet, and the substrings that occur more than once, those that cover most text first."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for start in range(len(word)):
+            for end in range(start + 1, min(len(word), start + LONGEST_PIECE) + 1):
+                counts[word[start:end]] += count
+    longer = [piece for piece, count in counts.items() if count > 1 and len(piece) > 1]
+    longer.sort(key=lambda piece: (-counts[piece] * len(piece), piece))
+    return _estimate({piece: counts[piece] for piece in [*sorted(alphabet), *longer[:most]]}, alphabet)
+
+
+def _count_pieces(words: Mapping[str, int], scores: Scores) -> dict[str, int]:
+    """How often each piece occurs in the best segmentations of the words."""
+    pieces = list(scores)
+    model = Tokenizer(models.Unigram(list(scores.items()), unk_id=None))
+    rows = [encoding.ids for encoding in model.encode_batch_fast(list(words))]
+    weights = np.repeat(list(words.values()), [len(row) for row in rows])
+    # Sums of integers below 2^53 are exact in any order.
+    times = np.bincount(np.fromiter(chain.from_iterable(rows), np.int64), weights, len(pieces)).astype(np.int64)
+    return dict(zip(pieces, times.tolist(), strict=True))
+
+
+def _estimate(counts: Mapping[str, int], alphabet: frozenset[str]) -> Scores:
+    """Log probabilities. Unused pieces are dropped; an unused letter counts one half."""
+    used = {piece: max(count, 0.5) for piece, count in counts.items() if count or piece in alphabet}
+    total = sum(used.values())
+    return {piece: round(math.log(count / total), 6) for piece, count in used.items()}
+
+
+def _prune(counts: Mapping[str, int], scores: Scores, alphabet: frozenset[str], size: int) -> Scores:
+    """The alphabet, and of the other pieces those with the largest loss."""
+    loss = {
+        piece: counts[piece] * (score - _score_without(piece, scores))
+        for piece, score in scores.items()
+        if piece not in alphabet
+    }
+    kept = sorted(loss, key=lambda piece: (-loss[piece], piece))[: max(0, size - len(alphabet))]
+    return {piece: scores[piece] for piece in [*sorted(alphabet), *kept]}
+
+
+def _score_without(piece: str, scores: Scores) -> float:
+    """The log probability of the best way to write a piece with others (Viterbi)."""
+    best = [0.0] + [-math.inf] * len(piece)
+    for end in range(1, len(piece) + 1):
+        for start in range(end):
+            if end - start < len(piece) and (score := scores.get(piece[start:end])) is not None:
+                best[end] = max(best[end], best[start] + score)
+    return best[-1]
+
+
+# ----------------------------------------------------------------------------------------------------------- bytes
+
+
+def _byte_alphabet() -> list[str]:
+    """The character that stands for each byte in a byte vocabulary: GPT-2's table, as in the library.
+
+    Printable Latin-1 stands for itself; the other bytes take the characters from U+0100 on, in order.
     """
     plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return [chr(byte if byte in plain else next(others)) for byte in range(256)]
 
 
-BYTES = _bytes()
-_BYTE_OF = {sign: byte for byte, sign in enumerate(BYTES)}
+BYTES = _byte_alphabet()
+_BYTE_OF = {character: byte for byte, character in enumerate(BYTES)}
 
 
 def bytes_of(token: str) -> bytes:
-    """What a token of a byte vocabulary stands for."""
+    """The bytes of a token of a byte vocabulary."""
     return b"".join(bytes([_BYTE_OF[sign]]) if sign in _BYTE_OF else sign.encode() for sign in token)
 
 
 def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[str]:
     """The characters that begin in each token of a byte vocabulary."""
-    pieces = [token if apart else "" for token, apart in zip(tokens, special, strict=True)]
+    pieces = [token if is_special else "" for token, is_special in zip(tokens, special, strict=True)]
     owners: list[int] = []
     data = bytearray()
     for position, token in enumerate(tokens):
         if not special[position]:
-            held = bytes_of(token)
-            data += held
-            owners += [position] * len(held)
+            token_bytes = bytes_of(token)
+            data += token_bytes
+            owners += [position] * len(token_bytes)
     start = 0
     for character in data.decode("utf-8", "surrogateescape"):  # a byte that is not UTF-8 becomes one half surrogate
         pieces[owners[start]] += "\ufffd" if "\ud800" <= character <= "\udfff" else character
         start += len(character.encode("utf-8", "surrogateescape"))
     return [piece or CONTINUED for piece in pieces]
+
+
+# --------------------------------------------------------------------------------------- vocabularies of other tools
+
+_ALIASES = (
+    ("<pad>", "[PAD]", "<PAD>", "<|pad|>", "<|padding|>"),
+    ("<unk>", "[UNK]", "<UNK>", "<|unk|>"),
+    ("<s>", "[CLS]", "<bos>", "[BOS]", "<BOS>", "<|begin_of_text|>", "<|startoftext|>"),
+    ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
+)
+"""Names of padding, unknown, begin and end in the vocabularies of other tools."""
+
+
+def special_names(tokenizer: Tokenizer, tree: Mapping[str, Any]) -> list[str]:
+    """The names of padding, unknown, begin and end in this tokenizer.json; our own names for missing ones.
+
+    A template may use one token in place of another: GPT-2's end token is also its begin token.
+    """
+    names = [next((n for n in aliases if tokenizer.token_to_id(n) is not None), aliases[0]) for aliases in _ALIASES]
+    model = tree["model"]
+    unknown = model.get("unk_token")
+    if isinstance(model.get("unk_id"), int):
+        unknown = model["vocab"][model["unk_id"]][0]
+    if unknown and unknown not in names:
+        names[1] = unknown
+    processor = tree.get("post_processor") or {}
+    templates = [part.get("special_tokens") or {} for part in processor.get("processors", [processor])]
+    used = {name: token["tokens"][0] for part in templates for name, token in part.items() if token["tokens"]}
+    return [used.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
+
+
+def add_missing_special(tokenizer: Tokenizer, tree: Mapping[str, Any]) -> bool:
+    """Add missing special tokens, and turn truncation and padding off; whether anything was changed."""
+    changed = tokenizer.truncation is not None or tokenizer.padding is not None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+    missing = [name for name in dict.fromkeys(special_names(tokenizer, tree)) if name not in special]
+    _with_special(tokenizer, missing)
+    return changed or bool(missing)
+
+
+def without_first_mark(tree: dict[str, Any]) -> dict[str, Any]:
+    """The same tokenizer.json for a text that continues another one: no mark is put before it."""
+    for step in _steps(tree["normalizer"]):
+        if "normalizers" in step:
+            step["normalizers"] = [part for part in step["normalizers"] if part["type"] != "Prepend"]
+    for step in _steps(tree["pre_tokenizer"]):
+        if step["type"] == "Metaspace":
+            step["prepend_scheme"] = "never"
+    return tree
+
+
+def _steps(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """A step of a pipeline, and the steps that it is a sequence of."""
+    if step is not None:
+        yield step
+        for part in step.get("normalizers") or step.get("pretokenizers") or ():
+            yield from _steps(part)

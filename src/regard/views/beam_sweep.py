@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from regard.config import Config
 from regard.tasks import TextToText
+from regard.text.normalise import nfc
 from regard.views.significance import measure, score_of, statistics_of, streams_of
 from regard.views.tallies import Tally
-from regard.views.verdicts import nfc
 
 MARGIN = 0.1
 """Points of a metric from 0 to 100 that nobody would see."""

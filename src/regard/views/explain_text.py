@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
-from regard.data.raw import one_blank
 from regard.errors import DecodeError
 from regard.layers.layer_mix import LayerMix
 from regard.models.base import device_of
@@ -25,6 +24,7 @@ from regard.runs.verbs import device_named, with_search
 from regard.tasks.continuing import encode_prompts
 from regard.tasks.filling import GAP, filled, with_gaps
 from regard.tasks.inputs import Inputs, encode_inputs, refuse_longer
+from regard.text.normalise import fold_white_space
 from regard.text.spelling import Spelling
 from regard.text.tokenizers import Tokenizer
 from regard.views.capture import Observed, watch, watching
@@ -131,7 +131,7 @@ def _under_a_head(run: Run, model: Headed, text: str) -> Reading:
 
 def _with_gaps(model: BERT, tokenizer: Tokenizer, text: str) -> Reading:
     """[CLS] text [SEP], or two texts with a tab between them; the output has its gaps filled."""
-    first, second = (one_blank(part) for part in text.partition("\t")[::2])
+    first, second = (fold_white_space(part) for part in text.partition("\t")[::2])
     framing = Framing(tokenizer, segments=True, longest=model.longest)
     row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
     refuse_longer([row.ids], model.longest, ["input"])
@@ -148,7 +148,10 @@ def _going_on(run: Run, model: Any, text: str, target: str | None, beam: int | N
     if not given.strip():
         raise DecodeError("there is no text", where="input")
     if isinstance(model, ELMo):
-        return [tokenizer.end, *encode_inputs(tokenizer, [one_blank(given)], ["input"], letters=model.letters)[0]]
+        return [
+            tokenizer.end,
+            *encode_inputs(tokenizer, [fold_white_space(given)], ["input"], letters=model.letters)[0],
+        ]
     [prompt] = encode_prompts(model, tokenizer, [given], ["input"])
     if beam is None or target is not None:
         return prompt

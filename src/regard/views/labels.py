@@ -9,10 +9,11 @@ a control character        �      it must neither steer the terminal nor break
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 
 from rich.cells import cell_len
+
+from regard.text.normalise import one_line
 
 FONTS = "'Noto Sans CJK KR', 'Noto Sans KR', 'Apple SD Gothic Neo', 'Malgun Gothic', NanumGothic, sans-serif"
 """Fonts with Hangul and Latin letters: Linux (two names), macOS, Windows, Linux again; then whatever there is."""
@@ -24,22 +25,9 @@ def label(piece: str) -> str:
         return "⏎"
     if not piece.strip().strip("▁"):
         return "␣"
-    text = clean(piece)
+    text = one_line(piece)
     # A combining mark of its own would land on the neighbour's letter: give it a place to sit.
     return f"◌{text}" if cell_len(text[:1]) == 0 else text
-
-
-def clean(text: str) -> str:
-    """The text without what a terminal or an XML parser would stumble over, in one line."""
-    return "".join(_sign(character) for character in unicodedata.normalize("NFC", " ".join(text.split())))
-
-
-def _sign(character: str) -> str:
-    if unicodedata.category(character) in ("Cc", "Cs") or character in "\ufffe\uffff":
-        return "�"
-    # Joiners, direction marks and variation selectors change the width of what stands beside them.
-    invisible = unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f"
-    return "" if invisible else character
 
 
 def number(value: float) -> str:

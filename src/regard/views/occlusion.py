@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from rich.cells import cell_len
 
+from regard.text.normalise import one_line
 from regard.views.heatmap import Heatmap, Numbers
-from regard.views.labels import clean, number, pad, shorten
+from regard.views.labels import number, pad, shorten
 from regard.views.seen import CELLS
 
 BARS = "█", "▒"
@@ -57,7 +58,7 @@ class Occlusion:
 
     def heatmap(self, about: str) -> Heatmap:
         """A bar a word, made of cells of its own shade; of a tagger, a row a word and a column a tag."""
-        title, words = f"{self.title} · {about}", tuple(map(clean, self.words))
+        title, words = f"{self.title} · {about}", tuple(map(one_line, self.words))
         if len(self.answers) != 1:
             return Heatmap(words, self.answers, self.falls_WA, title)
         falls_W = self.falls_WA[:, 0]
@@ -78,7 +79,7 @@ class Occlusion:
     def _bars(self, columns: int) -> list[str]:
         falls_W = self.falls_WA[:, 0]
         peak = self.peak
-        words = [shorten(clean(word), columns // 3) for word in self.words]
+        words = [shorten(one_line(word), columns // 3) for word in self.words]
         margin = max(map(cell_len, words))
         room = max(1, columns - margin - 9)
         bars = [BARS[fall < 0] * round(room * abs(fall) / peak) for fall in falls_W.tolist()]
@@ -87,12 +88,12 @@ class Occlusion:
 
     def _tags(self, columns: int) -> list[str]:
         """Each word with its tag, and the words without which that falls most."""
-        names = [shorten(clean(answer), columns // 2) for answer in self.answers]
+        names = [shorten(one_line(answer), columns // 2) for answer in self.answers]
         margin = max(map(cell_len, names))
         lines = []
         for name, value, falls_W in zip(names, self.values, self.falls_WA.T, strict=True):
             most = np.argsort(-falls_W, kind="stable")[:NAMED]
-            named = "  ".join(f"{clean(self.words[w])} {_signed(falls_W[w])}" for w in most if falls_W[w] >= 0.0005)
+            named = "  ".join(f"{one_line(self.words[w])} {_signed(falls_W[w])}" for w in most if falls_W[w] >= 0.0005)
             lines.append(shorten(f"{pad(name, margin)} {value:.3f}  {named or '(no word by itself)'}", columns))
         return lines
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from regard.errors import RegardError
 from regard.text.extras import needed
+from regard.text.normalise import one_line
 from regard.views.heatmap import Heatmap, colours
-from regard.views.labels import FONTS, clean, number, shorten, text_width, wrap
+from regard.views.labels import FONTS, number, shorten, text_width, wrap
 
 INCHES = 0.28
 """Side of a cell."""
@@ -52,7 +53,7 @@ def _panel_size(heatmaps: Sequence[Heatmap], across: int, down: int) -> tuple[fl
 
 def _write_title(part: Any, title: str, wide: float) -> None:
     """In as many lines as fit above the picture, which makes room for them."""
-    lines = wrap(clean(title), POINTS * (wide - 0.2), TITLE_LINES, lambda text: text_width(text, TITLE_FONT))
+    lines = wrap(one_line(title), POINTS * (wide - 0.2), TITLE_LINES, lambda text: text_width(text, TITLE_FONT))
     part.suptitle("\n".join(lines), fontsize=TITLE_FONT, x=0.1 / wide, ha="left", parse_math=False)
 
 
@@ -88,7 +89,7 @@ def fonts_for(text: str, where: str) -> list[str]:
 
     A letter that none has would be drawn as a box, so it is refused.
     """
-    missing = {character for character in clean(text) if not character.isspace()}
+    missing = {character for character in one_line(text) if not character.isspace()}
     preferred = [name.strip(" '") for name in FONTS.split(",")]
     # matplotlib's "Last Resort" has a box for every letter there is.
     real = [font for font in _part(".font_manager", where).fontManager.ttflist if "Last Resort" not in font.name]

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from regard.data.dataset import Dataset
-from regard.data.unknown import unknown_words
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import SearchConfig
@@ -16,6 +15,7 @@ from regard.search.hypotheses import Live
 from regard.search.rules import Rules, rules_for
 from regard.tasks.inputs import Encoded, by_length, padded, sources_of
 from regard.tasks.wording import wording_of
+from regard.text.spelling import unknown_words
 from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.views.verdicts import UNKNOWN, Wanted
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from regard.data.images import Picture
 from regard.text.extras import needed
+from regard.text.normalise import one_line
 from regard.views.explain_page import likeliest_tokens
 from regard.views.explanation import Explanation
 from regard.views.heatmap import Heatmap, Numbers, png_of_pixels
-from regard.views.labels import FONTS, clean, label, number, shorten, text_width
+from regard.views.labels import FONTS, label, number, shorten, text_width
 from regard.views.page import figure, page, paragraph
 from regard.views.png import DOTS, POINTS, TITLE_FONT, fonts_for
 
@@ -74,7 +75,7 @@ def to_svg(heatmaps: Sequence[Heatmap], picture: Picture) -> str:
     heights = [TITLE + 2 * GAP + math.ceil(len(block) / across) * (SIDE + FONT + 2 * GAP) for block in blocks]
     width, height = GAP + across * (SIDE + GAP), sum(heights) + GAP
     image = base64.b64encode(png_of_pixels(pixels_of(picture))).decode()
-    title = quoteattr(clean(heatmaps[0].title))
+    title = quoteattr(one_line(heatmaps[0].title))
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         f' role="img" aria-label={title} font-family="{FONTS}" font-size="{FONT}" fill="#1f2937">',
@@ -82,7 +83,7 @@ def to_svg(heatmaps: Sequence[Heatmap], picture: Picture) -> str:
     ]
     top = 0
     for heatmap, block, tall in zip(heatmaps, blocks, heights, strict=True):
-        shown = escape(shorten(clean(heatmap.title), width - 2 * GAP, lambda text: text_width(text, 1.05 * TITLE)))
+        shown = escape(shorten(one_line(heatmap.title), width - 2 * GAP, lambda text: text_width(text, 1.05 * TITLE)))
         lines.append(f'<text x="{GAP}" y="{top + TITLE + GAP}" font-size="{TITLE}" font-weight="bold">{shown}</text>')
         for place, panel in enumerate(block):
             x = GAP + place % across * (SIDE + GAP)
@@ -100,7 +101,7 @@ def _panel(panel: Panel, image: str, x: int, y: int) -> Iterator[str]:
         row, column = divmod(place, columns)
         left, top = SIDE * column / columns, SIDE * row / rows
         box = f'x="{left:g}" y="{top:g}" width="{SIDE / columns:g}" height="{SIDE / rows:g}"'
-        tooltip = f"{escape(clean(panel.word))}: {number(float(weight))}"
+        tooltip = f"{escape(one_line(panel.word))}: {number(float(weight))}"
         yield f'<rect {box} fill="#000000" fill-opacity="{veil:.3f}"><title>{tooltip}</title></rect>'
     if panel.word:
         shown = escape(shorten(panel.word, 20))
@@ -135,7 +136,7 @@ def to_png(heatmaps: Sequence[Heatmap], picture: Picture, where: str) -> bytes:
         )
         parts = np.atleast_1d(drawing.subfigures(len(blocks), 1, height_ratios=down))
         for part, (title, block), rows in zip(parts, blocks, down, strict=True):
-            shown = shorten(clean(title), POINTS * (1.6 * across - 0.2), lambda text: text_width(text, TITLE_FONT))
+            shown = shorten(one_line(title), POINTS * (1.6 * across - 0.2), lambda text: text_width(text, TITLE_FONT))
             part.suptitle(shown, fontsize=TITLE_FONT, parse_math=False)
             for place, panel in enumerate(block, 1):
                 _draw(part.add_subplot(rows, across, place), panel, pixels_of(picture))

@@ -11,9 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
+from regard.text.normalise import one_line
 from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, colour, png_of_cells
-from regard.views.labels import FONTS, clean, number, shorten, text_width, wrap
+from regard.views.labels import FONTS, number, shorten, text_width, wrap
 
 FAINTEST = 0.005
 """Share of the largest value below which a cell is not drawn."""
@@ -84,7 +85,7 @@ def _lay_out(heatmap: Heatmap) -> _Layout:
     rise, run = math.sin(math.radians(slant)), math.cos(math.radians(slant))
     left = EDGE + max(text_width(shorten(row, heatmap.label_width), font) for row in heatmap.rows) + GAP
     ends = [left + (c + 0.5) * cell + run * width + font / 2 for c, width in enumerate(tops)] if slant else []
-    title = clean(heatmap.title)
+    title = one_line(heatmap.title)
     title_room = EDGE + min(TITLE_ROOM, _title_width(title))
     right = max(left + columns * cell, left + LEGEND_WIDTH + 60, title_room, *ends) + EDGE
     lines = tuple(wrap(title, right - 2 * EDGE, TITLE_LINES, _title_width)) if title else ()
@@ -117,7 +118,7 @@ def _picture(heatmap: Heatmap, layout: _Layout) -> Iterator[str]:
 
 
 def _page(heatmap: Heatmap, layout: _Layout) -> Iterator[str]:
-    width, height, title = layout.width, layout.height, clean(heatmap.title)
+    width, height, title = layout.width, layout.height, one_line(heatmap.title)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
         f' role="img" aria-label={quoteattr(title or "alignment")} font-family="{FONTS}" font-size="{layout.font:g}"'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from regard.search import Hypothesis, SearchConfig
 from regard.tasks.inputs import Encoded, padded, sources_of
 from regard.tasks.text_to_text import LengthsOf
 from regard.text.files import TextFile, open_text
+from regard.text.normalise import nfc
 from regard.views.alignment import Alignment
 from regard.views.references import wanted_of
 from regard.views.tallies import Tally
@@ -88,10 +88,6 @@ class System:
             "sentences_per_second": len(self.outputs) / seconds if seconds else None,
             "tokens_per_second": self.tokens / seconds if seconds else None,
         }
-
-
-def nfc(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
 
 
 # ------------------------------------------------------------------------------------------------------ runs, files

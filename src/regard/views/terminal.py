@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 from rich.cells import cell_len
 
+from regard.text.normalise import one_line
 from regard.views.heatmap import Heatmap
-from regard.views.labels import clean, clusters, number, pad, shorten
+from regard.views.labels import clusters, number, pad, shorten
 
 SHADES = " ·░▒▓█"
 """From the lower end of the scale to the upper one."""
@@ -28,7 +29,7 @@ def to_terminal(heatmap: Heatmap, width: int | None = None) -> str:
     fitting = max(1, (width - margin - 2) // 2)
     panels = math.ceil(len(heatmap.columns) / fitting)
     step = math.ceil(len(heatmap.columns) / panels)
-    lines = [shorten(clean(heatmap.title), width)] if heatmap.title else []
+    lines = [shorten(one_line(heatmap.title), width)] if heatmap.title else []
     for start in range(0, len(heatmap.columns), step):
         lines += [*_panel(heatmap, slice(start, start + step), margin), ""]
     low = number(-heatmap.peak) if heatmap.signed else "0"

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from regard.data.raw import one_blank
 from regard.data.schemes import entities_in, is_chunk_tag
 from regard.errors import DataError
 from regard.models.base import count_parameters
@@ -23,6 +22,7 @@ from regard.tasks.headed import HeadedTask
 from regard.tasks.language_modeling import RECONSTRUCTION, LanguageModeling
 from regard.tasks.masked_language_modeling import MaskedLanguageModeling
 from regard.tasks.metrics import perplexity
+from regard.text.normalise import fold_white_space
 from regard.views.metrics import number_text
 from regard.views.paired import Metric, Rows
 from regard.views.systems import System
@@ -96,7 +96,7 @@ def language_counts(texts: tuple[str, ...], losses: Rows) -> Counted:
     """Perplexity a word, the end of a document counted as one, and bits a character: tokenizers do not matter, if the
     losses have what it costs to spell out unknown tokens, too."""
     words = np.array([len(text.split()) + 1 for text in texts], dtype=np.float64)
-    characters = np.array([len(one_blank(text)) for text in texts], dtype=np.float64)
+    characters = np.array([len(fold_white_space(text)) for text in texts], dtype=np.float64)
     rows = np.stack([losses, words, characters], axis=1)
     metrics: dict[str, Metric] = {
         "word_perplexity": lambda sums: np.exp(np.minimum(sums[..., 0] / sums[..., 1], 700.0)),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from regard.search import Hypothesis
 from regard.tasks.inputs import Encoded
+from regard.text.normalise import nfc
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -122,8 +122,3 @@ def sentence_chrf(outputs: Sequence[str], references: Sequence[Sequence[str]], *
 def for_metrics(references: Sequence[Sequence[str]]) -> list[Any]:
     """The references of each sentence as a task's metrics take them: a text, or several where there are several."""
     return [all_of[0] if len(all_of) == 1 else all_of for all_of in references]
-
-
-def nfc(text: str) -> str:
-    """In the form that models write; Korean text from a Mac comes in another."""
-    return unicodedata.normalize("NFC", text)

@@ -1,0 +1,545 @@
+"""`--json` of every verb on tiny runs, a few for each task, as it was recorded: a refactoring must not change it.
+
+`python tests/cli/test_snapshots.py --write [pytest options]` records anew, in tests/golden/snapshots.
+
+Structure, counts, tokens and labels must be equal, other numbers to a thousandth. Sentences for people (WORDED) need
+only be there, times and versions (VOLATILE) too. Long lists are recorded as a summary: see `summarised`.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Tree = dict[str, Any]
+FOLDER = Path(__file__).parents[1] / "golden" / "snapshots"
+VOLATILE = re.compile(r"seconds|per_second|_bytes|signature|version|device")
+WORDED = {
+    "advice", "findings", "hint", "message", "note", "notes", "problems", "reason", "title", "warnings", "what", "why",
+}  # fmt: skip
+
+TRAINING: Tree = {
+    "steps": 40, "batch_tokens": 256, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
+    "validate_every": 20, "samples": 1, "decode": 4,
+}  # fmt: skip
+SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "dropout": 0.1}
+BILSTM: Tree = {"kind": "bilstm", "embedding": 8, "hidden": 8}
+
+
+def corpus(name: str, size: int, held_out: int = 12, **others: Any) -> Tree:
+    """A built-in corpus for all three parts."""
+    parts = {"train": size, "validation": held_out, "test": held_out}
+    return {part: {"corpus": name, "size": count, **others} for part, count in parts.items()}
+
+
+def recipe(task: str, data: Tree, tokenizer: Tree, model: Tree, *, training: Tree | None = None, **others: Any) -> Tree:
+    parts = {"task": task, "data": data, "tokenizer": tokenizer, "model": model}
+    return parts | {"training": TRAINING | (training or {})} | others
+
+
+def table(*rows: tuple[object, ...]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs to train in this order, and commands in the folder where they lie, to each of which `--json` is added."""
+
+    runs: dict[str, Tree]
+    commands: list[str]
+    files: dict[str, str] = field(default_factory=dict)
+
+
+SEARCH = {"beam": 2, "max_length": 20}
+DATES = {
+    "data": corpus("dates", 300),
+    "tokenizer": {"kind": "character"},
+    "training": {"steps": 80, "batch_tokens": 1024},
+}
+TALES = {"data": corpus("tales-en", 60) | {"max_length": 40}, "tokenizer": {"kind": "bpe", "vocabulary": 200}}
+KOREAN_TALES = corpus("tales-ko", 60) | {"max_length": 40}
+WORDS = {"kind": "word", "vocabulary": 400}
+PIECES = {"kind": "wordpiece", "vocabulary": 400}
+SIMILAR = [
+    (f"{number} {one}", f"{number} {other}", score)
+    for number in ("한", "two", "세", "four")
+    for one, other, score in [
+        ("고양이", "고양이가 잔다", 4.5), ("dogs run", "개가 달린다", 3.5), ("red car", "물고기", 0.5), ("새", "새", 5),
+    ]
+]  # fmt: skip
+CHOICES = [
+    (f"{who} is {place}.", *(("she cooks", "it flies") if label == 0 else ("it barks", "he swims")), label)
+    for who in ("Anna", "John", "미나", "Tom")
+    for place, label in (("in the kitchen", 0), ("부엌에", 0), ("at the lake", 1), ("호수에", 1))
+]
+NAMES = corpus("names-en", 120) | {"words": "punctuation"}
+PORTRAITS = corpus("portraits-en", 120) | {"max_length": 96}
+STORY = "Mary went to the kitchen.\nJohn walked to the garden.\nMary moved to the office.\n"
+PORTRAIT = "Anna is a doctor. She lives in Paris and works in London."
+
+CASES = {
+    "translation": Case(
+        {
+            "bahdanau": recipe(
+                "translation", **DATES, search=SEARCH,
+                model={"kind": "bahdanau", "embedding": 32, "hidden": 32, "attention": 16},
+            ),
+            "transformer": recipe(
+                "translation", **DATES, search=SEARCH,
+                model={"kind": "transformer", "width": 32, "heads": 2, "feed_forward": 64, "encoder_layers": 2,
+                       "decoder_layers": 1},
+            ),
+            "luong": recipe(
+                "translation", corpus("phrases-en-ko", 100, 6), {"kind": "bpe", "vocabulary": 600, "joint": False},
+                {"kind": "luong", "embedding": 16, "hidden": 16, "layers": 1, "dropout": 0.1},
+                training={"steps": 4, "validate_every": 4, "decode": 0},
+            ),
+        },
+        [
+            'predict bahdanau "5 March 2021" "2021년 3월 5일" "den 5. März 2021"',
+            'predict bahdanau "2021년 3월 5일" --nbest 3 --beam 4 --length-penalty 0.6',
+            'predict bahdanau "2021년 3월 5일" --prefix 2021 --record record.json',
+            "predict bahdanau --file dates.txt --skip-bad",
+            'predict bahdanau "5 March 2021" --beam 0',
+            "predict bahdanau --file absent.txt",
+            "evaluate bahdanau",
+            "evaluate bahdanau --file pairs.tsv --beam 1",
+            "evaluate bahdanau --split nothing",
+            'score bahdanau "2021년 3월 5일" 2021-03-05',
+            'explain bahdanau "2021년 3월 5일"',
+            'explain bahdanau "5 March 2021" --target 2021-03-05 --words',
+            'explain bahdanau "5 March 2021" --numbers --step 2',
+            'explain bahdanau "5 March 2021" --view nothing',
+            "diagnose bahdanau",
+            "check transformer.yaml",
+            'predict transformer "5 March 2021" "2021년 3월 5일" --nbest 2',
+            "evaluate transformer --checkpoint last",
+            'score transformer "5 March 2021" 2021-03-05',
+            'explain transformer "2021년 3월 5일"',
+            'explain transformer "5 March 2021" --view masks',
+            'explain transformer "5 March 2021" --rollout --view encoder',
+            'explain transformer "5 March 2021" --numbers',
+            "diagnose transformer --no-sweep --limit 6",
+            "compare bahdanau transformer",
+            "check luong.yaml",
+            'predict luong "The cat sleeps." --beam 1',
+            'explain luong "The cat sleeps."',
+            "recipes",
+        ],
+        {
+            "dates.txt": "5 March 2021\n\n2021년 3월 5일\n",
+            "pairs.tsv": "5 March 2021\t2021-03-05\n2020년 1월 2일\t2020-01-02\n",
+        },
+    ),
+    "summarization": Case(
+        {
+            "run": recipe(
+                "summarization", corpus("headlines", 120, 8), WORDS,
+                {"kind": "bahdanau", "embedding": 16, "hidden": 16, "attention": 16}, search=SEARCH,
+                evaluation={"tokenize": "words"},
+            ),
+        },
+        [
+            "check run.yaml",
+            'predict run "The mayor of Oslo opened a bridge." "서울 시장이 다리를 열었다." --nbest 2',
+            'predict run ""',
+            "evaluate run",
+            'score run "The mayor of Oslo opened a bridge." "Oslo opens bridge"',
+            'explain run "The mayor of Oslo opened a bridge."',
+            "diagnose run --no-sweep",
+            "compare run run --set search.beam=1",
+        ],
+    ),
+    "captioning": Case(
+        {
+            "run": recipe(
+                "captioning", corpus("shapes", 40, 8), {"kind": "word"},
+                {"kind": "captioner", "preset": "tiny", "images": {"size": 32}, "channels": [4, 8], "width": 16},
+                training={"steps": 12, "validate_every": 12, "batch_tokens": 1024}, search=SEARCH,
+            ),
+        },
+        [
+            "check run.yaml",
+            "predict run blue.png red.png --nbest 2",
+            "predict run absent.png",
+            "evaluate run",
+            'score run red.png "a small red circle"',
+            "explain run red.png",
+            "diagnose run --no-sweep",
+        ],
+    ),
+    "language_modeling": Case(
+        {
+            "gpt": recipe("language_modeling", model={"kind": "gpt", **SIZES}, **TALES),
+            "lstm_lm": recipe("language_modeling", model={"kind": "lstm_lm", "embedding": 16, "hidden": 16}, **TALES),
+            "elmo": recipe(
+                "language_modeling", TALES["data"], WORDS,
+                {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 2}, training={"steps": 10},
+            ),
+            "korean": recipe(
+                "language_modeling", KOREAN_TALES, {"kind": "byte", "vocabulary": 300},
+                {"kind": "gpt", **SIZES, "norm": "pre"}, training={"steps": 10},
+                search={"sample": True, "beam": 1, "max_length": 20, "seed": 3},
+            ),
+        },
+        [
+            "check gpt.yaml",
+            'predict gpt "The old fox" "Once upon" --nbest 2 --set search.max_length=12',
+            'predict gpt "" --set search.max_length=8',
+            "evaluate gpt",
+            'score gpt "The old fox" "saw the mouse."',
+            'explain gpt "The old fox saw the mouse."',
+            'explain gpt "The old fox" --numbers',
+            "diagnose gpt",
+            "check lstm_lm.yaml",
+            'predict lstm_lm "The old fox" --set search.max_length=12',
+            "evaluate lstm_lm --split validation",
+            'score lstm_lm "The old fox" "saw the mouse."',
+            'explain lstm_lm "The old fox saw the mouse."',
+            "check elmo.yaml",
+            'predict elmo "The old fox"',
+            "evaluate elmo",
+            'explain elmo "The old fox saw the mouse."',
+            "compare gpt lstm_lm",
+            "check korean.yaml",
+            'predict korean "옛날에 여우가"',
+            'score korean "옛날에 여우가" "살았다."',
+            "evaluate korean",
+        ],
+    ),
+    "masked_language_modeling": Case(
+        {
+            "bert": recipe("masked_language_modeling", KOREAN_TALES, PIECES, {"kind": "bert", **SIZES}),
+            "other": recipe(
+                "masked_language_modeling", KOREAN_TALES | {"whole_words": "eojeol"}, PIECES, {"kind": "bert", **SIZES},
+                training={"seed": 2},
+            ),
+            "tuned": {
+                "task": "classification", "data": corpus("reviews-ko", 60), "model": {"kind": "bert"},
+                "training": TRAINING | {"init": "bert", "steps": 10, "validate_every": 10},
+            },
+        },
+        [
+            "check bert.yaml",
+            'predict bert "옛날에 [MASK] 살았다." "여우가 [MASK] [MASK]." --nbest 2',
+            'predict bert "옛날에 여우가 살았다."',
+            'predict bert "옛날에 여우가" --features vectors.npz --pooling mean',
+            "evaluate bert",
+            'score bert "옛날에" "여우가"',
+            'explain bert "옛날에 [MASK] 살았다."',
+            'explain bert "옛날에 여우가 살았다." --numbers',
+            "diagnose bert",
+            "compare bert other",
+            "check other.yaml",
+            "evaluate other",
+            "export bert --to huggingface --out exported",
+            "import exported --out imported",
+            'predict imported "옛날에 [MASK] 살았다."',
+            'explain imported "옛날에 [MASK] 살았다."',
+            "check tuned.yaml",
+            'predict tuned "정말 재미있는 영화였다."',
+            "evaluate tuned",
+            'explain tuned "정말 재미있는 영화였다."',
+        ],
+    ),
+    "story_answering": Case(
+        {
+            name: {
+                "task": "story_answering",
+                "data": corpus(language, 100, about="where"),
+                "model": {"kind": "memory_network", "width": 8, "hops": 2, "sentences": 12, "restarts": 2},
+                "training": {"epochs": epochs, "seed": 1, "device": "cpu", "samples": 0},
+            }
+            for name, language, epochs in (
+                ("run", "stories-en", 8), ("other", "stories-en", 2), ("korean", "stories-ko", 4),
+            )
+        },
+        [
+            "check run.yaml",
+            'predict run --story story.txt "Where is Mary?" "Where is John?"',
+            "predict run --file asked.txt",
+            'predict run --story story.txt "Where is"',
+            "evaluate run",
+            'score run "Where is Mary?" office',
+            'explain run --story story.txt "Where is Mary?"',
+            "diagnose run",
+            "compare run other",
+            "check korean.yaml",
+            "evaluate korean",
+        ],
+        {"story.txt": STORY, "asked.txt": STORY + "Where is Mary?\n"},
+    ),
+    "classification": Case(
+        {
+            "bilstm": recipe("classification", corpus("reviews-ko", 120), {"kind": "bpe", "vocabulary": 400}, BILSTM),
+            "cnn": recipe(
+                "classification", corpus("reviews-ko", 120), {"kind": "character"},
+                {"kind": "cnn", "embedding": 8, "maps": 8},
+            ),
+            "gpt": recipe(
+                "classification", corpus("reviews-en", 60), WORDS, {"kind": "gpt", **SIZES}, training={"steps": 10}
+            ),
+        },
+        [
+            "check bilstm.yaml",
+            'predict bilstm "정말 재미있는 영화였다." "지루했다." --nbest 2',
+            'predict bilstm "정말 재미있는 영화였다."',
+            'predict bilstm ""',
+            "predict bilstm --file texts.txt --skip-bad",
+            "evaluate bilstm --predictions predictions.jsonl",
+            "evaluate bilstm --file labelled.csv",
+            'score bilstm "정말" "재미있는"',
+            'explain bilstm "정말 재미있는 영화였다."',
+            "diagnose bilstm",
+            "check cnn.yaml",
+            "evaluate cnn",
+            'explain cnn "지루했다." --view occlusion',
+            "compare bilstm cnn",
+            'predict gpt "A wonderful film."',
+            'explain gpt "A wonderful film."',
+        ],
+        {
+            "texts.txt": "재미있다.\n\n지루했다.\n",
+            "labelled.csv": table(("text", "label"), ("재미있는 영화", "긍정"), ("지루한 영화", "부정")),
+        },
+    ),
+    "regression": Case(
+        {
+            name: recipe(
+                "regression",
+                {"train": {"file": "pairs.csv", "first": 0, "second": 1, "label": 2}, "validation": {"split": 0.25},
+                 "test": {"split": 0.25}},
+                {"kind": "character"}, model,
+            )
+            for name, model in (("bilstm", BILSTM), ("bert", {"kind": "bert", **SIZES}))
+        },
+        [
+            "check bilstm.yaml",
+            "predict bilstm '한 고양이\t두 고양이' 'one dog\ttwo cats'",
+            "predict bilstm 'one text alone'",
+            "predict bilstm --file pairs.csv",
+            "evaluate bilstm",
+            "explain bilstm '한 고양이\t두 고양이'",
+            "diagnose bilstm",
+            "evaluate bert",
+            "explain bert '한 고양이\t두 고양이'",
+            "compare bilstm bert",
+        ],
+        {"pairs.csv": table(*SIMILAR)},
+    ),
+    "multiple_choice": Case(
+        {
+            name: recipe(
+                "multiple_choice",
+                {"train": {"file": "choices.csv", "text": 0, "choices": [1, 2], "label": 3},
+                 "validation": {"split": 0.25}, "test": {"split": 0.25}},
+                {"kind": "character"}, model,
+            )
+            for name, model in (("bilstm", BILSTM), ("bert", {"kind": "bert", **SIZES}))
+        },
+        [
+            "check bilstm.yaml",
+            "predict bilstm 'Anna is in the kitchen.\tshe cooks\tit flies' '미나 is 부엌에.\tit barks\tshe cooks'",
+            "predict bilstm 'no choices'",
+            "evaluate bilstm",
+            "explain bilstm 'Anna is in the kitchen.\tshe cooks\tit flies'",
+            "evaluate bert",
+            "explain bert 'Anna is in the kitchen.\tshe cooks\tit flies'",
+            "compare bilstm bert",
+        ],
+        {"choices.csv": table(*CHOICES)},
+    ),
+    "tagging": Case(
+        {
+            "bilstm": recipe("tagging", NAMES, WORDS, BILSTM, training={"learning_rate": 0.05}),
+            "bert": recipe("tagging", NAMES, PIECES, {"kind": "bert", **SIZES}),
+            "korean": recipe(
+                "tagging", corpus("names-ko", 120) | {"words": "characters"}, {"kind": "character"}, BILSTM,
+                training={"learning_rate": 0.05},
+            ),
+        },
+        [
+            "check bilstm.yaml",
+            'predict bilstm "Anna Smith lives in Paris." "John works for Acme in London."',
+            'predict bilstm ""',
+            "evaluate bilstm",
+            'explain bilstm "Anna Smith lives in Paris."',
+            "diagnose bilstm",
+            "evaluate bert",
+            'explain bert "Anna Smith lives in Paris."',
+            "compare bilstm bert",
+            "check korean.yaml",
+            'predict korean "김민수는 서울에 산다."',
+            "evaluate korean",
+        ],
+    ),
+    "question_answering": Case(
+        {
+            "bert": recipe("question_answering", PORTRAITS, WORDS, {"kind": "bert", **SIZES}),
+            "bilstm": recipe("question_answering", PORTRAITS, WORDS, BILSTM),
+            "korean": recipe(
+                "question_answering", corpus("portraits-ko", 60) | {"max_length": 96}, {"kind": "character"},
+                {"kind": "bert", **SIZES}, training={"steps": 10}, evaluation={"script": "korquad"},
+            ),
+        },
+        [
+            "check bert.yaml",
+            f"predict bert 'Where does Anna live?\t{PORTRAIT}' 'What is Anna?\t{PORTRAIT}' --nbest 2",
+            f"predict bert 'Where does Anna live?\t{PORTRAIT}'",
+            "predict bert 'a question alone'",
+            "evaluate bert",
+            f"explain bert 'Where does Anna live?\t{PORTRAIT}'",
+            "diagnose bert",
+            "evaluate bilstm",
+            "compare bert bilstm",
+            "check korean.yaml",
+            "predict korean '안나는 어디에 사나요?\t안나는 의사이다. 안나는 파리에 산다.'",
+            "evaluate korean",
+        ],
+    ),
+}  # fmt: skip
+
+
+def numbers_in(value: Any) -> Iterator[float]:
+    """All numbers within a JSON value, but for volatile ones."""
+    if isinstance(value, dict):
+        value = [part for key, part in value.items() if not VOLATILE.search(key)]
+    if isinstance(value, list):
+        for part in value:
+            yield from numbers_in(part)
+    elif isinstance(value, int | float):
+        yield float(value)
+
+
+def rounded(number: float) -> float:
+    return float(f"{number:.5g}")
+
+
+def summarised(values: list[Any]) -> Tree:
+    """A long list: shape or length, what numbers are in it (mean, and mean weighted by place), a hash of its texts."""
+    numbers = np.array([number for number in numbers_in(values) if math.isfinite(number)])
+    summary: Tree = {"length": len(values), "numbers": len(numbers)}
+    if len(numbers):
+        places = np.linspace(0.0, 1.0, len(numbers))
+        summary |= {"mean": rounded(numbers.mean()), "weighted": rounded((numbers * places).mean())}
+    try:
+        summary["shape"] = list(np.array(values, dtype=float).shape)
+    except (TypeError, ValueError):
+        summary["first"] = [digest(value) for value in values[:3]]
+    else:
+        summary["first"] = [rounded(number) for number in numbers[:4]]
+    if all(isinstance(value, str) for value in values):
+        summary["hash"] = hashlib.sha256("\n".join(values).encode()).hexdigest()[:12]
+    return summary
+
+
+def digest(value: Any, key: str = "") -> Any:
+    """What is recorded of a JSON value."""
+    if VOLATILE.search(key) or (key in WORDED and value):
+        return f"<{type(value).__name__}>"
+    if isinstance(value, dict):
+        # Keys with spaces are sentences for people: only their place counts.
+        names = [f"#{place}" if " " in name else name for place, name in enumerate(value)]
+        return {name: digest(part, part_key) for name, (part_key, part) in zip(names, value.items(), strict=True)}
+    if isinstance(value, list):
+        most_numbers = 40 if any(isinstance(part, dict) for part in value) else 8
+        long = len(value) > 40 or sum(1 for _ in numbers_in(value)) > most_numbers
+        return summarised(value) if long else [digest(part) for part in value]
+    if isinstance(value, float):
+        return rounded(value) if math.isfinite(value) else str(value)
+    return value
+
+
+def differences(expected: Any, found: Any, place: str = "") -> Iterator[str]:
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key in sorted(expected.keys() | found.keys()):
+            missing = "<no such key>"
+            yield from differences(expected.get(key, missing), found.get(key, missing), f"{place}.{key}")
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for number, pair in enumerate(zip(expected, found, strict=True)):
+            yield from differences(*pair, f"{place}[{number}]")
+    elif isinstance(expected, float) and isinstance(found, float):
+        if not math.isclose(expected, found, rel_tol=1e-3, abs_tol=1e-4):
+            yield f"{place}: {expected} -> {found}"
+    elif expected != found or type(expected) is not type(found):
+        yield f"{place}: {expected!r} -> {found!r}"
+
+
+def answer(command: str) -> Tree:
+    """What a command ends with and prints; for one that writes JSON to a file, that too."""
+    from command_line import regard
+
+    words = shlex.split(command)
+    result = regard(*words, "--json")
+    if result.code != 0:
+        assert "Traceback" not in result.err
+        return {"code": result.code, "out": result.out, "complains": result.err.startswith("regard: ")}
+    if words == ["recipes"]:  # what each is about is worded, and the memory language model is to go
+        return {"code": 0, "out": sorted(result.json.keys() - {"tales-memory-lm"})}
+    recorded: Tree = {"code": 0, "out": [digest(line) for line in result.jsons]}
+    for word in words:
+        if word.endswith((".json", ".jsonl")):
+            text = Path(word).read_text(encoding="utf-8")
+            lines = [text] if word.endswith(".json") else text.splitlines()
+            recorded[word] = digest([json.loads(line) for line in lines])
+    return recorded
+
+
+def answers(case: Case) -> dict[str, Tree]:
+    """The answers to all commands of a case, run in the present folder."""
+    for name, text in case.files.items():
+        Path(name).write_text(text, encoding="utf-8")
+    for name, tree in case.runs.items():
+        Path(f"{name}.yaml").write_text(json.dumps(tree, ensure_ascii=False), encoding="utf-8")
+    trained = [f"train {name}.yaml --out {name}" for name in case.runs]
+    return {command: answer(command) for command in [*trained, *case.commands]}
+
+
+def draw(folder: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for name, place, colour in (("blue", 2, (0, 0, 255)), ("red", 14, (255, 0, 0))):
+        picture = image.new("RGB", (32, 32), (255, 255, 255))
+        picture.paste(colour, (place, place, place + 10, place + 10))
+        picture.save(folder / f"{name}.png")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_verb_answers_differently(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if name == "captioning":
+        draw(tmp_path)
+    if name == "masked_language_modeling":
+        pytest.importorskip("transformers")
+    found, file = answers(CASES[name]), FOLDER / f"{name}.json"
+    if os.environ.get("REGARD_SNAPSHOTS") == "write":
+        lines = [
+            f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(found[key], ensure_ascii=False)}" for key in found
+        ]
+        file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    expected = json.loads(file.read_text(encoding="utf-8"))
+    changed = list(differences(expected, json.loads(json.dumps(found))))
+    assert not changed, f"{len(changed)} changes, recorded -> now:\n" + "\n".join(changed[:40])
+
+
+if __name__ == "__main__":
+    if "--write" not in sys.argv:
+        sys.exit(__doc__)
+    os.environ["REGARD_SNAPSHOTS"] = "write"
+    FOLDER.mkdir(exist_ok=True)
+    sys.exit(pytest.main([__file__, *(word for word in sys.argv[1:] if word != "--write")]))

@@ -1,0 +1,160 @@
+"""A ratchet over the size of `src/regard`: a limit may be lowered, never raised without a reason beside it.
+
+`python tests/contract/test_size.py` prints the present figures, ready to paste over LIMITS.
+
+- lines: lines of .py files, by top folder; `.` is the package's own files
+- modules with one importer: exactly one other file of the package imports it (`__init__` and `__main__` excepted)
+- Any in signatures: parameters and return values whose annotation names `Any`; `recipe: Any` is also counted by itself
+- public names: functions, classes and assigned names at module level, and methods of these classes, without leading _
+- class checks: `isinstance` and `issubclass` outside models/ and tasks/ on a class defined there
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+LIMITS = {
+    "lines": 40680,
+    "lines in .": 281,
+    "lines in commands": 1166,
+    "lines in config": 296,
+    "lines in data": 11418,
+    "lines in exchange": 2185,
+    "lines in layers": 1418,
+    "lines in models": 3352,
+    "lines in objectives": 635,
+    "lines in recipes": 1124,
+    "lines in runs": 1377,
+    "lines in search": 1505,
+    "lines in tasks": 5230,
+    "lines in text": 1572,
+    "lines in training": 1774,
+    "lines in views": 7347,
+    "files": 307,
+    "functions over 60 lines": 3,
+    "modules with one importer": 82,
+    "Any in signatures": 625,
+    "recipe: Any": 117,
+    "public names": 2867,
+    "class checks outside models and tasks": 42,
+}
+
+MARGINS = {"lines": 300, "lines in ": 100, "public names": 60, "Any in signatures": 20}
+"""By how much a limit may exceed its figure; every other figure: 3."""
+
+PACKAGE = Path(__file__).parents[2] / "src" / "regard"
+TEXTS = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def folder_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).parts
+    return parts[0] if len(parts) > 1 else "."
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(tree: ast.AST, modules: set[str]) -> Iterator[str]:
+    """Modules of the package that a file imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            members = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (member if member in modules else node.module for member in members)
+
+
+def modules_with_one_importer() -> list[str]:
+    modules = {module_of(path) for path in TEXTS if path.name not in ("__init__.py", "__main__.py")}
+    importers = Counter(name for tree in TREES.values() for name in set(imported_modules(tree, modules)))
+    return [module for module in modules if importers[module] == 1]
+
+
+def names_any(annotation: ast.AST | None) -> bool:
+    return annotation is not None and any(
+        isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(annotation)
+    )
+
+
+def parameters(function: Function) -> list[ast.arg]:
+    arguments = function.args
+    extra = [argument for argument in (arguments.vararg, arguments.kwarg) if argument]
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *extra]
+
+
+def public_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, Function | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        if isinstance(node, ast.ClassDef):
+            yield from (method.name for method in node.body if isinstance(method, Function))
+
+
+def class_checks() -> Iterator[ast.Call]:
+    inside = {path for path in TREES if folder_of(path) in ("models", "tasks")}
+    classes = {node.name for path in inside for node in ast.walk(TREES[path]) if isinstance(node, ast.ClassDef)}
+    for node in (node for path in TREES.keys() - inside for node in ast.walk(TREES[path])):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("isinstance", "issubclass")
+        ):
+            named = {getattr(part, "id", getattr(part, "attr", None)) for part in ast.walk(node.args[1])}
+            if named & classes:
+                yield node
+
+
+def figures() -> dict[str, int]:
+    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    functions = [node for node in nodes if isinstance(node, Function)]
+    arguments = [argument for function in functions for argument in parameters(function)]
+    annotations = [argument.annotation for argument in arguments] + [function.returns for function in functions]
+    lines = Counter({folder_of(path): 0 for path in TEXTS})
+    for path, text in TEXTS.items():
+        lines[folder_of(path)] += len(text.splitlines())
+    return {
+        "lines": lines.total(),
+        **{f"lines in {folder}": lines[folder] for folder in sorted(lines)},
+        "files": len(TEXTS),
+        "functions over 60 lines": sum((node.end_lineno or 0) - node.lineno + 1 > 60 for node in functions),
+        "modules with one importer": len(modules_with_one_importer()),
+        "Any in signatures": sum(map(names_any, annotations)),
+        "recipe: Any": sum(argument.arg == "recipe" and names_any(argument.annotation) for argument in arguments),
+        "public names": sum(not name.startswith("_") for tree in TREES.values() for name in public_names(tree)),
+        "class checks outside models and tasks": sum(1 for _ in class_checks()),
+    }
+
+
+def table(present: dict[str, int]) -> str:
+    return "".join(["LIMITS = {\n", *(f'    "{name}": {figure},\n' for name, figure in present.items()), "}"])
+
+
+def margin(name: str) -> int:
+    return next((MARGINS[kind] for kind in sorted(MARGINS, reverse=True) if name.startswith(kind)), 3)
+
+
+def test_no_figure_is_above_its_limit() -> None:
+    present = figures()
+    above = {name: (figure, LIMITS.get(name)) for name, figure in present.items() if figure > LIMITS.get(name, 0)}
+    assert not above, f"above the limit (figure, limit): {above}; now:\n{table(present)}"
+
+
+def test_no_limit_is_slack() -> None:
+    present = figures()
+    slack = {name: limit for name, limit in LIMITS.items() if limit > present.get(name, 0) + margin(name)}
+    assert not slack, f"lower these limits: {slack}; now:\n{table(present)}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table(figures()) + "\n")
