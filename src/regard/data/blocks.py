@@ -42,8 +42,7 @@ class Pieces(Examples):
         real_BL = places_BL < (starts + lengths)[:, None]
         ids_BL = self.text.values[np.where(real_BL, places_BL, 0)].astype(np.int64)  # place -1: the last </s>
         ids_BL[~real_BL] = self.text.tokenizer.pad
-        unknown, unknown_BL = self.text.unknown, ids_BL == self.text.tokenizer.unk
-        spelling = None if unknown is None else unknown.spelling(places_BL, unknown_BL)
+        spelling = self.text.spelling(places_BL, ids_BL == self.text.tokenizer.unk)
         tokens = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths), spelling)
         return TextBatch(tokens, tuple(examples.tolist()), int(lengths.sum()) - len(examples))
 

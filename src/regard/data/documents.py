@@ -17,7 +17,7 @@ from regard.data import tales
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
 from regard.data.formats import FORMATS, rows_in
-from regard.data.readers import Reader, open_corpus, prefixed
+from regard.data.readers import Reader, prefixed
 from regard.data.report import NAMED
 from regard.data.rows import Row
 from regard.errors import ColumnError, DataError, Problem, first_of
@@ -25,6 +25,8 @@ from regard.text.files import BINARY_HINT, TextFile, problem_with
 
 PIECE = 1 << 16
 """Characters after which the rest of a document comes in a row of its own, so that an endless one need not be held."""
+END, GOES_ON = ".", "+"
+"""The column `part` of a row: whether its document ends with it, or goes on in the next row."""
 FILES = 1 << 40
 """Times the number of a file, and its line on top: where a row of several files stands, in one number."""
 
@@ -78,10 +80,10 @@ class RawData(Splits[RawText]):
 
 def open_documents(corpus: RawText, base: Path, part: Part = "train") -> Reader:
     """A reader of the documents; names of files are relative to `base`."""
-    if corpus.dataset is not None:
-        return open_corpus(corpus, base, part)
     reader = DocumentReader(corpus, base, part)
-    if corpus.corpus is None:
+    if reader.dataset is not None:
+        reader.dataset.check()
+    elif corpus.corpus is None:
         if not reader.is_pattern and (problem := _missing(reader.root)):
             raise DataError(problems=[problem])
         if not reader.files:
@@ -113,6 +115,10 @@ class DocumentReader(Reader):
     corpus: RawText
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        return ("text", "part")
+
+    @property
     def may_be_empty(self) -> bool:
         return self.corpus.documents == "all_lines"
 
@@ -129,7 +135,7 @@ class DocumentReader(Reader):
 
     @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        if self.corpus.corpus is not None:
+        if self.corpus.corpus is not None or self.corpus.dataset is not None:
             return ()
         root = self.root
         if self.is_pattern:
@@ -169,7 +175,9 @@ class DocumentReader(Reader):
         corpus = self.corpus
         if corpus.corpus is not None:
             drawn = tales.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-            yield from (Row(line, (tale,)) for line, tale in enumerate(drawn, 1))
+            yield from (Row(line, (tale, END)) for line, tale in enumerate(drawn, 1))
+        if self.dataset is not None:
+            yield from (row._replace(values=(*row.values, END)) for row in super()._rows())
         problems: list[Problem] = []
         for number, file in enumerate(self.files):
             rows = self._table(file) if self._is_table(file) else _documents(file, corpus.documents)
@@ -187,28 +195,31 @@ class DocumentReader(Reader):
 
     def _table(self, file: TextFile) -> Iterator[Row]:
         if self.corpus.file is not None:
-            yield from rows_in(file, self.corpus)
+            yield from (row._replace(values=(*row.values, END)) for row in rows_in(file, self.corpus))
             return
         try:
-            yield from rows_in(file, self.corpus.model_copy(update={"text": "text"}))
+            named = self.corpus.model_copy(update={"text": "text"})
+            yield from (row._replace(values=(*row.values, END)) for row in rows_in(file, named))
         except ColumnError as error:
             hint = f"rename one to text, or name it in the recipe: {{file: {file.name}, text: COLUMN}}"
             raise DataError(problems=[replace(one, hint=f"{one.hint}; {hint}") for one in error.problems]) from None
 
     def empty(self, row: Row, column: int) -> str:
-        if self._is_table(self.files[row.line // FILES]):
+        if self.files and self._is_table(self.files[row.line // FILES]):
             return f"the column {('text' if self.corpus.file is None else self.corpus.text)!r} is empty"
         return super().empty(row, column)
 
     def where(self, line: int, column: str | None = None) -> str:
-        if self.corpus.corpus is not None:
-            return f"corpus {self.corpus.corpus}:{line}"
+        if not self.files:
+            return super().where(line)
         if line < 1:
             return self.root.name
         return self.files[line // FILES].where(line % FILES)
 
     def fingerprint(self) -> str:
         corpus = self.corpus
+        if corpus.dataset is not None:
+            return super().fingerprint()
         settings: list[Any] = ["documents", corpus.size, corpus.prefix, corpus.documents, corpus.text, corpus.header]
         if corpus.corpus is not None:
             settings += [corpus.corpus, corpus.seed, self.part, tales.VERSION]
@@ -231,14 +242,14 @@ def _documents(file: TextFile, separated: str) -> Iterator[Row]:
             raise DataError(what, where=file.where(number), hint=BINARY_HINT)
         text = line.strip()
         if lines and (not text or separated != "blank_lines"):
-            yield Row(first, ("\n".join(lines),), continues=continues)
+            yield Row(first, ("\n".join(lines), END), continues=continues)
             lines, size, continues = [], 0, False
         elif size > PIECE:
-            yield Row(first, ("\n".join([*lines, ""]),), continues=continues)
+            yield Row(first, ("\n".join([*lines, ""]), GOES_ON), continues=continues)
             lines, size, continues = [], 0, True
         if text or separated == "all_lines":
             first = number if not lines else first
             lines.append(text)
             size += len(text)
     if lines:
-        yield Row(first, ("\n".join(lines),), continues=continues)
+        yield Row(first, ("\n".join(lines), END), continues=continues)

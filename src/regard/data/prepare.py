@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from regard.data.dataset import Columns, Dataset, Encoder, Examples
 from regard.data.report import NAMED, ColumnReport, Found, Histogram, Report, SplitReport
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TokenColumn, open_array, stored, token_type
 from regard.data.texts import (
+    CHARACTERS,
     CHUNK,
     FORMAT,
     PreparedTexts,
@@ -80,6 +81,9 @@ def prepare(
     folder = _encoded_folder(task, recipe, texts, progress)
     report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
     splits = {split: _open(folder, split, texts.splits[split], task) for split in texts.splits}
+    readers = [reader for split in texts.splits.values() for reader in split.readers]
+    notes = tuple(dict.fromkeys(note for reader in readers for note in reader.findings()))  # file names are not cached
+    report = replace(report, notes=notes)
     return Prepared(task, splits["train"], splits["validation"], splits.get("test"), report)
 
 
@@ -127,9 +131,9 @@ def _write(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Pro
     writers: dict[str, ColumnWriter] = {}
     with ExitStack() as stack:
         numbers = stack.enter_context(closing(ArrayWriter(folder / f"{split}.rows", np.int64)))
-        for start in range(0, max(len(texts), 1), CHUNK):
-            rows = np.arange(start, min(start + CHUNK, len(texts)))
-            chunk = {name: list(column[start : start + CHUNK]) for name, column in texts.columns.items()}
+        for start, stop in _chunks(texts):
+            rows = np.arange(start, stop)
+            chunk = {name: list(column[start:stop]) for name, column in texts.columns.items()}
             columns = task.encode(chunk, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
             if not writers:
                 writers = {
@@ -145,6 +149,18 @@ def _write(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Pro
             progress(f"tokenising {split}", start + len(rows))
     (folder / f"{split}.columns.json").write_text(json.dumps(list(writers)), encoding="utf-8")
     return dropped
+
+
+def _chunks(texts: Texts) -> Iterator[tuple[int, int]]:
+    """Rows to encode at once: at most CHUNK of them, and about CHARACTERS bytes of text."""
+    sizes: Integers = np.sum([column.sizes for column in texts.columns.values()], axis=0, dtype=np.int64)
+    start, total = 0, 0
+    for row, size in enumerate(sizes.tolist()):
+        if row > start and (row - start == CHUNK or total + size > CHARACTERS):
+            yield start, row
+            start, total = row, 0
+        total += size
+    yield start, len(texts)
 
 
 def _column_type(task: Encoder, name: str) -> DTypeLike:

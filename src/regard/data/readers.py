@@ -116,6 +116,10 @@ class Reader:
         name, key = names[column]
         return f"the {name} is empty" if name == key else f"the {name} (column {key!r}) is empty"
 
+    def findings(self) -> Iterator[str]:
+        """What a user should know of the files that are read."""
+        return iter(())
+
     def fingerprint(self) -> str:
         """A hash of all that decides the rows: the bytes of the files as they lie there, and how they are read."""
         corpus = self.corpus

@@ -195,6 +195,12 @@ class TextColumn(Sequence[str]):
     def __len__(self) -> int:
         return len(self._offsets) - 1 if self._rows is None else len(self._rows)
 
+    @property
+    def sizes(self) -> Integers:
+        """The bytes of each text."""
+        sizes = np.diff(self._offsets)
+        return sizes if self._rows is None else sizes[self._rows]
+
     @overload
     def __getitem__(self, row: int) -> str: ...
     @overload
@@ -219,7 +225,7 @@ class TokenColumn:
     """Sentences as token ids, one after the other, and where each one ends."""
 
     def __init__(self, values: Array, offsets: Array) -> None:
-        self._values, self._offsets = values, offsets
+        self.values, self.offsets = values, offsets
 
     @classmethod
     def open(cls, folder: Path, name: str, dtype: DTypeLike) -> TokenColumn:
@@ -231,22 +237,22 @@ class TokenColumn:
         return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32), _offsets_of([len(row) for row in rows]))
 
     def __len__(self) -> int:
-        return len(self._offsets) - 1
+        return len(self.offsets) - 1
 
     def __getitem__(self, row: int) -> Integers:
         row = range(len(self))[row]
-        return self._values[self._offsets[row] : self._offsets[row + 1]]
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
         """Tokens of each row, without `<s>` and `</s>`."""
-        return np.diff(self._offsets).astype(np.int32)
+        return np.diff(self.offsets).astype(np.int32)
 
     def counts(self, vocabulary: int) -> NDArray[np.int64]:
         """How often each token stands in the column; read a piece at a time."""
         total = np.zeros(vocabulary, dtype=np.int64)
-        for start in range(0, len(self._values), 2**20):
-            total += np.bincount(self._values[start : start + 2**20], minlength=vocabulary)
+        for start in range(0, len(self.values), 2**20):
+            total += np.bincount(self.values[start : start + 2**20], minlength=vocabulary)
         return total
 
     def padded(
@@ -257,8 +263,8 @@ class TokenColumn:
         before = int(begin is not None)
         whole = lengths + before + int(end is not None)
         ids = np.full((len(rows), int(whole.max(initial=0))), pad, dtype=np.int64)
-        shift = self._offsets[rows] - (np.cumsum(lengths) - lengths)
-        tokens = self._values[np.repeat(shift, lengths) + np.arange(int(lengths.sum()))]
+        shift = self.offsets[rows] - (np.cumsum(lengths) - lengths)
+        tokens = self.values[np.repeat(shift, lengths) + np.arange(int(lengths.sum()))]
         places = np.arange(ids.shape[1])
         ids[(places >= before) & (places < (lengths + before)[:, None])] = tokens
         if begin is not None:

@@ -12,15 +12,11 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from regard.config import Config
 from regard.data.blocks import Pieces, Streams, contiguous_pieces, document_pieces
-from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
-from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared
-from regard.data.raw import RawTokens, prepare_raw
-from regard.data.texts import Progress
+from regard.data.raw import RawTokens
 from regard.errors import ConfigError, DecodeError
 from regard.models.contextual import LanguageModel
 from regard.models.elmo import ELMo, ELMoConfig
@@ -40,13 +36,11 @@ from regard.search import SearchConfig
 from regard.tasks.continuing import continuations, encode_prompts, score_continuation
 from regard.tasks.inputs import Inputs
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
-from regard.tasks.task import Done, Task, ignore
+from regard.tasks.raw import RawTextTask, check_max_length
+from regard.tasks.task import Done, ignore
 from regard.tasks.text_to_text import Prediction
-from regard.text.files import TextFile
 from regard.text.normalise import fold_white_space
 from regard.text.spelling import spelled
-from regard.text.tokenizers import Tokenizers
 
 SCORE_TOKENS = 8_192
 """Padded tokens that are measured at once."""
@@ -76,18 +70,12 @@ class LanguageData(RawData):
     on where the one before ended; only for lstm_lm, which carries its state over (truncated back-propagation)."""
 
 
-class NoEvaluation(Config):
-    """There is nothing to choose: perplexity needs no settings."""
-
-
-class LanguageModeling(Task):
+class LanguageModeling(RawTextTask):
     """Raw text, measured by perplexity and bits per character."""
 
     name = "language_modeling"
-    columns = ("text",)
     writes = "text"
     data = LanguageData
-    evaluation = NoEvaluation
     models = Annotated[
         MemoryLanguageModelConfig | LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")
     ]
@@ -102,24 +90,7 @@ class LanguageModeling(Task):
     }
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0}}
 
-    @classmethod
-    def prepare(
-        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[Pieces]:
-        raw = prepare_raw(
-            recipe.data,
-            recipe.tokenizer,
-            base=base,
-            seed=recipe.training.seed,
-            tokenizers=tokenizers,
-            progress=progress,
-            letters=recipe.model.letters,
-        )
-        task = cls(recipe, raw.tokenizers)
-        splits = {name: task.examples(text) for name, text in raw.splits.items()}
-        return Prepared(task, splits["train"], splits["validation"], splits.get("test"), raw.report)
-
-    def examples(self, text: RawTokens) -> Pieces:
+    def examples(self, text: RawTokens, part: str) -> Pieces:
         return BLOCKS[self.recipe.data.blocks](text, self.recipe.data.max_length)
 
     def check(self, data: Prepared[Pieces]) -> None:
@@ -205,15 +176,7 @@ class LanguageModeling(Task):
         return found
 
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Pieces:
-        letters = self.recipe.model.letters
-        text = read_documents(self.recipe.data, corpora, part, base, self.tokenizers["text"], letters=letters)
-        return self.examples(text)
-
-    def corpus_of(self, files: Sequence[str]) -> RawText:
-        return corpus_of_files(files, self.corpora)
-
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        return texts_in(self.corpora, file)
+        return self.examples(self.read_documents(corpora, part, base), part)
 
     def evaluate(self, model: Any, examples: Pieces, progress: Done) -> dict[str, Any]:
         text = examples.text

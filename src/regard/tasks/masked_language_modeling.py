@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import Field
 
-from regard.data.config import Recipe, Split
+from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
-from regard.data.file_inputs import FileInput
 from regard.data.masking import Masking, Whole
 from regard.data.prepare import Prepared
-from regard.data.raw import RawTokens, prepare_raw
+from regard.data.raw import RawTokens
 from regard.data.segments import MORE_DOCUMENTS, Segments, SentencePairs, SingleSegments
-from regard.data.texts import Progress
 from regard.errors import ConfigError, DataError
 from regard.models.base import device_of
 from regard.models.bert import BERT, BERTConfig
@@ -25,13 +23,11 @@ from regard.models.language_models import build
 from regard.objectives.masked_lm import MaskedTallies, MaskedTokens, masked_tallies
 from regard.tasks.filling import Filled, encode_gaps, filled
 from regard.tasks.inputs import Inputs
-from regard.tasks.language_modeling import SCORE_TOKENS, NoEvaluation
+from regard.tasks.language_modeling import SCORE_TOKENS
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
-from regard.tasks.task import Done, Task, ignore
-from regard.text.files import TextFile
+from regard.tasks.raw import RawTextTask, check_max_length
+from regard.tasks.task import Done, ignore
 from regard.text.sentences import Sentences
-from regard.text.tokenizers import Tokenizers
 from regard.text.vocabularies import MASKING
 
 NO_PAIRS = "masked tokens alone were measured: next sentences need two documents of two sentences or more"
@@ -54,15 +50,13 @@ class MaskedData(RawData):
     where spaces are: with it both hide a piece and the ## pieces after it, and punctuation stands apart."""
 
 
-class MaskedLanguageModeling(Task):
+class MaskedLanguageModeling(RawTextTask):
     """Raw text, measured by how many hidden tokens are found again, and how many pairs of sentences are told."""
 
     name = "masked_language_modeling"
     searches = False
     unit = "masked tokens"
-    columns = ("text",)
     data = MaskedData
-    evaluation = NoEvaluation
     models = BERTConfig
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
@@ -76,35 +70,31 @@ class MaskedLanguageModeling(Task):
         "tokenizer": {"kind": "wordpiece"},
     }
 
-    @classmethod
-    def prepare(
-        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
-    ) -> Prepared[Segments]:
-        raw = prepare_raw(
-            recipe.data,
-            recipe.tokenizer,
-            base=base,
-            seed=recipe.training.seed,
-            tokenizers=tokenizers,
-            progress=progress,
-            sentences=recipe.data.sentences if recipe.model.next_sentence else None,
-            special=MASKING,
-        )
-        task = cls(recipe, raw.tokenizers)
-        splits = {name: task.examples(text, name) for name, text in raw.splits.items()}
-        return Prepared(task, splits["train"], splits["validation"], splits.get("test"), raw.report)
+    special = MASKING
+
+    @property
+    def sentences(self) -> Sentences | None:
+        found: Sentences = self.recipe.data.sentences
+        return found if self.recipe.model.next_sentence else None
+
+    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+        if self.tokenizers["text"].mask is None:
+            hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
+            place = f"{self.recipe.tokenizer.file or 'tokenizer'}"
+            raise DataError("the vocabulary has no [MASK] token", where=place, hint=hint)
+        return self
 
     def _masking(self, text: RawTokens) -> Masking:
         return Masking(text.tokenizer, self.recipe.data.mask_rate, self.recipe.data.whole_words)
 
-    def examples(self, text: RawTokens, name: str) -> Segments:
+    def examples(self, text: RawTokens, part: str) -> Segments:
         data, masking = self.recipe.data, self._masking(text)
         if not self.recipe.model.next_sentence:
             return SingleSegments(text, masking, data.max_length)
-        part, hint = getattr(data, name, None), MORE_DOCUMENTS
-        if isinstance(part, Split):
-            hint = f"raise data.{name}.split, which is {part.split:g}, or give data.{name} a text of its own"
-        return SentencePairs(text, masking, data.max_length, f"data.{name}", hint, data.sentences)
+        split, hint = getattr(data, part, None), MORE_DOCUMENTS
+        if isinstance(split, Split):
+            hint = f"raise data.{part}.split, which is {split.split:g}, or give data.{part} a text of its own"
+        return SentencePairs(text, masking, data.max_length, f"data.{part}", hint, data.sentences)
 
     def check(self, data: Prepared[Segments]) -> None:
         check_max_length(self.recipe.data.max_length, self.recipe.model.max_positions, self.recipe.training.init)
@@ -143,18 +133,11 @@ class MaskedLanguageModeling(Task):
         return self.loss(model, examples, ignore)
 
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
-        sentences = self.recipe.data.sentences if self.recipe.model.next_sentence else None
-        text = read_documents(self.recipe.data, corpora, part, base, self.tokenizers["text"], sentences=sentences)
+        text = self.read_documents(corpora, part, base)
         try:
             return self.examples(text, part)
-        except DataError:  # too few documents to pair sentences of: what is masked in them can be measured all the same
+        except DataError:  # too few documents to pair sentences of: masked tokens can be measured all the same
             return SingleSegments(text, self._masking(text), self.recipe.data.max_length)
-
-    def corpus_of(self, files: Sequence[str]) -> RawText:
-        return corpus_of_files(files, self.corpora)
-
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        return texts_in(self.corpora, file)
 
     def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         found = {"documents": len(examples.text), "examples": len(examples), **self.loss(model, examples, progress)}

@@ -1,77 +1,138 @@
-"""What the tasks on raw text share: corpora to measure a run on, what `--file` names, and how long a text may be."""
+"""What the tasks on raw text share: documents as tokens, what `--file` names, and how long a text may be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from regard.config import Config
+from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.documents import RawData, RawText, open_documents
+from regard.data.dataset import Columns, Dataset
+from regard.data.documents import RawText
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
-from regard.data.raw import RawTokens
+from regard.data.prepare import Prepared, prepare, read
+from regard.data.raw import RawTokens, encode_documents
+from regard.data.report import ColumnReport, Histogram
 from regard.data.rows import Key, has_header
+from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError
 from regard.tasks.inputs import only_file
+from regard.tasks.task import Task
 from regard.text.files import TextFile
 from regard.text.normalise import fold_white_space
 from regard.text.sentences import Sentences
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers import Tokenizers, train_tokenizers
+from regard.text.vocabularies import SPECIAL
 
 
-def read_documents(
-    data: RawData,
-    corpora: Sequence[RawText],
-    part: Part,
-    base: Path,
-    tokenizer: Tokenizer,
-    *,
-    sentences: Sentences | None = None,
-    letters: int | None = None,
-) -> RawTokens:
-    """All documents of the corpora, less empty ones that are not meant so."""
-    texts: list[str] = []
-    places: list[str] = []
-    firsts: list[int] = []
-    for corpus in corpora:
-        reader = open_documents(corpus, base, part)
-        for row in reader.rows() if data.bad_lines == "drop" else reader:
-            if reader.may_be_empty or row.values[0].strip():
-                if not row.continues:
-                    firsts.append(len(texts))
-                    places.append(reader.where(row.line))
-                texts.append(row.values[0])
-    if not texts:
-        raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
-    bounds = np.array([*firsts, len(texts)])
-    return RawTokens.of(texts, tokenizer, places.__getitem__, sentences=sentences, letters=letters, firsts=bounds)
+class NoEvaluation(Config):
+    """There is nothing to choose: the metrics need no settings."""
 
 
-def corpus_of_files(files: Sequence[str], own: Sequence[RawText]) -> RawText:
-    """What `--file` names: a text file, a folder or a table, read as the recipe's own corpora are."""
-    file = only_file(files, hint="give one, or a folder of them")
-    tables = [corpus for corpus in own if corpus.file is not None or corpus.dataset is not None]
-    if tables and is_table(named := TextFile(file, Path(file))):
-        alike = [one for one in tables if one.file and TextFile(one.file, Path()).suffixes[0] == named.suffixes[0]]
-        like = (alike or tables)[0]
-        return RawText(file=file, text=like.text, header=like.header)
-    like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=file))
-    return RawText(text=file, documents=like.documents)
+class RawTextTask(Task):
+    """A task on raw text: rows of the data are documents, or pieces of long ones."""
 
+    columns = ("text",)
+    evaluation: ClassVar[type[Config]] = NoEvaluation
+    special: ClassVar[Sequence[str]] = SPECIAL
+    """The special tokens of a vocabulary that is trained."""
 
-def texts_in(own: Sequence[RawText], file: TextFile) -> Iterator[FileInput] | None:
-    """The texts of a table, each in one line: its column is that of the recipe's own corpora, or `text`. None: a line
-    is a text."""
-    if not is_table(file):
+    @property
+    def sentences(self) -> Sentences | None:
+        """How sentences are found, for a model that needs them."""
         return None
-    like = corpus_of_files([file.name], own)
-    columns: dict[str, Key] = {"text": "text" if like.file is None or like.text is None else like.text}
-    header = None if like.file is None else has_header(like)
-    if not has_columns(file, columns) and has_columns(file, {"text": "text"}):
-        columns, header = {"text": "text"}, None
-    rows = table_rows(file, columns, header)
-    return (FileInput(fold_white_space(row.values[0]), file.where(row.line), row.fault) for row in rows)
+
+    def examples(self, text: RawTokens, part: str) -> Any:
+        """What a model reads of a split."""
+        raise NotImplementedError
+
+    @classmethod
+    def prepare(
+        cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    ) -> Prepared[Any]:
+        documents = prepare(cls, recipe, base, tokenizers, progress)
+        task = cls(recipe, documents.tokenizers)
+        splits = {"train": documents.train, "validation": documents.validation, "test": documents.test}
+        examples = {
+            part: task.examples(task.raw_tokens(pieces), part) for part, pieces in splits.items() if pieces is not None
+        }
+        return Prepared(task, examples["train"], examples["validation"], examples.get("test"), documents.report)
+
+    def raw_tokens(self, pieces: Dataset) -> RawTokens:
+        return RawTokens(pieces, self.tokenizers["text"], getattr(self.recipe.model, "letters", None))
+
+    @classmethod
+    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+        return train_tokenizers(recipe.tokenizer, {"text": _Lines(train.columns["text"])}, base, cls.special)
+
+    def encoding(self) -> list[Any]:
+        reads_letters = getattr(self.recipe.model, "letters", None) is not None
+        return [self.sentences, reads_letters]
+
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
+        letters = getattr(self.recipe.model, "letters", None)
+        return encode_documents(texts["text"], texts["part"], self.tokenizers["text"], self.sentences, letters)
+
+    def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
+        """The tokens of whole documents, without their ends."""
+        text, tokenizer = self.raw_tokens(examples), self.tokenizers["text"]
+        tokens = int(text.lengths.sum(dtype=np.int64))
+        unknown = int(text.frequencies()[tokenizer.unk])
+        return {"text": ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(text.lengths))}
+
+    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
+        return examples.columns["text"].lengths
+
+    def read_documents(self, corpora: Sequence[RawText], part: Part, base: Path) -> RawTokens:
+        """All documents of the corpora, to measure a run on."""
+        pieces = read(self, self.recipe, corpora, part, base)
+        if not len(pieces):
+            raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
+        return self.raw_tokens(pieces)
+
+    def corpus_of(self, files: Sequence[str]) -> RawText:
+        """What `--file` names: a text file, a folder or a table, read as the recipe's own corpora are."""
+        file = only_file(files, hint="give one, or a folder of them")
+        own: list[RawText] = self.corpora
+        tables = [corpus for corpus in own if corpus.file is not None or corpus.dataset is not None]
+        if tables and is_table(named := TextFile(file, Path(file))):
+            suffix = named.suffixes[0]
+            alike = [table for table in tables if table.file and TextFile(table.file, Path()).suffixes[0] == suffix]
+            like = (alike or tables)[0]
+            return RawText(file=file, text=like.text, header=like.header)
+        like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=file))
+        return RawText(text=file, documents=like.documents)
+
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
+        """The texts of a table, each in one line: its column is that of the recipe's corpora, or `text`. None: a line
+        is a text."""
+        if not is_table(file):
+            return None
+        like = self.corpus_of([file.name])
+        columns: dict[str, Key] = {"text": "text" if like.file is None or like.text is None else like.text}
+        header = None if like.file is None else has_header(like)
+        if not has_columns(file, columns) and has_columns(file, {"text": "text"}):
+            columns, header = {"text": "text"}, None
+        rows = table_rows(file, columns, header)
+        return (FileInput(fold_white_space(row.values[0]), file.where(row.line), row.fault) for row in rows)
+
+
+class _Lines:
+    """Documents to train a tokenizer on, each as one line."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, index: int) -> str:
+        return fold_white_space(self._texts[index])
 
 
 def check_max_length(length: int, positions: int | None, init: str | None) -> None:
