@@ -182,7 +182,7 @@ class Splits(Config, Generic[C]):
     text, and images that cannot be read: stop and name them, or drop and count them."""
 
     @property
-    def limits(self) -> dict[str, float]:
+    def limits(self) -> dict[str, int | float]:
         """The limits that examples are dropped by, by the reason's name in the report."""
         return {"over_long_line": self.max_characters}
 
@@ -196,7 +196,7 @@ class Data(Splits[C]):
     """Largest ratio of the longer to the shorter side in tokens; pairs beyond it are dropped and counted."""
 
     @property
-    def limits(self) -> dict[str, float]:
+    def limits(self) -> dict[str, int | float]:
         ratio = {} if self.max_ratio is None else {"max_ratio": self.max_ratio}
         return {**super().limits, "max_length": self.max_length, **ratio}
 

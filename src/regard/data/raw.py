@@ -66,13 +66,13 @@ class RawTokens:
     def __init__(self, pieces: Dataset, tokenizer: Tokenizer, letters: int | None = None) -> None:
         self.pieces, self.tokenizer, self.letters = pieces, tokenizer, letters
         self.values: Array = pieces.columns["text"].values
-        self.sentences: Integers = np.cumsum([0, *pieces.columns["sentences"].values], dtype=np.int64)
+        self.sentences: Integers = _starts(pieces.columns["sentences"].values)
         """Where each sentence begins in `values`, and where the last one ends; `</s>` belongs to the sentence before
         it."""
         ends = np.fromiter((part == END for part in pieces.texts["part"]), dtype=bool, count=len(pieces))
         self.firsts: Integers = np.concatenate([[0], np.flatnonzero(ends) + 1])
         """The number of each document's first piece, and the number of pieces."""
-        counts = np.cumsum([0, *pieces.columns["sentences"].lengths], dtype=np.int64)
+        counts = _starts(pieces.columns["sentences"].lengths)
         self.documents: Integers = counts[self.firsts]
         """The number of each document's first sentence, and the number of sentences."""
         self.corpora: Integers = pieces.corpora[self.firsts[:-1]]
@@ -157,6 +157,11 @@ class RawTokens:
                 places.append((int(row), int(column)))
                 words.append(letters_of(word, self.letters))
         return Spelling.of(places, words, places_BL.shape)
+
+
+def _starts(sizes: Array) -> Integers:
+    """Where things of these sizes begin that stand end to end, and where the last one ends."""
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
 class _Joined(Sequence[str]):

@@ -76,7 +76,7 @@ class Report:
     """The report of a whole dataset, split by split."""
 
     splits: dict[Part, SplitReport]
-    limits: dict[str, float]
+    limits: dict[str, int | float]
     """The limits that examples were dropped by, by the reason's name."""
     unit: str = "pairs"
     """What the examples are."""
