@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.columns import first_rows, header_of
 from regard.data.config import Corpus, Data, Splits
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import has_columns
 from regard.data.formats import FORMATS
 from regard.data.readers import Reader, open_corpus
-from regard.data.recognise import first_rows, header_of
 from regard.data.rows import Row
 from regard.errors import DataError, Problem, first_of
 from regard.tasks.inputs import LONGEST
