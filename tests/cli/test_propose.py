@@ -81,6 +81,9 @@ SQUAD = [
     {"context": text, "qas": [{"id": number, "question": "What?", "answers": answers}]}
     for text, number, answers in zip(EN, IDS, ANSWERS, strict=True)
 ]
+CONLLU = "\n".join(
+    "# text\n" + "".join(f"1\t{word}\tx\t{word[0].upper()}\t_\t_\t_\t_\t_\t_\n" for word in words) for words in WORDS
+)
 CATS = [["B-CAT" if word == "cat" else "O" for word in words] for words in WORDS]
 LETTERS = [DRAW.choice("ABCD") for _ in EN]
 
@@ -166,8 +169,7 @@ CASES: dict[str, Case] = {
     "names.txt": Case(conll(lambda word: "I-X" if word == "cat" else "O"), "tagging", {"tokens": 0, "tags": -1}),
     "parts.conll": Case(conll(lambda word: "DET" if word in ("the", "a") else "X"), "tagging",
                         {"tokens": 0, "tags": -1, "scheme": "plain"}, {"training.best": "accuracy"}),
-    "parts.conllu": Case("\n".join("# text\n" + "".join(f"1\t{word}\tx\tX\t_\t_\t_\t_\t_\t_\n" for word in words)
-                                   for words in WORDS), "tagging", {"tokens": 1, "tags": 3, "scheme": "plain"}),
+    "parts.conllu": Case(CONLLU, "tagging", {"tokens": 1, "tags": 3, "scheme": "plain"}),
     "letters.bio": Case(conll(lambda sign: "B-X" if sign in "ab" else "O", [*map("".join, WORDS)]), "tagging",
                         {"tokens": 0, "tags": -1}, {"data.words": "characters"}),
     "tags.jsonl": Case(lines(words=WORDS, ner=CATS), "tagging", {"tokens": "words", "tags": "ner"}),

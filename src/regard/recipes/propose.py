@@ -18,7 +18,7 @@ from regard.config.load import Tree
 from regard.data.formats import FORMATS
 from regard.data.huggingface import is_saved
 from regard.errors import ConfigError
-from regard.recipes.recognise import Recognised, recognise, text_files_in
+from regard.recipes.recognise import DataProfile, recognise, text_files_in
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
 from regard.text.files import TextFile
@@ -188,7 +188,7 @@ def next_commands(files: Sequence[str], out: str | Path | None) -> list[str]:
 def _unused(path: Path) -> Path:
     """The path, or one with a number where that exists."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return next(one for one in chain([path], numbered) if not one.exists())
+    return next(free for free in chain([path], numbered) if not free.exists())
 
 
 # The recipe
@@ -196,9 +196,9 @@ def _unused(path: Path) -> Path:
 
 def propose(files: Sequence[str], folder: Path) -> str:
     """The YAML of a recipe, to be saved in `folder`, for one file or folder, or for two parallel files."""
-    found = recognise(files)
-    plan = PLANS[found.task]
-    settings = {**plan.changes, **_data(found, folder), **_fitted(found, plan), **found.settings}
+    profile = recognise(files)
+    plan = PLANS[profile.task]
+    settings = {**plan.changes, **_data(profile, folder), **_fitted(profile, plan), **profile.settings}
     template = shipped_text(plan.recipe)
     tree, comments = parse_yaml(template, plan.recipe), _comments(template)
     blocks = {path.partition(".")[0] for path in comments if "." in path}
@@ -209,12 +209,12 @@ def propose(files: Sequence[str], folder: Path) -> str:
         if value is None:
             del node[key]
     comments |= {path: FILLED[path] for path in settings if path in FILLED}
-    seen = [f"{size.script} script, {size.words:.1f} words" for size in found.sizes]
-    seen += [f"column {key} may be the label, too" for key in found.others]
-    comments["data.train"] = "; ".join(seen) or comments["data.train"]
-    amount = f"{found.examples:,} {TASKS[found.task].data.UNIT}"
+    notes = [f"{size.script} script, {size.words:.1f} words" for size in profile.sizes]
+    notes += [f"column {key} may be the label, too" for key in profile.others]
+    comments["data.train"] = "; ".join(notes) or comments["data.train"]
+    amount = f"{profile.examples:,} {TASKS[profile.task].data.UNIT}"
     title = f"Proposed by `regard check` for {' and '.join(files)}: {amount}. Made from the recipe `{plan.recipe}`."
-    lines = [("", note) for note in (title, *_notes(found, plan))]
+    lines = [("", note) for note in (title, *_notes(profile, plan))]
     for section in (name for name in SECTIONS if name in tree):
         if section in blocks:
             lines.append((f"{section}:", comments[section]))
@@ -235,25 +235,26 @@ def _comments(text: str) -> dict[str, str]:
     return comments
 
 
-def _data(found: Recognised, folder: Path) -> dict[str, Any]:
+def _data(profile: DataProfile, folder: Path) -> dict[str, Any]:
     """The data line, and about a thousand examples set aside for validation, as many for test."""
-    line = {name: _relative(value, folder) if isinstance(value, Path) else value for name, value in found.data.items()}
-    share = {"split": round(min(0.1, max(0.005, 1000 / max(found.examples, 1))), 3)}
+    line = {name: _relative(value, folder) for name, value in profile.data.items()}
+    share = {"split": round(min(0.1, max(0.005, 1000 / max(profile.examples, 1))), 3)}
     return {"data.train": line, "data.validation": share, "data.test": share, "data.bad_lines": "drop"}
 
 
-def _fitted(found: Recognised, plan: Plan) -> dict[str, Any]:
+def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
     """What the amount of data decides, by path; None takes a key out of the recipe that ships."""
     if not plan.sizes:  # the recipe for stories is for some thousand questions
         few = {"model.linear_start": 20, "model.restarts": 10, "training.epochs": 120}
-        return few if found.examples < 5_000 else {}
-    is_text, script = found.task == "language_modeling", found.sizes[-1].script if found.sizes else ""
-    amount = found.examples * (found.sizes[0].characters if is_text else 1)
+        return few if profile.examples < 5_000 else {}
+    is_text = profile.task == "language_modeling"
+    amount = profile.examples * (profile.sizes[0].characters if is_text else 1)
     sizes = next(sizes for sizes in plan.sizes if amount < sizes.below)
-    longest = max((size.characters for size in found.sizes), default=0)
+    longest = max((size.characters for size in profile.sizes), default=0)
     length = next((length for length in plan.lengths if longest <= 2 * length), plan.lengths[-1] if plan.lengths else 0)
-    tokens = min(max((max(size.words, size.characters / 8) for size in found.sizes), default=inf), length or inf)
-    ideographic = any(size.script in IDEOGRAPHIC for size in found.sizes)
+    tokens = min(max((max(size.words, size.characters / 8) for size in profile.sizes), default=inf), length or inf)
+    scripts = [size.script for size in profile.sizes]
+    ideographic = not {*scripts}.isdisjoint(IDEOGRAPHIC)
     settings: dict[str, Any] = {
         "data.max_length": length or None,
         "tokenizer.vocabulary": max(sizes.vocabulary, 16_000) if ideographic else sizes.vocabulary,
@@ -261,15 +262,15 @@ def _fitted(found: Recognised, plan: Plan) -> dict[str, Any]:
     }
     if sizes.dropout is not None:
         settings["model.dropout"] = sizes.dropout
-    if found.task in TOKENIZE and script in ("Hangul", *IDEOGRAPHIC):
-        settings["evaluation"] = {"tokenize": TOKENIZE[found.task]}
+    if profile.task in TOKENIZE and scripts[-1] in ("Hangul", *IDEOGRAPHIC):
+        settings["evaluation"] = {"tokenize": TOKENIZE[profile.task]}
     batch = sizes.batch_tokens
-    if found.task == "captioning":
+    if profile.task == "captioning":
         pixels = 64 if sizes.preset == "tiny" else 128
         settings["model.images"] = {"size": pixels, "max_pixels": 64_000_000}
-        tokens = max(tokens, 1 if "model.feature_width" in found.settings else (pixels // 8) ** 2)
+        tokens = max(tokens, 1 if "model.feature_width" in profile.settings else (pixels // 8) ** 2)
     elif batch and not is_text:
-        batch = max(batch, 4 * length * len(found.data.get("choices", "1")))
+        batch = max(batch, 4 * length * len(profile.data.get("choices", "1")))
     training = pace(sizes, amount / 3 if is_text else amount * tokens, batch or 4_096, plan.steps)
     training["batch_tokens"] = batch or "auto"
     return settings | {f"training.{key}": value for key, value in training.items()}
@@ -298,43 +299,43 @@ def pace(sizes: Sizes, tokens: float, batch: int, least: int) -> dict[str, Any]:
 # Notes above it
 
 
-def _notes(found: Recognised, plan: Plan) -> Iterator[str]:
-    if found.task == "language_modeling":
+def _notes(profile: DataProfile, plan: Plan) -> Iterator[str]:
+    if profile.task == "language_modeling":
         yield "It is for GPT. What to type for the other models of raw text:"
-        yield from (_other_model(found, name, plan) for name in RAW_TEXT)
-        name = found.data.get("text")
+        yield from (_other_model(profile, name, plan) for name in RAW_TEXT)
+        name = profile.data.get("text")
         if isinstance(name, Path) and name.is_file():
             yield f"If another text is parallel to it, line by line: regard check {shlex.quote(str(name))} OTHER"
-        if found.examples * found.sizes[0].characters < plan.sizes[0].below:
+        if profile.examples * profile.sizes[0].characters < plan.sizes[0].below:
             yield "So little text can only be learned by heart, so the last checkpoint is kept; for more than that,"
             yield "start from a pre-trained model: `regard import`, then training.init."
     elif "training.init" in plan.changes:
-        epochs = max(3, ceil(1_500 / max(1, found.examples)))
+        fine_tuning = {"training.init": "runs/bert", "training.epochs": max(3, ceil(1_500 / max(1, profile.examples)))}
         yield "Better with few examples: fine-tune runs/bert, made by `regard import` or `regard train bert`:"
-        yield _command(plan.recipe, found, {**found.settings, "training.init": "runs/bert", "training.epochs": epochs})
+        yield _command(plan.recipe, profile, {**profile.settings, **fine_tuning})
 
 
-def _other_model(found: Recognised, name: str, plan: Plan) -> str:
+def _other_model(profile: DataProfile, name: str, plan: Plan) -> str:
     """The command for another recipe that ships, with the changes that the amount of text asks for."""
-    share = _data(found, Path())["data.validation"]["split"]
+    share = _data(profile, Path())["data.validation"]["split"]
     changes: dict[str, Any] = {}
     # a negative needs another document of two sentences in the same split; four, since splits are random
-    if found.data.get("documents") == "lines" or found.examples * found.several_sentences * share < 4:
+    if profile.data.get("documents") == "lines" or profile.examples * profile.several_sentences * share < 4:
         changes |= {"model.next_sentence": False} if name == "bert" else {}
-    whole_words = name != "bert" and found.sizes[0].script not in ("Hangul", *IDEOGRAPHIC)
+    whole_words = name != "bert" and profile.sizes[0].script not in ("Hangul", *IDEOGRAPHIC)
     if not whole_words and name != "bert":
         changes["tokenizer.kind"] = "bpe"  # whole words of Korean are too many
     tree = parse_yaml(shipped_text(name), name)
-    for path, value in _fitted(found, plan._replace(steps=RAW_TEXT[name])).items():
+    for path, value in _fitted(profile, plan._replace(steps=RAW_TEXT[name])).items():
         section, _, key = path.partition(".")
         known = key in tree[section] or (value is not None and key in ("steps", "epochs", "validate_every"))
         if known and section != "data" and not (whole_words and section == "tokenizer"):
             changes[path] = value
-    return _command(name, found, changes)
+    return _command(name, profile, changes)
 
 
-def _command(recipe: str, found: Recognised, changes: dict[str, Any]) -> str:
-    data = {path: value for path, value in _data(found, Path()).items() if path != "data.bad_lines"}
+def _command(recipe: str, profile: DataProfile, changes: dict[str, Any]) -> str:
+    data = {path: value for path, value in _data(profile, Path()).items() if path != "data.bad_lines"}
     overrides = [f"{path}={_flow(value)}" for path, value in {**data, **changes}.items()]
     return shlex.join(["regard", "train", recipe, *overrides, "--out", f"runs/{recipe}"])
 
@@ -342,18 +343,18 @@ def _command(recipe: str, found: Recognised, changes: dict[str, Any]) -> str:
 # YAML
 
 
-def _relative(path: Path, folder: Path) -> str:
-    """The path as seen from a folder; absolute on another drive of Windows."""
+def _relative(value: Any, folder: Path) -> Any:
+    """A path as seen from a folder, or absolute on another drive of Windows; what is no path as it is."""
     try:
-        return Path(os.path.relpath(path, folder)).as_posix()
+        return Path(os.path.relpath(value, folder)).as_posix() if isinstance(value, Path) else value
     except ValueError:
-        return str(path.absolute())
+        return str(value.absolute())
 
 
 def _flow(value: Any) -> str:
     """A value in the flow style of YAML; a text is quoted unless it is a plain word that is read back as it is."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{name}: {_flow(one)}' for name, one in value.items())}}}"
+        return f"{{{', '.join(f'{name}: {_flow(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
     if not isinstance(value, str):

@@ -56,7 +56,7 @@ class Size(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recognised:
+class DataProfile:
     """What a recipe is proposed from."""
 
     task: str
@@ -73,7 +73,7 @@ class Recognised:
     """Of raw text: the share of documents with two sentences or more."""
 
 
-def recognise(names: Sequence[str]) -> Recognised:
+def recognise(names: Sequence[str]) -> DataProfile:
     """What is in one file, in two parallel files, or in a folder: a saved dataset, or texts."""
     if len(names) == 1 and is_saved(Path(names[0])):
         examples, count = _sample(HubDataset(names[0], Path(), None, None, "train").examples())
@@ -90,7 +90,7 @@ def recognise(names: Sequence[str]) -> Recognised:
     [file] = files
     if file.suffixes[0] == ".json":  # the reader says what is wrong with any other than SQuAD's
         questions = sum(1 for _ in open_questions(QuestionedText(file=file.name), Path()).questions())
-        return Recognised("question_answering", {"file": Path(file.name)}, questions)
+        return DataProfile("question_answering", {"file": Path(file.name)}, questions)
     if special := _numbered_stories(file) or _tagged_words(file):
         return special
     if file.suffixes[0] in FORMATS:
@@ -212,8 +212,8 @@ def _sample(records: Iterable[R]) -> tuple[list[R], int]:
 def _size_of(texts: Sequence[str]) -> Size:
     lengths = sorted(map(len, texts)) or [0]
     longest = quantiles(lengths, n=100)[-1] if len(lengths) > 1 else lengths[0]
-    letters = (letter for text in texts[:300] for letter in unicodedata.normalize("NFC", text)[:300])
-    scripts = Counter(unicodedata.name(one, "no").split()[0].split("-")[0] for one in letters if one.isalpha())
+    signs = (sign for text in texts[:300] for sign in unicodedata.normalize("NFC", text)[:300])
+    scripts = Counter(unicodedata.name(sign, "no").split()[0].split("-")[0] for sign in signs if sign.isalpha())
     script = scripts.most_common(1)[0][0].capitalize() if scripts else "no"
     return Size(script, mean(len(text.split()) for text in texts or [""]), round(longest))
 
@@ -221,7 +221,7 @@ def _size_of(texts: Sequence[str]) -> Size:
 # Texts with choices, with labels, alone, or in pairs
 
 
-def _texts(table: _Table) -> Recognised:
+def _texts(table: _Table) -> DataProfile:
     if choices := _choices(table):
         return choices
     texts = table.of_kind("text")
@@ -245,17 +245,17 @@ def _texts(table: _Table) -> Recognised:
     return _pairs(table.data, table.rows, [source, target], [table.columns[source], table.columns[target]])
 
 
-def _pairs(data: dict[str, Any], rows: int, keys: Sequence[Any], texts: Sequence[Sequence[str]]) -> Recognised:
+def _pairs(data: dict[str, Any], rows: int, keys: Sequence[Any], texts: Sequence[Sequence[str]]) -> DataProfile:
     """A summary is known by the name of its column, or because it is far shorter; other pairs are translations."""
     source, target = map(_size_of, texts)
     task, names = "translation", ("source", "target")
     named = not isinstance(keys[1], Path) and is_named(keys[1], "summary")
     if named or source.words > max(25, 4 * target.words):
         task, names = "summarization", ("document", "summary")
-    return Recognised(task, {**data, **dict(zip(names, keys, strict=True))}, rows, (source, target))
+    return DataProfile(task, {**data, **dict(zip(names, keys, strict=True))}, rows, (source, target))
 
 
-def _choices(table: _Table) -> Recognised | None:
+def _choices(table: _Table) -> DataProfile | None:
     """A text, its choices in numbered or lettered columns or in a list, and a column that says which is right."""
     columns = {**table.columns}
     for key in table.of_kind("list"):
@@ -278,7 +278,7 @@ def _choices(table: _Table) -> Recognised | None:
             size = _size_of([f"{text} {max(others, key=len)}" for text, *others in rows])
             way = ways[labels[0]]
             head = {} if way == CHOICE_LABELS[0] else {"head.labels": [*way[: len(choices)]]}
-            return Recognised("multiple_choice", line, table.rows, (size,), head)
+            return DataProfile("multiple_choice", line, table.rows, (size,), head)
     return None
 
 
@@ -292,7 +292,7 @@ def _choice_labels(values: Sequence[Any], count: int) -> str:
     return next((way for way in CHOICE_LABELS if given <= {*way[:count]}), "")
 
 
-def _labels(table: _Table) -> Recognised | None:
+def _labels(table: _Table) -> DataProfile | None:
     """A text or two with a class or a number; the likeliest label by its name, then classes, then the fewest."""
     labels = table.of_kind("class", "number")
     labels.sort(key=lambda key: (not _is_label(key), table.kinds[key], len({*table.columns[key]})))
@@ -303,11 +303,11 @@ def _labels(table: _Table) -> Recognised | None:
         texts = zip(*(table.columns[key] for key in inputs.values()), strict=True)
         size = _size_of([*map(" ".join, texts)])
         if table.kinds[label] == "number":
-            return Recognised("regression", line, table.rows, (size,))
+            return DataProfile("regression", line, table.rows, (size,))
         counts = Counter(table.columns[label]).values()
         best = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # so that rare labels count
         others = () if _is_label(label) else (key for key in table.of_kind("class") if key != label)
-        return Recognised("classification", line, table.rows, (size,), best, others=tuple(others))
+        return DataProfile("classification", line, table.rows, (size,), best, others=tuple(others))
     return None
 
 
@@ -328,7 +328,7 @@ def _labelled_texts(table: _Table, *, named: bool) -> dict[str, Key]:
 # Images, tagged words, questions, stories
 
 
-def _captions(table: _Table) -> Recognised | None:
+def _captions(table: _Table) -> DataProfile | None:
     """A column of images and one of captions, by its name, or the only other one with text unless there is a label."""
     images = table.of_kind("image")
     others = [key for key in table.columns if key not in images[:1]]
@@ -348,10 +348,10 @@ def _captions(table: _Table) -> Recognised | None:
             settings = {"model.images": None, "model.encoder": "features", "model.feature_width": width}
             break
     line = {**table.data, "image": images[0], "caption": captions[0]}
-    return Recognised("captioning", line, table.rows, (size,), settings)
+    return DataProfile("captioning", line, table.rows, (size,), settings)
 
 
-def _tagged_words(file: TextFile) -> Recognised | None:
+def _tagged_words(file: TextFile) -> DataProfile | None:
     """CoNLL's columns: a word a line, then its tag as the last one, empty lines between sentences; CoNLL-U has parts of
     speech in its fourth."""
     named = file.suffixes[0] in CONLL
@@ -374,13 +374,13 @@ def _is_word(line: str) -> bool:
     return _is_filled(line) and not line.startswith((DOCUMENT, f"{COMMENT} "))
 
 
-def _objects(table: _Table) -> Recognised | None:
+def _objects(table: _Table) -> DataProfile | None:
     """JSON Lines with stories, with answers to questions, or with a list of words and a list of their tags."""
     if {"story", "question", "answer"} <= {*table.columns}:
-        return Recognised("story_answering", _stories(str(table.data["file"])), table.rows)
+        return DataProfile("story_answering", {"file": Path(escape(str(table.data["file"])))}, table.rows)
     lists = table.of_kind("list")
     if {"context", "question"} <= {*table.columns} and any(str(key).split(".")[0] == "answers" for key in lists):
-        return Recognised("question_answering", table.data, table.rows)
+        return DataProfile("question_answering", table.data, table.rows)
     for tokens, tags in permutations(lists, 2):
         lengths, others = ([*map(len, table.columns[key])] for key in (tokens, tags))
         words, marks = ([*chain.from_iterable(table.columns[key])] for key in (tokens, tags))
@@ -391,26 +391,23 @@ def _objects(table: _Table) -> Recognised | None:
     return None
 
 
-def _tagging(data: dict[str, Any], count: int, length: float, words: Sequence[str], tags: Sequence[str]) -> Recognised:
+def _tagging(data: dict[str, Any], count: int, length: float, words: Sequence[str], tags: Sequence[str]) -> DataProfile:
     settings: dict[str, Any] = {}
     if not all(map(is_chunk_tag, tags)):  # tags that mark no entities
         data, settings = {**data, "scheme": "plain"}, {"training.best": "accuracy"}
     if mean(map(len, words)) == 1:
         settings["data.words"] = "characters"
-    return Recognised("tagging", data, count, (_size_of(words)._replace(words=length),), settings)
+    return DataProfile("tagging", data, count, (_size_of(words)._replace(words=length),), settings)
 
 
-def _numbered_stories(file: TextFile) -> Recognised | None:
+def _numbered_stories(file: TextFile) -> DataProfile | None:
     """bAbI's format: every line has a number, from 1 on, and questions a tab before their answers."""
     lines = [*islice(filter(_is_filled, file.lines()), SAMPLE)] if file.suffixes[0] == ".txt" else []
     if not lines or not all(map(NUMBERED.fullmatch, lines)) or int(lines[0].split()[0]) != 1:
         return None
     questions = sum("\t" in line for line in file.lines())
-    return Recognised("story_answering", _stories(file.name), questions) if questions else None
-
-
-def _stories(file: str) -> dict[str, Any]:
-    return {"file": Path(escape(file))}  # a file of stories may be named by a pattern
+    data = {"file": Path(escape(file.name))}  # a recipe may name several files of stories by a pattern
+    return DataProfile("story_answering", data, questions) if questions else None
 
 
 # Raw text
@@ -427,7 +424,7 @@ def text_files_in(folder: Path) -> str | None:
     return str(folder) if len(kinds) == 1 else f"{folder.as_posix()}/**/*{texts[0]}"
 
 
-def _raw_text(name: str) -> Recognised:
+def _raw_text(name: str) -> DataProfile:
     """The documents of a text file, a folder or a pattern: blocks between blank lines, or lines if those are few."""
     files = DocumentReader(RawText(text=name), Path(), "train").files
     sample, blocks, lines, characters = list[str](), 0, 0, 0
@@ -447,7 +444,7 @@ def _is_filled(line: str) -> bool:
     return bool(line.strip())
 
 
-def _documents(data: dict[str, Any], count: int, characters: float, texts: Sequence[str]) -> Recognised:
+def _documents(data: dict[str, Any], count: int, characters: float, texts: Sequence[str]) -> DataProfile:
     size = _size_of(texts)._replace(characters=round(characters))
     several = mean(len(split_sentences(text)) > 1 for text in texts or [""])
-    return Recognised("language_modeling", data, count, (size,), several_sentences=several)
+    return DataProfile("language_modeling", data, count, (size,), several_sentences=several)
