@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from command_line import fail, succeed, write
-from regard.config import parse_yaml, write_yaml
+from regard.config import write_yaml
 from regard.data.config import Data, Split
 from regard.data.readers import Row, open_corpus
 from regard.data.texts import prepare_texts
 from regard.errors import DataError, Problem
-from regard.recipes.propose import propose
-from regard.recipes.recipe import load_recipe
 from regard.tasks.summarization import Summarized
 from regard.tasks.translation import Parallel
 from regard.text.files import TextFile
@@ -392,33 +390,6 @@ def test_a_column_number_out_of_range_is_one_message(tmp_path: Path) -> None:
     recipe = recipe_with(tmp_path, {"file": "p.tsv", "source": 0, "target": 3})
     message = "p.tsv:1: there is no column 3 (target) in this row (it has 2, numbered from 0: word 0 | 낱말 0)"
     assert fail("check", recipe, "data.bad_lines=error") == fail("check", recipe) == [message]
-
-
-@pytest.mark.parametrize("splits", [True, False])
-def test_a_recipe_is_proposed_for_a_dataset_that_was_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: bool
-) -> None:
-    examples = [{"id": n, "translation": {"en": f"the word {n}", "ko": f"낱말 {n} 하나"}} for n in range(60)]
-    dataset = datasets.Dataset.from_list(examples)
-    saved = datasets.DatasetDict({"train": dataset, "test": dataset.select([0])}) if splits else dataset
-    saved.save_to_disk(str(tmp_path / "saved"))
-    (tmp_path / "recipes").mkdir()
-    monkeypatch.chdir(tmp_path)
-    succeed("check", "saved", "--out", "recipes/mine.yaml")
-    recipe, base = load_recipe("recipes/mine.yaml")
-    assert recipe.task == "translation"
-    assert recipe.data.train == [Parallel(dataset="../saved", **NESTED)]
-    reader = open_corpus(recipe.data.train[0], base)
-    assert [row.values for row in reader] == [tuple(one["translation"].values()) for one in examples]
-
-
-def test_labels_of_a_dataset_that_was_saved_are_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    examples = [{"text": f"a {word} film, number {n}", "label": n % 2} for n in range(60) for word in ("good", "bad")]
-    datasets.Dataset.from_list(examples).save_to_disk(str(tmp_path / "saved"))
-    monkeypatch.chdir(tmp_path)
-    proposed = parse_yaml(propose(["saved"], Path()), "")
-    assert proposed["task"] == "classification"
-    assert proposed["data"]["train"] == {"dataset": "saved", "text": "text", "label": "label"}
 
 
 @pytest.mark.parametrize(

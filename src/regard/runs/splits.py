@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from regard.data.columns import header_of
 from regard.data.config import Corpus, Split
-from regard.data.recognise import header_of
 from regard.errors import ColumnError, ConfigError, DataError, did_you_mean
 from regard.runs.checkpoints import data_fingerprint
 from regard.runs.run import Run

@@ -8,9 +8,9 @@ from itertools import takewhile
 from pathlib import Path
 
 from regard.data.choices import Choices
+from regard.data.columns import header_of
 from regard.data.file_inputs import column_problem, has_columns, is_table
 from regard.data.labelled import Labelled
-from regard.data.recognise import header_of
 from regard.errors import DataError, Problem
 from regard.tasks.pairs import corpus_of
 from regard.text.files import TextFile, open_text

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.data.columns import first_rows, header_of
 from regard.data.config import Corpus
 from regard.data.file_inputs import has_columns
 from regard.data.formats import FORMATS
-from regard.data.recognise import first_rows, header_of
 from regard.errors import DataError
 from regard.text.files import TextFile
 
