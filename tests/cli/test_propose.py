@@ -20,8 +20,8 @@ from PIL import Image
 
 from command_line import fail, succeed, write
 from regard.config import parse_yaml
+from regard.data.corpora import generate
 from regard.data.recognise import Recognised, recognise
-from regard.data.tales import generate
 from regard.errors import DataError
 from regard.recipes.propose import propose
 from regard.recipes.propose_pace import Sizes
@@ -252,7 +252,7 @@ def test_what_is_proposed_for_images_and_stories_trains(folder: Path, name: str)
     assert succeed("evaluate", "run", "--json").json["split"] == "test"
 
 
-TALES = list(generate("tales-en", 60, 1, "train"))
+TALES = [tale for (tale,) in generate("tales-en", 60, 1, "train")]
 TEXTS = {
     "tales.txt": ("\n\n".join(TALES), {"text": "tales.txt"}),
     "tales.txt.gz": (gzip.compress("\n\n".join(TALES).encode()), {"text": "tales.txt.gz"}),

@@ -17,9 +17,9 @@ from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.labelled import open_labelled
 from regard.data.labelled_examples import Arrangement, LabelledExamples, Labels
 from regard.data.prepare import Prepared, prepare
+from regard.data.readers import open_corpus
 from regard.data.rows import Key, has_header, keys_of
 from regard.errors import DataError, Problem, first_of
 from regard.models.base import device_of
@@ -147,7 +147,7 @@ class TextLabelling(HeadedTask):
         cls, recipe: Any, corpora: Sequence[Corpus], part: Part, base: Path, tokenizers: Tokenizers
     ) -> LabelledExamples:
         columns: Sequence[str] = corpora[0].texts  # type: ignore[attr-defined]
-        readers = [open_labelled(corpus, base, part) for corpus in corpora]
+        readers = [open_corpus(corpus, base, part) for corpus in corpora]
         dataset = read_texts(recipe.data, readers, Tokenizers(dict.fromkeys(columns, tokenizers["text"])))
         return cls.examples(dataset, recipe, cls.labels_of(recipe), columns)
 
