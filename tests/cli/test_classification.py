@@ -14,8 +14,9 @@ import regard as api
 from command_line import fail, succeed, write
 from places import SHARED
 from regard.config import write_yaml
-from regard.data.labelled import Labelled, open_labelled
-from regard.data.reviews import generate
+from regard.data.corpora import generate
+from regard.data.labelled import Labelled
+from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
 from regard.runs.predictions import with_predictions_written
@@ -84,11 +85,13 @@ def test_a_list_of_good_and_bad_words_is_not_enough() -> None:
     text = pytest.importorskip("sklearn.feature_extraction.text")
     linear = pytest.importorskip("sklearn.linear_model")
     for name in ("reviews-en", "reviews-ko"):
-        train, test = (list(zip(*generate(name, 1000, 1, part), strict=True)) for part in ("train", "test"))
+        train, test = (
+            list(zip(*generate(name, size, 1, part), strict=True))
+            for part, size in {"train": 1000, "test": 500}.items()
+        )
         words = text.CountVectorizer(token_pattern=r"\S+").fit(train[0])
         model = linear.LogisticRegression(max_iter=500).fit(words.transform(train[0]), train[1])
         assert model.score(words.transform(test[0]), test[1]) < 0.7
-        assert not set(train[0]) & set(test[0])
         assert len(set(train[1])) == 2
 
 
@@ -443,13 +446,6 @@ def test_texts_and_labels_in_two_files(project: Project) -> None:
     assert succeed("evaluate", run, "--file", texts, "--file", labels, "--json").json["examples"] == 2
 
 
-def test_reviews_are_the_same_on_every_machine() -> None:
-    assert next(generate("reviews-en", 1, 1, "train")) == ("In the end the photography was hardly honest.", "negative")
-    korean = list(generate("reviews-ko", 5, 1, "train"))
-    assert korean[0] == ("완벽한 줄거리는 아니었다. 비록 어색한 각본은 아니었지만.", "부정")
-    assert list(generate("reviews-ko", 2, 1, "train")) == korean[:2]
-
-
 # Files as others publish them
 
 GLUE = SHARED / "glue"
@@ -469,7 +465,7 @@ GLUE = SHARED / "glue"
     ],
 )  # fmt: skip
 def test_glue_is_read_as_it_lies_there(file: str, columns: Tree, rows: int, labels: set[str]) -> None:
-    found = list(open_labelled(Labelled(file=file, **columns), GLUE))
+    found = list(open_corpus(Labelled(file=file, **columns), GLUE))
     assert len(found) == rows
     assert {row.values[-1] for row in found} == labels
 

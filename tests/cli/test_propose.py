@@ -23,7 +23,7 @@ from PIL import Image
 from command_line import fail, succeed, write
 from places import SHARED
 from regard.config import parse_yaml
-from regard.data.tales import generate
+from regard.data.corpora import generate
 from regard.recipes.propose import PLANS, Sizes, pace, propose
 from regard.recipes.recognise import recognise
 from regard.training.check import check

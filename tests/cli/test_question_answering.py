@@ -20,7 +20,6 @@ from regard.tasks.answerer import Answerer, best_answers, row_logits
 from command_line import fail, succeed, write
 from places import SHARED
 from regard.data.framing import padded_rows
-from regard.data.portraits import generate
 from regard.data.squad import QuestionedText, answers_in, open_questions, squad_questions
 from regard.errors import DataError
 from regard.layers.packing import pays
@@ -183,17 +182,6 @@ def test_broken_json_is_named_with_its_place(tmp_path: Path, content: str, expec
     with pytest.raises(DataError) as error:
         read(write(tmp_path / "a.json", content))
     assert str(error.value).startswith(expected)
-
-
-@pytest.mark.parametrize("name", ["portraits-en", "portraits-ko"])
-def test_the_texts_of_the_package_answer_their_questions(name: Any) -> None:
-    drawn = list(generate(name, 400, 2, "train"))
-    for one in drawn:
-        if one.answer is not None:
-            start, answer = one.answer
-            assert one.context[start : start + len(answer)] == answer
-    assert 0.15 < np.mean([one.answer is None for one in drawn]) < 0.35
-    assert not {one.context for one in drawn} & {one.context for one in generate(name, 100, 2, "test")}
 
 
 # Scores

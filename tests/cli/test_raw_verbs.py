@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from command_line import fail, succeed, write
 from regard.config import write_yaml
-from regard.data.tales import generate
+from regard.data.corpora import generate
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
@@ -96,7 +96,7 @@ def test_a_blank_between_the_two_stands_once(typed: str, written: str, whole: st
     assert joined(typed, written) == whole
 
 
-TALES = [*generate("tales-en", 60, 1, "train"), *generate("tales-ko", 20, 1, "train")]
+TALES = [tale for name, size in (("tales-en", 60), ("tales-ko", 20)) for (tale,) in generate(name, size, 1, "train")]
 TOKENIZERS = {
     kind: Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=600), TALES)  # type: ignore[arg-type]
     for kind in ("word", "character", "byte", "bpe", "wordpiece", "unigram")

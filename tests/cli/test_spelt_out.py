@@ -12,8 +12,8 @@ import pytest
 
 import regard as api
 from command_line import succeed, write
+from regard.data.corpora import generate
 from regard.data.raw import RawTokens
-from regard.data.tales import generate
 from regard.runs import Run
 from regard.runs.splits import examples_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
@@ -94,7 +94,7 @@ def test_characters_are_counted_as_they_are_read(runs: dict[str, Path], tmp_path
 
 
 def test_without_unknown_tokens_there_is_no_note(runs: dict[str, Path], tmp_path: Path) -> None:
-    file = write(tmp_path / "text.txt", next(iter(generate("tales-en", 1, 1, "train"))))
+    file = write(tmp_path / "text.txt", next(generate("tales-en", 1, 1, "train"))[0])
     found = api.evaluate(runs["words"], files=[str(file)])
     words = len(file.read_text(encoding="utf-8").split()) + 1
     assert found["unknown"] == 0

@@ -1,17 +1,27 @@
-"""The generated corpora are right, the same everywhere, and share nothing between their parts."""
+"""The built-in corpora are right, the same everywhere, and share nothing between their parts."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import unicodedata
 from collections import Counter
 from datetime import date
-from itertools import chain, islice, product
-from typing import get_args
+from itertools import chain, product
+from pathlib import Path
 
 import pytest
 
-from regard.data.config import CORPORA, Corpus
-from regard.data.corpora import GENERATORS, LANGUAGES, SIZES, Pair, Part, generate, korean_number, part_of
+from command_line import fail
+from regard.config.load import validate
+from regard.data import packaged
+from regard.data.config import CORPORA
+from regard.data.corpora import GENERATORS, LANGUAGES, SIZES, Cells, Part, generate, korean_number, part_of
+from regard.data.packaged import phenomena
+from regard.data.readers import open_corpus
+from regard.errors import ConfigError, DataError
+from regard.tasks.translation import Parallel
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 
@@ -112,11 +122,11 @@ def solve(source: str) -> tuple[date, int | None]:
 
 
 @pytest.fixture(scope="module")
-def dates() -> list[Pair]:
+def dates() -> list[Cells]:
     return [pair for part in PARTS for seed in (1, 2) for pair in generate("dates", 12_000, seed, part)]
 
 
-def test_every_date_can_be_read_and_its_weekday_is_right(dates: list[Pair]) -> None:
+def test_every_date_can_be_read_and_its_weekday_is_right(dates: list[Cells]) -> None:
     weekdays = 0
     for source, target in dates:
         day, weekday = solve(source)
@@ -142,14 +152,14 @@ def test_every_style_gives_every_month_and_day_one_meaning() -> None:
                     assert solve(source)[0] == day, source
 
 
-def test_a_source_has_one_target(dates: list[Pair]) -> None:
+def test_a_source_has_one_target(dates: list[Cells]) -> None:
     targets: dict[str, str] = {}
     for source, target in chain(dates, generate("dates", 50_000, 3, "train")):
         assert targets.setdefault(source, target) == target, source
     assert len(targets) > 100_000
 
 
-def test_all_languages_styles_and_years_occur(dates: list[Pair]) -> None:
+def test_all_languages_styles_and_years_occur(dates: list[Cells]) -> None:
     sources = [source for source, _ in dates]
     share = sum(bool(re.search(r"[가-힣]|^'|^\d{4}[./]", source)) for source in sources) / len(sources)
     assert share == pytest.approx(0.25, abs=0.01)
@@ -185,7 +195,7 @@ def test_dates_are_written_as_people_write_them(day: date, expected: set[str]) -
     assert expected <= {style.format_map(words(day)) for words, styles in LANGUAGES for style in styles}
 
 
-def test_letter_case_varies_in_moderation(dates: list[Pair]) -> None:
+def test_letter_case_varies_in_moderation(dates: list[Cells]) -> None:
     latin = [source for source, _ in dates if re.search(r"[A-Za-z]{3}", source)]
     assert 0.02 < sum(source.isupper() for source in latin) / len(latin) < 0.06
 
@@ -222,8 +232,8 @@ def test_sequences(name: str, solution: type[list[str]], part: Part) -> None:
     assert lengths == set(range(3, 13))
 
 
-@pytest.mark.parametrize("name", CORPORA)
-def test_parts_share_nothing_whatever_the_seed(name: str) -> None:
+@pytest.mark.parametrize("name", GENERATORS)
+def test_generated_parts_share_nothing_whatever_the_seed(name: str) -> None:
     column = 1 if name == "dates" else 0
     seen = {part: {pair[column] for seed in (1, 7) for pair in generate(name, 1_000, seed, part)} for part in PARTS}
     assert not seen["train"] & seen["validation"]
@@ -238,20 +248,15 @@ def test_parts_are_nine_tenths_and_twice_a_twentieth() -> None:
     assert counts["test"] == pytest.approx(1_000, rel=0.1)
 
 
-@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("name", GENERATORS)
 def test_sizes_and_seeds(name: str) -> None:
     for part in PARTS:
         assert sum(1 for _ in generate(name, None, 1, part)) == SIZES[part]
-    assert list(generate(name, 50, 1, "train")) == list(islice(generate(name, 90, 1, "train"), 50))
+    assert list(generate(name, 50, 1, "train")) == list(generate(name, 90, 1, "train"))[:50]
     assert list(generate(name, 50, 1, "train")) != list(generate(name, 50, 2, "train"))
 
 
-def test_names_agree_with_the_config() -> None:
-    assert tuple(GENERATORS) == CORPORA
-    assert get_args(get_args(Corpus.model_fields["corpus"].annotation)[0]) == CORPORA
-
-
-GOLDEN: dict[tuple[str, Part], list[Pair]] = {
+GOLDEN: dict[tuple[str, Part], list[Cells]] = {
     ("dates", "train"): [
         ("1982/12/13", "1982-12-13"),
         ("sam. 25 déc. 2027", "2027-12-25"),
@@ -281,3 +286,187 @@ GOLDEN: dict[tuple[str, Part], list[Pair]] = {
 def test_text_is_the_same_on_every_machine(name: str, part: Part) -> None:
     """When this changes on purpose, VERSION in corpora.py counts up."""
     assert list(generate(name, 3, 1, part)) == GOLDEN[name, part]
+
+
+# Corpora that come as files
+
+WRITTEN = {
+    "phrases-en-ko": "239a6eb7b8b2405d1575e96e2884b4cd1e8d4d582c773b8ce21366ce62201a73",
+    "phrases-en-fr": "2954a16f75c92a71f6291e9a0b8c0ba1c19ec237f5eee566ecb0cae0fbf139b6",
+    "headlines": "599dc445274e6110d578184e6d086a5ba074d1ccb9e6c9091dc8906610964ea9",
+    "tales-en": "b3feb5d5b5b82967b6183fe4904cf981a07901f5b89ea3da794bd1bef33e6d3f",
+    "tales-ko": "f46eef4fd32896cc224bd764b512be6084d0fccc683c835e3430519f6c256d2b",
+    "names-en": "a712b44eabad3021cfb9b3fd37fb1e75eb9a850e71a92083b63f5b19fca83930",
+    "names-ko": "959a87b95b6ab6caca243c659ed5396df04f619fbf935f8a63a25a7ea3496882",
+    "reviews-en": "56e506ac9e98eaff0bfcf6f969d98536323e74bb395ee4a07a57b3ac1e19061c",
+    "reviews-ko": "e6adaca0167a3d1383bef4e0e7571e1d0fa281adbf6a11394a53a5588188f9b5",
+    "portraits-en": "14c7a7be4b2c414ec50accca0c23cea28e48bfa705044ebab769c274a13bbd62",
+    "portraits-ko": "2284f1d5dbaf601d91dbede482759b7130b38cebfcee70de25780833ef9326e7",
+    "stories-en where": "ae073d8c52cb2ee5b5c50f3c285c57edc3a120f58e497e90c203350aa4a6302d",
+    "stories-en things": "ba9e60871d1bf84444a713b818d7970ba4c3123baf768762c4069d477518710f",
+    "stories-en who": "393d3e108d84abaea50dcd50f468b7d445bc52c8c955595d23a5c86693f96464",
+    "stories-en count": "18c17845bd4142b314556b61e6a9747843b55eee15762091afa6b2a78c922435",
+    "stories-en yes_no": "2eaef06a135b274abc2e3df2e23a994ff9ae3e0e80ed049b62592359717a99b0",
+    "stories-ko where": "def4c2acd1a7dd78b896874b323581aff7a90de1c84fd576cea7df17ce65e10c",
+    "stories-ko things": "ce9429cd475c788715771a69f7249855e327fdc2e4255f8d9b36c64a501c666d",
+    "stories-ko who": "31109643cef49aed229ca253bed842b94e4fd4eb53466b23637ba9c415c7ebab",
+    "stories-ko count": "371fdf491f917c402b7dbe4474c31e248f9feafa7c4292a26c54650ea51c60ae",
+    "stories-ko yes_no": "dc17b66358f34027b5e959f6bd1702949a0023bf7546c87ef8e38b59b2071e25",
+    "phenomena-en-ko": "40df1ac757cc430e34d65db9c240fc677a26750e1f969675089785abcaebbf60",
+    "phenomena-en-fr": "11326d141e7c1247ec75c1f67cec125a94ea63fc1c6396a89ad1526f30529ab2",
+}
+"""SHA-256 of all rows that the generators of commit 6733b05 wrote with seed 1, by corpus and what stories are about."""
+FILES = sorted({key.split()[0] for key in WRITTEN})
+
+
+def rows_of(key: str, part: Part) -> list[Cells]:
+    name, _, about = key.partition(" ")
+    return packaged.rows(name, part, about=about or None)
+
+
+@pytest.mark.parametrize("key", WRITTEN)
+def test_files_hold_what_the_generators_wrote(key: str) -> None:
+    rows = {part: rows_of(key, part) for part in PARTS}
+    assert hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode()).hexdigest() == WRITTEN[key]
+
+
+def test_files_are_small_and_each_is_known() -> None:
+    found = {path.stem: path.stat().st_size for path in Path(packaged.__file__).parent.glob("*.bz2")}
+    assert sorted(found) == FILES
+    assert sum(found.values()) < 1_000_000
+    assert set(CORPORA) <= {*GENERATORS, *FILES}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_text_belongs_to_one_part_and_has_its_columns(name: str) -> None:
+    """The first column is what must be unseen: a source, a text, how a story begins."""
+    for part in PARTS:
+        rows = packaged.rows(name, part)
+        assert all(part_of(row[0]) == part for row in rows)
+        assert all(unicodedata.normalize("NFC", cell) == cell for row in rows for cell in row)
+        if name.startswith("names"):
+            assert all(len(words.split()) == len(tags.split()) for words, tags in rows)
+        if name.startswith("portraits"):
+            assert all(answer in text for text, _, answer in rows)
+            assert 0.15 < sum(not answer for *_, answer in rows) / len(rows) < 0.35
+        if name.startswith("stories"):
+            assert all(story.startswith(opening) for opening, story, *_ in rows)
+            assert all(int(facts.split()[-1]) <= story.count("\n") for _, story, _, _, facts in rows)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_seed_shuffles_a_part_and_a_size_takes_its_first_rows(name: str) -> None:
+    rows, other = packaged.rows(name, "train"), packaged.rows(name, "train", seed=2)
+    assert rows != other == packaged.rows(name, "train", seed=2)
+    assert sorted(rows) == sorted(other)
+    assert list(packaged.first(rows, 20, name, "train")) == rows[:20]
+    assert list(packaged.first(rows, None, name, "train")) == rows
+
+
+def test_more_rows_than_there_are(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="corpus phrases-en-fr: the package has 300 such rows for test, not 301"):
+        generate("phrases-en-fr", 301, 1, "test")
+    [message] = fail("check", "sentiment", "data.train.size=5000", "training.device=cpu")
+    assert message == "corpus reviews-en: the package has 4,000 such rows for train, not 5,000 (size: 4000 is the most)"
+
+
+def test_stories_about_everything_take_turns() -> None:
+    kinds = [packaged.rows("stories-en", "train", about=about) for about in ("where", "things", "who")]
+    rows = list(generate("stories-en", None, 1, "train"))
+    assert rows[:12] == [row for kind in kinds for row in kind[:4]]
+    assert len(rows) == 10_000
+    assert list(generate("stories-en", 30, 1, "train", about="who")) == kinds[2][:30]
+
+
+PARTICLE = re.compile(
+    r"\b(학생|책|빵|우산|창문|사촌|지영|하은|공|사과|친구|의사|요리사|편지|민수|우유)(이|가|은|는|을|를|과|와)\b"
+)
+
+
+@pytest.mark.parametrize(("name", "column"), [("phrases-en-ko", 1), ("tales-ko", 0), ("stories-ko", 1)])
+def test_korean_particles_agree_with_the_nouns_before_them(name: str, column: int) -> None:
+    found = {match for row in packaged.rows(name, "train") for match in PARTICLE.findall(row[column])}
+    assert len(found) >= 7
+    for noun, particle in found:
+        closed = (ord(noun[-1]) - ord("가")) % 28 > 0
+        assert particle in ("이은을과" if closed else "가는를와"), noun
+
+
+# Lengths of the phrases
+
+
+@pytest.mark.parametrize("name", ["phrases-en-ko", "phrases-en-fr"])
+@pytest.mark.parametrize(("least", "most"), [(3, 3), (7, 7), (5, 9), (3, 12), (25, 35), (60, 60), (3, 60)])
+def test_lengths_are_kept_and_all_of_them_occur(name: str, least: int, most: int) -> None:
+    for part, size in {"train": 800 if most > 12 else None, "test": 400 if most > 12 else None}.items():
+        rows = list(generate(name, size, 1, part, range(least, most + 1)))
+        assert {len(source.split()) for source, _ in rows} == set(range(least, most + 1))
+
+
+def test_longer_texts_are_sentences_of_their_part_in_a_row() -> None:
+    pairs = {part: dict(packaged.rows("phrases-en-ko", part)) for part in PARTS}
+    for part in PARTS:
+        rows = list(generate("phrases-en-ko", 1_000, 1, part, range(5, 61)))
+        assert len(set(rows)) > 950
+        assert rows[:10] == list(generate("phrases-en-ko", 10, 1, part, range(5, 61)))
+        assert rows[:10] != list(generate("phrases-en-ko", 10, 2, part, range(5, 61)))
+        for source, target in rows:
+            sentences = re.findall(r"[^.?]+[.?]", source)
+            assert " ".join(pairs[part][sentence.strip()] for sentence in sentences) == target
+    assert sum(1 for _ in generate("phrases-en-ko", 30_000, 1, "train", range(5, 61))) == 30_000
+
+
+@pytest.mark.parametrize(
+    ("options", "words_of_the_message"),
+    [
+        ({"corpus": "dates", "min_words": 3}, "need 'corpus: phrases-en-ko'"),
+        ({"source": "a", "target": "b", "max_words": 9}, "need 'corpus: phrases-en-ko'"),
+        ({"corpus": "phrases-en-ko", "min_words": 20, "max_words": 10}, "min_words 20 is more than max_words 10"),
+        ({"corpus": "phrases-en-ko", "min_words": 2}, "min_words"),
+        ({"corpus": "phrases-en-fr", "max_words": 61}, "max_words"),
+        ({"corpus": "phrases-en-kr"}, "did you mean 'phrases-en-ko'?"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, object], words_of_the_message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words_of_the_message)):
+        validate(Parallel, options)
+
+
+def test_default_lengths_and_the_cache(tmp_path: Path) -> None:
+    assert Parallel(corpus="phrases-en-ko").words == range(3, 13)
+    assert Parallel(corpus="phrases-en-ko", min_words=20).words == range(20, 21)
+    assert Parallel(corpus="phrases-en-ko", max_words=60).words == range(3, 61)
+    long = open_corpus(Parallel(corpus="phrases-en-ko", size=30, min_words=20, max_words=25), tmp_path)
+    assert {len(row.values[0].split()) for row in long} <= set(range(20, 26))
+    short = open_corpus(Parallel(corpus="phrases-en-ko", size=30), tmp_path)
+    assert long.fingerprint() != short.fingerprint()
+
+
+# Marked sentences
+
+
+MEANINGS = {
+    "배": {"pear", "ship", "belly"},
+    "사과": {"apple", "apology"},
+    "눈": {"eye", "snow"},
+    "말": {"horse", "word"},
+    "밤": {"night", "chestnut"},
+}
+
+
+def test_pronouns_and_homonyms_are_marked() -> None:
+    meanings: dict[str, set[str]] = {}
+    for mark in phenomena("phrases-en-ko", None, 1, "test"):
+        source, target = mark.source.split(), mark.target.split()
+        if mark.phenomenon == "pronoun":
+            assert (source[mark.position - 1], source[mark.position]) == ("because", "it")
+            assert source[mark.refers_to] == mark.meaning
+        else:
+            assert source[mark.refers_to].strip(".,") in (mark.meaning, mark.meaning + "s")
+            meanings.setdefault(target[mark.position][:-1], set()).add(mark.meaning)
+    assert meanings == MEANINGS
+    for mark in phenomena("phrases-en-fr", 50, 1, "test"):
+        assert mark.phenomenon == "pronoun"
+        assert re.search(r"parce qu'(il|elle) ", mark.target)
+    with pytest.raises(ConfigError, match="'dates' has no marked sentences"):
+        phenomena("dates", 10, 1, "train")

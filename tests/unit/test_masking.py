@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.corpora import generate
 from regard.data.masking import Draws, Masking
 from regard.data.raw import RawTokens
 from regard.data.segments import SentencePairs, SingleSegments, stretches
-from regard.data.tales import generate
 from regard.errors import DataError
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
 
-TALES = list(generate("tales-en", 700, 1, "train"))
+TALES = [tale for (tale,) in generate("tales-en", 700, 1, "train")]
 WORDPIECE = TokenizerConfig(kind="wordpiece", vocabulary=300)
 
 

@@ -15,9 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import tales
 from regard.data.blocks import Streams, contiguous_pieces, document_pieces
-from regard.data.corpora import part_of
 from regard.data.documents import PIECE, RawData, RawText, open_documents
 from regard.data.masking import Masking
 from regard.data.raw import PreparedRaw, RawTokens, prepare_raw
@@ -374,30 +372,6 @@ def test_sentences_lose_nothing_but_white_space(text: str) -> None:
     found = split_sentences(text)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(sentence == sentence.strip() and sentence for sentence in found)
-
-
-@pytest.mark.parametrize("name", ["tales-en", "tales-ko"])
-def test_tales(name: tales.Tales) -> None:
-    train, test = (list(tales.generate(name, 150, 1, part)) for part in ("train", "test"))  # type: ignore[arg-type]
-    assert not set(train) & set(test)
-    assert {part_of(tale) for tale in train} == {"train"}
-    assert list(tales.generate(name, 20, 1, "train")) == train[:20] != list(tales.generate(name, 20, 2, "train"))
-    assert all(4 <= len(split_sentences(tale)) <= 9 for tale in train)
-    assert name == "tales-en" or all("가" <= tale[0] <= "힣" for tale in train)
-
-
-def test_a_tale_is_about_its_own_people_and_things() -> None:
-    """Words in common between two sentences of a tale, against two of different tales: what can be learned."""
-    split = [split_sentences(tale) for tale in tales.generate("tales-en", 300, 1, "train")]
-    stop = {"the", "a", "was", "to", "in", "at", "not", "did", "he", "she", "it"}
-
-    def words(sentence: str) -> set[str]:
-        return set(sentence.lower().strip(".").split()) - stop
-
-    within = [bool(words(tale[0]) & words(tale[2])) for tale in split]
-    between = [bool(words(one[0]) & words(other[2])) for one, other in pairwise(split)]
-    assert np.mean(within) > 0.5
-    assert np.mean(between) < 0.25
 
 
 # Tokens

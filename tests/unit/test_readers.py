@@ -461,15 +461,6 @@ def test_a_file_of_another_kind(tmp_path: Path, name: str) -> None:
     assert "allowed: .tsv, .csv, .jsonl" in problem.hint
 
 
-def test_built_in_corpora_are_pairs(tmp_path: Path) -> None:
-    class Labelled(Corpus):
-        text: str | int | None = None
-        label: str | int | None = None
-
-    with pytest.raises(DataError, match="corpus dates: the built-in corpora have a source and a target, not text and"):
-        open_corpus(Labelled(corpus="dates"), tmp_path)
-
-
 def test_lines_that_end_as_on_old_macs(tmp_path: Path) -> None:
     put(tmp_path, "p.csv", "en,de\ra,b\rc,d\r")
     problem = problem_of(tmp_path, file="p.csv", source="en", target="de")

@@ -12,20 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import fail, succeed
-from regard.data.corpora import Part, generate, part_of
-from regard.data.shapes import (
-    CLEAR,
-    COLOURS,
-    KOREAN,
-    OUTLINES,
-    RADIUS,
-    Scene,
-    Thing,
-    draw,
-    in_order,
-    parse,
-    scenes,
-)  # fmt: skip
+from regard.data.corpora import CLEAR, Part, generate, part_of, scenes
+from regard.data.shapes import COLOURS, KOREAN, OUTLINES, RADIUS, Scene, Thing, draw, in_order, parse
 from regard.errors import DataError
 
 SCENE = Scene(Thing("small", "red", "circle", 20, 32), Thing("large", "blue", "square", 68, 40))

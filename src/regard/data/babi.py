@@ -1,4 +1,4 @@
-"""Stories with questions -> rows of text: the format of the bAbI tasks, JSON Lines, or stories of the package's own.
+"""Stories with questions -> rows of text: the format of the bAbI tasks, JSON Lines, or stories of the package.
 
 The format of bAbI (Weston et al. 2015, arXiv:1502.05698): numbered lines, 1 begins a new story; a question is followed
 by a tab, its answer, a tab and the numbers of the lines that it rests on.
@@ -20,14 +20,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data import stories
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import Part
+from regard.data.corpora import VERSION, Part, generate
 from regard.data.documents import FILES
 from regard.data.readers import Reader
 from regard.data.rows import Row
-from regard.data.stories import About, Asked, StoryCorpus
-from regard.data.story_files import Keys, Unread, babi_questions, jsonl_questions
+from regard.data.story_files import Asked, Keys, Unread, babi_questions, jsonl_questions
 from regard.errors import DataError
 from regard.text.files import TextFile, problem_with
 
@@ -55,9 +53,9 @@ class Stories(Corpus):
     """The key of the answer there: one word, or several with commas and no spaces between them."""
     facts: str = "facts"
     """The key of the supporting facts there, which need not be: the numbers, from 1, of the sentences."""
-    corpus: StoryCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Stories that the package writes, in English or Korean: who is where, who has what."""
-    about: About | None = None
+    corpus: Literal["stories-en", "stories-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """Stories of the package, in English or Korean: who is where, who has what."""
+    about: Literal["where", "things", "who", "count", "yes_no"] | None = None
     """What the questions of these are about: where someone is, where a thing is, who has it, how many things someone
     has, or whether someone is somewhere. Default: all five."""
 
@@ -146,8 +144,9 @@ class StoryReader(Reader):
     def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
         if corpus.corpus is not None:
-            drawn = stories.generate(corpus.corpus, corpus.about, corpus.size, corpus.seed, self.part)
-            yield from (_row(0, asked, self.tasks[0]) for asked in drawn)
+            rows = generate(corpus.corpus, corpus.size, corpus.seed, self.part, about=corpus.about)
+            counted = ((*cells, str(cells[1].count("\n") + 1), self.tasks[0]) for cells in rows)
+            yield from (Row(line, cells) for line, cells in enumerate(counted, 1))
         for number, file in enumerate(self.files):
             task = self.tasks[number]
             yield from (_row(number, asked, task) for asked in _FORMATS[file.suffixes[0]](file, corpus.keys))
@@ -163,7 +162,7 @@ class StoryReader(Reader):
         corpus = self.corpus
         settings: list[Any] = ["stories", COLUMNS, corpus.size, corpus.keys]
         if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.about, corpus.seed, self.part, stories.VERSION]
+            settings += [corpus.corpus, corpus.about, corpus.seed, self.part, VERSION]
         settings += [[file.name, file.suffixes, file.digest()] for file in self.files]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 

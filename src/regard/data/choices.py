@@ -30,7 +30,7 @@ class Choices(Corpus):
     label: str | int | None = None
     """The column that says which choice is right: its number from 0, or one of the names in head.labels."""
     corpus: None = None  # there is none of choices
-    """There is no generated corpus of choices."""
+    """There is no built-in corpus of choices."""
 
     @property
     def inputs(self) -> int:

@@ -14,7 +14,7 @@ from regard.text.tokenizers import TokenizerConfig
 BuiltIn = Literal[
     "dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines", "shapes", "shapes-ko"
 ]
-"""The corpora that the package generates (data/corpora.py)."""
+"""The built-in corpora of pairs (data/corpora.py)."""
 CORPORA: tuple[str, ...] = get_args(BuiltIn)
 
 
@@ -44,17 +44,17 @@ class Corpus(Config):
     split: str | None = None
     """Which of the dataset's splits. Default: train, validation or test, as the corpus is used."""
     corpus: BuiltIn | None = None
-    """A corpus that the package generates: dates as people write them -> ISO; letters to copy, reverse or sort; English
-    sentences -> Korean or French; short reports -> headlines; pictures of two shapes -> captions, English or Korean."""
+    """A built-in corpus: dates as people write them -> ISO; letters to copy, reverse or sort; English sentences ->
+    Korean or French; short reports -> headlines; pictures of two shapes -> captions, English or Korean."""
     min_words: int | None = Field(None, ge=3, le=60)
-    """Of `phrases-en-ko` and `phrases-en-fr`: the fewest words of an English sentence. Default: 3."""
+    """Of `phrases-en-ko` and `phrases-en-fr`: the fewest words of an English text. Default: 3."""
     max_words: int | None = Field(None, ge=3, le=60)
-    """Of `phrases-en-ko` and `phrases-en-fr`: the most words of an English sentence. Default: 12, or min_words if that
-    is more."""
+    """Of `phrases-en-ko` and `phrases-en-fr`: the most words of an English text. Default: 12, or min_words if that is
+    more. Sentences have up to 12 words; beyond that, a text is several sentences in a row."""
     size: int | None = Field(None, ge=1)
-    """How many examples to generate (a built-in corpus), or how many to read at the most (others)."""
+    """How many examples to read at the most. A built-in corpus must have as many."""
     seed: int = Field(1, ge=0)
-    """Seed of a built-in corpus."""
+    """Of a built-in corpus: another seed gives other dates, letters and shapes, and shuffles the other corpora."""
     weight: float = Field(1.0, gt=0)
     """How often an epoch shows this corpus: 2 shows each example twice, 0.5 every second one, drawn anew each epoch."""
 
@@ -79,7 +79,7 @@ class Corpus(Config):
 
     @property
     def words(self) -> range:
-        """How many words an English sentence of the phrases may have."""
+        """How many words an English text of the phrases may have."""
         least = self.min_words or 3
         return range(least, (self.max_words or max(12, least)) + 1)
 
@@ -104,7 +104,7 @@ class Corpus(Config):
         if self.header is not None and not re.search(r"\.[tc]sv(\.\w+)?$", self.file or "", re.IGNORECASE):
             raise ValueError("'header' needs 'file: ...' beside it, a .tsv or .csv")
         if self.seed != type(self).model_fields["seed"].default and self.corpus is None:
-            raise ValueError("'seed' needs 'corpus: ...' beside it, one that the package generates")
+            raise ValueError("'seed' needs 'corpus: ...' beside it, a built-in one")
         missing = [name for name, value in self.columns.items() if value is None]
         if self.corpus is not None:
             if len(missing) < len(self.columns):

@@ -18,11 +18,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data import names
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import Part
+from regard.data.corpora import VERSION, Part, generate
 from regard.data.formats import objects_in
-from regard.data.names import NameCorpus
 from regard.data.readers import Reader
 from regard.data.rows import Key, Row, text_of, value_in
 from regard.data.schemes import PREFIXES, Scheme, first_fault, is_chunk_tag
@@ -47,8 +45,8 @@ class TaggedText(Corpus):
     scheme: Literal["auto", "iob1", "iob2", "bioes", "plain"] = "auto"
     """How entities are written. `auto` reads IOB1, IOB2 and BIOES alike, and faults as conlleval does; a named one is
     held to its rules. `plain`: a tag a word and no entities, as for parts of speech."""
-    corpus: NameCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Sentences with names of people, places and firms that the package writes: English words, or Korean syllables."""
+    corpus: Literal["names-en", "names-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """Sentences of the package with names of people, places and firms: English words, or Korean syllables."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -150,8 +148,9 @@ class TaggedReader(Reader):
     def _read(self) -> Iterator[Sentence]:
         corpus = self.corpus
         if corpus.corpus is not None:
-            drawn = names.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-            return (Sentence((line,) * len(one.tokens), *one) for line, one in enumerate(drawn, 1))
+            rows = generate(corpus.corpus, corpus.size, corpus.seed, self.part)
+            split = ((line, tuple(words.split()), tuple(tags.split())) for line, (words, tags) in enumerate(rows, 1))
+            return (Sentence((line,) * len(words), words, tags) for line, words, tags in split)
         file = self.files[0]
         return _listed(file, corpus) if file.suffixes[0] == ".jsonl" else in_columns(file, corpus)
 
@@ -194,7 +193,7 @@ class TaggedReader(Reader):
         corpus = self.corpus
         settings: list[Any] = ["tagged", corpus.size, corpus.tokens, corpus.tags, corpus.scheme]
         if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.seed, self.part, names.VERSION]
+            settings += [corpus.corpus, corpus.seed, self.part, VERSION]
         settings += [[file.suffixes, file.digest()] for file in self.files]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 

@@ -1,46 +1,58 @@
-"""Corpora that are generated: the same on every machine, and with nothing in common between their parts.
+"""The built-in corpora: the same on every machine, and with nothing in common between their parts.
 
-A stable hash of what must be unseen (the date, or the source text) decides which part an example belongs to, so that a
-test set holds no date and no source of the training set, whatever the seeds and sizes.
+Dates, sequences and pictures of shapes are generated; all others come as files (`packaged`). A stable hash of what must
+be unseen (the date, or the source text) decides which part an example belongs to, so that a test set holds no date and
+no source of the training set, whatever the seeds and sizes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
 from functools import cache
 from itertools import islice
 from random import Random
-from typing import Literal
+from typing import Literal, TypeVar
 
-from regard.data import headlines, phrases, shapes
-from regard.data.draws import pick
-from regard.data.phrases import Marked
-from regard.errors import ConfigError, did_you_mean
+from regard.data import packaged
+from regard.data.packaged import Cells
+from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, in_order
 
+T = TypeVar("T")
 Part = Literal["train", "validation", "test"]
-Pair = tuple[str, str]
-Generator = Callable[[Random, Part, range], Iterator[Pair]]
+Generator = Callable[[Random, Part], Iterator[Cells]]
 
 SIZES: dict[Part, int] = {"train": 20_000, "validation": 500, "test": 1_000}
-"""How many examples a part has when the recipe does not say."""
-
-VERSION = 1
-"""Counts up when a generator changes what it writes, so that no cache goes on with the old text."""
-
-
+"""How many examples are generated when the recipe does not say."""
+VERSION = 3
+"""Counts up when a built-in corpus changes, so that no cache goes on with the old text."""
 WORDS = range(3, 13)
-"""How many English words a sentence of the phrases has when the recipe does not say."""
+"""How many words the English sentences of the phrases have."""
 
 
-def generate(name: str, size: int | None, seed: int, part: Part, words: range = WORDS) -> Iterator[Pair]:
-    """The (source, target) pairs of one part of a built-in corpus; a longer one begins with the shorter one.
+def generate(
+    name: str, size: int | None, seed: int, part: Part, words: range = WORDS, about: str | None = None
+) -> Iterator[Cells]:
+    """The rows of one part of a built-in corpus; a longer part begins with a shorter one.
 
-    `words` says how many English words a sentence of the phrases may have; the other corpora do not ask.
+    Pairs are source and target; `packaged.rows` lists the columns of the other corpora. Without a size, the part has
+    all rows that come as files, or as many as `SIZES` says. `words` is for the phrases, `about` for the stories.
     """
     random = Random(f"{name}:{seed}:{part}")
-    return islice(GENERATORS[name](random, part, words), SIZES[part] if size is None else size)
+    if name in GENERATORS:
+        return islice(GENERATORS[name](random, part), SIZES[part] if size is None else size)
+    rows = packaged.rows(name, part, seed, about)
+    if name.startswith("phrases-"):
+        if words.stop > WORDS.stop:
+            return islice(_longer(random, rows, words), SIZES[part] if size is None else size)
+        rows = [row for row in rows if _length(row) in words]
+    return packaged.first(rows, size, name, part)
+
+
+def pick(random: Random, items: Sequence[T]) -> T:
+    """One of the items. `random()` is the only draw whose sequence Python promises to keep between versions."""
+    return items[int(random.random() * len(items))]
 
 
 def part_of(text: str) -> Part:
@@ -63,17 +75,17 @@ def _sequences(random: Random, part: Part) -> Iterator[list[str]]:
             yield symbols
 
 
-def _copy(random: Random, part: Part, _: range) -> Iterator[Pair]:
+def _copy(random: Random, part: Part) -> Iterator[Cells]:
     for symbols in _sequences(random, part):
         yield " ".join(symbols), " ".join(symbols)
 
 
-def _reverse(random: Random, part: Part, _: range) -> Iterator[Pair]:
+def _reverse(random: Random, part: Part) -> Iterator[Cells]:
     for symbols in _sequences(random, part):
         yield " ".join(symbols), " ".join(reversed(symbols))
 
 
-def _sort(random: Random, part: Part, _: range) -> Iterator[Pair]:
+def _sort(random: Random, part: Part) -> Iterator[Cells]:
     for symbols in _sequences(random, part):
         yield " ".join(symbols), " ".join(sorted(symbols))
 
@@ -252,7 +264,7 @@ def _letter_case(random: Random, text: str) -> str:
     return text.lower() if share < 0.08 else text.upper() if share < 0.12 else text
 
 
-def _dates(random: Random, part: Part, _: range) -> Iterator[Pair]:
+def _dates(random: Random, part: Part) -> Iterator[Cells]:
     days = _days_of(part)
     while True:
         day = pick(random, days)
@@ -260,32 +272,37 @@ def _dates(random: Random, part: Part, _: range) -> Iterator[Pair]:
         yield _letter_case(random, pick(random, styles).format_map(words(day))), day.isoformat()
 
 
-# Sentences and reports
-
-PHRASES: dict[str, phrases.Language] = {"phrases-en-ko": "ko", "phrases-en-fr": "fr"}
-
-
-def _phrases(language: phrases.Language) -> Generator:
-    def pairs(random: Random, part: Part, words: range) -> Iterator[Pair]:
-        drawn = phrases.draw(random, language, words[0], words[-1], phrases.MARKED_SHARE)
-        return (sentence.pair(language) for sentence in drawn if part_of(sentence.source) == part)
-
-    return pairs
-
-
-def _headlines(random: Random, part: Part, _: range) -> Iterator[Pair]:
-    while True:
-        report, headline = headlines.draw(random)
-        if part_of(report) == part:
-            yield report, headline
-
-
 # Pictures of shapes, as text that is drawn when it is looked at
 
+GAP, EDGE, CLEAR = 4, 2, 1.5
+"""Hundredths between two boxes and to the edge; and how many times the other one distance is, so that it has a name."""
 
-def _shapes(language: shapes.Language) -> Generator:
-    def pairs(random: Random, part: Part, _: range) -> Iterator[Pair]:
-        drawn = shapes.scenes(random)
+
+def scenes(random: Random) -> Iterator[Scene]:
+    """Scenes without end, of two things of different kinds."""
+    while True:
+        first, second = ([pick(random, tuple(words)) for words in (RADIUS, COLOURS, OUTLINES)] for _ in range(2))
+        if first[1:] != second[1:]:
+            yield in_order(_placed(random, first, second))
+
+
+def _placed(random: Random, first: list[str], second: list[str]) -> Scene:
+    """The things at places where they neither touch nor stand askew."""
+    while True:
+        scene = Scene(*(Thing(one[0], one[1], one[2], *_place(random, one[0])) for one in (first, second)))
+        apart = sorted((abs(scene.first.x - scene.second.x), abs(scene.first.y - scene.second.y)))
+        if apart[1] >= max(RADIUS[first[0]] + RADIUS[second[0]] + GAP, CLEAR * apart[0]):
+            return scene
+
+
+def _place(random: Random, size: str) -> tuple[int, int]:
+    places = range(RADIUS[size] + EDGE, 101 - RADIUS[size] - EDGE)
+    return pick(random, places), pick(random, places)
+
+
+def _shapes(language: Language) -> Generator:
+    def pairs(random: Random, part: Part) -> Iterator[Cells]:
+        drawn = scenes(random)
         return ((scene.code, scene.caption(language)) for scene in drawn if part_of(scene.kinds) == part)
 
     return pairs
@@ -296,27 +313,26 @@ GENERATORS: dict[str, Generator] = {
     "copy": _copy,
     "reverse": _reverse,
     "sort": _sort,
-    "phrases-en-ko": _phrases("ko"),
-    "phrases-en-fr": _phrases("fr"),
-    "headlines": _headlines,
     "shapes": _shapes("english"),
     "shapes-ko": _shapes("korean"),
 }
-"""The built-in corpora by the name that recipes use."""
-
-MARKED_WORDS = range(3, 21)
-"""How many English words the marked sentences have."""
+"""The corpora that are generated, by the name that recipes use."""
 
 
-def phenomena(name: str, size: int | None, seed: int, part: Part) -> Iterator[Marked]:
-    """Sentences of the phrases with a pronoun whose antecedent is known or (in Korean) a homonym that is explained.
+# Phrases of more words than a sentence has
 
-    They belong to the same part as in the corpus itself, so that a model is asked about what it has not seen.
-    """
-    if name not in PHRASES:
-        raise ConfigError(f"the corpus {name!r} has no marked sentences", hint=did_you_mean(name, PHRASES))
-    language = PHRASES[name]
-    random = Random(f"phenomena:{name}:{seed}:{part}")
-    drawn = phrases.draw(random, language, MARKED_WORDS[0], MARKED_WORDS[-1], marked_share=1.0)
-    found = (sentence.marked(language) for sentence in drawn if part_of(sentence.source) == part)
-    return islice(found, SIZES[part] if size is None else size)
+
+def _length(row: Cells) -> int:
+    return len(row[0].split())
+
+
+def _longer(random: Random, rows: Sequence[Cells], words: range) -> Iterator[Cells]:
+    """Sentences one after the other, of as many English words together; all numbers of words are equally frequent."""
+    by_length = {length: [row for row in rows if _length(row) == length] for length in WORDS}
+    while True:
+        left, chosen = pick(random, words), list[Cells]()
+        while left:
+            length = pick(random, [length for length in WORDS if length == left or length <= left - WORDS.start])
+            chosen.append(pick(random, by_length[length]))
+            left -= length
+        yield tuple(" ".join(column) for column in zip(*chosen, strict=True))

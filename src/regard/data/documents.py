@@ -13,9 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data import tales
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import Part
+from regard.data.corpora import VERSION, Part, generate
 from regard.data.formats import FORMATS, rows_in
 from regard.data.readers import Reader, prefixed
 from regard.data.report import NAMED
@@ -32,7 +31,7 @@ FILES = 1 << 40
 
 
 class RawText(Corpus):
-    """Documents: text files, tables with a column of text, or tales that the package writes."""
+    """Documents: text files, tables with a column of text, or tales of the package."""
 
     text: str | int | None = None
     """A text file; a folder: all files below it by their names; or a pattern: folder/**/*.txt. Beside `file` or
@@ -42,8 +41,8 @@ class RawText(Corpus):
     """What ends a document in a text file. `blank_lines`: a blank line; `lines`: every line, empty ones do not count;
     `all_lines`: every line, and an empty one is a document of nothing but its end, as published counts of tokens and
     perplexities of tokenised corpora have it (set `deduplicate: false`, too)."""
-    corpus: tales.Tales | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Tales that the package writes, in English or Korean."""
+    corpus: Literal["tales-en", "tales-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """Short tales of the package, in English or Korean."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -174,8 +173,8 @@ class DocumentReader(Reader):
     def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
         if corpus.corpus is not None:
-            drawn = tales.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-            yield from (Row(line, (tale, END)) for line, tale in enumerate(drawn, 1))
+            tales = generate(corpus.corpus, corpus.size, corpus.seed, self.part)
+            yield from (Row(line, (*tale, END)) for line, tale in enumerate(tales, 1))
         if self.dataset is not None:
             yield from (row._replace(values=(*row.values, END)) for row in super()._rows())
         problems: list[Problem] = []
@@ -222,7 +221,7 @@ class DocumentReader(Reader):
             return super().fingerprint()
         settings: list[Any] = ["documents", corpus.size, corpus.prefix, corpus.documents, corpus.text, corpus.header]
         if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.seed, self.part, tales.VERSION]
+            settings += [corpus.corpus, corpus.seed, self.part, VERSION]
         settings += [[file.suffixes, self._is_table(file), file.digest()] for file in self.files]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data import reviews
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import Part
 from regard.data.framing import Long
-from regard.data.readers import Reader, open_corpus
-from regard.data.rows import Row
 
 
 class Labelled(Corpus):
@@ -29,8 +23,8 @@ class Labelled(Corpus):
     """The column of the second."""
     label: str | int | None = None
     """The column of the label: a class as it is written there, or a number."""
-    corpus: reviews.Reviews | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Short reviews that the package writes, in English or Korean, positive or negative."""
+    corpus: Literal["reviews-en", "reviews-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """Short reviews of the package, in English or Korean, positive or negative."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -77,26 +71,3 @@ class LabelledData(Splits[Labelled]):
         if len({corpus.texts for part in parts for corpus in part}) > 1:
             raise ValueError("all corpora have one text, or all have 'first' and 'second'")
         return self
-
-
-class LabelledReader(Reader):
-    """The rows of a labelled corpus: text or texts, then label."""
-
-    corpus: Labelled
-
-    def _rows(self) -> Iterator[Row]:
-        corpus = self.corpus
-        if corpus.corpus is None:
-            return super()._rows()
-        drawn = reviews.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-        return (Row(line, review) for line, review in enumerate(drawn, 1))
-
-    def fingerprint(self) -> str:
-        return super().fingerprint() if self.corpus.corpus is None else f"{super().fingerprint()}-{reviews.VERSION}"
-
-
-def open_labelled(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
-    """A reader of the corpus; names of files are relative to `base`."""
-    if isinstance(corpus, Labelled) and corpus.corpus is not None:
-        return LabelledReader(corpus, base, part)
-    return open_corpus(corpus, base, part)

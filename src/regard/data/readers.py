@@ -36,9 +36,6 @@ def open_corpus(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
         _refuse_tables(reader.files)
     if reader.dataset is not None:
         reader.dataset.check()
-    if corpus.corpus is not None and reader.columns != ("source", "target"):
-        what = f"the built-in corpora have a source and a target, not {' and '.join(reader.columns)}"
-        raise DataError(what, where=f"corpus {corpus.corpus}", hint="name files instead")
     return reader
 
 
@@ -91,8 +88,8 @@ class Reader:
     def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
         if corpus.corpus is not None:
-            pairs = generate(corpus.corpus, corpus.size, corpus.seed, self.part, corpus.words)
-            return (Row(line, pair) for line, pair in enumerate(pairs, 1))
+            rows = generate(corpus.corpus, corpus.size, corpus.seed, self.part, corpus.words)
+            return (Row(line, cells) for line, cells in enumerate(rows, 1))
         if self.dataset is not None:
             return self.dataset.rows(list(keys_of(corpus).values()), numeric_keys(corpus))
         if corpus.file is None:

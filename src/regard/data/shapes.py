@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator
-from random import Random
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.draws import pick
-from regard.data.phrases.korean import final_of
 from regard.errors import DataError, did_you_mean
 
 Language = Literal["english", "korean"]
@@ -40,8 +37,6 @@ COLOURS = {
     "black": (30, 30, 30),
     "purple": (140, 60, 170),
 }
-GAP, EDGE, CLEAR = 4, 2, 1.5
-"""Hundredths between two boxes and to the edge; and how many times the other one distance is, so that it has a name."""
 INK = 2
 """Each pixel is drawn as so many by so many points, for smooth edges."""
 
@@ -139,29 +134,7 @@ class Scene(NamedTuple):
         first, second, relation = self.first.words(language), self.second.words(language), RELATIONS[language]
         if language == "english":
             return f"a {first} {relation[self.relation]} a {second}"
-        return f"{second} {relation[self.relation]} {first}{'이' if final_of(first) else '가'} 있다"
-
-
-def scenes(random: Random) -> Iterator[Scene]:
-    """Scenes without end, of two things of different kinds."""
-    while True:
-        first, second = ([pick(random, tuple(words)) for words in (RADIUS, COLOURS, OUTLINES)] for _ in range(2))
-        if first[1:] != second[1:]:
-            yield in_order(_placed(random, first, second))
-
-
-def _placed(random: Random, first: list[str], second: list[str]) -> Scene:
-    """The things at places where they neither touch nor stand askew."""
-    while True:
-        scene = Scene(*(Thing(one[0], one[1], one[2], *_place(random, one[0])) for one in (first, second)))
-        apart = sorted((abs(scene.first.x - scene.second.x), abs(scene.first.y - scene.second.y)))
-        if apart[1] >= max(RADIUS[first[0]] + RADIUS[second[0]] + GAP, CLEAR * apart[0]):
-            return scene
-
-
-def _place(random: Random, size: str) -> tuple[int, int]:
-    places = range(RADIUS[size] + EDGE, 101 - RADIUS[size] - EDGE)
-    return pick(random, places), pick(random, places)
+        return f"{second} {relation[self.relation]} {first}{'이' if (ord(first[-1]) - ord('가')) % 28 else '가'} 있다"
 
 
 def in_order(scene: Scene) -> Scene:

@@ -17,15 +17,13 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data import portraits
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import Part
+from regard.data.corpora import VERSION, Part, generate
 from regard.data.formats import objects_in
-from regard.data.portraits import PortraitCorpus
 from regard.data.readers import Reader
 from regard.data.rows import Row, text_of, value_in
 from regard.errors import DataError, Problem
@@ -64,8 +62,8 @@ class QuestionedText(Corpus):
     """The key of the answers there: a list of objects with `text` and `answer_start`, or of texts, or an object with a
     list of each, as the Hugging Face datasets have it. An empty list: the text does not answer the question. Without a
     start the first place where the text stands is taken."""
-    corpus: PortraitCorpus | None = None  # type: ignore[assignment]  # other corpora than those of pairs
-    """Texts about people that the package writes, in English or Korean; a quarter of the questions has no answer."""
+    corpus: Literal["portraits-en", "portraits-ko"] | None = None  # type: ignore[assignment]  # other corpora than those of pairs
+    """Texts of the package about people, in English or Korean; a quarter of the questions has no answer."""
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -133,9 +131,10 @@ class QuestionReader(Reader):
     def questions(self) -> Iterator[Answers]:
         corpus = self.corpus
         if corpus.corpus is not None:
-            drawn = portraits.generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-            for number, (context, question, answer) in enumerate(drawn, 1):
-                yield Answers(number, str(number), context, question, () if answer is None else (answer,))
+            rows = generate(corpus.corpus, corpus.size, corpus.seed, self.part)
+            for number, (context, question, answer) in enumerate(rows, 1):
+                answers = ((context.index(answer), answer),) if answer else ()
+                yield Answers(number, str(number), context, question, answers)
         for file in self.files:
             yield from squad_questions(file) if file.suffixes[0] == ".json" else _listed(file, corpus)
 
@@ -160,7 +159,7 @@ class QuestionReader(Reader):
         corpus = self.corpus
         settings: list[Any] = ["questions", corpus.size, corpus.context, corpus.question, corpus.answers]
         if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.seed, self.part, portraits.VERSION]
+            settings += [corpus.corpus, corpus.seed, self.part, VERSION]
         settings += [[file.suffixes, file.digest()] for file in self.files]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 

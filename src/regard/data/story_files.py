@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from regard.data.formats import object_in
 from regard.data.rows import text_of, value_in
-from regard.data.stories import Asked
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile
 from regard.text.normalise import fold_white_space
@@ -31,6 +30,20 @@ class Keys(NamedTuple):
     question: str = "question"
     answer: str = "answer"
     facts: str = "facts"
+
+
+class Asked(NamedTuple):
+    """A question about a story, and its answer."""
+
+    line: int
+    """Where it stands."""
+    opening: str
+    """How the story begins."""
+    story: tuple[str, ...]
+    question: str
+    answer: str
+    facts: tuple[int, ...] | None
+    """The numbers, from 0, of the sentences that the answer rests on; None where that is not known."""
 
 
 class Unread(NamedTuple):

@@ -21,8 +21,7 @@ from regard.data.conll import TaggedText, open_tagged
 from regard.data.corpora import Part
 from regard.data.documents import RawText, open_documents
 from regard.data.hashes import Hashes, combined, hashes_of, mixed, of_examples
-from regard.data.labelled import open_labelled
-from regard.data.readers import Reader
+from regard.data.readers import Reader, open_corpus
 from regard.data.report import NAMED, Found, Report, SplitReport
 from regard.data.rows import Row
 from regard.data.squad import QuestionedText, open_questions
@@ -126,7 +125,7 @@ def open_reader(corpus: Corpus, base: Path, split: Part) -> Reader:
         return open_questions(corpus, base, split)
     if isinstance(corpus, RawText):
         return open_documents(corpus, base, split)
-    return open_labelled(corpus, base, split)
+    return open_corpus(corpus, base, split)
 
 
 def _key_of(data: Splits[Any], readers: Readers, seed: int) -> str:

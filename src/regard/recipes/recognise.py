@@ -31,8 +31,8 @@ from regard.data.schemes import OUTSIDE, is_chunk_tag
 from regard.data.squad import QuestionedText, open_questions
 from regard.data.story_files import NUMBERED
 from regard.errors import DataError
-from regard.text.normalise import nfc
 from regard.text.files import TextFile, open_text
+from regard.text.normalise import nfc
 from regard.text.sentences import split_sentences
 
 R = TypeVar("R")
