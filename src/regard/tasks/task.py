@@ -156,7 +156,9 @@ class Task:
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         """An example token by token, as a model reads it."""
         return {
-            name: tokenizer.pieces(examples.columns[name][row].tolist()) for name, tokenizer in self.tokenizers.items()
+            name: tokenizer.pieces(column[row].tolist())
+            for name, column in examples.columns.items()
+            if (tokenizer := self.tokenizer_of(name)) is not None
         }
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
