@@ -15,11 +15,13 @@ from command_line import fail, succeed, write
 from places import SHARED
 from regard.config import write_yaml
 from regard.data.corpora import generate
+from regard.data.framing import labelled_batch
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
 from regard.runs.predictions import with_predictions_written
+from regard.tasks.inputs import Inputs
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -252,19 +254,13 @@ def test_windows_are_averaged(project: Project) -> None:
     run = project.train("data.max_length=8", "data.long=windows", "data.stride=3")
     opened = Run.open(run)
     model, task, text = opened.load_model(), opened.task, "very good really bad so good quite bad very very"
-    rows = model.framing.rows(model.framing.tokenizer.encode(text))
+    rows = task.framing.rows(task.framing.tokenizer.encode(text))
     assert [len(row.ids) for row in rows] == [8, 8, 6]
     with torch.inference_mode():
-        alone = [model(opened_batch(row)) for row in rows]
-    [found] = task.typed_scores(model, [text], ["input 1"], lambda done: None)
+        alone = [model(labelled_batch([[row]], torch.zeros(1), 0)) for row in rows]
+    [found] = task.typed_scores(model, Inputs.of([text]))
     assert found.tolist() == pytest.approx(torch.stack(alone).mean(0)[0].tolist(), abs=1e-6)
     assert succeed("evaluate", run, "--json").json["examples"] == 4
-
-
-def opened_batch(row: Any) -> Any:
-    from regard.data.labelled_examples import labelled_batch
-
-    return labelled_batch([[row]], torch.zeros(1), 0)
 
 
 # Bad input

@@ -81,7 +81,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
 def test_documents_sum_to_what_evaluate_says(runs: dict[str, Path], name: str) -> None:
     run = Run.open(runs[name])
     examples, model = examples_of(run, None), run.load_model()
-    losses = document_losses(run.task.objective(model, run.recipe).eval(), examples)
+    losses = document_losses(run.task.objective(model).eval(), examples)
     assert losses.shape == (8,)
     assert losses.min() > 0
     evaluated = api.evaluate(run)
@@ -95,7 +95,7 @@ def test_documents_sum_to_what_evaluate_says(runs: dict[str, Path], name: str) -
 def test_a_document_alone_costs_what_it_costs_among_others(runs: dict[str, Path], tmp_path: Path) -> None:
     run = Run.open(runs["gpt"])
     examples = examples_of(run, None)
-    losses = document_losses(run.task.objective(run.load_model(), run.recipe).eval(), examples)
+    losses = document_losses(run.task.objective(run.load_model()).eval(), examples)
     for number in (0, 5):
         write(tmp_path / "one.txt", examples.text.texts[number])
         alone = api.evaluate(run, files=[str(tmp_path / "one.txt")])

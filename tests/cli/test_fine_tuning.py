@@ -26,6 +26,7 @@ from regard.objectives.classes import ClassCrossEntropy, SquaredError, by_choice
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
 from regard.tasks import TASKS
+from regard.tasks.inputs import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train
@@ -351,8 +352,9 @@ def test_every_weight_that_learns_has_a_gradient(kind: str, features: str) -> No
     head |= {"auxiliary": 0.5} if kind in ("lstm_lm", "gpt") and features == "last" else {}
     recipe, _ = api.load_recipe(classification(head=head) | {"model": model})
     tokenizers = Tokenizers({"text": Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])})
-    built = TASKS["classification"].build(recipe, tokenizers)
-    objective = TASKS["classification"].objective(built, recipe).train()
+    task = TASKS["classification"](recipe, tokenizers)
+    built = task.model()
+    objective = task.objective(built).train()
     objective(batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], [0, 1]))[0].backward()
     without = [name for name, parameter in built.named_parameters() if parameter.grad is None]
     assert without == []
@@ -443,9 +445,9 @@ def test_neither_neighbours_nor_padding_change_an_answer(
         "Although the music was never really weak, the ending was quite superb, too.",
         "Fine",
     ]
-    together = np.array(task.typed_scores(model, texts, texts, lambda done: None))
+    together = np.array(task.typed_scores(model, Inputs.of(texts)))
     for text, expected in zip(texts, together, strict=True):
-        framing = model.framing
+        framing = task.framing
         rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]
         alone = model(labelled_batch(rows, torch.zeros(1), 0))[0].tolist()
         assert expected.tolist() == pytest.approx(alone, abs=1e-5)

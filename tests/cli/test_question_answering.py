@@ -14,15 +14,15 @@ import regex
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.data.questions import Asking, SpannedTexts, question_examples
-from regard.tasks.answerer import Answerer, best_answers, row_logits
 
 from command_line import fail, succeed, write
 from places import SHARED
+from regard.data.dataset import Dataset
 from regard.data.framing import padded_rows
 from regard.data.squad import QuestionedText, answers_in, open_questions, squad_questions
 from regard.errors import DataError
 from regard.layers.packing import pays
+from regard.models.headed import Headed
 from regard.objectives.spans import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
@@ -31,7 +31,7 @@ from regard.tasks.answer_scores import best_threshold, exact_match, f1, normalis
 from regard.tasks.inputs import Inputs
 from regard.tasks.question_answering import QuestionAnswering
 from regard.text.files import TextFile
-from regard.text.offsets import Span, token_spans
+from regard.text.offsets import token_spans, trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
 from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
@@ -235,20 +235,6 @@ def test_best_threshold_against_all_thresholds(rows: list[tuple[int, float, bool
 # Answers and tokens
 
 
-@given(text=TEXTS, ends=st.tuples(st.integers(0, 30), st.integers(1, 10)))
-def test_the_tokens_of_an_answer_cover_it_and_no_more_than_its_characters(text: str, ends: tuple[int, int]) -> None:
-    tokenizer = Tokenizer.train(TokenizerConfig(kind="byte"), ["a"])
-    spans = [span for span in token_spans(tokenizer, [text])[0][1] if span.start < span.end]
-    answer = Span(ends[0], sum(ends))
-    framing: Any = type("Any", (), {"tokenizer": tokenizer})
-    texts = SpannedTexts.of([text], framing)
-    found, inside = texts.tokens_of(0, answer), [s for s in spans if s.start < answer.end and s.end > answer.start]
-    if found is None:
-        assert not inside
-    else:
-        assert texts.span(0, *found) == (inside[0].start, inside[-1].end)
-
-
 SMALL: dict[str, dict[str, Any]] = {
     "lstm_lm": {"embedding": 16, "hidden": 16, "layers": 1},
     "elmo": {"width": 16, "hidden": 16, "filters": 64, "layers": 1},
@@ -259,21 +245,58 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def answerer(
-    tokenizer: Tokenizer, kind: str = "bert", *, max_length: int = 40, stride: int = 7, **evaluation: Any
-) -> Answerer:
-    """With random weights that say something."""
+def task_of(
+    tokenizer: Tokenizer,
+    kind: str = "bert",
+    *,
+    max_length: int = 40,
+    stride: int = 7,
+    max_question: int = 9,
+    **evaluation: Any,
+) -> QuestionAnswering:
+    data = {"max_length": max_length, "stride": stride, "max_question": max_question}
     tree = {
         "task": "question_answering",
-        "data": {"train": {"corpus": "portraits-en"}, "max_length": max_length, "stride": stride, "max_question": 9},
+        "data": {"train": {"corpus": "portraits-en"}, **data},
         "model": {"kind": kind, **SMALL[kind]},
         "head": {"no_answer": True},
         "training": {"steps": 1},
         "evaluation": evaluation,
     }
+    return QuestionAnswering(recipe_of(tree), Tokenizers({"text": tokenizer}))
+
+
+def model_of(task: QuestionAnswering) -> Headed:
+    """With random weights that say something."""
     torch.manual_seed(0)
-    model = QuestionAnswering.build(recipe_of(tree), Tokenizers({"text": tokenizer}))
-    return with_weights_that_matter(model)  # type: ignore[no-any-return]
+    return with_weights_that_matter(task.model())
+
+
+def examples_of(
+    task: QuestionAnswering, contexts: list[str], questions: list[str], answers: list[str] | None = None
+) -> Dataset:
+    columns = {"context": contexts, "question": questions, "answers": answers or ["[]"] * len(contexts)}
+    return Dataset.of(task, columns, str)
+
+
+def span_of(examples: Dataset, row: int, first: int, last: int) -> tuple[int, int]:
+    """The characters from one token of a context to another."""
+    return int(examples.columns["starts"][row][first]), int(examples.columns["ends"][row][last])
+
+
+@given(text=TEXTS, ends=st.tuples(st.integers(0, 30), st.integers(1, 10)))
+def test_the_tokens_of_an_answer_cover_it_and_no_more_than_its_characters(text: str, ends: tuple[int, int]) -> None:
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="byte"), ["a"])
+    task = task_of(tokenizer)
+    answered = text[ends[0] : sum(ends)]
+    examples = examples_of(task, [text], ["?"], [json.dumps([[ends[0], answered]])])
+    spans = [span for span in token_spans(tokenizer, [text])[0][1] if span.start < span.end]
+    answer = trimmed(text, ends[0], ends[0] + len(answered))
+    found, inside = task.answer_tokens(examples, 0), [s for s in spans if s.start < answer.end and s.end > answer.start]
+    if found is None:
+        assert not inside
+    else:
+        assert span_of(examples, 0, *found) == (inside[0].start, inside[-1].end)
 
 
 @pytest.fixture(scope="module")
@@ -287,12 +310,12 @@ def characters() -> Tokenizer:
 @pytest.mark.parametrize("kind", ["bert", "gpt", "lstm_lm", "cnn"])
 def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenizer, kind: str) -> None:
     """That there is no answer stands at the first token, or at the last where a model has read all only there."""
-    model = answerer(characters, kind, longest_answer=4)
+    task = task_of(characters, kind, longest_answer=4)
     context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
-    examples = question_examples(([context], ["Where?"], ["[]"], [""]), model.asking, str)
-    windows = examples.windows(0)
+    examples = examples_of(task, [context], ["Where?"])
+    [(_, found, read)] = task.answers_to(model_of(task), examples, 5)
+    windows, logits = zip(*read, strict=True)
     assert len(windows) > 2
-    logits, seen = row_logits(model, windows), examples.texts.seen(0)
     expected: dict[tuple[int, int], float] = {}
     for i in range(len(context)):
         holding = [number for number, w in enumerate(windows) if w.start <= i < w.stop]
@@ -305,59 +328,53 @@ def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenize
     none = -1 if kind in ("gpt", "lstm_lm") else 0
     null = min(float(one[0, none] + one[1, none]) for one in logits)
     log_z = math.log(sum(map(math.exp, [*expected.values(), null])))
-    found = best_answers(windows, logits, seen, model, 5)
     best = sorted(expected, key=lambda pair: -expected[pair])[:5]
     assert [(i, j) for i, j, _ in found.answers] == best
     assert [p for _, _, p in found.answers] == pytest.approx([expected[pair] - log_z for pair in best], abs=1e-4)
-    assert found.no_answer == pytest.approx(null - expected[best[0]], abs=1e-4)
-    assert found.silence == pytest.approx(null - log_z, abs=1e-4)
+    assert found.log_odds == pytest.approx(null - expected[best[0]], abs=1e-4)
+    assert found.log_p_none == pytest.approx(null - log_z, abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_model_answers_the_same_alone_and_among_others(characters: Tokenizer, kind: str) -> None:
     tree = {**RECIPE, "model": {"kind": kind, "preset": "tiny"}, "head": {"no_answer": True}}
-    torch.manual_seed(0)
-    model = QuestionAnswering.build(recipe_of(tree), Tokenizers({"text": characters}))
-    with_weights_that_matter(model).double()  # in single precision ELMo with such weights is chaotic
+    task = QuestionAnswering(recipe_of(tree), Tokenizers({"text": characters}))
+    task = task.with_search(SearchConfig(nbest=2, beam=2))
+    model = model_of(task).double()  # in single precision ELMo with such weights is chaotic
     typed = ["Where?\tAnna lives in Oslo.", "Anna?\t민수는 서울에 산다. Anna lives in Oslo.", "Oslo\tAnna."]
-    assert pays(
-        padded_rows([model.asking.windows(*map(characters.encode, one.split("\t")))[0].row for one in typed], 0)[0]
-    )
-    tokenizers, search = Tokenizers({"text": characters}), SearchConfig(nbest=2, beam=2)
-    together = [one.to_json() for one in QuestionAnswering.predict(model, tokenizers, Inputs.of(typed), search)]
+    questions, contexts = map(list, zip(*(one.split("\t") for one in typed), strict=True))
+    examples = examples_of(task, contexts, questions)
+    assert pays(padded_rows([task.windows(examples, row)[0].row for row in range(3)], 0)[0])
+    together = [one.to_json() for one in task.predict(model, Inputs.of(typed))]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):
-        alone = QuestionAnswering.predict(model, tokenizers, Inputs.of([text]), search)[0].to_json()
+        alone = task.predict(model, Inputs.of([text]))[0].to_json()
         assert alone["output"] == among["output"]
         assert [alone["score"], alone["no_answer"]] == pytest.approx([among["score"], among["no_answer"]], abs=1e-4)
 
 
 def test_no_row_is_longer_than_max_length_and_lengths_are_those_of_the_rows(characters: Tokenizer) -> None:
-    asking = Asking(answerer(characters, max_length=16, stride=3).framing, 64)
-    columns = (
-        ["Anna lives in Oslo. " * 3, "Anna", "Oslo."],
-        ["Where does Anna live? " * 5, "a", "?"],
-        ["[]"] * 3,
-        [""] * 3,
-    )
-    examples = question_examples(columns, asking, str)
+    task = task_of(characters, max_length=16, stride=3, max_question=64)
+    contexts = ["Anna lives in Oslo. " * 3, "Anna", "Oslo."]
+    examples = examples_of(task, contexts, ["Where does Anna live? " * 5, "a", "?"])
     for row, expected in enumerate(examples.lengths.tolist()):
-        sizes = [len(window.row.ids) for window in examples.windows(row)]
+        sizes = [len(window.row.ids) for window in task.windows(examples, row)]
         assert max(sizes) <= 16
         assert sum(sizes) == expected
-        covered = {token for window in examples.windows(row) for token in range(window.start, window.stop)}
-        assert covered == set(range(len(columns[0][row])))
+        covered = {token for window in task.windows(examples, row) for token in range(window.start, window.stop)}
+        assert covered == set(range(len(contexts[row])))
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt", "cnn"])
 def test_labels_stand_at_the_answer_in_every_window_that_holds_it(characters: Tokenizer, kind: str) -> None:
-    model = answerer(characters, kind, max_length=30)
+    task = task_of(characters, kind, max_length=30)
+    model = model_of(task)
     context = "Anna lives in Oslo.  민수는 서울에 산다. Anna is in Oslo."
     start = context.index("서울")
-    answers = json.dumps([[start, "서울"]]), "[]"
-    examples = question_examples(([context] * 2, ["Where?"] * 2, answers, ["1", "2"]), model.asking, str)
+    examples = examples_of(task, [context] * 2, ["Where?"] * 2, [json.dumps([[start, "서울"]]), "[]"])
     batch = examples.batch(np.array([0, 1]))
-    assert batch.tokens == len(batch.labels) == 2 * len(examples.windows(0))
+    windows = task.windows(examples, 0)
+    assert batch.tokens == len(batch.labels) == 2 * len(windows)
     held = 0
     for ids_L, (first, last), owner, length in zip(
         batch.text.ids_BL.tolist(), batch.labels.tolist(), batch.owners_B, batch.text.lengths_B.tolist(), strict=True
@@ -368,11 +385,11 @@ def test_labels_stand_at_the_answer_in_every_window_that_holds_it(characters: To
             assert characters.tokens(ids_L[first : last + 1]) == ["서", "울"]
         else:
             assert (first, last) == (none, none)
-    assert 0 < held < len(examples.windows(0))
+    assert 0 < held < len(windows)
     loss = SpanCrossEntropy(model)(batch)[0].detach()
-    rows = [(w, answer) for row in (0, 1) for w in examples.windows(row) for answer in [examples.answer_tokens(row)]]
     expected = 0.0
-    for logits_2L, (first, last) in zip(row_logits(model, [w for w, _ in rows]), batch.labels.tolist(), strict=True):
+    logits = task.logits(model, [*windows, *task.windows(examples, 1)])
+    for logits_2L, (first, last) in zip(logits, batch.labels.tolist(), strict=True):
         for one_L, place in zip(logits_2L.astype(float), (first, last), strict=True):
             expected += (math.log(sum(map(math.exp, one_L))) - one_L[place]) / 2
     assert float(loss) == pytest.approx(expected, rel=1e-5)
@@ -384,17 +401,18 @@ def lower_bytes() -> Tokenizer:
 
 
 @pytest.fixture(scope="module", params=SMALL)
-def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> Answerer:
+def talkative(request: pytest.FixtureRequest, lower_bytes: Tokenizer) -> tuple[QuestionAnswering, Headed]:
     """It always has an answer."""
-    return answerer(lower_bytes, request.param, max_length=24, stride=3, threshold=1e9)
+    task = task_of(lower_bytes, request.param, max_length=24, stride=3, threshold=1e9)
+    return task.with_search(SearchConfig(nbest=3, beam=3)), model_of(task)
 
 
 @given(context=TEXTS.filter(lambda text: text.strip()), question=TEXTS.filter(lambda text: text.strip()))
 def test_every_answer_is_a_slice_of_whole_characters_of_the_context_as_typed(
-    lower_bytes: Tokenizer, talkative: Answerer, context: str, question: str
+    talkative: tuple[QuestionAnswering, Headed], context: str, question: str
 ) -> None:
-    typed, search = json.dumps({"question": question, "context": context}), SearchConfig(nbest=3, beam=3)
-    [found] = QuestionAnswering.predict(talkative, Tokenizers({"text": lower_bytes}), Inputs.of([typed]), search)
+    task, model = talkative
+    [found] = task.predict(model, Inputs.of([json.dumps({"question": question, "context": context})]))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", context))}
     for answer in [told, *told.get("nbest", [])]:
@@ -419,12 +437,12 @@ def test_logits_are_those_of_transformers(berts: Any) -> None:
         "head": {"dropout": 0.0},
         "data": {**RECIPE["data"], "max_length": 20},
     }
-    model = QuestionAnswering.build(recipe_of(tree), Tokenizers({"text": tokenizer})).eval()
+    task = QuestionAnswering(recipe_of(tree), Tokenizers({"text": tokenizer}))
+    model = task.model().eval()
     own = model.base.state_dict()
     model.base.load_state_dict({name: value for name, value in ours_base.state_dict().items() if name in own})
     model.head.linear.load_state_dict(theirs.qa_outputs.state_dict())
-    columns = (["abc def ghi abc", "ab cd"], ["hid?", "a"], ["[]", "[]"], ["", ""])
-    batch = question_examples(columns, model.asking, str).batch(np.array([0, 1]))
+    batch = examples_of(task, ["abc def ghi abc", "ab cd"], ["hid?", "a"]).batch(np.array([0, 1]))
     with torch.no_grad():
         expected, actual_BL2 = theirs(**bert_inputs(batch)), model(batch)  # type: ignore[arg-type]
     for row, length in enumerate(batch.text.lengths_B.tolist()):
@@ -529,12 +547,11 @@ def test_korquad_answers_have_their_tokens() -> None:
     assert len(questions) == 5774
     some = questions[::20]
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character", vocabulary=4000), [one.context for one in some])
-    asking = answerer(tokenizer).asking
-    columns = [[one.context for one in some], [one.question for one in some], ["[]"] * len(some), [""] * len(some)]
-    examples = question_examples(columns, asking, str)
+    task = task_of(tokenizer)
+    answers = [json.dumps(one.answers) for one in some]
+    examples = examples_of(task, [one.context for one in some], [one.question for one in some], answers)
     for row, one in enumerate(some):
-        [(start, text)] = one.answers
-        number = int(examples.numbers[row])
-        tokens = examples.texts.tokens_of(number, Span(start, start + len(text)))
+        [(_, text)] = one.answers
+        tokens = task.answer_tokens(examples, row)
         assert tokens is not None
-        assert one.context[slice(*examples.texts.span(number, *tokens))] == text.strip()
+        assert one.context[slice(*span_of(examples, row, *tokens))] == text.strip()

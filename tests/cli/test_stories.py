@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from regard.data.memories import Memory, prepare_stories
 
 from command_line import fail, succeed, write
 from places import SHARED
-from regard.data.babi import KEPT, Stories, StoryData, open_stories
+from regard.data.babi import KEPT, Stories, open_stories
 from regard.data.corpora import generate
 from regard.errors import DataError
+from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import load_weights
+from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.typed import Typed, questions_in
-from regard.text.tokenizers import TokenizerConfig
 from regard.views.hops import Hops
 
 BABI = """\
@@ -45,7 +45,8 @@ RECIPE: dict[str, Any] = {
 
 
 def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
-    return [row.values for row in open_stories(Stories(file=path.name, **keys), path.parent)]
+    """The rows without the name of the task, which is that of the file."""
+    return [row.values[:-1] for row in open_stories(Stories(file=path.name, **keys), path.parent)]
 
 
 def recipe_file(folder: Path, **changes: Any) -> Path:
@@ -105,7 +106,7 @@ def test_files_of_a_pattern_are_tasks_in_the_order_of_their_numbers(tmp_path: Pa
     places = [reader.where(row.line) for row in reader]
     assert places[0] == "qa1_some-facts_train.txt:3"
     assert places[-1] == "qa10_some-facts_train.txt:8"
-    assert [reader.task_of(row.line) for row in reader] == [0] * 3 + [1] * 3 + [2] * 3
+    assert [row.values[-1] for row in reader] == [task for task in reader.tasks for _ in range(3)]
 
 
 def test_a_story_of_ten_thousand_sentences_keeps_the_last(tmp_path: Path) -> None:
@@ -240,15 +241,15 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
 # Preparing
 
 
-def prepared(folder: Path, memory: Memory, **data: Any) -> Any:
-    config = TokenizerConfig(kind="word", lowercase=True)
-    return prepare_stories(StoryData(**data), config, memory, base=folder, seed=1)
+def prepared(folder: Path, model: dict[str, Any], **data: Any) -> Any:
+    tree = {**RECIPE, "data": data, "model": {"kind": "memory_network", **model}}
+    return StoryAnswering.prepare(recipe_of(tree), folder)
 
 
 def test_batches_hold_the_story_as_it_stands(tmp_path: Path) -> None:
     write(tmp_path / "qa.txt", BABI)
-    data = prepared(tmp_path, Memory(2), train={"file": "qa.txt"}, validation={"file": "qa.txt"})
-    batch = data.validation.batch(np.array([1, 2]))
+    data = prepared(tmp_path, {"sentences": 2}, train={"file": "qa.txt"}, validation={"file": "qa.txt"})
+    batch = data.task.batch(data.validation, np.array([1, 2]))
     tokenizer = data.tokenizers["text"]
     told = [[" ".join(tokenizer.tokens([t for t in row if t])) for row in story] for story in batch.story_BSL.tolist()]
     assert told == [
@@ -257,16 +258,16 @@ def test_batches_hold_the_story_as_it_stands(tmp_path: Path) -> None:
     ]
     assert batch.times_BS.tolist() == [[2, 1], [2, 1]]
     assert tokenizer.tokens(batch.answers_B.tolist()) == ["hallway", "apple,milk"]
-    assert [data.validation.kept_facts(row) for row in range(3)] == [(0,), (1,), (0, 1)]
+    assert [data.task.kept_facts(data.validation, row) for row in range(3)] == [(0,), (1,), (0, 1)]
     assert data.train.where(0) == "qa.txt:3"
 
 
 def test_a_share_for_validation_is_drawn_by_whole_stories(tmp_path: Path) -> None:
-    data = prepared(tmp_path, Memory(50), train={"corpus": "stories-en", "size": 400}, validation={"split": 0.2})
+    data = prepared(tmp_path, {"sentences": 50}, train={"corpus": "stories-en", "size": 400}, validation={"split": 0.2})
     rows = generate("stories-en", 400, 1, "train")
     opening = {(story, question): opening for opening, story, question, *_ in rows}
     train, held = (
-        {opening[pair] for pair in zip(side.texts.stories, side.texts.questions, strict=True)}
+        {opening[pair] for pair in zip(side.texts["story"], side.texts["question"], strict=True)}
         for side in (data.train, data.validation)
     )
     assert not train & held
@@ -275,13 +276,13 @@ def test_a_share_for_validation_is_drawn_by_whole_stories(tmp_path: Path) -> Non
 
 
 def test_noise_and_linear_start_are_for_training_only(tmp_path: Path) -> None:
-    memory = Memory(50, time_noise=0.1, linear_start=2)
-    data = prepared(tmp_path, memory, train={"corpus": "stories-en", "size": 100}, validation={"split": 0.2})
+    model = {"sentences": 50, "time_noise": 0.1, "linear_start": 2}
+    data = prepared(tmp_path, model, train={"corpus": "stories-en", "size": 100}, validation={"split": 0.2})
     rows = np.arange(16)
     first, again, other = (data.train.batch(rows, 1, epoch) for epoch in (0, 0, 1))
     assert first.times_BS.tolist() == again.times_BS.tolist() != other.times_BS.tolist()
     assert [data.train.batch(rows, 1, epoch).linear for epoch in (0, 1, 2)] == [True, True, False]
-    held = data.validation.batch(np.arange(4), 1, 0)
+    held = data.task.batch(data.validation, np.arange(4))
     assert not held.linear
     assert held.times_BS.max(1).values.tolist() == (held.times_BS > 0).sum(1).tolist()
 
@@ -622,7 +623,6 @@ def test_resume_is_exact(tmp_path: Path) -> None:
 def test_real_tasks_are_read_whole() -> None:
     for part in ("train", "test"):
         reader = open_stories(Stories(file=f"{REAL}/qa*_{part}.txt.xz"), Path())
-        counts = np.bincount([reader.task_of(row.line) for row in reader])
-        assert counts.tolist() == [1000] * 20
+        assert Counter(row.values[-1] for row in reader) == dict.fromkeys(reader.tasks, 1000)
         assert reader.tasks[0] == "qa1_single-supporting-fact"
         assert reader.tasks[19] == "qa20_agents-motivations"

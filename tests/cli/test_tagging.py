@@ -16,9 +16,6 @@ import regex
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.data.tagged import tagged_examples
-from regard.tasks.entity_scores import accuracy, entity_scores
-from regard.tasks.tagger import Tagger, tag_words
 from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
@@ -26,15 +23,16 @@ from command_line import fail, succeed, write
 from places import SHARED
 from regard.data.conll import TaggedText, open_tagged
 from regard.data.corpora import generate
+from regard.data.dataset import Dataset
 from regard.data.framing import windows
 from regard.data.schemes import Entity, Scheme, entities_in, first_fault, labels_of, tags_of
 from regard.errors import DataError
+from regard.models.headed import Headed
 from regard.objectives.tags import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.search import SearchConfig
 from regard.tasks.inputs import Inputs
-from regard.tasks.tagging import Tagging
+from regard.tasks.tagging import Tagging, accuracy, entity_scores
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
 from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
@@ -197,22 +195,27 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.train(TokenizerConfig(kind="bpe", vocabulary=60), ["Anna lives in Oslo and Hong Kong ."] * 4)
 
 
-def tagger(tokenizer: Tokenizer, kind: str = "bert", words: str = "punctuation", **data: Any) -> Tagger:
-    """With random weights that say something."""
+def tagger(tokenizer: Tokenizer, kind: str = "bert", words: str = "punctuation") -> tuple[Tagging, Headed]:
+    """The task, and a model with random weights that say something."""
     tree = {
         "task": "tagging",
-        "data": {"train": {"corpus": "names-en"}, "max_length": 8, "words": words, **data},
+        "data": {"train": {"corpus": "names-en"}, "max_length": 8, "words": words},
         "model": {"kind": kind, **SMALL[kind]},
         "head": {"labels": labels_of({"PER", "LOC"}, "iob2")},
         "training": {"steps": 1},
     }
     torch.manual_seed(0)
-    model = Tagging.build(recipe_of(tree), Tokenizers({"text": tokenizer}))
-    return with_weights_that_matter(model)  # type: ignore[no-any-return]
+    task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
+    return task, with_weights_that_matter(task.model())
+
+
+def examples_of(task: Tagging, sentences: list[list[str]], tags: list[list[str]]) -> Dataset:
+    columns = {"tokens": [json.dumps(words) for words in sentences], "tags": [json.dumps(row) for row in tags]}
+    return Dataset.of(task, columns, str)
 
 
 def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokenizer) -> None:
-    marking = tagger(tokenizer).marking
+    marking = tagger(tokenizer)[0].marking
     [words] = marking.encode([["Anna", "livesin", "Hong", "Kong", "and", "OsloAnna", "in", ".", "Kongs", "lives", "."]])
     first = np.cumsum([0, *map(len, words)])[:-1].tolist()
     rows = marking.rows(words)
@@ -232,7 +235,7 @@ def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokeni
 def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(tokenizer: Tokenizer) -> None:
     words = [[4, 5], [6], [7, 8, 9]]
     for kind, places in (("bert", [1, 3, 4]), ("gpt", [2, 3, 6])):
-        [row] = tagger(tokenizer, kind).marking.rows(words)
+        [row] = tagger(tokenizer, kind)[0].marking.rows(words)
         assert row.places == places
 
 
@@ -240,39 +243,37 @@ def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(token
 def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: Tokenizer, kind: str) -> None:
     tree = {**RECIPE, "model": {"kind": kind, "preset": "tiny"}, "head": {"labels": labels_of({"PER"}, "bioes")}}
     torch.manual_seed(0)
-    model = with_weights_that_matter(Tagging.build(recipe_of(tree), Tokenizers({"text": tokenizer})))
-    words = model.marking.encode([["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]])
-    together = tag_words(model, words)
+    task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
+    model = with_weights_that_matter(task.model())
+    words = task.marking.encode([["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]])
+    together = task.tag_words(model, words)
     assert [one.shape for one in together] == [(2, 5), (5, 5), (3, 5)]
     assert together[1].std() > 0.1
     for row, alone in zip(words, together, strict=True):
-        np.testing.assert_allclose(tag_words(model, [row])[0], alone, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(task.tag_words(model, [row])[0], alone, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["bpe", "byte", "character", "word", "wordpiece", "unigram"])
 def test_words_are_encoded_as_in_a_text_with_spaces(kind: Any) -> None:
     text = "Anna lives in 서울 , Oslo ."
     tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), [text] * 3)
-    [words] = tagger(tokenizer).marking.encode([text.split()])
+    [words] = tagger(tokenizer)[0].marking.encode([text.split()])
     assert [token for word in words for token in word] == tokenizer.encode(text)
-    [[one]] = tagger(tokenizer).marking.encode([["\u200b"]])
+    [[one]] = tagger(tokenizer)[0].marking.encode([["\u200b"]])
     assert one  # a word of which a vocabulary knows nothing has a token, too
 
 
 def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
-    model = tagger(tokenizer)
+    task, model = tagger(tokenizer)
     sentences = [["Anna", "lives", "in", "Oslo", "and", "Hong", "Kong", "."], ["Anna", "."]]
     tags = [["B-PER", "O", "O", "B-LOC", "O", "B-LOC", "I-LOC", "O"], ["B-PER", "O"]]
-    tokens = [json.dumps(one) for one in sentences]
-    examples = tagged_examples(
-        tokens, tags, model.labels, model.marking, corpora=np.zeros(2, int), weights=(1.0,), place=str
-    )  # fmt: skip
+    examples = examples_of(task, sentences, tags)
     batch = examples.batch(np.array([0, 1]))
     assert len(batch.text) > 2  # the first sentence is read in several rows
     assert batch.tokens == 10
-    log_p = tag_words(model, [examples.words(row) for row in range(2)])
+    log_p = task.tag_all(model, examples)
     expected = -sum(
-        float(one[word, model.labels.index(tag)])
+        float(one[word, task.labels.index(tag)])
         for one, own in zip(log_p, tags, strict=True) for word, tag in enumerate(own)
     )  # fmt: skip
     assert TagCrossEntropy(model).eval()(batch).tolist() == pytest.approx([expected, expected], rel=1e-5)
@@ -286,9 +287,8 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
 @given(TEXTS.filter(lambda text: text.strip()), st.sampled_from(["punctuation", "whitespace", "characters"]))
 def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: str, text: str, words: str) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="byte", lowercase=True), ["a"])
-    [found] = Tagging.predict(
-        tagger(tokenizer, kind, words), Tokenizers({"text": tokenizer}), Inputs.of([text]), SearchConfig()
-    )
+    task, model = tagger(tokenizer, kind, words)
+    [found] = task.predict(model, Inputs.of([text]))
     told = found.to_json()
     edges = {0, *(one.end() for one in regex.finditer(r"\X", text))}
     for part in [*told["entities"], *told["words"]]:
@@ -317,15 +317,12 @@ def test_logits_are_those_of_transformers(berts: Any) -> None:
     }  # fmt: skip
     characters = Tokenizer.train(TokenizerConfig(kind="character"), ["abcdefghi"])
     assert characters.size == VOCABULARY
-    model = Tagging.build(recipe_of(tree), Tokenizers({"text": characters})).eval()
+    task = Tagging(recipe_of(tree), Tokenizers({"text": characters}))
+    model = task.model().eval()
     own = model.base.state_dict()
     model.base.load_state_dict({name: value for name, value in ours_base.state_dict().items() if name in own})
     model.head.linear.load_state_dict(theirs.classifier.state_dict())
-    examples = tagged_examples(
-        ['["abc", "def"]', '["a"]'], [["O", "O"], ["O"]], model.labels, model.marking,
-        corpora=np.zeros(2, int), weights=(1.0,), place=str,
-    )  # fmt: skip
-    batch = examples.batch(np.array([0, 1]))
+    batch = examples_of(task, [["abc", "def"], ["a"]], [["O", "O"], ["O"]]).batch(np.array([0, 1]))
     with torch.no_grad():
         actual_BLY, expected_BLY = model(batch), theirs(**bert_inputs(batch)).logits  # type: ignore[arg-type]
     for row, length in enumerate(batch.text.lengths_B.tolist()):
@@ -345,6 +342,9 @@ RECIPE: dict[str, Any] = {
     "model": {"kind": "bilstm", "preset": "tiny"},
     "training": {"epochs": 5, "batch_tokens": 512, "learning_rate": 0.01, "schedule": "linear", "device": "cpu"},
 }
+
+
+UNKNOWN = "does not stand in the training sentences or head.labels"
 
 
 def recipe_file(folder: Path, **changes: Any) -> Path:
@@ -417,16 +417,16 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
     write(tmp_path / "dev.conll", "# id = 1\nAnna B-PER\n\nin O\nOslo B-LOC\n")
     files = {"train": {"file": "train.conll"}, "validation": {"file": "dev.conll"}}
     [message] = fail("train", recipe_file(tmp_path, data=files), "--out", tmp_path / "new")
-    assert message == "dev.conll:5: the tag 'B-LOC' does not stand in the training sentences (there are PER)"
+    assert message == f"dev.conll:4: the tag 'B-LOC' of 'Oslo' {UNKNOWN} (there are PER)"
     labels = {"labels": ["O", "B-LOC", "I-LOC"]}
     [message] = fail("train", recipe_file(tmp_path, data=files, head=labels), "--out", tmp_path / "new")
-    assert message == "train.conll:1: the tag 'B-PER' does not stand in head.labels (there are LOC)"
+    assert message == f"train.conll:1: the tag 'B-PER' of 'Anna' {UNKNOWN} (there are LOC)"
     write(tmp_path / "uneven.conll", "Anna NNP B-PER\nleft O\n")
     [message] = fail("check", recipe_file(tmp_path, data={"train": {"file": "uneven.conll"}}))
     assert message.startswith("uneven.conll:2: there are 2 columns, where the lines before have 3")
     write(tmp_path / "other.conll", "Anna B-PER\nleft O\nin O\n2 B-DATE\n")
     assert fail("evaluate", run, "--file", tmp_path / "other.conll")[0].endswith(
-        "other.conll:4: the tag 'B-DATE' does not stand in the training sentences (there are LOC, ORG, PER)"
+        f"other.conll:1: the tag 'B-DATE' of '2' {UNKNOWN} (there are LOC, ORG, PER)"
     )
     refused: list[tuple[dict[str, Any], str]] = [
         ({"data": {"train": {}}}, "name the sentences"),

@@ -12,6 +12,7 @@ import torch
 
 from command_line import fail, succeed, write
 from regard.config import kinds_in
+from regard.data.dataset import Dataset
 from regard.objectives.spans import SpanCrossEntropy
 from regard.objectives.tags import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
@@ -38,7 +39,7 @@ LEARNED: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize("task", ["classification", "regression", "multiple_choice", "tagging", "question_answering"])
 def test_every_task_takes_every_model(task: str) -> None:
-    assert kinds_in(TASKS[task].model) == set(KINDS)
+    assert kinds_in(TASKS[task].models) == set(KINDS)
 
 
 # Learned through the command line
@@ -73,12 +74,12 @@ def test_a_long_text_is_read_in_windows(answerers: dict[str, Path], kind: str) -
     """The answer stands in the last of several; those before say that they hold none."""
     before = "Ben was born in 1990. Ben has a dog. " * 8
     [found] = succeed("predict", answerers[kind], f"Where does Ben live?\t{before}{TEXT}", "--json").jsons
-    model = Run.open(answerers[kind]).load_model("best", torch.device("cpu"))
-    tokens = [model.framing.tokenizer.encode(one) for one in ("Where does Ben live?", before + TEXT)]
-    windows = model.asking.windows(*tokens)
+    task = Run.open(answerers[kind]).task
+    examples = Dataset.of(task, {"context": [before + TEXT], "question": ["Where does Ben live?"]}, str)
+    windows = task.windows(examples, 0)
     assert len(windows) > 1
     silent = [0 if kind == "cnn" else len(one.row.ids) - 1 for one in windows]
-    assert [one.silent for one in windows] == silent
+    assert [one.no_answer for one in windows] == silent
     assert (found["output"], found["start"]) == ("New York", len(before) + 13)
 
 
@@ -152,8 +153,9 @@ def built(task: str, kind: str, **head: Any) -> tuple[Any, Any]:
     recipe = recipe_of({**tree, "model": model, "head": head})
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])
     torch.manual_seed(0)
-    found = TASKS[task].build(recipe, Tokenizers({"text": tokenizer}))
-    return found, TASKS[task].objective(found, recipe)
+    made = TASKS[task](recipe, Tokenizers({"text": tokenizer}))
+    found = made.model()
+    return found, made.objective(found)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from regard.tasks.tagger import tag_words
 
 import regard as api
 from command_line import fail, succeed, write
@@ -123,12 +122,13 @@ def test_a_choice_without_each_word(runs: dict[str, Path]) -> None:
 def test_tags_without_each_other_word(runs: dict[str, Path]) -> None:
     words = ["Anna", "moved", "to", "Oslo"]
     found = occluded(runs["tags"], " ".join(words))
-    model = Run.open(runs["tags"]).load_model()
-    [whole] = tag_words(model, model.marking.encode([words]))
+    run = Run.open(runs["tags"])
+    model, task = run.load_model(), run.task
+    [whole] = task.tag_words(model, task.marking.encode([words]))
     tags = whole.argmax(-1)
-    assert found.answers == tuple(f"{word}/{model.labels[tag]}" for word, tag in zip(words, tags, strict=True))
+    assert found.answers == tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
     for out in range(4):
-        [log_p] = tag_words(model, model.marking.encode([words[:out] + words[out + 1 :]]))
+        [log_p] = task.tag_words(model, task.marking.encode([words[:out] + words[out + 1 :]]))
         for place in range(4):
             if place == out:
                 assert found.falls_WA[out, place] == 0
@@ -151,10 +151,10 @@ def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) ->
     text = f"Where does Ben live?\t{CONTEXT}"
     found = api.explain(run, text).occlusion  # type: ignore[union-attr]
     model = run.load_model()
-    search = run.recipe.search.model_copy(update={"nbest": 10_000})
-    [whole] = run.task.predict(model, run.tokenizers, Inputs.of([text]), search)
+    task = run.task.with_search(run.recipe.search.model_copy(update={"nbest": 10_000}))
+    [whole] = task.predict(model, Inputs.of([text]))
     silent = threshold < 0
-    assert whole.silent is silent
+    assert whole.none is silent
     start, end = (0, 0) if silent else whole.answers[0][0]
     asked = ["Where", "does", "Ben", "live", "?"]
     about = [span for span in word_spans(CONTEXT, "punctuation") if silent or not start <= span.start < end]
@@ -163,9 +163,9 @@ def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) ->
     for row, span in enumerate(about, len(asked)):
         left = without(CONTEXT, span)
         moved = len(CONTEXT) - len(left) if span.start < start else 0
-        [other] = run.task.predict(model, run.tokenizers, Inputs.of([f"Where does Ben live?\t{left}"]), search)
+        [other] = task.predict(model, Inputs.of([f"Where does Ben live?\t{left}"]))
         scores = {tuple(place): score for place, score in other.answers}
-        score = other.silence if silent else scores.get((start - moved, end - moved), -math.inf)
+        score = other.log_p_none if silent else scores.get((start - moved, end - moved), -math.inf)
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)
 
 

@@ -1,6 +1,7 @@
 """From files to datasets: what is kept, what is dropped and said, what is cached."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import task_cases
 from regard.data.config import Corpus, Data
 from regard.data.prepare import Prepared
 from regard.data.report import Histogram, Report
@@ -294,13 +296,13 @@ class TestCache:
     def test_a_second_call_reads_what_is_stored(self, tmp_path: Path, cache: Path) -> None:
         data = data_of(train=write(tmp_path, "train", numbered(50)))
         first = prepared(data, tmp_path).train.columns["source"][0].tolist()
-        (stored,) = cache.glob("tokens-*/train.source.values")
+        (stored,) = cache.glob("encoded-*/train.source.values")
         values = np.fromfile(stored, dtype=np.uint16)
         values[0] += 1
         values.tofile(stored)
         assert prepared(data, tmp_path).train.columns["source"][0].tolist() == [first[0] + 1, *first[1:]]
 
-    @pytest.mark.parametrize("kind", ["texts", "tokenizers", "tokens"])
+    @pytest.mark.parametrize("kind", ["texts", "tokenizers", "encoded"])
     def test_what_is_damaged_is_built_again(self, kind: str, tmp_path: Path, cache: Path) -> None:
         data = data_of(train=write(tmp_path, "train", numbered(50)))
         first = prepared(data, tmp_path)
@@ -318,20 +320,20 @@ class TestCache:
 
         def kinds() -> dict[str, int]:
             names = [path.name.split("-")[0] for path in cache.iterdir()]
-            return {kind: names.count(kind) for kind in ("texts", "tokenizers", "tokens")}
+            return {kind: names.count(kind) for kind in ("texts", "tokenizers", "encoded")}
 
         prepared(data_of(train=train), tmp_path)
         prepared(data_of(train={**train, "weight": 2.0}), tmp_path)
-        assert kinds() == {"texts": 1, "tokenizers": 1, "tokens": 1}
+        assert kinds() == {"texts": 1, "tokenizers": 1, "encoded": 1}
         prepared(data_of(train=train, max_length=50), tmp_path)
-        assert kinds() == {"texts": 1, "tokenizers": 1, "tokens": 2}
+        assert kinds() == {"texts": 1, "tokenizers": 1, "encoded": 2}
         prepared(data_of(train=train), tmp_path, TokenizerConfig(kind="byte"))
-        assert kinds() == {"texts": 1, "tokenizers": 2, "tokens": 3}
+        assert kinds() == {"texts": 1, "tokenizers": 2, "encoded": 3}
         prepared(data_of(train=train), tmp_path, seed=2)
-        assert kinds() == {"texts": 2, "tokenizers": 3, "tokens": 4}
+        assert kinds() == {"texts": 2, "tokenizers": 3, "encoded": 4}
         write(tmp_path, "train", numbered(50, first=1))
         changed = prepared(data_of(train=train), tmp_path)
-        assert kinds() == {"texts": 3, "tokenizers": 4, "tokens": 5}
+        assert kinds() == {"texts": 3, "tokenizers": 4, "encoded": 5}
         assert "source 50" in sources(changed.train) + sources(changed.validation)
 
 
@@ -369,7 +371,9 @@ print(len(found.train), len(found.validation), peak - start)
 def start(base: Path, tokenizer: str, what: str) -> subprocess.Popen[str]:
     """Prepare the files in a process of its own, which is killed at the step `what`."""
     arguments = [sys.executable, "-c", SCRIPT, str(base), tokenizer, what]
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    path = os.pathsep.join([str(Path(task_cases.__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 class TestProcesses:
@@ -379,7 +383,7 @@ class TestProcesses:
         process = start(tmp_path, "byte", "tokenising train")
         _, errors = process.communicate()
         assert process.returncode == -signal.SIGKILL, errors
-        (leftover,) = cache.glob("tokens-*")
+        (leftover,) = cache.glob("encoded-*")
         assert list(leftover.glob("train.source.values")), "it was killed while it wrote"
         found = prepared(
             data_of(train={"source": "train.en", "target": "train.de"}), tmp_path, TokenizerConfig(kind="byte")
@@ -395,7 +399,7 @@ class TestProcesses:
             output, errors = process.communicate()
             assert process.returncode == 0, errors
             assert output.split()[:2] == ["1960", "40"]
-        assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["texts", "tokenizers", "tokens"]
+        assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "texts", "tokenizers"]
 
     @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's account of memory")
     def test_memory_does_not_grow_with_the_corpus(self, tmp_path: Path) -> None:

@@ -26,10 +26,11 @@ from regard.runs.checkpoints import load_weights
 from regard.runs.verbs import features
 from regard.tasks.inputs import padded
 from regard.text.spelling import UnknownWord, encode_spelled, letters_of
-from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import END, UNK
 from regard.training.train import train
 from regard.views.explain_text import explain_text
+from task_cases import make_task
 
 KNOWN = "the fox ate a hen . and ( ran"
 TEXTS = ["the zebra ate a hen .", "the fox saw 여우 (zebra) .", "a fox ran ."]
@@ -149,8 +150,7 @@ def test_texts_that_are_cut_windowed_and_paired_keep_their_words() -> None:
 
 def test_tagged_words_and_questions_keep_them_too() -> None:
     own = tokenizer()
-    words = ["the", "zebra", "saw", "여우", "."]
-    words = [*words, "saw", "saw", "saw"]
+    words = ["the", "zebra", "saw", "여우", ".", "saw", "saw", "saw"]
     tagging = task_of("tagging", 8, head={"labels": ["O", "B-X", "I-X"]})
     columns = {"tokens": [json.dumps(words, ensure_ascii=False)], "tags": [json.dumps(["O"] * 8)]}
     tagged = Dataset.of(tagging, columns, str)
@@ -159,9 +159,9 @@ def test_tagged_words_and_questions_keep_them_too() -> None:
         ["</s>", *spelt[:6], "</s>"],
         ["</s>", *spelt[3:], "</s>"],
     ]
-    assert [[token.word for token in one if isinstance(token, UnknownWord)] for one in tagging.words(tagged, 0)][:5] == [
-        [], ["▁zebra"], ["▁saw"], ["▁여우"], [],
-    ]  # fmt: skip
+    encoded = tagging.words(tagged, 0)
+    unknown_words = [[token.word for token in word if isinstance(token, UnknownWord)] for word in encoded]
+    assert unknown_words[:5] == [[], ["▁zebra"], ["▁saw"], ["▁여우"], []]
     answering = task_of("question_answering", 20, max_question=8, head={"no_answer": True})
     asked = Dataset.of(answering, {"context": [TEXTS[1]], "question": ["who saw a yak ?"], "answers": ["[]"]}, str)
     question = ["▁who", "▁saw", "▁a", "▁yak", "▁?"]

@@ -184,11 +184,6 @@ class TaggedReader(Reader):
     def where(self, line: int, column: str | None = None) -> str:
         return self.files[0].where(line) if self.files else f"corpus {self.corpus.corpus}:{line}"
 
-    def where_word(self, line: int, word: int) -> str:
-        """The place of a word of the sentence that begins at a line."""
-        sentence = next(one for one in self.sentences() if one.lines[0] == line)
-        return self.where(sentence.lines[word])
-
     def fingerprint(self) -> str:
         corpus = self.corpus
         settings: list[Any] = ["tagged", corpus.size, corpus.tokens, corpus.tags, corpus.scheme]

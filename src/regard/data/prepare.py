@@ -29,7 +29,7 @@ from regard.data.texts import (
     prepare_texts,
     problems_in,
 )  # fmt: skip
-from regard.errors import DataError, Problem, first_of
+from regard.errors import DataError, Faults
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
 E = TypeVar("E", bound=Examples)
@@ -192,19 +192,19 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     texts: dict[str, list[str]] = {}
     places: list[str] = []
     numbers: list[int] = []
-    problems: list[Problem] = []
+    faults = Faults()
     for number, reader in enumerate(readers):
         columns = [texts.setdefault(name, []) for name in reader.columns]
         for row in reader.rows():
             if bad := problems_in(reader, row, recipe.data.max_characters):
-                problems += bad
+                faults.add(*bad)
                 continue
             for column, value in zip(columns, row.values, strict=True):
                 column.append(value)
             places.append(reader.where(row.line))
             numbers.append(number)
-    if problems and (recipe.data.bad_lines == "error" or not places):
-        raise DataError(problems=first_of(problems))
+    if faults.count and (recipe.data.bad_lines == "error" or not places):
+        raise DataError(problems=faults.problems)
     dataset = Dataset.of(task, texts, places.__getitem__)
     return replace(dataset, corpora=np.array(numbers, dtype=np.int16), weights=(1.0,) * len(readers))
 

@@ -8,17 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from regard.data.config import Corpus
 from regard.data.corpora import VERSION, Part, generate
 from regard.data.formats import format_of, rows_in
 from regard.data.huggingface import HubDataset
 from regard.data.rows import Row, keys_of, numeric_keys
-from regard.errors import DataError, Problem
+from regard.errors import DataError
 from regard.text.files import TextFile, problem_with
-
-R = TypeVar("R", bound="Reader")
 
 
 def open_corpus(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
@@ -135,12 +133,6 @@ def prefixed(row: Row, prefix: str) -> Row:
     """The prefix before the first column; an empty text stays empty, so that it is still found."""
     first, *others = row.values
     return Row(row.line, (prefix + first, *others)) if first.strip() else row
-
-
-def without_faults(readers: Sequence[R]) -> tuple[list[tuple[R, Row]], list[Problem]]:
-    """The rows that can be read, each with its reader, and what is wrong with the others."""
-    read = [(reader, row) for reader in readers for row in reader.rows()]
-    return [one for one in read if one[1].fault is None], [row.fault for _, row in read if row.fault is not None]
 
 
 def _refuse_tables(files: Sequence[TextFile]) -> None:

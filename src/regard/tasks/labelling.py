@@ -18,6 +18,7 @@ from regard.data.config import Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
+from regard.data.prepare import Prepared
 from regard.data.rows import Key, has_header, keys_of
 from regard.data.store import Integers
 from regard.data.texts import Texts
@@ -157,6 +158,10 @@ class TextLabelling(HeadedTask):
         return zlib.crc32(self.targets(examples).tobytes(), zlib.crc32(examples.lengths.tobytes()))
 
     # Training
+
+    def check(self, data: Prepared[Dataset]) -> None:
+        self.arrangement_of(data.train)  # refuses what `head` cannot do with the texts
+        super().check(data)
 
     def make_head(self, width: int) -> TextHead | ApartHead:
         head, kind = self.recipe.head, self.recipe.model.kind
