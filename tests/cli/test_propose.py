@@ -40,7 +40,7 @@ IDS = [str(number) for number in range(COUNT)]
 CLASSES = [DRAW.choice(["good", "bad"]) for _ in EN]
 BITS = [DRAW.choice("01") for _ in EN]
 FLOATS = [f"{5 * DRAW.random():.2f}" for _ in EN]
-TALES = list(generate("tales-en", 2 * COUNT, 1, "train"))
+TALES = [tale for (tale,) in generate("tales-en", 2 * COUNT, 1, "train")]
 IMAGES = [f"images/{number}.png" for number in range(COUNT)]
 ARRAYS = [f"images/{number}.npy" for number in range(COUNT)]
 

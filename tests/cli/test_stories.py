@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import lzma
+from collections import Counter
 from pathlib import Path
 from typing import Any
 

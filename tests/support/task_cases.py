@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from regard.data.prepare import Prepared, prepare
+from regard.data.raw import RawTokens
 from regard.recipes.recipe import recipe_of
 from regard.tasks import TASKS
+from regard.tasks.raw import RawTextTask
 from regard.tasks.translation import Translation
-from regard.text.tokenizers import TokenizerConfig, Tokenizers
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from regard.text.vocabularies import SPECIAL
 
 DATA: dict[str, Any] = {
     "translation": {"corpus": "reverse", "size": 10},
@@ -41,3 +44,28 @@ def prepare_pairs(
     training = SimpleNamespace(seed=seed)
     recipe: Any = SimpleNamespace(task="translation", data=data, tokenizer=tokenizer, training=training)
     return prepare(Translation, recipe, base, tokenizers, **more)
+
+
+def raw_case(
+    data: Any, tokenizer: TokenizerConfig, *, sentences: Any = None, special: Any = SPECIAL, letters: int | None = None
+) -> tuple[type[RawTextTask], Any]:
+    """A task on raw text that finds sentences as asked for, and the sections of a recipe that it reads."""
+    kind = type("RawCase", (RawTextTask,), {"special": special, "sentences": sentences})
+    model, training = SimpleNamespace(letters=letters), SimpleNamespace(seed=1)
+    return kind, SimpleNamespace(task="raw", data=data, tokenizer=tokenizer, model=model, training=training)
+
+
+def prepare_raw(data: Any, tokenizer: TokenizerConfig, base: Path, *, progress: Any = None, **options: Any) -> Any:
+    """The pipeline for raw text: `splits` as RawTokens, `tokenizers` and `report`."""
+    kind, recipe = raw_case(data, tokenizer, **options)
+    prepared = prepare(kind, recipe, base, None, progress)
+    task: Any = prepared.task
+    parts = {"train": prepared.train, "validation": prepared.validation, "test": prepared.test}
+    splits = {part: task.raw_tokens(pieces) for part, pieces in parts.items() if pieces is not None}
+    return SimpleNamespace(splits=splits, tokenizers=task.tokenizers, report=prepared.report)
+
+
+def read_raw(data: Any, base: Path, tokenizer: Tokenizer, **options: Any) -> RawTokens:
+    """The training corpora of the data as they are, encoded in memory."""
+    kind, recipe = raw_case(data, TokenizerConfig(), **options)
+    return kind(recipe, Tokenizers({"text": tokenizer})).read_documents(data.train, "train", base)

@@ -300,12 +300,7 @@ def test_another_epoch_cuts_elsewhere(pairs: SentencePairs) -> None:
 def test_stretches_by_hand(tokenizer: Tokenizer) -> None:
     """Sentences of 3, 3, 3, 3 and 3 tokens with room for 6, then a document of one sentence, then of two."""
     text = RawTokens.of(["x. " * 5, "x.", "x. x."], tokenizer, str, sentences="punctuation")
-    text = RawTokens(
-        text.values,
-        np.array([0, 3, 6, 9, 12, 15, 18, 21, 24]),
-        np.array([0, 5, 6, 8]),
-        text.texts, tokenizer, text.corpora, text.weights, str,
-    )  # fmt: skip
+    text.sentences, text.documents = np.array([0, 3, 6, 9, 12, 15, 18, 21, 24]), np.array([0, 5, 6, 8])
     firsts, lasts, owners = stretches(text, 6)
     assert list(zip(firsts, lasts, owners, strict=True)) == [(0, 2, 0), (2, 5, 0), (6, 8, 2)]
 

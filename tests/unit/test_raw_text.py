@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from regard.data.blocks import Streams, contiguous_pieces, document_pieces
 from regard.data.documents import PIECE, RawData, RawText, open_documents
 from regard.data.masking import Masking
-from regard.data.raw import PreparedRaw, RawTokens, prepare_raw
+from regard.data.raw import RawTokens
 from regard.data.segments import SentencePairs
 from regard.errors import DataError
-from regard.tasks.raw import read_documents
 from regard.text.normalise import fold_white_space
 from regard.text.sentences import split_sentences
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
+from task_cases import prepare_raw, read_raw
 
 
 def documents_in(folder: Path, **fields: Any) -> list[tuple[str, str]]:
@@ -79,13 +79,11 @@ def test_tokens_are_counted_as_published(tmp_path: Path) -> None:
     corpus = {"text": "wiki.txt", "documents": "all_lines"}
     data = RawData.model_validate({"train": corpus, "validation": corpus, "deduplicate": False})
     config = TokenizerConfig(kind="word", split="spaces", vocabulary=100)
-    text = prepare_raw(data, config, base=tmp_path, seed=1).splits["validation"]
+    text = prepare_raw(data, config, tmp_path).splits["validation"]
     assert len(text.values) == (0 + 1) + (4 + 1) + (0 + 1) + (7 + 1)
     assert int((text.values == text.tokenizer.unk).sum()) == 1
     assert [*text.texts] == ["", "= Robert <unk> =", "", "He had a guest @-@ star ,"]
-    in_memory = read_documents(
-        data, [RawText.model_validate(corpus)], "test", tmp_path, text.tokenizer, sentences="punctuation"
-    )
+    in_memory = read_raw(data, tmp_path, text.tokenizer, sentences="punctuation")
     assert in_memory.values.tolist() == text.values.tolist()
 
 
@@ -139,10 +137,10 @@ def test_a_long_document_has_one_end_and_one_owner(
     data = RawData.model_validate({"train": {"text": "books.txt"}, "validation": {"split": 0.4}, "max_length": 16})
     config = TokenizerConfig(kind=kind)
 
-    def prepared(piece: int) -> PreparedRaw:
+    def prepared(piece: int) -> Any:
         monkeypatch.setattr("regard.data.documents.PIECE", piece)
         monkeypatch.setenv("REGARD_CACHE", str(tmp_path / f"cache-{piece}"))
-        return prepare_raw(data, config, base=tmp_path, seed=1, sentences=sentences)
+        return prepare_raw(data, config, tmp_path, sentences=sentences)
 
     whole, cut = prepared(10_000), prepared(60)
     assert cut.report.sentences() == ["dropped 1 of 6 training documents: 1 seen before (first: books.txt:46)"]
@@ -150,14 +148,14 @@ def test_a_long_document_has_one_end_and_one_owner(
     assert sorted(one for text in cut.splits.values() for one in text.texts) == sorted(books)
     for text in cut.splits.values():
         tokenizer = text.tokenizer
-        assert len(text.written) == 3 * len(text) == 3 * len(text.corpora)
+        assert len(text.pieces) == 3 * len(text) == 3 * len(text.corpora)
         assert [text.place(row) for row in range(len(text))] == [
             f"books.txt:{9 * books.index(book) + 1}" for book in text.texts
         ]
         assert [text.values[start:stop].tolist() for start, stop in pairwise(text.bounds)] == [
             [*tokenizer.encode(fold_white_space(book)), tokenizer.end] for book in text.texts
         ]
-    in_memory = read_documents(data, data.train, "train", tmp_path, cut.tokenizers["text"], sentences=sentences)
+    in_memory = read_raw(data, tmp_path, cut.tokenizers["text"], sentences=sentences)
     assert [*in_memory.texts] == [*books, books[2]]
 
 
@@ -170,10 +168,8 @@ def test_a_piece_that_is_dropped_does_not_give_the_rest_to_another(
     (tmp_path / "t.txt").write_text(text, encoding="utf-8")
     data = RawData.model_validate({"train": {"text": "t.txt"}, "validation": {"text": "t.txt"}, "max_characters": 200})
     with pytest.raises(DataError, match=r"t\.txt:3: the line has 300 characters"):
-        prepare_raw(data, TokenizerConfig(kind="word"), base=tmp_path, seed=1)
-    found = prepare_raw(
-        data.model_copy(update={"bad_lines": "drop"}), TokenizerConfig(kind="word"), base=tmp_path, seed=1
-    )
+        prepare_raw(data, TokenizerConfig(kind="word"), tmp_path)
+    found = prepare_raw(data.model_copy(update={"bad_lines": "drop"}), TokenizerConfig(kind="word"), tmp_path)
     assert [*found.splits["train"].texts] == ["a document before", "\n".join(lines)]
     assert [found.splits["train"].place(row) for row in range(2)] == ["t.txt:1", "t.txt:4"]
 
@@ -184,7 +180,7 @@ def test_the_pieces_of_a_document_are_no_strangers(tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("One here. Two here.\n\nOne there. Two there.", encoding="utf-8")
     data = RawData.model_validate({"train": {"text": "book.txt"}, "validation": {"text": "other.txt"}})
     config = TokenizerConfig(kind="wordpiece", vocabulary=200)
-    found = prepare_raw(data, config, base=tmp_path, seed=1, sentences="punctuation", special=MASKING)
+    found = prepare_raw(data, config, tmp_path, sentences="punctuation", special=MASKING)
     text = found.splits["train"]
     assert len(text) == found.report.splits["train"].kept == 1
     assert len(text.sentences) > 5000
@@ -192,7 +188,7 @@ def test_the_pieces_of_a_document_are_no_strangers(tmp_path: Path) -> None:
         SentencePairs(text, Masking(text.tokenizer), 64)
     shared = RawData.model_validate({"train": {"text": "book.txt"}, "validation": {"split": 0.3}})
     with pytest.raises(DataError, match="no training document is left: 1 document was read"):
-        prepare_raw(shared, config, base=tmp_path, seed=1)
+        prepare_raw(shared, config, tmp_path)
 
 
 def test_every_run_of_white_space_is_fold_white_space() -> None:
@@ -232,7 +228,7 @@ def test_bad_tables_of_raw_text(
     (tmp_path / name).write_text(text, encoding="utf-8")
     data = RawData.model_validate({"train": corpus, "validation": {"split": 0.2}})
     with pytest.raises(DataError) as raised:
-        prepare_raw(data, TokenizerConfig(kind="word"), base=tmp_path, seed=1)
+        prepare_raw(data, TokenizerConfig(kind="word"), tmp_path)
     assert [str(problem) for problem in raised.value.problems] == messages
 
 
@@ -257,7 +253,7 @@ def test_a_vocabulary_learns_no_white_space(tmp_path: Path) -> None:
     data = RawData.model_validate({"train": {"text": "t.jsonl"}, "validation": {"split": 0.2}})
     for kind in ("word", "bpe", "wordpiece"):
         config = TokenizerConfig(kind=kind, vocabulary=60)
-        tokenizer = prepare_raw(data, config, base=tmp_path, seed=1).tokenizers["text"]
+        tokenizer = prepare_raw(data, config, tmp_path).tokenizers["text"]
         assert tokenizer.pieces(tokenizer.encode("the fox was here"))[0].startswith("▁t")
         assert not any(sign in token for token in tokenizer.tokens(range(tokenizer.size)) for sign in "\t\r\n\u00a0")
 
@@ -337,12 +333,12 @@ def test_what_is_read_of_a_folder_is_said(tmp_path: Path) -> None:
     data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"split": 0.2}})
     config = TokenizerConfig(kind="character")
     for _ in range(2):
-        assert prepare_raw(data, config, base=tmp_path, seed=1).report.sentences() == [
+        assert prepare_raw(data, config, tmp_path).report.sentences() == [
             "texts: 19 files are read: 12 .txt, 5 .py (0.py, 1.py, 2.py, ...), 1 without a suffix (LICENSE), "
             "1 .md (README.md); texts/**/*.txt names the .txt files alone"
         ]
     data = RawData.model_validate({"train": {"text": "texts/*.txt"}, "validation": {"split": 0.2}})
-    found = prepare_raw(data, config, base=tmp_path, seed=1).report.sentences()
+    found = prepare_raw(data, config, tmp_path).report.sentences()
     assert found == ["texts/*.txt: 12 files are read: 12 .txt"]
 
 
@@ -431,10 +427,9 @@ def test_prepared_raw_text_is_cached_and_mapped(folder: Path) -> None:
     data = RawData.model_validate(
         {"train": {"text": "texts", "documents": "lines"}, "validation": {"text": "texts/a.txt"}}
     )
-    options: dict[str, Any] = {"base": folder, "seed": 1}
     heard: list[str] = []
-    first = prepare_raw(data, TokenizerConfig(kind="character"), **options, progress=lambda what, _: heard.append(what))
-    again = prepare_raw(data, TokenizerConfig(kind="character"), **options, progress=lambda what, _: heard.append("no"))
+    first = prepare_raw(data, TokenizerConfig(kind="character"), folder, progress=lambda what, _: heard.append(what))
+    again = prepare_raw(data, TokenizerConfig(kind="character"), folder, progress=lambda what, _: heard.append("no"))
     assert "tokenising train" in heard
     assert "no" not in heard
     train, tokenizer = first.splits["train"], first.tokenizers["text"]
@@ -448,7 +443,7 @@ def test_prepared_raw_text_is_cached_and_mapped(folder: Path) -> None:
 
 def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:
     data = RawData.model_validate({"train": {"text": "texts"}, "validation": {"text": "texts/a.txt"}})
-    found = prepare_raw(data, TokenizerConfig(kind="character"), base=folder, seed=1)
+    found = prepare_raw(data, TokenizerConfig(kind="character"), folder)
     name = Path("texts", "a.txt")
     assert found.report.sentences()[1:] == [
         f"2 of 2 validation documents also stand in the training data (first: {name}:1)"

@@ -19,7 +19,7 @@ from regard.data.batch import TextBatch, Tokens
 from regard.data.blocks import document_pieces
 from regard.data.dataset import Dataset
 from regard.data.documents import RawData
-from regard.data.raw import RawTokens, prepare_raw
+from regard.data.raw import RawTokens
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
@@ -30,7 +30,7 @@ from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import END, UNK
 from regard.training.train import train
 from regard.views.explain_text import explain_text
-from task_cases import make_task
+from task_cases import make_task, prepare_raw
 
 KNOWN = "the fox ate a hen . and ( ran"
 TEXTS = ["the zebra ate a hen .", "the fox saw 여우 (zebra) .", "a fox ran ."]
@@ -101,13 +101,13 @@ def test_a_split_on_disk_and_one_in_memory_carry_the_same(tmp_path: Path) -> Non
     (tmp_path / "t.txt").write_text("\n\n".join(texts), encoding="utf-8")
     data = RawData.model_validate({"train": {"text": "t.txt"}, "validation": {"split": 0.3}})
     config = TokenizerConfig(kind="word", vocabulary=13)
-    found = prepare_raw(data, config, base=tmp_path, seed=1, letters=50)
-    again = prepare_raw(data, config, base=tmp_path, seed=1, letters=50)
-    plain = prepare_raw(data, config, base=tmp_path, seed=1)
+    found = prepare_raw(data, config, tmp_path, letters=50)
+    again = prepare_raw(data, config, tmp_path, letters=50)
+    plain = prepare_raw(data, config, tmp_path)
     seen = set()
     for name, split in found.splits.items():
         assert np.array_equal(split.values, plain.splits[name].values)
-        assert plain.splits[name].unknown is None
+        assert "unknown" not in plain.splits[name].pieces.columns
         memory = RawTokens.of([*split.texts], split.tokenizer, str, letters=50)
         for length in (4, 64):
             pieces = [document_pieces(text, length) for text in (split, again.splits[name], memory)]

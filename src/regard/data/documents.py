@@ -24,8 +24,6 @@ from regard.text.files import BINARY_HINT, TextFile, problem_with
 
 PIECE = 1 << 16
 """Characters after which the rest of a document comes in a row of its own, so that an endless one need not be held."""
-END, GOES_ON = ".", "+"
-"""The column `part` of a row: whether its document ends with it, or goes on in the next row."""
 FILES = 1 << 40
 """Times the number of a file, and its line on top: where a row of several files stands, in one number."""
 
@@ -112,10 +110,7 @@ class DocumentReader(Reader):
     """
 
     corpus: RawText
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return ("text", "part")
+    in_pieces = True
 
     @property
     def may_be_empty(self) -> bool:
@@ -174,9 +169,9 @@ class DocumentReader(Reader):
         corpus = self.corpus
         if corpus.corpus is not None:
             tales = generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-            yield from (Row(line, (*tale, END)) for line, tale in enumerate(tales, 1))
+            yield from (Row(line, tale) for line, tale in enumerate(tales, 1))
         if self.dataset is not None:
-            yield from (row._replace(values=(*row.values, END)) for row in super()._rows())
+            yield from super()._rows()
         problems: list[Problem] = []
         for number, file in enumerate(self.files):
             rows = self._table(file) if self._is_table(file) else _documents(file, corpus.documents)
@@ -194,11 +189,10 @@ class DocumentReader(Reader):
 
     def _table(self, file: TextFile) -> Iterator[Row]:
         if self.corpus.file is not None:
-            yield from (row._replace(values=(*row.values, END)) for row in rows_in(file, self.corpus))
+            yield from rows_in(file, self.corpus)
             return
         try:
-            named = self.corpus.model_copy(update={"text": "text"})
-            yield from (row._replace(values=(*row.values, END)) for row in rows_in(file, named))
+            yield from rows_in(file, self.corpus.model_copy(update={"text": "text"}))
         except ColumnError as error:
             hint = f"rename one to text, or name it in the recipe: {{file: {file.name}, text: COLUMN}}"
             raise DataError(problems=[replace(one, hint=f"{one.hint}; {hint}") for one in error.problems]) from None
@@ -241,14 +235,14 @@ def _documents(file: TextFile, separated: str) -> Iterator[Row]:
             raise DataError(what, where=file.where(number), hint=BINARY_HINT)
         text = line.strip()
         if lines and (not text or separated != "blank_lines"):
-            yield Row(first, ("\n".join(lines), END), continues=continues)
+            yield Row(first, ("\n".join(lines),), continues=continues)
             lines, size, continues = [], 0, False
         elif size > PIECE:
-            yield Row(first, ("\n".join([*lines, ""]), GOES_ON), continues=continues)
+            yield Row(first, ("\n".join([*lines, ""]),), continues=continues)
             lines, size, continues = [], 0, True
         if text or separated == "all_lines":
             first = number if not lines else first
             lines.append(text)
             size += len(text)
     if lines:
-        yield Row(first, ("\n".join(lines), END), continues=continues)
+        yield Row(first, ("\n".join(lines),), continues=continues)

@@ -26,6 +26,7 @@ from regard.data.texts import (
     Texts,
     key_of,
     open_reader,
+    parts,
     prepare_texts,
     problems_in,
 )  # fmt: skip
@@ -192,6 +193,7 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     texts: dict[str, list[str]] = {}
     places: list[str] = []
     numbers: list[int] = []
+    owners: list[int] = []
     faults = Faults()
     for number, reader in enumerate(readers):
         columns = [texts.setdefault(name, []) for name in reader.columns]
@@ -203,9 +205,11 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
                 column.append(value)
             places.append(reader.where(row.line))
             numbers.append(number)
+            owners.append(owners[-1] if row.continues and owners else len(owners))
     if faults.count and (recipe.data.bad_lines == "error" or not places):
         raise DataError(problems=faults.problems)
-    dataset = Dataset.of(task, texts, places.__getitem__)
+    in_pieces = {"part": parts(np.array(owners, dtype=np.int64))} if readers[0].in_pieces else {}
+    dataset = Dataset.of(task, {**texts, **in_pieces}, places.__getitem__)
     return replace(dataset, corpora=np.array(numbers, dtype=np.int16), weights=(1.0,) * len(readers))
 
 

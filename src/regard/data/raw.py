@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.dataset import Columns, Dataset
-from regard.data.documents import END
 from regard.data.store import Array, Integers, TextColumn, TokenColumn
-from regard.data.texts import in_chunks
+from regard.data.texts import END, in_chunks
 from regard.text.normalise import fold_white_space
 from regard.text.sentences import Sentences, split_sentences
 from regard.text.spelling import Spelling, SpeltOut, encode_spelled, letters_of, unknown_in

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from regard.data.config import Corpus
 from regard.data.corpora import VERSION, Part, generate
@@ -44,6 +44,8 @@ class Reader:
     corpus: Corpus
     base: Path
     part: Part
+    in_pieces: ClassVar[bool] = False
+    """Whether an example may be several rows, as a long document is: the column `part` then says where it ends."""
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -31,6 +31,8 @@ from regard.errors import DataError, Faults, Problem
 FORMAT = 3
 """Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
 
+END, GOES_ON = ".", "+"
+"""The column `part` of rows that may be pieces of an example: whether it ends with this row or goes on in the next."""
 CHUNK = 4096
 """Rows that are read at once,"""
 CHARACTERS = 1 << 22
@@ -60,7 +62,8 @@ class Texts:
 
     @property
     def columns(self) -> dict[str, TextColumn]:
-        return {name: column.select(self.rows) for name, column in self.read.items()}
+        columns = {name: column.select(self.rows) for name, column in self.read.items()}
+        return {**columns, "part": parts(self.owners[self.rows])} if self.readers[0].in_pieces else columns
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -277,6 +280,12 @@ def _copy(folder: Path, split: Part, readers: Sequence[Reader], checks: _Checks,
     firsts = first_rows(open_array(folder / f"{split}.owners", np.int64))
     by_source, by_inputs, by_all = (of_examples(np.concatenate(rows), firsts) for rows in (sources, inputs, pairs))
     return _Copy(read, dropped, by_source, by_inputs, by_all, firsts)
+
+
+def parts(owners: Integers) -> TextColumn:
+    """For each row END, or GOES_ON where the next row belongs to the same example."""
+    ends = np.diff(owners, append=-1) != 0
+    return TextColumn(np.where(ends, ord(END), ord(GOES_ON)).astype(np.uint8), np.arange(len(owners) + 1))
 
 
 def first_rows(owners: Integers) -> Integers:
