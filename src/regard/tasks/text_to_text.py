@@ -176,10 +176,11 @@ class TextToText(Task):
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
         dataset = read(self, self.recipe, corpora, part, base)
+        lengths = TextToText.lengths(self, dataset)  # of the texts alone, where the source is an image
         hint = f"at most {LONGEST:,}: split it"
         too_long = [
-            Problem(dataset.where(row), f"the pair has {dataset.lengths[row] - 1:,} tokens", hint)
-            for row in np.flatnonzero(dataset.lengths > LONGEST + 1).tolist()
+            Problem(dataset.where(row), f"the pair has {lengths[row] - 1:,} tokens", hint)
+            for row in np.flatnonzero(lengths > LONGEST + 1).tolist()
         ]
         if too_long:
             raise DataError(problems=first_of(too_long))
