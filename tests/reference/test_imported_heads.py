@@ -174,7 +174,8 @@ def test_an_imported_tagger_of_parts_of_speech_is_measured(tmp_path: Path) -> No
         assert (found["sentences"], "f1" in found) == (2, False)
     entities = write(tmp_path / "b.conll", "Anna B-PER\nleft O\n")
     [message] = fail("evaluate", run.folder, "--file", entities)
-    assert message.endswith("the tag 'B-PER' does not stand in the training sentences (there are NOUN, O, VERB)")
+    what = "the tag 'B-PER' of 'Anna' does not stand in the training sentences or head.labels"
+    assert message.endswith(f"b.conll:1: {what} (there are NOUN, O, VERB)")
 
 
 def test_an_imported_tagger_of_another_scheme_is_measured(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def write_ctranslate2(run: Run, out: Path, quantize: str | None, checkpoint: str
 
 def _refuse(run: Run) -> None:
     config, where = run.recipe.model, str(run.folder)
-    if not issubclass(run.task, TextToText) or config.kind != "transformer":
+    if not isinstance(run.task, TextToText) or config.kind != "transformer":
         what = f"CTranslate2 does not run a {config.kind} for {run.recipe.task}"
         raise CheckpointError(what, where=where, hint="a transformer for translation or summarization can be exported")
     for name, allowed in WANTED.items():

@@ -184,7 +184,7 @@ def _write_files(aside: Path, run: Run, exported: Exported, checkpoint: str) -> 
         **({"generation_config.json": json.dumps(exported.generation, indent=1)} if exported.generation else {}),
     }
     sides = list(run.tokenizers.items())[: 1 if run.tokenizers.joint else None]
-    raw = run.task in PRETRAINING and bool(run.recipe.data.train)  # else the tokenizer stays as it came
+    raw = isinstance(run.task, PRETRAINING) and bool(run.recipe.data.train)  # else the tokenizer stays as it came
     for number, (column, tokenizer) in enumerate(sides):
         folder = f"{column}/" if number else ""  # AutoTokenizer reads a second one with subfolder="target"
         texts |= {folder + name: text for name, text in tokenizer_files(tokenizer, exported, raw=raw).items()}

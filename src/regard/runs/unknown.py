@@ -26,7 +26,7 @@ def unknown(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str]:
     """
     if isinstance(run.task, HeadedTask):
         return _foreign(run, texts, places)
-    if run.task not in PRETRAINING or run.recipe.model.letters is not None:
+    if not isinstance(run.task, PRETRAINING) or run.recipe.model.letters is not None:
         return []
     tokenizer = run.tokenizers["text"]
     plain = [tokenizer.fold(text.replace(GAP, " ")) for text in texts]

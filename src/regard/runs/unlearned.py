@@ -15,7 +15,7 @@ def unlearned(run: Run, texts: Sequence[str], places: Sequence[str]) -> list[str
     """
     recipe = run.recipe
     positions = getattr(recipe.model, "max_positions", None)
-    if run.task not in PRETRAINING or recipe.training.init is not None or positions is None:
+    if not isinstance(run.task, PRETRAINING) or recipe.training.init is not None or positions is None:
         return []
     longest = recipe.data.max_length
     if longest >= positions:
