@@ -88,8 +88,6 @@ def export(
 
 def _note(out: Path) -> str | None:
     """What neither AutoModel nor AutoTokenizer would look for: better said now than by wrong words."""
-    if (out / "encoder.pt2").exists():
-        return f"the model writes captions; what it looks at encoder.pt2 makes of images, as {out / 'README.md'} shows"
     if not (out / "target").is_dir():
         return None
     return (

@@ -23,7 +23,6 @@ TAGS = {
     "BertForMultipleChoice": "multiple-choice",
     "BertForQuestionAnswering": "question-answering",
     "GPT2LMHeadModel": "text-generation",
-    "PegasusForCausalLM": "image-to-text",
 }
 """Architecture -> what the Hub calls its task, where it is not called as here."""
 

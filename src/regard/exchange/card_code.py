@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from regard.models.captioner import CaptionerConfig
 from regard.runs.run import Run
 
 LOADERS = {
@@ -66,64 +65,10 @@ inputs = tokenizer(TEXTS, return_tensors="pt")
 print(model(**inputs).logits.item())"""
 TARGET = """\
 target = AutoTokenizer.from_pretrained(FOLDER, subfolder="target")  # what it writes are tokens of another vocabulary"""
-PIXELS = """\
-import numpy as np
-import torch
-from PIL import Image, ImageOps
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, EncoderDecoderCache
-
-FOLDER = "."  # this one, or where it is from where you are
-IMAGES = ["image.png"]  # yours, of 8 bits a channel
-LOADED
-
-
-def pixels(path):
-    image = Image.open(path)
-    image.draft("RGB", (SIZE, SIZE))  # a JPEG file is unpacked at about this size
-    image = ImageOps.exif_transpose(image).convert("RGBA")
-    image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    return np.array(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
-
-
-seen = {"encoder_hidden_states": encoder(torch.from_numpy(np.stack([pixels(path) for path in IMAGES])))}
-WRITTEN"""
-"""How captions of images are written: SIZE is that of the model's pixels."""
-FEATURES = """\
-import numpy as np
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, EncoderDecoderCache
-
-FOLDER = "."  # this one, or where it is from where you are
-IMAGES = ["image.npy"]  # yours, an array [rows, columns, WIDTH] or [regions, WIDTH] each
-LOADED
-
-arrays = [np.load(path) for path in IMAGES]
-grids = [torch.tensor(array.reshape(len(array), -1, WIDTH), dtype=torch.float32) for array in arrays]
-rows, columns = (max(grid.shape[axis] for grid in grids) for axis in (0, 1))
-shown, visible = torch.zeros(len(grids), rows, columns, WIDTH), torch.zeros(len(grids), rows, columns)
-for number, grid in enumerate(grids):  # all in the size of the largest, and what they do not fill is not looked at
-    shown[number, : grid.shape[0], : grid.shape[1]] = grid
-    visible[number, : grid.shape[0], : grid.shape[1]] = 1
-seen = {"encoder_hidden_states": encoder(shown), "encoder_attention_mask": visible.flatten(1)}
-WRITTEN"""
-"""The same for features of images, which are WIDTH wide."""
-LOADED = """\
-tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-model = AutoModelForCausalLM.from_pretrained(FOLDER)
-encoder = torch.export.load(f"{FOLDER}/encoder.pt2").module()"""
-
-CAPTIONS = """\
-start = torch.full((len(IMAGES), 1), tokenizer.bos_token_id)
-# use_cache=True alone gives wrong captions or an error: without an encoder, one cache is made for both attentions.
-caches = EncoderDecoderCache(DynamicCache(), DynamicCache())  # of the words, and of the regions
-written = model.generate(start, **seen, use_cache=True, past_key_values=caches)
-print(tokenizer.batch_decode(written, skip_special_tokens=True))"""
 
 
 def example(run: Run, architecture: str) -> str:
     """The code for a run that was exported as this architecture."""
-    if run.recipe.task == "captioning":
-        return _captions(run.recipe.model)
     loader, use = LOADERS[architecture], USES[architecture]
     if run.recipe.task == "regression":
         use = _NUMBER
@@ -139,12 +84,3 @@ def example(run: Run, architecture: str) -> str:
         use.replace("TARGET", "tokenizer" if run.tokenizers.joint else "target"),
     ]
     return "\n".join(lines)
-
-
-def _captions(config: CaptionerConfig) -> str:
-    """The code for a captioner, whose images are read and looked at before its decoder writes."""
-    code = PIXELS if config.feature_width is None else FEATURES
-    parts = {"LOADED": LOADED, "WRITTEN": CAPTIONS, "SIZE": config.images.size, "WIDTH": config.feature_width}
-    for name, value in parts.items():
-        code = code.replace(name, str(value))
-    return code

@@ -15,7 +15,7 @@ from torch import nn
 
 from regard.config import apply_overrides
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, did_you_mean
-from regard.exchange import bert, bert_heads, captioner, gpt2, marian
+from regard.exchange import bert, bert_heads, gpt2, marian
 from regard.exchange.card import model_card
 from regard.exchange.exchanged import Exported, Imported
 from regard.exchange.folder import ModelFolder, open_folder
@@ -46,7 +46,6 @@ WRITERS: dict[tuple[str, str], Callable[[Run, Any], Exported]] = {
     ("language_modeling", "gpt"): gpt2.write,
     ("translation", "transformer"): marian.write,
     ("summarization", "transformer"): marian.write,
-    ("captioning", "captioner"): captioner.write,
     **{(task, "bert"): bert_heads.write for task in bert_heads.ARCHITECTURES},
 }
 """Task and kind of model -> how it is written for `transformers`."""
@@ -191,8 +190,6 @@ def _write_files(aside: Path, run: Run, exported: Exported, checkpoint: str) -> 
     for name, text in texts.items():
         (aside / name).parent.mkdir(exist_ok=True)
         (aside / name).write_text(text, encoding="utf-8")
-    for name, content in exported.files.items():
-        (aside / name).write_bytes(content)
     try:
         save_file(exported.weights, aside / "model.safetensors", metadata={"format": "pt"})
     except SafetensorError as error:  # what the library makes of a full disk

@@ -35,5 +35,3 @@ class Exported:
     """What the tokenizer puts around a text, where it does not say so itself; `$A` is the text, `$B` a second one."""
     generation: dict[str, Any] = field(default_factory=dict)
     """generation_config.json, of a model that writes."""
-    files: dict[str, bytes] = field(default_factory=dict)
-    """Files beside those of `transformers`, by name."""

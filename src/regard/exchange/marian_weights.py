@@ -97,17 +97,6 @@ def renamings(config: dict[str, Any]) -> list[Renaming]:
     return [*pairs, bias]
 
 
-def decoder_renamings(width: int, layers: int) -> list[Renaming]:
-    """The same of a pre-norm decoder that stands alone, whose readout has no bias there."""
-    order_D = order_of_width(width)
-    return [
-        _ordered("target_embedding.weight", DECODER, order_D, 1),
-        *_decoder(layers, order_D),
-        *_writes("decoder_norm", "model.decoder.layer_norm", order_D),
-        _ordered("output.linear.weight", READOUT, order_D, 1),
-    ]
-
-
 def _decoder(layers: int, order_D: Tensor) -> list[Renaming]:
     pairs: list[Renaming] = []
     for number in range(layers):
