@@ -15,11 +15,11 @@ from torch import Tensor
 from regard.errors import CheckpointError, RegardError, did_you_mean
 from regard.layers.attention import MultiHeadAttention
 from regard.models.transformer import Sublayer, Transformer, TransformerConfig
-from regard.runs.files import write_folder
 from regard.runs.run import Run
 from regard.tasks import TextToText
 from regard.tasks.inputs import LONGEST
 from regard.text.extras import needed
+from regard.text.files import write_folder
 from regard.text.tokenizers import Tokenizer
 
 QUANTIZATIONS = (

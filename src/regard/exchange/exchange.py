@@ -22,10 +22,10 @@ from regard.exchange.folder import ModelFolder, open_folder
 from regard.exchange.vocabularies import kind_of, tokenizer_files
 from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import Checkpoint, save_checkpoint, step_name
-from regard.runs.files import write_folder
 from regard.runs.run import Run, put_weights
 from regard.tasks import PRETRAINING
 from regard.tasks.raw import check_max_length
+from regard.text.files import write_folder
 
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
     **dict.fromkeys(("BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForNextSentencePrediction"), bert.read),

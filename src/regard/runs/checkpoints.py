@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.errors import CheckpointError
-from regard.runs.files import write_folder
+from regard.text.files import write_folder
 
 Weights = dict[str, Tensor]
 

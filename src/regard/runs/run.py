@@ -1,25 +1,28 @@
-"""The run folder: all that came of a recipe, self-contained and movable.
+"""The run folder: everything that training a recipe produced, self-contained and movable.
 
 RUN/
-    recipe.yaml        what was asked, every default written down
+    recipe.yaml        the recipe with every default written down
     environment.json   versions, machine, format of the folder
     tokenizer.json     or tokenizer.source.json and tokenizer.target.json
-    metrics.jsonl      the log of the training
+    metrics.jsonl      the log of the training, one event a line
     checkpoints/       see checkpoints.py
     best, last         each the name of a checkpoint
+    .lock              held while a process trains the run
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
+import errno
 import json
 import os
 import platform
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
@@ -27,14 +30,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
 from regard.errors import CheckpointError, ConfigError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.checkpoints import load_facts, load_weights, remove_checkpoint, step_name
-from regard.runs.files import write_folder, write_into, write_text
 from regard.tasks import TASKS
+from regard.text.files import write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 1
@@ -56,19 +60,23 @@ class Run:
     def create(
         cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers, origin: Mapping[str, Any] | None = None
     ) -> Run:
-        """Lay the folder out in one go, or where there is a vacant one, in it; `origin` says where an imported model
-        comes from."""
+        """Make a new run folder, or fill a vacant one; `origin` says where an imported model comes from."""
         environment = _environment() | ({} if origin is None else {"imported": dict(origin)})
+        texts = {
+            "environment.json": json.dumps(environment, indent=1),
+            **{name: tokenizer.to_json() for name, tokenizer in tokenizers.files.items()},
+            "recipe.yaml": write_yaml(recipe.model_dump()),
+        }
 
-        def fill(aside: Path) -> None:
-            (aside / "recipe.yaml").write_text(write_yaml(recipe.model_dump()), encoding="utf-8")
-            (aside / "environment.json").write_text(json.dumps(environment, indent=1), encoding="utf-8")
-            tokenizers.save(aside)
+        def fill(partial: Path) -> None:
+            for name, text in texts.items():
+                (partial / name).write_text(text, encoding="utf-8", newline="")
 
-        if folder.exists():
+        if folder.exists():  # it stays the same folder, since it may be a mounted one
             assert is_vacant(folder)
             _clear(folder)
-            write_into(folder, fill, last="recipe.yaml")
+            for name, text in texts.items():  # recipe.yaml comes last and makes it a run
+                write_file(folder / name, text)
         else:
             write_folder(folder, fill)
         return cls(folder)
@@ -124,12 +132,12 @@ class Run:
         return environment
 
     def change_recipe(self, recipe: AnyRecipe) -> None:
-        """Write down what a resumed training does otherwise."""
-        write_text(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
+        """Store the changed recipe of a resumed training."""
+        write_file(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
         self.recipe = recipe
 
     def under(self, recipe: AnyRecipe) -> Run:
-        """The same run with what is asked of it otherwise; nothing is written."""
+        """The same run with another recipe; nothing is written."""
         other = copy.copy(self)
         other.recipe = recipe
         return other
@@ -153,7 +161,7 @@ class Run:
         return max((path.parent for path in self.checkpoints.glob("step-*/training.pt")), default=None)
 
     def point(self, name: str, checkpoint: str) -> None:
-        write_text(self.folder / name, checkpoint + "\n")
+        write_file(self.folder / name, checkpoint + "\n")
 
     def checkpoint(self, name: str = "best") -> Path:
         """A checkpoint by `best`, `last`, its step or its folder's name."""
@@ -257,3 +265,60 @@ def _environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder, so that one process at a time trains it. The system releases it when the process
+    ends, however it ends. On a file system without locks nothing is held."""
+    lock = FileLock(folder / ".lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        what, hint = "another process is training this run", "wait until it ends, or give another --out"
+        raise CheckpointError(what, where=str(folder), hint=hint) from None
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            with writing(folder / ".lock"):
+                raise
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class MetricsLog:
+    """metrics.jsonl, to append to. After a resume no event is there twice and none is missing."""
+
+    def __init__(self, path: Path, length: int = 0) -> None:
+        """Continue after the first `length` bytes, those at the last checkpoint: later lines are written again."""
+        self._path = path
+        with writing(path):
+            self._file = path.open("ab")
+            self._file.truncate(min(length, path.stat().st_size))  # a longer file would be filled up with zeros
+            self._file.seek(0, os.SEEK_END)
+
+    def write(self, line: dict[str, Any]) -> None:
+        with writing(self._path):
+            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
+
+    def length(self) -> int:
+        """Bytes so far, synced to the disk."""
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        with suppress(OSError):  # every line was flushed, and one that could not be has raised an error
+            self._file.close()
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a log; a line that a killed process left incomplete is skipped."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
