@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import CheckpointError, RegardError, did_you_mean
+from regard.errors import CheckpointError, RegardError, did_you_mean, import_extra
 from regard.layers.attention import MultiHeadAttention
 from regard.models.transformer import Sublayer, Transformer, TransformerConfig
 from regard.runs.run import Run
 from regard.tasks import TextToText
 from regard.tasks.inputs import LONGEST
-from regard.text.extras import needed
 from regard.text.files import write_folder
 from regard.text.tokenizers import Tokenizer
 
@@ -40,7 +39,7 @@ def write_ctranslate2(run: Run, out: Path, quantize: str | None, checkpoint: str
     if quantize is not None and quantize not in QUANTIZATIONS:
         raise RegardError(f"unknown type {quantize!r}", where="--quantize", hint=did_you_mean(quantize, QUANTIZATIONS))
     _refuse(run)
-    specs = needed("ctranslate2", extra="ctranslate2", where=str(run.folder), doing="exporting").specs
+    specs = import_extra("ctranslate2", extra="ctranslate2", where=str(run.folder), doing="exporting").specs
     spec = _filled(specs, run.load_model(checkpoint), run)
     spec.validate()
     spec.optimize(quantization=quantize)

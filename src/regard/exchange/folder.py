@@ -19,9 +19,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.config import parse_yaml
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, import_extra
 from regard.exchange.model_folder import refuse_without_config
-from regard.text.extras import needed
 
 NAMES = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that are read, whole or in shards, the better one first."""
@@ -146,7 +145,7 @@ def open_folder(source: str | Path) -> ModelFolder:
 
 def _fetched(name: str) -> Path:
     """The folder of a model in the Hub's cache, fetched if need be; .bin only where there is nothing better."""
-    hub = needed("huggingface_hub", extra="hf", where=name, doing="fetching")
+    hub = import_extra("huggingface_hub", extra="hf", where=name, doing="fetching")
     try:
         path = Path(hub.snapshot_download(name, allow_patterns=[*TEXTS, "*.safetensors"]))
         if not any(path.glob("*.safetensors")):

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, cast
 
-from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_you_mean
-from regard.text.extras import needed
+from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_you_mean, import_extra
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """How a text file may be compressed, by its last suffix."""
@@ -64,7 +63,7 @@ class TextFile:
             case ".xz":
                 return io.BufferedReader(cast(io.RawIOBase, lzma.open(self.path)))
             case ".zst":
-                zstandard = needed("zstandard", extra="formats", where=self.name)
+                zstandard = import_extra("zstandard", extra="formats", where=self.name)
                 return io.BufferedReader(_Zstandard(self.path.open("rb"), zstandard))
         return self.path.open("rb")
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from regard.errors import DecodeError, did_you_mean
-from regard.text.extras import needed
+from regard.errors import DecodeError, did_you_mean, import_extra
 from regard.text.files import write_file
 from regard.views import regions
 from regard.views.explain_page import to_page
@@ -60,7 +59,7 @@ def check_output(path: Path) -> None:
         what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise DecodeError(what, where=str(path), hint="give another --out")
     if path.suffix.lower() == ".png":
-        needed("matplotlib", extra="plots", where=str(path), doing="drawing")
+        import_extra("matplotlib", extra="plots", where=str(path), doing="drawing")
 
 
 def write_explanation(explanation: Explanation, path: Path, wish: Wish) -> None:
