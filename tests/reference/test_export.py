@@ -20,8 +20,8 @@ from command_line import fail, succeed
 from exchange_cases import save_bert, save_gpt2, save_marian, save_pegasus
 from export_cases import mask_of, near, printed_by_the_card, rows_of, same_tokens, trained
 from regard.data.batch import LabelledBatch, MaskedBatch, TextBatch
-from regard.exchange.exchanged import Exported
-from regard.exchange.vocabularies import tokenizer_files
+from regard.exchange.folder import Exported
+from regard.exchange.tokenizers import tokenizer_files
 from regard.runs.checkpoints import load_weights
 from regard.tasks.filling import with_gaps
 from regard.tasks.inputs import padded
@@ -192,11 +192,11 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tokenizer
     """A vocabulary of ours of every kind, and the same as AutoTokenizer reads it."""
     found = {}
     texts = ["The fox ate the hen. A fox (big) went home, 여우가 갔다!"] * 4
-    exported = Exported("BertForMaskedLM", {"max_position_embeddings": 64}, {}, ("[CLS]", "$A", "[SEP]", "$B", "[SEP]"))
+    exported = Exported("BertForMaskedLM", {"max_position_embeddings": 64}, {}, ("[CLS]", "$A", "[SEP]", "$B", "[SEP]"), raw_text=True)
     for kind in ("word", "wordpiece", "bpe", "unigram", "character", "byte"):
         config = TokenizerConfig(kind=kind, vocabulary=90, lowercase=kind == "bpe")  # type: ignore[arg-type]
         own, folder = Tokenizer.train(config, texts, MASKING), tmp_path_factory.mktemp(kind)
-        for name, text in tokenizer_files(own, exported, raw=True).items():
+        for name, text in tokenizer_files(own, exported).items():
             (folder / name).write_text(text, encoding="utf-8")
         found[kind] = own, transformers.AutoTokenizer.from_pretrained(folder)
     return found

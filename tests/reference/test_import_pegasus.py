@@ -18,7 +18,7 @@ from command_line import fail, succeed
 from exchange_cases import TEXTS, save_pegasus
 from export_cases import mask_of, near
 from regard.data.batch import Batch
-from regard.exchange.marian_weights import DECODER, ENCODER, READOUT
+from regard.exchange.marian import DECODER, ENCODER, READOUT
 from regard.tasks.inputs import padded
 
 transformers = pytest.importorskip("transformers")
