@@ -145,10 +145,10 @@ def _read_weights(folder: ModelFolder) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in theirs.items() if name not in IGNORED}
 
 
-def write(run: Run, model: Any) -> Exported:
+def write(run: Run, checkpoint: str) -> Exported:
     """A BERT with the heads of its pre-training that it has."""
     config = run.recipe.model
-    theirs = to_theirs(_pretrained(config.model_dump()), stored_weights(model))
+    theirs = to_theirs(_pretrained(config.model_dump()), stored_weights(run.load_model(checkpoint)))
     next_sentence = [name for name in theirs if name.startswith("cls.seq_relationship.")]
     if config.masked_head:
         architecture = "BertForPreTraining" if config.next_sentence else "BertForMaskedLM"
@@ -163,14 +163,14 @@ def write(run: Run, model: Any) -> Exported:
     return Exported(architecture, _config(run), weights, _template(run), raw_text=bool(run.recipe.data.train))
 
 
-def write_headed(run: Run, model: Any) -> Exported:
+def write_headed(run: Run, checkpoint: str) -> Exported:
     """A BERT under the head of the run's task."""
     recipe: Any = run.recipe
     task, head = recipe.task, recipe.head
     allowed: dict[str, tuple[Any, ...]] = {"apart": (False,), "features": ("last",), "bilstm": (None,)}
     allowed |= {"pooling": ("first",)} if task in POOLED else {}
     require_settings(head, allowed, path="head", tool="transformers", where=run.folder)
-    theirs = to_theirs(_headed(task, recipe.model.layers), stored_weights(model))
+    theirs = to_theirs(_headed(task, recipe.model.layers), stored_weights(run.load_model(checkpoint)))
     own = {
         name: {key: getattr(section, key) for key in keys if hasattr(section, key)}
         for name, keys in KEPT.items()

@@ -35,14 +35,14 @@ DEFAULTS = {
     "pegasus": "PegasusForConditionalGeneration",
 }
 """`model_type` -> the architecture, where config.json names none."""
-WRITERS: dict[tuple[str, str], Callable[[Run, Any], Exported]] = {
+WRITERS: dict[tuple[str, str], Callable[[Run, str], Exported]] = {
     ("masked_language_modeling", "bert"): bert.write,
     ("language_modeling", "gpt"): gpt2.write,
     ("translation", "transformer"): marian.write,
     ("summarization", "transformer"): marian.write,
     **{(task, "bert"): bert.write_headed for task in bert.HEADED},
 }
-"""Task and kind of model -> how a run is written for `transformers`."""
+"""Task and kind of model -> how a checkpoint of a run is written for `transformers`."""
 TOOLS: dict[str, Sequence[tuple[str, str]]] = {
     "huggingface": list(WRITERS),
     "ctranslate2": [("translation", "transformer"), ("summarization", "transformer")],
@@ -177,7 +177,7 @@ def export_run(
     if to == "ctranslate2":
         write_folder(target, ctranslate2.write(run, quantize, checkpoint))
     else:
-        exported = WRITERS[task, kind](run, run.load_model(checkpoint))
+        exported = WRITERS[task, kind](run, checkpoint)
         texts = {"README.md": model_card(run, exported, checkpoint), **_tokenizer_files(run, exported)}
         write_folder(target, lambda partial: write_model(partial, exported, texts))
     return target

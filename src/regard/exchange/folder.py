@@ -207,19 +207,19 @@ def _fetch(name: str) -> Path:
 
 def write_model(folder: Path, exported: Exported, texts: Mapping[str, str]) -> None:
     """Write config.json, the weights and other files, given as texts, into an existing folder."""
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
+
+    from regard.runs.checkpoints import system_errors
 
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
     own = {"config.json": config} | ({"generation_config.json": exported.generation} if exported.generation else {})
     for name, text in {**{name: json.dumps(tree, indent=1) for name, tree in own.items()}, **texts}.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    try:
-        save_file(exported.weights, folder / "model.safetensors", metadata={"format": "pt"})
-    except SafetensorError as error:  # a full disk, for one
-        raise OSError(str(error)) from None
-    shutil.copymode(folder / "config.json", folder / "model.safetensors")  # safetensors lets only the owner read it
+    path = folder / "model.safetensors"
+    with system_errors(path):
+        save_file(exported.weights, path, metadata={"format": "pt"})
+    shutil.copymode(folder / "config.json", path)  # safetensors lets only the owner read it
 
 
 def config_fields(fields: Fields, config: Config) -> dict[str, Any]:

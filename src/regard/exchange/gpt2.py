@@ -53,11 +53,11 @@ def read(folder: ModelFolder) -> Imported:
     return Imported("language_modeling", config, weights, Tokenizers({"text": tokenizer}), {"data": data})
 
 
-def write(run: Run, model: Any) -> Exported:
+def write(run: Run, checkpoint: str) -> Exported:
     """A GPT2LMHeadModel; the paper's GPT, with its norms after the sub-layers, is none."""
     config, tokenizer = run.recipe.model, run.tokenizers["text"]
     require_settings(config, {"norm": ("pre",)}, path="model", tool="transformers", where=run.folder)
-    theirs = to_theirs(_renamings(config.layers, config.width), stored_weights(model))
+    theirs = to_theirs(_renamings(config.layers, config.width), stored_weights(run.load_model(checkpoint)))
     ids = {"bos_token_id": tokenizer.end, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
     sizes = {"model_type": "gpt2", "vocab_size": tokenizer.size, "n_inner": config.feed_forward}
     fixed = {name: values[0] for name, values in FIXED.items()}

@@ -126,7 +126,7 @@ def _read_search(folder: ModelFolder) -> dict[str, Any]:
     }
 
 
-def write(run: Run, model: Any) -> Exported:
+def write(run: Run, checkpoint: str) -> Exported:
     """A MarianMTModel or, pre-norm, a PegasusForConditionalGeneration."""
     config, source, target = run.recipe.model, run.tokenizers["source"], run.tokenizers["target"]
     allowed = {"norm": tuple(ARCHITECTURES), "positions": ("sinusoidal",), "scaled": (True,)}
@@ -135,7 +135,7 @@ def write(run: Run, model: Any) -> Exported:
     if config.width % 2:
         what = f"transformers has no counterpart of an odd width, model.width: {config.width}"
         raise CheckpointError(what, where=str(run.folder), hint="an even model.width can be exported")
-    theirs = to_theirs(_renamings(config.model_dump()), stored_weights(model))
+    theirs = to_theirs(_renamings(config.model_dump()), stored_weights(run.load_model(checkpoint)))
     if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
         theirs |= {name: _positions(config.max_positions, config.width).contiguous() for name in POSITIONS}
         theirs = theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))

@@ -54,10 +54,10 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 def _fill(aside: Path, checkpoint: Checkpoint) -> None:
     for name, weights in {"model": checkpoint.weights, "training": checkpoint.training_weights}.items():
         if weights is not None:
-            with _reasons_of_the_system(path := aside / f"{name}.safetensors"):
+            with system_errors(path := aside / f"{name}.safetensors"):
                 save_file(_contiguous(weights), path)
     if checkpoint.training is not None:
-        with _reasons_of_the_system(path := aside / "training.pt"):
+        with system_errors(path := aside / "training.pt"):
             torch.save(dict(checkpoint.training), path)
     facts = aside / "checkpoint.json"
     facts.write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
@@ -66,9 +66,11 @@ def _fill(aside: Path, checkpoint: Checkpoint) -> None:
 
 
 @contextmanager
-def _reasons_of_the_system(path: Path) -> Iterator[None]:
-    """An OSError for what the libraries say of a full disk. Going on with the file makes the system say it itself,
-    where the library does not give its number."""
+def system_errors(path: Path) -> Iterator[None]:
+    """Turn what safetensors and torch raise for a full disk into an OSError with the reason of the system.
+
+    Where the library does not give its number, appending to the file makes the system raise it.
+    """
     try:
         yield
     except (SafetensorError, RuntimeError) as error:
