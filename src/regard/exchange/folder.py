@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -207,19 +206,14 @@ def _fetch(name: str) -> Path:
 
 def write_model(folder: Path, exported: Exported, texts: Mapping[str, str]) -> None:
     """Write config.json, the weights and other files, given as texts, into an existing folder."""
-    from safetensors.torch import save_file
-
-    from regard.runs.checkpoints import system_errors
+    from regard.runs.checkpoints import save_weights
 
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
     own = {"config.json": config} | ({"generation_config.json": exported.generation} if exported.generation else {})
     for name, text in {**{name: json.dumps(tree, indent=1) for name, tree in own.items()}, **texts}.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    path = folder / "model.safetensors"
-    with system_errors(path):
-        save_file(exported.weights, path, metadata={"format": "pt"})
-    shutil.copymode(folder / "config.json", path)  # safetensors lets only the owner read it
+    save_weights(folder / "model.safetensors", exported.weights, {"format": "pt"})
 
 
 def config_fields(fields: Fields, config: Config) -> dict[str, Any]:

@@ -98,8 +98,8 @@ class Run:
                 raise CheckpointError(f"not a run folder: it has no {name}", where=str(folder), hint=hint)
         run = cls(folder)
         if run.environment.get("format", FORMAT) > FORMAT:
-            made = run.environment.get("regard")
-            raise CheckpointError(f"the run was made by a newer regard, {made}", where=str(folder), hint="upgrade")
+            newer = run.environment.get("regard")
+            raise CheckpointError(f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade")
         return run
 
     @cached_property
@@ -108,11 +108,11 @@ class Run:
         try:
             return recipe_of(read_yaml(Path(path)))
         except ConfigError as error:
-            named = (
-                one if one.where.startswith(path) else replace(one, where=f"{path}: {one.where}")
-                for one in error.problems
-            )
-            raise CheckpointError(problems=list(named)) from None
+            problems = [
+                problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
+                for problem in error.problems
+            ]
+            raise CheckpointError(problems=problems) from None
 
     @property
     def task(self) -> Any:
@@ -155,7 +155,7 @@ class Run:
         return self.checkpoints / named if named else None
 
     def resumable(self) -> Path | None:
-        """The checkpoint that training goes on from: what `last` names, or the newest where that file is lost."""
+        """The checkpoint that training continues from: what `last` names, or the newest where that file is lost."""
         if self.pointer("last") is not None:
             return self.checkpoint("last")
         return max((path.parent for path in self.checkpoints.glob("step-*/training.pt")), default=None)
@@ -165,19 +165,19 @@ class Run:
 
     def checkpoint(self, name: str = "best") -> Path:
         """A checkpoint by `best`, `last`, its step or its folder's name."""
-        found = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
+        folder = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
         if name.isdecimal():
-            found = self.checkpoints / step_name(int(name))
-        if found is None:
+            folder = self.checkpoints / step_name(int(name))
+        if folder is None:
             raise CheckpointError(
                 "the run has no checkpoint yet", where=str(self.folder), hint="'regard train ... --resume' goes on"
             )
-        if not found.is_dir():
-            there = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
+        if not folder.is_dir():
+            names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
             none = "the run has none: copy it back from elsewhere, or train anew with another --out"
-            hint = did_you_mean(found.name, there) if there else none
-            raise CheckpointError("there is no such checkpoint", where=str(found), hint=hint)
-        return found
+            hint = did_you_mean(folder.name, names) if names else none
+            raise CheckpointError("there is no such checkpoint", where=str(folder), hint=hint)
+        return folder
 
     def build(self) -> Any:
         """The run's model with fresh weights."""
@@ -192,7 +192,7 @@ class Run:
         return model.to(device).eval()
 
     def check_tokenizer(self, checkpoint: Path) -> None:
-        """Refuse a tokenizer that the checkpoint was not trained with: every word would mean another."""
+        """Refuse a tokenizer that the checkpoint was not trained with: every id would mean another token."""
         if load_facts(checkpoint)["tokenizer"] != self.tokenizers.fingerprint:
             raise CheckpointError(
                 "the tokenizer is not the one this run was trained with",
@@ -201,7 +201,7 @@ class Run:
             )
 
     def remove_all_but(self, names: set[str]) -> None:
-        """Drop checkpoints that are no longer needed, and what a killed process left of others."""
+        """Remove checkpoints that are no longer needed, and what a killed process left."""
         for path in self.checkpoints.iterdir():
             if path.name.startswith("."):
                 shutil.rmtree(path, ignore_errors=True)
@@ -210,7 +210,7 @@ class Run:
 
 
 def is_vacant(folder: Path) -> bool:
-    """Whether a folder has nothing in it but what a run has before its first checkpoint: a training may begin there."""
+    """Whether a folder holds only what a run has before its first checkpoint, so that training may start there."""
     if not folder.is_dir() or (folder / "last").exists():
         return False
     saved = folder / "checkpoints"
@@ -219,7 +219,7 @@ def is_vacant(folder: Path) -> bool:
 
 
 def _near(folder: Path) -> str:
-    """The run that may have been meant by a folder that is none, or those that are there, or how to make one."""
+    """A hint for a missing folder: the run that may have been meant, those beside it, or how to make one."""
     runs = {path.parent.name: str(path.parent) for path in folder.parent.glob("*/environment.json")}
     near = difflib.get_close_matches(folder.name, runs, n=1)
     if near:
@@ -228,7 +228,7 @@ def _near(folder: Path) -> str:
 
 
 def _clear(folder: Path) -> None:
-    """Empty a vacant folder; its lock stays, since another process may wait for it."""
+    """Empty a vacant folder, except for its lock, which another process may wait for."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -237,7 +237,7 @@ def _clear(folder: Path) -> None:
 
 
 def put_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor], where: Path) -> None:
-    """Load weights, or say how they differ from what the recipe describes. Tied weights are stored once."""
+    """Load weights, or name one that does not fit the recipe. Tied weights are stored once."""
     missing, unexpected = set(stored_weights(model)) - set(weights), set(weights) - set(stored_weights(model))
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     wrong = [name for name in weights if name in shapes and shapes[name] != weights[name].shape]
