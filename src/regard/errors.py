@@ -15,6 +15,8 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import Any
 
 NAMED = 20
 """How many problems of a kind are named; the rest are counted."""
@@ -117,3 +119,13 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
     words = sorted(allowed)
     near = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(words)}"
+
+
+def import_extra(module: str, *, extra: str, where: str, doing: str = "reading") -> Any:
+    """Import a library that only some users need; where it is missing, say how to install it and what needs it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        library = module.partition(".")[0]
+        what, hint = f"{doing} it needs the library {library!r}", f"pip install 'regard[{extra}]'"
+        raise DataError(what, where=where, hint=hint) from None

@@ -24,7 +24,7 @@ from regard.data.corpora import generate
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
-from regard.runs.log import read_metrics
+from regard.runs.run import read_metrics
 from regard.runs.splits import examples_of
 from regard.tasks.by_document import document_masks
 from regard.tasks.continuing import _output, joined

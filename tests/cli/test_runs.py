@@ -21,10 +21,9 @@ from regard.errors import CheckpointError, ConfigError, DataError, RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.checkpoints import Checkpoint, average_weights, load_training, load_weights, save_checkpoint
-from regard.runs.files import write_folder, write_text
-from regard.runs.log import MetricsLog, read_metrics
-from regard.runs.run import FORMAT, put_weights, stored_weights
+from regard.runs.run import FORMAT, MetricsLog, put_weights, read_metrics, stored_weights
 from regard.runs.verbs import evaluate, predict, score
+from regard.text.files import write_file
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -153,14 +152,14 @@ DAMAGES: dict[str, tuple[Callable[[Run], None], str]] = {
     "facts gone": (lambda run: damaged(run, "checkpoint.json").unlink(), r"checkpoint\.json: the file is missing"),
     "facts cut": (lambda run: cut(damaged(run, "checkpoint.json")), r"checkpoint\.json: the file is missing or dam"),
     "facts of something else": (
-        lambda run: write_text(damaged(run, "checkpoint.json"), "[1]"),
+        lambda run: write_file(damaged(run, "checkpoint.json"), "[1]"),
         r"checkpoint\.json: the file is missing or damaged",
     ),
     "tokenizer gone": (lambda run: (run.folder / "tokenizer.json").unlink(), r"tokenizer\.json: there is no such"),
     "tokenizer cut": (lambda run: cut(run.folder / "tokenizer.json"), r"tokenizer\.json: "),
     "checkpoint gone": (lambda run: shutil.rmtree(run.checkpoint("last")), "there is no such checkpoint"),
     "recipe of something else": (
-        lambda run: write_text(run.folder / "recipe.yaml", "task: translation"),
+        lambda run: write_file(run.folder / "recipe.yaml", "task: translation"),
         r"recipe\.yaml: data: this key is required",
     ),
     "environment cut": (lambda run: cut(run.folder / "environment.json"), r"environment\.json: cannot be read"),
@@ -406,45 +405,7 @@ def test_checkpoints_by_name(tiny_recipe: Tree, tmp_path: Path) -> None:
         run.load_model()
 
 
-# Files that appear whole or not at all
-
-
-def test_a_folder_that_could_not_be_filled_leaves_the_old_one(tmp_path: Path) -> None:
-    def fill(folder: Path) -> None:
-        (folder / "new").write_text("new")
-
-    def fail(folder: Path) -> None:
-        fill(folder)
-        raise OSError(28, "No space left on device")
-
-    path = tmp_path / "folder"
-    path.mkdir()
-    (path / "old").write_text("old")
-    with pytest.raises(CheckpointError, match="cannot be written: No space left on device"):
-        write_folder(path, fail)
-    assert [one.name for one in tmp_path.iterdir()] == ["folder"]
-    assert [one.name for one in path.iterdir()] == ["old"]
-    write_folder(path, fill)
-    assert [one.name for one in tmp_path.iterdir()] == ["folder"]
-    assert [one.name for one in path.iterdir()] == ["new"]
-
-
-def test_what_a_killed_process_left_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    for name in (".folder.partial", ".folder.before"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "half").write_text("half")
-    (tmp_path / "folder").mkdir()
-    write_folder(tmp_path / "folder", lambda folder: write_text(folder / "new", "new"))
-    assert [one.name for one in tmp_path.iterdir()] == ["folder"]
-    assert [one.name for one in (tmp_path / "folder").iterdir()] == ["new"]
-
-
-def test_a_text_that_could_not_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    write_text(tmp_path / "last", "old\n")
-    (tmp_path / ".last.partial").mkdir()
-    with pytest.raises(CheckpointError, match="cannot be written"):
-        write_text(tmp_path / "last", "new\n")
-    assert (tmp_path / "last").read_text() == "old\n"
+# The log, and weights
 
 
 def test_log_goes_on_after_a_given_length(tmp_path: Path) -> None:

@@ -98,9 +98,7 @@ def test_an_answer_is_explained_and_a_run_is_not_exported(
     assert told["occlusion"]["values"] == pytest.approx([p[0]], abs=1e-5)
     assert told["occlusion"]["falls"][out] == pytest.approx([p[0] - p[1]], abs=1e-5)
     [message] = fail("export", answerers[kind], "--to", "huggingface", "--out", tmp_path / "there")
-    assert (
-        f"{kind} for question_answering cannot be written as a model of transformers (what can be exported: " in message
-    )
+    assert f"{kind} for question_answering cannot be exported to huggingface (what can be exported: " in message
     assert not (tmp_path / "there").exists()
 
 

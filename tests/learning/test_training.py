@@ -26,7 +26,7 @@ from regard.recipes.recipe import load_recipe
 from regard.recipes.training import TrainingConfig
 from regard.runs import Run
 from regard.runs.checkpoints import load_facts, load_weights
-from regard.runs.log import read_metrics
+from regard.runs.run import read_metrics
 from regard.tasks import TASKS
 from regard.training.display import Display
 from regard.training.loop import Trainer, total_steps

@@ -102,7 +102,7 @@ def test_a_batch_keeps_to_its_budget_with_its_padding(tmp_path: Path) -> None:
 
 def test_it_has_no_likeness_in_transformers(compared: Path, tmp_path: Path) -> None:
     [message] = fail("export", compared, "--to", "huggingface", "--out", tmp_path / "out")
-    assert "transformers has no head like one with apart: true" in message
+    assert "transformers has no counterpart of head.apart: true" in message
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""Models of `transformers` in small, with random weights and odd sizes, as folders; and what they should say."""
+"""Small models of `transformers` as folders, small runs to export, and what must be the same on both sides."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -13,6 +14,13 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+import regard
+from regard.data.batch import Batch, LabelledBatch, MaskedBatch, TextBatch
+from regard.runs import Run
+from regard.runs.checkpoints import load_weights
+from regard.tasks.inputs import padded
+from regard.training.train import train
+
 transformers = pytest.importorskip("transformers")
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -22,11 +30,13 @@ TEXTS = [
     "Café naïve 漢字 123, 4567 and 2024-03-05",
 ]
 """What the small tokenizers are trained on."""
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-TINY_BERT = {
-    "hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 17,
-    "max_position_embeddings": 40, "layer_norm_eps": 1e-6,
+SPECIAL = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+"""They do not all come first, as in the published vocabularies."""
+LENGTHS = (6, 1, 4)
+TRAINING = {
+    "steps": 3, "batch_tokens": 256, "device": "cpu", "decode": 0, "learning_rate": 0.05, "schedule": "constant",
 }  # fmt: skip
+TALES = {"train": {"corpus": "tales-en", "size": 40}, "validation": {"split": 0.1}, "max_length": 32}
 
 
 def spells_nothing_special(text: str) -> bool:
@@ -34,41 +44,26 @@ def spells_nothing_special(text: str) -> bool:
     return re.search(r"\[\w+\]|<[/|\w]+>|>>\w+<<", text) is None
 
 
-def randomised(model: Any, seed: int = 0) -> Any:
-    """Weights that all matter: larger than they begin, and biases that are not zero."""
-    generator = torch.Generator().manual_seed(seed)
+def _save_randomised(model: Any, folder: Path) -> Any:
+    """Save a model whose weights all matter: larger than they begin, and biases that are not zero."""
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         learned = [tensor for tensor in model.parameters() if tensor.requires_grad]
         for tensor in [*learned, *(buffer for name, buffer in model.named_buffers() if "bias" in name)]:
             if tensor.is_floating_point():
                 tensor.add_(torch.randn(tensor.shape, generator=generator), alpha=0.3)
-    return model.eval()
+    model.eval().save_pretrained(folder)
+    return model
 
 
 def wordpiece(size: int = 150, *, lowercase: bool = False) -> Tokenizer:
-    """A vocabulary of the make of BERT's."""
+    """A vocabulary like BERT's."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    # Special tokens that do not come first, as in the published vocabularies.
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size, special_tokens=["[PAD]", "[unused1]", *SPECIAL[1:]], show_progress=False
-    )
+    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=SPECIAL, show_progress=False)
     tokenizer.train_from_iterator(TEXTS * 3, trainer)
-    return tokenizer
-
-
-def byte_level(size: int = 300, texts: Sequence[str] = TEXTS) -> Tokenizer:
-    """A vocabulary of the make of GPT-2's: only an end is special, and it comes last."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(
-        texts, trainers.BpeTrainer(initial_alphabet=alphabet, vocab_size=size, show_progress=False)
-    )
-    tokenizer.add_special_tokens(["<|endoftext|>"])
     return tokenizer
 
 
@@ -80,12 +75,15 @@ def save_bert(
     lowercase: bool = True,
     **changes: Any,
 ) -> Any:
-    """A folder with a small BERT, its tokenizer as one of the two files; the model itself comes back."""
+    """A folder with a small BERT and its tokenizer, as one of two files; returns the model."""
     tokenizer = wordpiece(lowercase=lowercase)
-    config = transformers.BertConfig(**{"vocab_size": tokenizer.get_vocab_size(), **TINY_BERT, **changes})
+    sizes = {
+        "hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 17,
+        "max_position_embeddings": 40, "layer_norm_eps": 1e-6, "vocab_size": tokenizer.get_vocab_size(),
+    }  # fmt: skip
     torch.manual_seed(1)
-    model = randomised(getattr(transformers, architecture)(config))
-    model.save_pretrained(folder)
+    model = getattr(transformers, architecture)(transformers.BertConfig(**sizes | changes))
+    _save_randomised(model, folder)
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase, "model_max_length": 40}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     if vocabulary == "vocab.txt":
@@ -96,32 +94,30 @@ def save_bert(
     return model
 
 
-def save_gpt2(folder: Path, *, texts: Sequence[str] = TEXTS, **changes: Any) -> Any:
-    """The same for GPT-2."""
-    tokenizer = byte_level(texts=texts)
-    sizes = {
-        "n_embd": 12,
-        "n_layer": 3,
-        "n_head": 3,
-        "n_inner": 17,
-        "n_positions": 40,
-        "bos_token_id": 0,
-        "eos_token_id": 0,
-    }
-    config = transformers.GPT2Config(**{"vocab_size": tokenizer.get_vocab_size(), **sizes, **changes})
+def save_gpt2(folder: Path, *, texts: Sequence[str] = TEXTS, vocabulary: str = "tokenizer.json") -> Any:
+    """The same for GPT-2: in its vocabulary only the end is special, and it comes last."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(initial_alphabet=alphabet, vocab_size=300, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_special_tokens(["<|endoftext|>"])
+    sizes = {"n_embd": 12, "n_layer": 3, "n_head": 3, "n_inner": 17, "n_positions": 40}
+    ids = {"vocab_size": tokenizer.get_vocab_size(), "bos_token_id": 0, "eos_token_id": 0}
     torch.manual_seed(1)
-    model = randomised(transformers.GPT2LMHeadModel(config))
-    model.save_pretrained(folder)
-    end = "<|endoftext|>"
-    wrapped = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token=end, eos_token=end, unk_token=end
-    )
-    wrapped.save_pretrained(folder)
+    model = _save_randomised(transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **ids)), folder)
+    if vocabulary == "merges.txt":
+        tokenizer.model.save(str(folder))
+        (folder / "vocab.json").write_text(json.dumps(tokenizer.get_vocab()))
+    else:
+        special = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+        transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
     return model
 
 
-def train_sentencepiece(path: Path, kind: str, size: int, **special: int) -> list[str]:
-    """A SentencePiece model of one side; its pieces without the special ones."""
+def _train_sentencepiece(path: Path, kind: str, size: int, **special: int) -> list[str]:
+    """Write a SentencePiece model; returns its pieces without the special ones."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS * 3), model_writer=written, model_type=kind, vocab_size=size, minloglevel=2,
@@ -135,52 +131,150 @@ def train_sentencepiece(path: Path, kind: str, size: int, **special: int) -> lis
 def save_marian(folder: Path, *, shared: bool = True, **changes: Any) -> Any:
     """The same for Marian, with a SentencePiece model for each side, and one vocabulary for both or one each."""
     folder.mkdir(exist_ok=True)
-    pieces = [
-        train_sentencepiece(folder / "source.spm", "unigram", 90),
-        train_sentencepiece(folder / "target.spm", "bpe" if shared else "char", 130),
-    ]
-    both = sorted({*pieces[0], *pieces[1]}) if shared else pieces[0]
-    vocabularies = [["</s>", "<unk>", ">>kor<<", *both, "<pad>"], ["</s>", "<unk>", *pieces[1], "<pad>"]]
-    numbered = [{piece: number for number, piece in enumerate(one)} for one in vocabularies]
-    (folder / "vocab.json").write_text(json.dumps(numbered[0]))
-    settings: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not shared}
+    source = _train_sentencepiece(folder / "source.spm", "unigram", 90)
+    target = _train_sentencepiece(folder / "target.spm", "bpe" if shared else "char", 130)
+    both = sorted({*source, *target}) if shared else source
+    vocabularies = {"vocab.json": ["</s>", "<unk>", ">>kor<<", *both, "<pad>"]}
     if not shared:
-        (folder / "target_vocab.json").write_text(json.dumps(numbered[1]))
+        vocabularies["target_vocab.json"] = ["</s>", "<unk>", *target, "<pad>"]
+    for name, pieces in vocabularies.items():
+        (folder / name).write_text(json.dumps({piece: number for number, piece in enumerate(pieces)}))
+    settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": not shared}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    sizes = {"vocab_size": len(numbered[0]), "decoder_vocab_size": len(numbered[0 if shared else 1])}
-    pad = sizes["decoder_vocab_size"] - 1
+    sizes = [len(pieces) for pieces in vocabularies.values()]
     config = transformers.MarianConfig(
-        **sizes, share_encoder_decoder_embeddings=shared, d_model=12, encoder_layers=2, decoder_layers=3,
-        encoder_attention_heads=3, decoder_attention_heads=3, encoder_ffn_dim=17, decoder_ffn_dim=17,
-        max_position_embeddings=60, scale_embedding=True, pad_token_id=pad, eos_token_id=0, bos_token_id=0,
-        decoder_start_token_id=pad, forced_eos_token_id=None, **{"activation_function": "swish", **changes},
+        vocab_size=sizes[0], decoder_vocab_size=sizes[-1], share_encoder_decoder_embeddings=shared,
+        pad_token_id=sizes[-1] - 1, decoder_start_token_id=sizes[-1] - 1, eos_token_id=0, bos_token_id=0,
+        **SIZES | {"activation_function": "swish", **changes},
     )  # fmt: skip
-    return _saved(transformers.MarianMTModel, config, folder)
+    return _save_seq2seq(transformers.MarianMTModel, config, folder)
 
 
-def save_pegasus(folder: Path, **changes: Any) -> Any:
+def save_pegasus(folder: Path, *, vocabulary: str = "spiece.model", **changes: Any) -> Any:
     """The same for Pegasus, with its SentencePiece model and a few of the tokens that its pre-training needs."""
     folder.mkdir(exist_ok=True)
-    own = {"offset": 9}
-    size = (
-        3
-        + own["offset"]
-        + len(train_sentencepiece(folder / "spiece.model", "unigram", 90, pad_id=0, eos_id=1, unk_id=2, bos_id=-1))
-    )
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PegasusTokenizer", **own}))
-    config = transformers.PegasusConfig(
-        vocab_size=size, d_model=12, encoder_layers=2, decoder_layers=3, encoder_attention_heads=3,
-        decoder_attention_heads=3, encoder_ffn_dim=17, decoder_ffn_dim=17, max_position_embeddings=60,
-        **{"scale_embedding": True, "activation_function": "relu", "forced_eos_token_id": None, **changes},
-    )  # fmt: skip
-    return _saved(transformers.PegasusForConditionalGeneration, config, folder)
+    special = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    size = 3 + 9 + len(_train_sentencepiece(folder / "spiece.model", "unigram", 90, **special))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PegasusTokenizer", "offset": 9}))
+    config = transformers.PegasusConfig(vocab_size=size, **SIZES | {"activation_function": "relu", **changes})
+    model = _save_seq2seq(transformers.PegasusForConditionalGeneration, config, folder)
+    if vocabulary == "tokenizer.json":
+        transformers.PegasusTokenizer.from_pretrained(folder).save_pretrained(folder)
+        (folder / "spiece.model").unlink()
+    return model
 
 
-def _saved(architecture: Any, config: Any, folder: Path) -> Any:
-    """With random weights, drawn anew from the same seed."""
+SIZES: dict[str, Any] = {
+    "d_model": 12, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 17, "decoder_ffn_dim": 17, "max_position_embeddings": 60, "scale_embedding": True,
+    "forced_eos_token_id": None,
+}  # fmt: skip
+
+
+def _save_seq2seq(architecture: Any, config: Any, folder: Path) -> Any:
     torch.manual_seed(1)
     model = architecture(config)
     model.final_logits_bias.normal_()
-    model = randomised(model)
-    model.save_pretrained(folder)
-    return model
+    return _save_randomised(model, folder)
+
+
+def change(path: Path, **changes: Any) -> None:
+    """Change some keys of a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def trained(folder: Path, **sections: Any) -> Run:
+    """A run of three steps."""
+    recipe = {"data": TALES, "training": TRAINING, "tokenizer": {"vocabulary": 300}, **sections}
+    return train(recipe, out=folder, quiet=True)
+
+
+def there_and_back(run: Run, folder: Path) -> Run:
+    regard.export_run(run, to="huggingface", out=folder / "exported")
+    return regard.import_run(folder / "exported", out=folder / "back")
+
+
+def answers(run: Run, *texts: str) -> list[dict[str, Any]]:
+    return [prediction.to_json() for prediction in regard.predict(run, texts)]
+
+
+def near(ours: Any, theirs: Any) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def same_weights(run: Run, other: Run) -> None:
+    ours, theirs = load_weights(run.checkpoint()), load_weights(other.checkpoint())
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
+def mask_of(rows: list[list[int]]) -> torch.Tensor:
+    return (torch.arange(max(map(len, rows))) < torch.tensor([[len(row)] for row in rows])).long()
+
+
+def _rows(size: int, begin: Sequence[int], end: Sequence[int]) -> list[list[int]]:
+    """Random texts of unequal length, without special tokens inside them."""
+    generator = torch.Generator().manual_seed(2)
+    drawn = [torch.randint(6, size - 5, (length,), generator=generator).tolist() for length in LENGTHS]
+    return [[*begin, *row, *end] for row in drawn]
+
+
+def _near_each(ours: torch.Tensor, theirs: torch.Tensor, rows: list[list[int]]) -> None:
+    """Row by row without the padding; of whole texts there is one vector a row."""
+    assert len(ours) == len(theirs) == len(rows)
+    for row, ids in enumerate(rows):
+        length = None if ours.dim() == 2 else len(ids)
+        near(ours[row, :length], theirs[row, :length])
+
+
+@torch.no_grad()
+def same_logits(run: Run, theirs: Any) -> None:
+    """A batch of texts of unequal length gets the same logits from a run and from a model of `transformers`."""
+    model, task = run.load_model(), run.recipe.task
+    if "target" in run.tokenizers:
+        source, target = run.tokenizers["source"], run.tokenizers["target"]
+        sources, targets = _rows(source.size, [], [source.end]), _rows(target.size, [target.begin], [])
+        batch = Batch(padded(sources, source.pad), padded([[*row, target.end] for row in targets], target.pad))
+        given = {"attention_mask": mask_of(sources), "decoder_input_ids": padded(targets, target.pad).ids_BL}
+        logits_BTV = theirs(batch.source.ids_BL, **given).logits
+        assert logits_BTV[..., target.size :].eq(-torch.inf).all(), "tokens that only the source has are never written"
+        _near_each(model.readout(model(batch).hidden_BTD), logits_BTV[..., : target.size], targets)
+        return
+    tokenizer = run.tokenizers["text"]
+    if task == "language_modeling":
+        rows = _rows(tokenizer.size, [tokenizer.end], [])
+        hidden_BTD = model(TextBatch(padded([[*row, 0] for row in rows], tokenizer.pad))).hidden_BTD
+        logits_BTV = theirs(padded(rows, tokenizer.pad).ids_BL, attention_mask=mask_of(rows)).logits
+        _near_each(model.readout(hidden_BTD), logits_BTV, rows)
+        return
+    rows = _rows(tokenizer.size, [tokenizer.begin], [tokenizer.end])
+    text, owners_B, nothing = padded(rows, tokenizer.pad), torch.arange(len(rows)), torch.zeros(0, dtype=torch.long)
+    segments_BL = mask_of(rows) * (torch.arange(text.ids_BL.shape[1]) > 3)
+    given = {"input_ids": text.ids_BL, "attention_mask": mask_of(rows), "token_type_ids": segments_BL}
+    if task == "multiple_choice":
+        given = {name: tensor[None] for name, tensor in given.items()}
+    output = theirs(**given)
+    if task == "masked_language_modeling":
+        hidden_BLD = model(MaskedBatch(text, segments_BL, nothing, nothing)).hidden_BTD
+        if "last_hidden_state" in output:
+            _near_each(hidden_BLD, output.last_hidden_state, rows)
+        if run.recipe.model.masked_head:
+            logits_BLV = output.prediction_logits if "prediction_logits" in output else output.logits
+            _near_each(model.readout(hidden_BLD), logits_BLV, rows)
+        if "seq_relationship_logits" in output:
+            near(model.next_sentence(hidden_BLD), output.seq_relationship_logits)
+        return
+    logits = model(LabelledBatch(text, segments_BL, owners_B, owners_B))
+    if task == "question_answering":
+        _near_each(logits, torch.stack([output.start_logits, output.end_logits], -1), rows)
+    else:
+        _near_each(logits, output.logits.T if task == "multiple_choice" else output.logits, rows)
+
+
+def printed_by_the_card(folder: Path) -> str:
+    """What the code of the folder's model card prints when it is run there as it stands."""
+    code = (folder / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```\n")[0]
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        exec(compile(code, str(folder / "README.md"), "exec"), {})
+    return printed.getvalue().strip()

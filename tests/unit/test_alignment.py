@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from regard.errors import RegardError
 from regard.text.normalise import one_line
 from regard.views.alignment import Alignment, to_svg, to_terminal, write_svg
 from regard.views.heatmap import colour
@@ -393,38 +392,3 @@ def test_write_svg_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path
     write_svg(DATE, str(path))
     assert path.read_bytes().decode("utf-8") == to_svg(DATE)
     assert os.listdir(tmp_path) == ["attention.svg"]
-
-
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    path = tmp_path / "attention.svg"
-    path.write_text("old")
-    monkeypatch.setattr(os, call, full)
-    with pytest.raises(RegardError, match=r"attention\.svg: the picture cannot be written: No space left"):
-        write_svg(DATE, path)
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["attention.svg"]
-
-
-def test_the_file_is_whole_at_the_moment_it_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, replace, seen = tmp_path / "attention.svg", os.replace, []
-
-    def watched(aside: Path, destination: Path) -> None:
-        seen.append((path.exists(), aside.read_text(encoding="utf-8")))
-        replace(aside, destination)
-
-    monkeypatch.setattr(os, "replace", watched)
-    write_svg(DATE, path)
-    assert seen == [(False, to_svg(DATE))]
-
-
-@pytest.mark.parametrize("place", ["missing/attention.svg", "file/attention.svg", "folder"])
-def test_a_path_that_cannot_be_written_is_one_sentence(tmp_path: Path, place: str) -> None:
-    (tmp_path / "file").write_text("a file, not a folder")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(RegardError, match="the picture cannot be written"):
-        write_svg(DATE, tmp_path / place)
-    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]

@@ -3,60 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from regard.commands.options import CheckpointOption, JsonOption, NewRunOption, RunArgument
 from regard.commands.output import show
-from regard.exchange.model_folder import refuse_without_config
-
-if TYPE_CHECKING:
-    from regard.runs import Run
-
-ToldOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="What the folder leaves open, such as head.no_answer=true."),
-]
 
 
 def import_(
     source: Annotated[str, typer.Argument(metavar="PATH_OR_NAME", help="A transformers folder, or a name on the Hub.")],
     *,
     out: NewRunOption,
-    settings: ToldOption = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="What the folder leaves open, such as head.no_answer=true."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a run of a model of transformers: BERT, GPT-2, Marian or Pegasus."""
-    if Path(source).is_dir():
-        refuse_without_config(Path(source), source)
-    from regard.exchange.exchange import import_run
+    from regard.exchange.folder import open_folder
+
+    if Path(source).exists():
+        open_folder(source)  # reports a wrong folder before torch is loaded
+    from regard.exchange.exchange import import_note, import_run
 
     run = import_run(source, out=out, overrides=settings or [])
-    note = _untold(run)
-    if as_json:
-        found = {"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()}
-        show(found | ({"note": note} if note else {}))
-    else:
-        print(f"imported: {out}, a {run.recipe.model.kind} for {run.recipe.task}")
-        if note:
-            print(note)
-
-
-def _untold(run: Run) -> str | None:
-    """What the run cannot do, or the folder does not tell: better said now than by `predict`."""
-    recipe: Any = run.recipe
-    if recipe.task == "masked_language_modeling" and not recipe.model.masked_head:  # as of a sentence encoder
-        return (
-            "it has no masked head, so it fills no gaps; it is good for features "
-            f"(regard predict {run.folder} --features) and for fine-tuning (training.init={run.folder})"
-        )
-    if recipe.task == "question_answering" and recipe.head.no_answer is None:
-        return (
-            "it answers every question: its folder does not say whether it has learned that some have no answer, as in "
-            "SQuAD 2.0; --set head.no_answer=true says so"
-        )
-    return None
+    result = {"run": str(out), "task": run.recipe.task, "model": run.recipe.model.model_dump()}
+    _report(result, f"imported: {out}, a {run.recipe.model.kind} for {run.recipe.task}", import_note(run), as_json)
 
 
 def export(
@@ -74,25 +48,16 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write a run as transformers or CTranslate2 reads it."""
-    from regard.exchange.exchange import export_run
+    from regard.exchange.exchange import export_note, export_run
 
     export_run(run, to=to, out=out, quantize=quantize, checkpoint=checkpoint)
-    note = _note(out) if to == "huggingface" else None
+    _report({"run": str(run), "to": to, "out": str(out)}, f"exported: {out}", export_note(out), as_json)
+
+
+def _report(result: dict[str, object], sentence: str, note: str | None, as_json: bool) -> None:
     if as_json:
-        show({"run": str(run), "to": to, "out": str(out)} | ({"note": note} if note else {}))
+        show(result | ({"note": note} if note else {}))
     else:
-        print(f"exported: {out}")
+        print(sentence)
         if note:
             print(note)
-
-
-def _note(out: Path) -> str | None:
-    """What neither AutoModel nor AutoTokenizer would look for: better said now than by wrong words."""
-    if (out / "encoder.pt2").exists():
-        return f"the model writes captions; what it looks at encoder.pt2 makes of images, as {out / 'README.md'} shows"
-    if not (out / "target").is_dir():
-        return None
-    return (
-        "source and target have a vocabulary each: what the model writes is decoded by "
-        f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} shows"
-    )

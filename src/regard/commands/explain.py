@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -135,14 +136,14 @@ def explain(
 
 def _write(shown: Hops | Explanation | Worked, found: Hops | Explanation, out: Path, wish: Wish) -> None:
     """What was shown; of numbers, which only JSON has, the picture of what they are about."""
+    from regard.text.files import write_file
     from regard.views.draw import write_explanation
-    from regard.views.files import write_json
     from regard.views.hops import Hops, write_hops
     from regard.views.worked import Worked
 
     drawn = found if isinstance(shown, Worked) else shown
     if isinstance(shown, Worked) and out.suffix.lower() == ".json":
-        write_json(shown.to_json(), out)
+        write_file(out, json.dumps(shown.to_json(), ensure_ascii=False) + "\n")
     elif isinstance(drawn, Hops):
         write_hops(drawn, out)
     else:

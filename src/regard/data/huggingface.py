@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.rows import Key, Row, text_of, value_in
-from regard.errors import DataError, did_you_mean
-from regard.text.extras import needed
+from regard.errors import DataError, did_you_mean, import_extra
 
 BATCH = 1000
 
@@ -51,7 +50,7 @@ class HubDataset:
     def check(self) -> None:
         """Refuse what can be refused without reading: a name that cannot be one, a library that is not installed."""
         _ = self.folder
-        needed("datasets", extra="hf", where=self.name)
+        import_extra("datasets", extra="hf", where=self.name)
 
     def where(self, row: int) -> str:
         return f"{self.name}:{row}"
@@ -93,7 +92,7 @@ class HubDataset:
 
     def _load(self) -> Any:
         """The split, not read yet."""
-        datasets = needed("datasets", extra="hf", where=self.name)
+        datasets = import_extra("datasets", extra="hf", where=self.name)
         folder = self.folder
         try:
             if folder is None:

@@ -26,8 +26,7 @@ from regard.data import shapes
 from regard.data.batch import Images
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, open_array, stored
 from regard.data.texts import key_of
-from regard.errors import DataError, Problem, first_of
-from regard.text.extras import needed
+from regard.errors import DataError, Problem, first_of, import_extra
 
 FORMAT = 2
 """Counts up when stored images change their form, so that no old cache is read as a new one."""
@@ -150,7 +149,7 @@ def _features(path: Path, width: int, where: str) -> Picture:
 
 def read_image(path: Path, config: ImagesConfig, where: str) -> NDArray[np.uint8]:
     """The pixels of an image file, [size, size, 3]."""
-    pillow, operations = (needed(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
+    pillow, operations = (import_extra(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
     try:
         with _own_limit(pillow), pillow.open(path) as image:
             _refuse_size(path, image.size, config.max_pixels, where)

@@ -9,8 +9,7 @@ from typing import Any
 
 from regard.data.config import Corpus
 from regard.data.rows import Key, Row, keys_of, no_column, numeric_keys
-from regard.errors import DataError
-from regard.text.extras import needed
+from regard.errors import DataError, import_extra
 from regard.text.files import TextFile
 
 BATCH = 4096
@@ -29,8 +28,8 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
 
     `translation.en` is the field `en` of the column `translation`; a null is an empty text.
     """
-    arrow = needed("pyarrow", extra="formats", where=file.name)
-    compute = needed("pyarrow.compute", extra="formats", where=file.name)  # which `import pyarrow` leaves out
+    arrow = import_extra("pyarrow", extra="formats", where=file.name)
+    compute = import_extra("pyarrow.compute", extra="formats", where=file.name)  # which `import pyarrow` leaves out
     read = 0
     with _opened(file) as table:
         paths = [_path(key, table.schema_arrow, arrow, file.name, key in numeric) for key in keys]
@@ -44,7 +43,7 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
 
 def plain_columns(file: TextFile) -> list[str]:
     """The names of the columns that hold text or numbers."""
-    arrow = needed("pyarrow", extra="formats", where=file.name)
+    arrow = import_extra("pyarrow", extra="formats", where=file.name)
     with _opened(file) as table:
         kinds = _leaves(table.schema_arrow, arrow)
         return [name for name, kind in kinds if _is_text(kind, arrow) or _is_number(kind, arrow)]
@@ -59,8 +58,8 @@ def count_rows(file: TextFile) -> int:
 @contextmanager
 def _opened(file: TextFile) -> Iterator[Any]:
     """The open file; what is wrong with it, then or while it is read, is an error of ours."""
-    arrow = needed("pyarrow", extra="formats", where=file.name)
-    parquet = needed("pyarrow.parquet", extra="formats", where=file.name)
+    arrow = import_extra("pyarrow", extra="formats", where=file.name)
+    parquet = import_extra("pyarrow.parquet", extra="formats", where=file.name)
     try:
         with parquet.ParquetFile(file.path, buffer_size=BUFFER, pre_buffer=False) as table:
             yield table

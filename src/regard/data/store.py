@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from regard.errors import DataError
+from regard.text.files import place_folder
 
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
@@ -44,28 +45,27 @@ def cache_folder() -> Path:
 def stored(name: str, build: Callable[[Path], None]) -> Path:
     """The folder of this name in the cache; `build` fills it first where it is missing or damaged.
 
-    It is built aside and renamed, so it is never seen half written. Two processes that build it at once both end with
-    the folder of the one that was faster.
+    It appears whole or not at all. Two processes that build it at once both get the folder of the faster one.
     """
     folder = cache_folder() / name
     if is_whole(folder):
         return folder
-    aside = folder.with_name(f"{name}.{uuid.uuid4().hex}.partial")
+    partial = folder.with_name(f"{name}.{uuid.uuid4().hex}.partial")
     try:
-        aside.mkdir(parents=True)
+        partial.mkdir(parents=True)
     except OSError as error:
         raise _cannot_write(folder.parent, error) from None
     try:
         _remove_abandoned(folder)
-        build(aside)
-        _write_manifest(aside)
-        _put_in_place(aside, folder)
+        build(partial)
+        _write_manifest(partial)
+        place_folder(partial, folder, keep=is_whole)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _cannot_write(folder.parent, error) from None
         raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 
@@ -84,30 +84,10 @@ def _cannot_write(folder: Path, error: OSError) -> DataError:
 
 
 def _write_manifest(folder: Path) -> None:
-    """Sync every file, then write down their sizes."""
+    """Write down the size of every file."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    for path in files:
-        _sync(path)
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
     (folder / MANIFEST).write_text(json.dumps({"sizes": sizes}), encoding="utf-8")
-    _sync(folder / MANIFEST)
-
-
-def _sync(path: Path) -> None:
-    with path.open("r+b") as file:
-        os.fsync(file.fileno())
-
-
-def _put_in_place(aside: Path, folder: Path) -> None:
-    try:
-        aside.rename(folder)
-    except OSError:
-        if is_whole(folder):  # another process was faster
-            return
-        damaged = aside.with_suffix(".damaged")
-        folder.rename(damaged)
-        aside.rename(folder)
-        shutil.rmtree(damaged, ignore_errors=True)
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -1,68 +1,55 @@
-"""A Transformer as CTranslate2 runs it: the same outputs, faster, and smaller with rounded weights.
+"""A Transformer for CTranslate2: the same outputs, faster, and smaller with quantized weights.
 
-The weights are put into the library's own description of a Transformer, the positions as a table, so that it does
-not matter that its sines and cosines would stand in another order.
+The weights are put into the library's own description of a Transformer. Positions are written as a table, so that the
+order of sines and cosines, which is another one there, does not matter.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.errors import CheckpointError, RegardError, did_you_mean
+from regard.errors import RegardError, did_you_mean, import_extra
+from regard.exchange.folder import require_settings
 from regard.layers.attention import MultiHeadAttention
-from regard.models.transformer import Sublayer, Transformer, TransformerConfig
-from regard.runs.files import write_folder
+from regard.models.transformer import Sublayer, Transformer
 from regard.runs.run import Run
-from regard.tasks import TextToText
 from regard.tasks.inputs import LONGEST
-from regard.text.extras import needed
 from regard.text.tokenizers import Tokenizer
 
 QUANTIZATIONS = (
     "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32",
 )  # fmt: skip
-"""What CTranslate2 calls the types that weights may be rounded to."""
-WANTED: dict[str, tuple[Any, ...]] = {
+"""What CTranslate2 calls the types of quantized weights."""
+SUPPORTED: dict[str, tuple[Any, ...]] = {
     "norm": ("post", "pre"),
     "scaled": (True,),
     "look_ahead": (False,),
     "residual": (True,),
 }
-"""What of a Transformer's config it can run."""
+"""The settings of a Transformer that it can run."""
 
 
-def write_ctranslate2(run: Run, out: Path, quantize: str | None, checkpoint: str) -> None:
-    """Write model.bin, the vocabularies and the tokenizers into a new folder."""
+def write(run: Run, quantize: str | None, checkpoint: str) -> Callable[[Path], None]:
+    """What fills a folder with model.bin, the vocabularies and the tokenizers."""
     if quantize is not None and quantize not in QUANTIZATIONS:
         raise RegardError(f"unknown type {quantize!r}", where="--quantize", hint=did_you_mean(quantize, QUANTIZATIONS))
-    _refuse(run)
-    specs = needed("ctranslate2", extra="ctranslate2", where=str(run.folder), doing="exporting").specs
+    require_settings(run.recipe.model, SUPPORTED, path="model", tool="CTranslate2", where=run.folder)
+    specs = import_extra("ctranslate2", extra="ctranslate2", where=str(run.folder), doing="exporting").specs
     spec = _filled(specs, run.load_model(checkpoint), run)
     spec.validate()
     spec.optimize(quantization=quantize)
 
-    def fill(aside: Path) -> None:
-        spec.save(str(aside))
-        run.tokenizers.save(aside)
-        (aside / "README.md").write_text(_readme(run), encoding="utf-8")
+    def fill(folder: Path) -> None:
+        spec.save(str(folder))
+        run.tokenizers.save(folder)
+        (folder / "README.md").write_text(_readme(run), encoding="utf-8")
 
-    write_folder(out, fill)
-
-
-def _refuse(run: Run) -> None:
-    config, where = run.recipe.model, str(run.folder)
-    if not isinstance(run.task, TextToText) or config.kind != "transformer":
-        what = f"CTranslate2 does not run a {config.kind} for {run.recipe.task}"
-        raise CheckpointError(what, where=where, hint="a transformer for translation or summarization can be exported")
-    for name, allowed in WANTED.items():
-        if getattr(config, name) not in allowed:
-            what = f"CTranslate2 does not run a transformer with {name}: {getattr(config, name)}"
-            hint = f"one with model.{name}: {' or '.join(map(str, allowed))} can be exported"
-            raise CheckpointError(what, where=where, hint=hint)
+    return fill
 
 
 @torch.no_grad()
@@ -96,16 +83,15 @@ def _filled(specs: Any, model: Transformer, run: Run) -> Any:
 
 
 def _positions(model: Transformer) -> Tensor:
-    """What is added at each place; waves reach as far as the longest input that is taken here."""
-    config: TransformerConfig = model.config
-    weight_VD = model.source_embedding.weight
+    """What is added at each position; sinusoidal ones are written up to the longest input that is accepted here."""
+    config, weight_VD = model.config, model.source_embedding.weight
     length = config.max_positions if config.positions == "learned" else max(config.max_positions, LONGEST + 1)
     table_LD = model.positions.table(weight_VD, length)
     return weight_VD.new_zeros(length, config.width) if table_LD is None else table_LD
 
 
 def _attention(spec: Any, attention: MultiHeadAttention, around: Sublayer, *, fused: bool) -> None:
-    """Queries, keys and values of one text are projected together, those of two texts apart."""
+    """Self-attention has one projection for queries, keys and values; cross-attention has one for the queries."""
     W_Q, W_KV = attention.W_Q, attention.W_KV
     if fused:
         _linear(spec.linear[0], torch.cat([W_Q.weight, W_KV.weight]), torch.cat([W_Q.bias, W_KV.bias]))
@@ -145,17 +131,14 @@ def _vocabularies(spec: Any, run: Run) -> None:
 
 
 def _tokens(tokenizer: Tokenizer) -> list[str]:
-    """The vocabulary by id; the library wants no token twice, so a hole, which reads as unknown, gets its own name."""
-    names = tokenizer.tokens(range(tokenizer.size))
-    unknown = names[tokenizer.unk]
-    return [
-        f"<hole {number}>" if name == unknown and number != tokenizer.unk else name for number, name in enumerate(names)
-    ]
+    """The vocabulary by id. The library allows no token twice, so an unused id, which reads as unknown, is named."""
+    names, unknown = tokenizer.tokens(range(tokenizer.size)), tokenizer.unk
+    unused = [name == names[unknown] and number != unknown for number, name in enumerate(names)]
+    return [f"<hole {number}>" if unused[number] else name for number, name in enumerate(names)]
 
 
 def _readme(run: Run) -> str:
-    side = "" if run.tokenizers.joint else ".{}"
-    source, target = (f"tokenizer{side.format(name)}.json" for name in ("source", "target"))
+    names = list(run.tokenizers.files)
     search, vocabulary = run.recipe.search, run.tokenizers["target"]
     never = vocabulary.tokens([vocabulary.pad, vocabulary.begin])
     return f"""# {run.folder.resolve().name}, for CTranslate2
@@ -163,12 +146,12 @@ def _readme(run: Run) -> str:
 ```python
 import ctranslate2, tokenizers
 
-source, target = tokenizers.Tokenizer.from_file("{source}"), tokenizers.Tokenizer.from_file("{target}")
+source, target = tokenizers.Tokenizer.from_file("{names[0]}"), tokenizers.Tokenizer.from_file("{names[-1]}")
 tokens = source.encode("A text.", add_special_tokens=False).tokens
-found = ctranslate2.Translator(".").translate_batch(
+results = ctranslate2.Translator(".").translate_batch(
     [tokens], beam_size={search.beam}, length_penalty={search.length_penalty}, disable_unk=True,
     suppress_sequences={[[name] for name in dict.fromkeys(never)]},
 )
-print(target.decode([target.token_to_id(token) for token in found[0].hypotheses[0]]))
+print(target.decode([target.token_to_id(token) for token in results[0].hypotheses[0]]))
 ```
 """

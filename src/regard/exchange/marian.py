@@ -1,66 +1,87 @@
-"""The Transformer under the names of `transformers`: post-norm as Marian, of which OPUS-MT's models are, and pre-norm
-as Pegasus (Zhang et al. 2020, arXiv:1912.08777). But for the order of the width both are the Transformer of the paper.
+"""The Transformer under the names of `transformers`: post-norm as Marian, which the OPUS-MT models are, and pre-norm as
+Pegasus (Zhang et al. 2020, arXiv:1912.08777).
+
+Both are the Transformer of the paper, except for the order of the width: in their positions all sines come before all
+cosines, while ours are interleaved as in the paper. So every weight that reads or writes the width is put into our
+order, which changes no value.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import torch
+from tokenizers import AddedToken
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.errors import CheckpointError, DataError
-from regard.exchange.exchanged import Exported, Imported
-from regard.exchange.folder import ModelFolder
-from regard.exchange.marian_vocabularies import read_tokenizers
-from regard.exchange.marian_weights import (
-    DECODER,
-    READOUT,
-    of_one_size,
-    of_their_own_size,
-    plain,
-    renamings,
-    with_waves,
-)
-from regard.exchange.renaming import to_ours, to_theirs
+from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
+from regard.exchange.renaming import Change, Renaming, affine, joined, to_ours, to_theirs
+from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
+from regard.layers.positions import sinusoidal_positions
 from regard.models.transformer import TransformerConfig
 from regard.runs.run import Run, stored_weights
 from regard.search import SearchConfig
-from regard.text.tokenizers import Tokenizer
+from regard.text.sentencepiece import converted
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
-ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
-"""Their name -> ours."""
 ARCHITECTURES = {"post": "MarianMTModel", "pre": "PegasusForConditionalGeneration"}
 """`model.norm` -> their architecture."""
 TYPES = {"post": "marian", "pre": "pegasus"}
 """`model.norm` -> `model_type`."""
 TASKS = {"post": "translation", "pre": "summarization"}
-"""`model.norm` -> the task, where config.json says nothing about it."""
-UNSAID = ("banned", "coverage_penalty", "min_length_ratio", "prefix", "sample")
-"""Rules of our search that a generation_config.json has no words for, or only others."""
-VOCABULARIES = ("encoder_vocab_size", "decoder_vocab_size")
-"""What config.json calls the sizes of two vocabularies beside the one that Pegasus knows."""
+"""`model.norm` -> the task, where config.json does not name it."""
+FIELDS: Fields = {
+    "encoder_layers": ("encoder_layers", None),
+    "decoder_layers": ("decoder_layers", None),
+    "width": ("d_model", None),
+    "heads": ("encoder_attention_heads", None),
+    "feed_forward": ("encoder_ffn_dim", None),
+    "max_positions": ("max_position_embeddings", None),
+    "dropout": ("dropout", 0.1),
+    "attention_dropout": ("attention_dropout", 0.0),
+    "activation_dropout": ("activation_dropout", 0.0),
+}
+ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
+"""`activation_function` -> `model.activation`."""
+VOCABULARY_SIZES = ("encoder_vocab_size", "decoder_vocab_size")
+"""The sizes of two vocabularies in the config.json of a Pegasus model of ours; Pegasus itself has one size."""
+NOT_EXPORTED = ("banned", "coverage_penalty", "min_length_ratio", "prefix", "sample")
+"""Options of our search that generation_config.json has no key for, or one of another meaning."""
+SHARED, READOUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+"""Sinusoidal positions, which some files have beside the weights."""
+TABLES = {"all": (SHARED, ENCODER, DECODER, READOUT), "target": (DECODER, READOUT), "none": ()}
+"""`model.tie` -> the names of one shared table, of which any may be in the file."""
+END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
+OFFSET = 103
+"""How many tokens of its own Pegasus has before its pieces, unless tokenizer_config.json says otherwise."""
 
 
 def read(folder: ModelFolder) -> Imported:
     """A MarianMTModel or PegasusForConditionalGeneration, with one vocabulary or two."""
     norm = "pre" if folder.config["model_type"] == TYPES["pre"] else "post"
-    _refuse_others(folder, norm)
+    config = _read_config(folder, norm)
     theirs = folder.weights()
-    tie = _tie(folder, theirs, norm)
-    config = _sizes(folder) | {"norm": norm, "tie": tie}
+    tie = config["tie"] = _tie(folder, theirs, norm)
     if norm == "pre" and tie != "all":
         size = folder.number("vocab_size")
-        theirs = of_their_own_size(theirs, *(folder.number(name, size) for name in VOCABULARIES))
-    weights = to_ours(renamings(config), plain(theirs, tie, folder.name), folder.name)
+        theirs = _cut_tables(theirs, *(folder.number(name, size) for name in VOCABULARY_SIZES))
+    weights = to_ours(_renamings(config), _each_once(theirs, tie, folder.name), folder.name)
     rows = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
-    tokenizers = read_tokenizers(folder, rows, begin, shared=tie == "all")
-    return Imported(_task(folder, norm), config, weights, tokenizers, {"search": _search(folder)})
+    tokenizers = _read_tokenizers(folder, rows, begin, shared=tie == "all")
+    named = folder.config.get("task_specific_params") or {}
+    task = next((task for task in TASKS.values() if task in named), TASKS[norm])
+    return Imported(task, config, weights, tokenizers, {"search": _read_search(folder)})
 
 
-def _refuse_others(folder: ModelFolder, norm: str) -> None:
-    """What a config may say that is neither Marian's nor Pegasus's own."""
+def _read_config(folder: ModelFolder, norm: str) -> dict[str, Any]:
+    """The section `model`, except for `tie`."""
     folder.expect(
         {
             "activation_function": tuple(ACTIVATIONS),
@@ -73,30 +94,15 @@ def _refuse_others(folder: ModelFolder, norm: str) -> None:
             "decoder_ffn_dim": (folder.number("encoder_ffn_dim"),),
         }
     )
-    width = folder.number("d_model")
-    if width % 2:
-        where = f"{folder.path / 'config.json'}: d_model"
-        raise DataError(f"{width} is not supported", where=where, hint="supported: even widths")
-
-
-def _sizes(folder: ModelFolder) -> dict[str, Any]:
-    """The section `model`, but for what sets the two apart."""
-    return {
-        "kind": "transformer",
-        "encoder_layers": folder.number("encoder_layers"),
-        "decoder_layers": folder.number("decoder_layers"),
-        "width": folder.number("d_model"),
-        "heads": folder.number("encoder_attention_heads"),
-        "feed_forward": folder.number("encoder_ffn_dim"),
-        "max_positions": folder.number("max_position_embeddings"),
-        "dropout": float(folder.config.get("dropout", 0.1)),
-        "attention_dropout": float(folder.config.get("attention_dropout", 0.0)),
-        "activation_dropout": float(folder.config.get("activation_dropout", 0.0)),
-        "activation": ACTIVATIONS[folder.config.get("activation_function", "swish")],
-    }
+    config = {"kind": "transformer", "norm": norm, **folder.fields(FIELDS)}
+    if config["width"] % 2:
+        where = f"{folder.config_path}: d_model"
+        raise DataError(f"{config['width']} is not supported", where=where, hint="supported: even widths")
+    return config | {"activation": ACTIVATIONS[folder.config.get("activation_function", "swish")]}
 
 
 def _tie(folder: ModelFolder, theirs: dict[str, Tensor], norm: str) -> str:
+    """Which embeddings are shared."""
     name = "tie_word_embeddings" if norm == "pre" else "share_encoder_decoder_embeddings"
     if folder.config.get(name, True):
         return "all"
@@ -106,34 +112,33 @@ def _tie(folder: ModelFolder, theirs: dict[str, Tensor], norm: str) -> str:
     return "target" if both and torch.equal(theirs[READOUT], theirs[DECODER]) else "none"
 
 
-def _task(folder: ModelFolder, norm: str) -> str:
-    said = folder.config.get("task_specific_params") or {}
-    return next((task for task in TASKS.values() if task in said), TASKS[norm])
-
-
-def _search(folder: ModelFolder) -> dict[str, Any]:
-    """How it writes: the newer of two files wins."""
+def _read_search(folder: ModelFolder) -> dict[str, Any]:
+    """The section `search`, from generation_config.json or the older keys of config.json."""
     newer = folder.json("generation_config.json")
-    said = folder.config | {name: value for name, value in newer.items() if value is not None}
-    alpha = said.get("length_penalty")
+    options = folder.config | {name: value for name, value in newer.items() if value is not None}
+    alpha = options.get("length_penalty")
     return {
-        "beam": int(said.get("num_beams") or 1),
+        "beam": int(options.get("num_beams") or 1),
         "length_penalty": 1.0 if alpha is None else float(alpha),
-        "no_repeat_ngram": said.get("no_repeat_ngram_size") or None,
-        "repetition_penalty": max(1.0, float(said.get("repetition_penalty") or 1.0)),
-        "min_length": 1 + int(said["min_new_tokens"]) if said.get("min_new_tokens") else 0,  # with the end
+        "no_repeat_ngram": options.get("no_repeat_ngram_size") or None,
+        "repetition_penalty": max(1.0, float(options.get("repetition_penalty") or 1.0)),
+        "min_length": 1 + int(options["min_new_tokens"]) if options.get("min_new_tokens") else 0,  # with the end
     }
 
 
-def write(run: Run, model: Any) -> Exported:
-    """What the paper's Transformer is there; `model.norm` decides which of the two."""
-    config = run.recipe.model
-    _refuse_ablations(run, config)
-    source, target = run.tokenizers["source"], run.tokenizers["target"]
-    theirs = to_theirs(renamings(config.model_dump()), stored_weights(model))
-    if config.norm == "pre":
-        theirs = with_waves(theirs, config.max_positions, config.width)
-        theirs = theirs if config.tie == "all" else of_one_size(theirs, max(source.size, target.size))
+def write(run: Run, checkpoint: str) -> Exported:
+    """A MarianMTModel or, pre-norm, a PegasusForConditionalGeneration."""
+    config, source, target = run.recipe.model, run.tokenizers["source"], run.tokenizers["target"]
+    allowed = {"norm": tuple(ARCHITECTURES), "positions": ("sinusoidal",), "scaled": (True,)}
+    allowed |= {"look_ahead": (False,), "residual": (True,)}
+    require_settings(config, allowed, path="model", tool="transformers", where=run.folder)
+    if config.width % 2:
+        what = f"transformers has no counterpart of an odd width, model.width: {config.width}"
+        raise CheckpointError(what, where=str(run.folder), hint="an even model.width can be exported")
+    theirs = to_theirs(_renamings(config.model_dump()), stored_weights(run.load_model(checkpoint)))
+    if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
+        theirs |= {name: _positions(config.max_positions, config.width).contiguous() for name in POSITIONS}
+        theirs = theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))
     ids = {
         "pad_token_id": target.pad,
         "eos_token_id": target.end,
@@ -142,55 +147,29 @@ def write(run: Run, model: Any) -> Exported:
     }
     return Exported(
         ARCHITECTURES[config.norm],
-        {"model_type": TYPES[config.norm], **config_of(config), **_vocabulary(run, config), **ids},
+        {**_write_config(config), **_vocabulary(run, config), **ids},
         theirs,
         ("$A", *source.tokens([source.end])),
-        ids | generation_of(run.recipe.search, target) | {"max_length": config.max_positions},
+        ids | _generation(run.recipe.search, target) | {"max_length": config.max_positions},
     )
 
 
-def generation_of(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
-    """generation_config.json, as far as their search has words for it."""
-    rules: dict[str, Any] = {"repetition_penalty": search.repetition_penalty} if search.repetition_penalty > 1 else {}
-    if search.min_length > 1:  # their number is without the end
-        rules["min_new_tokens"] = search.min_length - 1
-    return rules | {
-        "num_beams": search.beam,
-        "length_penalty": 0.0 if search.normalisation == "none" else search.length_penalty,
-        "no_repeat_ngram_size": search.no_repeat_ngram or 0,
-        "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
-    }
-
-
-def unsaid(search: SearchConfig) -> list[str]:
-    """The rules of a search that theirs has no words for."""
-    default = SearchConfig()
-    return [f"search.{name}" for name in UNSAID if getattr(search, name) != getattr(default, name)]
-
-
-def config_of(config: TransformerConfig) -> dict[str, Any]:
-    """config.json, but for what hangs on the vocabularies."""
+def _write_config(config: TransformerConfig) -> dict[str, Any]:
+    """config.json, except for what depends on the vocabularies."""
     return {
+        "model_type": TYPES[config.norm],
         "is_encoder_decoder": True,
-        "d_model": config.width,
-        "encoder_layers": config.encoder_layers,
-        "decoder_layers": config.decoder_layers,
-        "encoder_attention_heads": config.heads,
+        **config_fields(FIELDS, config),
         "decoder_attention_heads": config.heads,
-        "encoder_ffn_dim": config.feed_forward,
         "decoder_ffn_dim": config.feed_forward,
-        "max_position_embeddings": config.max_positions,
         "activation_function": config.activation,
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
         "scale_embedding": True,
         "static_position_embeddings": True,
     }
 
 
 def _vocabulary(run: Run, config: TransformerConfig) -> dict[str, Any]:
-    """How large it is, and which tables are one. Pegasus has one size for both sides: ours stand beside it."""
+    """Sizes of the vocabularies, and which tables are shared; the task, where it is not the usual one."""
     sizes = [run.tokenizers[side].size for side in ("source", "target")]
     other = run.recipe.task != TASKS[config.norm]
     task: dict[str, Any] = {"task_specific_params": {run.recipe.task: {}}} if other else {}
@@ -202,23 +181,212 @@ def _vocabulary(run: Run, config: TransformerConfig) -> dict[str, Any]:
             "tie_word_embeddings": config.tie != "none",
             "bos_token_id": run.tokenizers["target"].begin,
         }
-    own = dict(zip(VOCABULARIES, sizes, strict=True)) if sizes[0] != sizes[1] else {}
+    own = dict(zip(VOCABULARY_SIZES, sizes, strict=True)) if sizes[0] != sizes[1] else {}
     return task | own | {"vocab_size": max(sizes), "tie_word_embeddings": config.tie == "all"}
 
 
-def _refuse_ablations(run: Run, config: TransformerConfig) -> None:
-    wanted: dict[str, tuple[Any, ...]] = {
-        "norm": tuple(ARCHITECTURES),
-        "positions": ("sinusoidal",),
-        "scaled": (True,),
-        "look_ahead": (False,),
-        "residual": (True,),
+def _generation(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
+    """generation_config.json, as far as their search has the options of ours."""
+    options: dict[str, Any] = {"repetition_penalty": search.repetition_penalty} if search.repetition_penalty > 1 else {}
+    if search.min_length > 1:  # their number is without the end
+        options["min_new_tokens"] = search.min_length - 1
+    return options | {
+        "num_beams": search.beam,
+        "length_penalty": 0.0 if search.normalisation == "none" else search.length_penalty,
+        "no_repeat_ngram_size": search.no_repeat_ngram or 0,
+        "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
     }
-    for name, allowed in wanted.items():
-        if getattr(config, name) not in allowed:
-            what = f"transformers has no model like a transformer with {name}: {str(getattr(config, name)).lower()}"
-            hint = f"one with model.{name}: {' or '.join(str(value).lower() for value in allowed)} can be exported"
-            raise CheckpointError(what, where=str(run.folder), hint=hint)
-    if config.width % 2:
-        what = f"transformers has no model like a transformer with width: {config.width}"
-        raise CheckpointError(what, where=str(run.folder), hint="one whose model.width is even can be exported")
+
+
+def not_exported(search: SearchConfig) -> list[str]:
+    """The options of a search that `generate` does not have."""
+    default = SearchConfig()
+    return [f"search.{name}" for name in NOT_EXPORTED if getattr(search, name) != getattr(default, name)]
+
+
+# Weights
+
+
+def _each_once(theirs: dict[str, Tensor], tie: str, where: str) -> dict[str, Tensor]:
+    """Each tensor once, without positions: which names of a shared table are in the file differs."""
+    weights = {name: tensor for name, tensor in theirs.items() if name not in POSITIONS}
+    for name in theirs.keys() & set(POSITIONS):
+        if not torch.allclose(theirs[name], _positions(*theirs[name].shape), atol=1e-3):
+            hint = "Marian and Pegasus have sinusoidal ones"
+            raise DataError("the positions are not sinusoidal", where=f"{where}: {name}", hint=hint)
+    tables = [weights.pop(name) for name in TABLES[tie] if name in weights]
+    if any(not torch.equal(table, tables[0]) for table in tables[1:]):
+        what = "embeddings that config.json calls shared have different values"
+        raise DataError(what, where=where, hint="the readout of such a model is its target embedding")
+    if tables:
+        weights[TABLES[tie][0]] = tables[0]
+    if tie != "all":
+        weights.pop(SHARED, None)
+    readout_VD = tables[0] if tables else weights.get(READOUT)
+    if BIAS not in weights and readout_VD is not None:
+        weights[BIAS] = readout_VD.new_zeros(1, len(readout_VD))
+    return weights
+
+
+def _pad_tables(theirs: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
+    """Tables that are not shared, padded to the one size that Pegasus has. Rows that are added are never read, and
+    never written: their bias is minus infinity."""
+    tables = {ENCODER: theirs[ENCODER], DECODER: theirs[DECODER], READOUT: theirs.get(READOUT, theirs[DECODER])}
+    padded = {name: F.pad(table_VD, (0, 0, 0, rows - len(table_VD))) for name, table_VD in tables.items()}
+    bias_1V = F.pad(theirs[BIAS], (0, rows - theirs[BIAS].shape[1]), value=float("-inf"))
+    return theirs | padded | {SHARED: padded[DECODER].clone(), READOUT: padded[READOUT].clone(), BIAS: bias_1V}
+
+
+def _cut_tables(theirs: dict[str, Tensor], source: int, target: int) -> dict[str, Tensor]:
+    """The way back: as many rows as each vocabulary has."""
+    sizes = {ENCODER: source, DECODER: target, READOUT: target}
+    cut = {name: theirs[name][:rows] for name, rows in sizes.items() if name in theirs}
+    return theirs | cut | ({BIAS: theirs[BIAS][:, :target]} if BIAS in theirs else {})
+
+
+def _order(width: int) -> Tensor:
+    """Our place d is their place order_D[d]: sine 0, cosine 0, sine 1, ..."""
+    return torch.arange(width).view(2, width // 2).T.flatten()
+
+
+def _positions(length: int, width: int) -> Tensor:
+    """Sinusoidal positions in their order."""
+    return sinusoidal_positions(length, width)[:, _order(width).argsort()]
+
+
+def _renamings(config: dict[str, Any]) -> list[Renaming]:
+    """All weights of a model of this config."""
+    order_D = _order(config["width"])
+    source, target = {"all": (SHARED, None), "target": (ENCODER, DECODER), "none": (ENCODER, DECODER)}[config["tie"]]
+    pairs = [_ordered("source_embedding.weight", source, order_D, 1)]
+    if target is not None:
+        pairs.append(_ordered("target_embedding.weight", target, order_D, 1))
+    if config["tie"] == "none":
+        pairs.append(_ordered("output.linear.weight", READOUT, order_D, 1))
+    pairs.append(Renaming(("output.linear.bias",), (BIAS,), lambda b: [b.flatten()], lambda b: [b[None]]))
+    attentions = {
+        "encoder": {"self_attn": ("self_attention", "around_attention")},
+        "decoder": {
+            "self_attn": ("self_attention", "around_self"),
+            "encoder_attn": ("cross_attention", "around_cross"),
+        },
+    }
+    for side, sublayers in attentions.items():
+        for number in range(config[f"{side}_layers"]):
+            ours, theirs = f"{side}.{number}", f"model.{side}.layers.{number}"
+            for name, (attention, around) in sublayers.items():
+                pairs += _attention(f"{ours}.{attention}", f"{theirs}.{name}", order_D)
+                pairs += _writes(f"{ours}.{around}.norm", f"{theirs}.{name}_layer_norm", order_D)
+            pairs += _reads(affine(f"{ours}.feed_forward.W_1", f"{theirs}.fc1"), order_D)
+            pairs += _writes(f"{ours}.feed_forward.W_2", f"{theirs}.fc2", order_D)
+            pairs += _writes(f"{ours}.around_feed_forward.norm", f"{theirs}.final_layer_norm", order_D)
+        if config["norm"] == "pre":
+            pairs += _writes(f"{side}_norm", f"model.{side}.layer_norm", order_D)
+    return pairs
+
+
+def _attention(ours: str, theirs: str, order_D: Tensor) -> list[Renaming]:
+    return [
+        *_reads(affine(f"{ours}.W_Q", f"{theirs}.q_proj"), order_D),
+        *_reads(joined(f"{ours}.W_KV", f"{theirs}.k_proj", f"{theirs}.v_proj"), order_D),
+        *_writes(f"{ours}.W_O", f"{theirs}.out_proj", order_D),
+    ]
+
+
+def _ordered(ours: str, theirs: str, order_D: Tensor, axis: int) -> Renaming:
+    """A tensor with the width on one axis."""
+    return Renaming((ours,), (theirs,), *_both_ways(order_D, axis))
+
+
+def _both_ways(order_D: Tensor, axis: int) -> tuple[Change, Change]:
+    back_D = order_D.argsort()
+    return (lambda x: [x.index_select(axis, order_D)]), (lambda x: [x.index_select(axis, back_D)])
+
+
+def _writes(ours: str, theirs: str, order_D: Tensor) -> list[Renaming]:
+    """Weight and bias of a layer whose output is the width: a linear layer or a norm."""
+    return [_ordered(f"{ours}.{kind}", f"{theirs}.{kind}", order_D, 0) for kind in ("weight", "bias")]
+
+
+def _reads(pairs: list[Renaming], order_D: Tensor) -> list[Renaming]:
+    """Linear layers whose input is the width: the columns of their matrices are reordered."""
+    read, write = _both_ways(order_D, 1)
+    weight, bias = pairs
+
+    def reading(*theirs: Tensor) -> list[Tensor]:
+        return [read(tensor)[0] for tensor in weight.read(*theirs)]
+
+    def writing(*ours: Tensor) -> list[Tensor]:
+        return list(weight.write(*(write(tensor)[0] for tensor in ours)))
+
+    return [Renaming(weight.ours, weight.theirs, reading, writing), bias]
+
+
+# Tokenizers: Marian has a SentencePiece model for each side and one vocabulary for both or one each; Pegasus has one
+# SentencePiece model, whose pieces come after tokens that only its pre-training needed.
+
+
+def _read_tokenizers(folder: ModelFolder, rows: tuple[int, int], begin: int, *, shared: bool) -> Tokenizers:
+    """The tokenizers of source and target, whose embeddings have `rows` rows; the decoder begins with `begin`."""
+    trees = _read_trees(folder, shared=shared)
+    tokens = {number: token for token, number in ids_of(trees[-1]).items()}
+    trees[-1] = with_roles(trees[-1], {"<s>": tokens.get(begin, PAD)})
+    if len(trees) == 1:
+        return Tokenizers(dict.fromkeys(("source", "target"), fit_rows(trees[0], rows[1], folder)))
+    if "<s>" not in ids_of(trees[0]):
+        # no text of this side begins with it, but each tokenizer of ours has a token for it
+        trees[0] = with_roles(trees[0], {"<s>": PAD})
+    pairs = zip(("source", "target"), trees, rows, strict=True)
+    return Tokenizers({side: fit_rows(tree, count, folder) for side, tree, count in pairs})
+
+
+def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
+    """A tokenizer.json for both sides, or one each."""
+    if (folder.path / "source.spm").exists():
+        source = _read_vocabulary(folder, "vocab.json")
+        target = source if shared else _read_vocabulary(folder, "target_vocab.json")
+        return [_tree(folder, "source.spm", source), _tree(folder, "target.spm", target)]
+    if (folder.path / "tokenizer.json").exists():
+        separate = (folder.path / "target" / "tokenizer.json").exists()
+        names = ["tokenizer.json", *(["target/tokenizer.json"] if separate else [])]
+        for name in names:  # raises an error that names the damaged file
+            Tokenizer.from_json(json.dumps(folder.json(name)), where=str(folder.path / name))
+        return [folder.json(name) for name in names]
+    if (folder.path / "spiece.model").exists():
+        return [_tree(folder, "spiece.model", _pegasus_ids(folder))]
+    hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"
+    raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
+
+
+def _read_vocabulary(folder: ModelFolder, name: str) -> dict[str, int]:
+    """Piece -> id, without holes."""
+    ids = folder.json(name)
+    if sorted(ids.values()) != list(range(len(ids))) or not {END, UNKNOWN, PAD} <= ids.keys():
+        hint = f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and {PAD} among them"
+        raise DataError("is no vocabulary of a Marian model", where=str(folder.path / name), hint=hint)
+    return ids
+
+
+def _pegasus_ids(folder: ModelFolder) -> dict[str, int]:
+    """Piece -> id in a Pegasus model: padding and end, the masks of its pre-training, then the pieces."""
+    path, offset = folder.path / "spiece.model", folder.json("tokenizer_config.json").get("offset", OFFSET)
+    if not isinstance(offset, int) or offset < 2:
+        what = f"offset: {offset!r} is no number of tokens"
+        raise DataError(what, where=str(folder.path / "tokenizer_config.json"))
+    pieces = converted(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
+    names = [piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END)]
+    masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
+    return {piece: number for number, piece in enumerate([PAD, END, *masks, *names])}
+
+
+def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> Tree:
+    """The tokenizer.json of a SentencePiece model. Language codes such as `>>fra<<` are tokens as they are typed."""
+    path = folder.path / name
+    if not path.exists():
+        raise DataError("there is no such file", where=str(path), hint="a Marian model has source.spm and target.spm")
+    tokenizer = converted(path.read_bytes(), str(path), ids)
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (END, UNKNOWN, PAD)])
+    codes = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in codes])
+    tree: Tree = json.loads(tokenizer.to_str())
+    return tree | {"post_processor": template_of(("$A", END), ids)}

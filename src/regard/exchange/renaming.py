@@ -1,4 +1,4 @@
-"""The same weights under other names: one table of renamings leads both ways, so that no round trip loses any."""
+"""The same weights under other names. One table of renamings is used both ways, so no round trip loses a weight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Change = Callable[..., Sequence[Tensor]]
 
 @dataclass(frozen=True)
 class Renaming:
-    """Some weights here, the same ones there, and how the values of one side become those of the other."""
+    """Some of our weights, the same weights in `transformers`, and how to convert one into the other."""
 
     ours: tuple[str, ...]
     theirs: tuple[str, ...]
@@ -36,7 +36,7 @@ def affine(ours: str, theirs: str) -> list[Renaming]:
 
 
 def joined(ours: str, *theirs: str) -> list[Renaming]:
-    """Several linear layers that read the same stand in one here, one below the other."""
+    """Several linear layers of theirs are one of ours, concatenated."""
     return [
         Renaming(
             (f"{ours}.{kind}",),
@@ -49,23 +49,25 @@ def joined(ours: str, *theirs: str) -> list[Renaming]:
 
 
 def to_ours(renamings: Iterable[Renaming], theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """The weights under our names; refuses a set that lacks some, or has some that the model has no place for."""
+    """The weights under our names; missing weights and weights without a place are refused."""
     renamings = list(renamings)
-    named = [name for one in renamings for name in one.theirs]
-    missing, left = set(named) - set(theirs), set(theirs) - set(named)
+    names = {name for renaming in renamings for name in renaming.theirs}
+    missing, left = names - set(theirs), set(theirs) - names
     if missing or left:
         what = f"there is no {min(missing)}" if missing else f"there is no place for {min(left)}"
         hint = "the weights are not those of the architecture that config.json names"
         raise DataError(f"of its weights {what}", where=where, hint=hint)
-    found: dict[str, Tensor] = {}
-    for one in renamings:
-        found |= dict(zip(one.ours, one.read(*(theirs[name] for name in one.theirs)), strict=True))
-    return {name: tensor.contiguous() for name, tensor in found.items()}
+    ours: dict[str, Tensor] = {}
+    for renaming in renamings:
+        tensors = renaming.read(*(theirs[name] for name in renaming.theirs))
+        ours |= dict(zip(renaming.ours, tensors, strict=True))
+    return {name: tensor.contiguous() for name, tensor in ours.items()}
 
 
 def to_theirs(renamings: Iterable[Renaming], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights under their names."""
-    found: dict[str, Tensor] = {}
-    for one in renamings:
-        found |= dict(zip(one.theirs, one.write(*(ours[name] for name in one.ours)), strict=True))
-    return {name: tensor.detach().clone().contiguous() for name, tensor in found.items()}
+    theirs: dict[str, Tensor] = {}
+    for renaming in renamings:
+        tensors = renaming.write(*(ours[name] for name in renaming.ours))
+        theirs |= dict(zip(renaming.theirs, tensors, strict=True))
+    return {name: tensor.detach().clone().contiguous() for name, tensor in theirs.items()}

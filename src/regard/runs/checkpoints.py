@@ -1,10 +1,10 @@
-"""Checkpoints: what a run folder keeps of its training, so that it can be used, resumed and averaged.
+"""Checkpoints: what a run folder stores of its training, to be used, resumed and averaged.
 
 checkpoints/step-00000500/
-    model.safetensors      the weights to use (their exponential average, where the recipe asks for one)
-    training.safetensors   the weights to go on training from, only where they differ from those to use
+    model.safetensors      the weights to use (their moving average, with training.ema)
+    training.safetensors   the weights to continue training from, only where they differ
     training.pt            optimiser, random generators, counters: tensors and plain values, no code
-    checkpoint.json        step, metrics, fingerprint of the tokenizer: for people and for checks
+    checkpoint.json        step, metrics, fingerprint of the tokenizer
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.errors import CheckpointError
-from regard.runs.files import write_folder
+from regard.text.files import write_folder
 
 Weights = dict[str, Tensor]
 
@@ -36,10 +36,10 @@ class Checkpoint:
 
     weights: Mapping[str, Tensor]
     facts: Mapping[str, Any]
-    """Step, metrics and fingerprints: what JSON can hold."""
+    """Step, metrics and fingerprints, as JSON."""
     training_weights: Mapping[str, Tensor] | None = None
     training: Mapping[str, Any] | None = None
-    """What resuming needs besides the weights; None in a checkpoint that is only to be used."""
+    """What resuming needs besides the weights; None in a checkpoint that cannot be resumed."""
 
 
 def step_name(step: int) -> str:
@@ -47,28 +47,35 @@ def step_name(step: int) -> str:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint aside and put it in place; a full disk leaves the earlier ones as they were."""
-    write_folder(folder, lambda aside: _fill(aside, checkpoint))
+    """Write a checkpoint; a full disk leaves the earlier ones as they were."""
+
+    def fill(partial: Path) -> None:
+        save_weights(partial / "model.safetensors", checkpoint.weights)
+        if checkpoint.training_weights is not None:
+            save_weights(partial / "training.safetensors", checkpoint.training_weights)
+        if checkpoint.training is not None:
+            with _system_errors(path := partial / "training.pt"):
+                torch.save(dict(checkpoint.training), path)
+        (partial / "checkpoint.json").write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
+
+    write_folder(folder, fill)
 
 
-def _fill(aside: Path, checkpoint: Checkpoint) -> None:
-    for name, weights in {"model": checkpoint.weights, "training": checkpoint.training_weights}.items():
-        if weights is not None:
-            with _reasons_of_the_system(path := aside / f"{name}.safetensors"):
-                save_file(_contiguous(weights), path)
-    if checkpoint.training is not None:
-        with _reasons_of_the_system(path := aside / "training.pt"):
-            torch.save(dict(checkpoint.training), path)
-    facts = aside / "checkpoint.json"
-    facts.write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
-    for path in aside.glob("*.safetensors"):  # the library makes them readable for their owner alone
-        shutil.copymode(facts, path)
+def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file with the usual permissions; the library would let only the owner read it."""
+    path.touch()
+    mode = path.stat().st_mode
+    with _system_errors(path):
+        save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, path, metadata)
+    path.chmod(mode)
 
 
 @contextmanager
-def _reasons_of_the_system(path: Path) -> Iterator[None]:
-    """An OSError for what the libraries say of a full disk. Going on with the file makes the system say it itself,
-    where the library does not give its number."""
+def _system_errors(path: Path) -> Iterator[None]:
+    """Turn what safetensors and torch raise for a full disk into an OSError with the reason of the system.
+
+    Where the library does not give its number, appending to the file makes the system raise it.
+    """
     try:
         yield
     except (SafetensorError, RuntimeError) as error:
@@ -85,10 +92,10 @@ def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
     try:
         return load_file(path)
     except FileNotFoundError:
-        what = "there is no such file: the checkpoint is not whole"
-        raise CheckpointError(what, where=str(path), hint=_way_out(folder)) from None
+        what = "there is no such file: the checkpoint is incomplete"
+        raise CheckpointError(what, where=str(path), hint=_hint(folder)) from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"the file is damaged: {error}", where=str(path), hint=_way_out(folder)) from None
+        raise CheckpointError(f"the file is damaged: {error}", where=str(path), hint=_hint(folder)) from None
 
 
 def load_facts(folder: Path) -> dict[str, Any]:
@@ -97,36 +104,34 @@ def load_facts(folder: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if "tokenizer" not in facts:
-            raise ValueError("it does not say which tokenizer it belongs to")
+            raise ValueError("it has no fingerprint of the tokenizer")
     except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(
-            f"the file is missing or damaged: {error}", where=str(path), hint=_way_out(folder)
-        ) from None
+        raise CheckpointError(f"the file is missing or damaged: {error}", where=str(path), hint=_hint(folder)) from None
     return facts
 
 
 def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
-    """The weights to go on from, and everything else that resuming needs."""
+    """The weights to continue from, and everything else that resuming needs."""
     own = (folder / "training.safetensors").exists()
     weights = load_weights(folder, "training.safetensors" if own else "model.safetensors")
     path = folder / "training.pt"
     try:
         training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        what = "training cannot go on from this checkpoint: there is no such file"
-        raise CheckpointError(what, where=str(path), hint=_way_out(folder)) from None
-    except Exception:  # a damaged file makes the reader stumble in a dozen ways, and speak of its own parts
+        what = "training cannot be resumed from this checkpoint: there is no such file"
+        raise CheckpointError(what, where=str(path), hint=_hint(folder)) from None
+    except Exception:  # torch raises a dozen kinds for damaged files, with messages about its own parts
         what = "the file is damaged: it cannot be read as the state of a training"
-        raise CheckpointError(what, where=str(path), hint=_way_out(folder)) from None
+        raise CheckpointError(what, where=str(path), hint=_hint(folder)) from None
     return weights, training
 
 
 def data_fingerprint(folder: Path) -> int | str | None:
-    """Of the training data of a checkpoint; None where it does not say, or what resuming needs is gone."""
-    try:  # mapped: the state of the optimiser, most of the file, stays on the disk
+    """The fingerprint of the training data of a checkpoint; None where it has none or training.pt is missing."""
+    try:  # memory-mapped: the state of the optimiser, most of the file, is not read
         training: dict[str, Any] = torch.load(folder / "training.pt", map_location="cpu", weights_only=True, mmap=True)
         return training.get("data")
-    except Exception:  # as in load_training; only a training that goes on has to know
+    except Exception:  # as in load_training, which reports it when a training is resumed
         return None
 
 
@@ -141,18 +146,14 @@ def average_weights(folders: Sequence[Path]) -> Weights:
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Rename first, so that what is left of a removal that was cut short is not taken for a checkpoint."""
-    aside = folder.with_name(f".{folder.name}.removed")
-    folder.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    """Rename it first, so that an interrupted removal leaves nothing that looks like a checkpoint."""
+    removed = folder.with_name(f".{folder.name}.removed")
+    folder.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)
 
 
-def _contiguous(weights: Mapping[str, Tensor]) -> Weights:
-    return {name: tensor.detach().contiguous() for name, tensor in weights.items()}
-
-
-def _way_out(folder: Path) -> str:
-    """What to do about a checkpoint that is damaged: take another, where there is one."""
+def _hint(folder: Path) -> str:
+    """What to do about a damaged checkpoint."""
     others = sorted(path.name for path in folder.parent.glob("step-*") if path != folder)
     if not others:
         return "copy the checkpoint back from elsewhere, or train anew with another --out"

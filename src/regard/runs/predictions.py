@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import CheckpointError, DecodeError
-from regard.runs.files import write_text
 from regard.runs.splits import noted
+from regard.text.files import write_file
 
 
 def with_predictions_written(found: dict[str, Any], file: Path, *, asked: bool) -> dict[str, Any]:
@@ -39,4 +39,4 @@ def with_predictions_written(found: dict[str, Any], file: Path, *, asked: bool) 
 
 def write_lines(file: Path, objects: Iterable[dict[str, Any]]) -> None:
     """One object a line, the file whole or not at all."""
-    write_text(file, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in objects))
+    write_file(file, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in objects))

@@ -1,25 +1,28 @@
-"""The run folder: all that came of a recipe, self-contained and movable.
+"""The run folder: everything that training a recipe produced, self-contained and movable.
 
 RUN/
-    recipe.yaml        what was asked, every default written down
+    recipe.yaml        the recipe with every default written down
     environment.json   versions, machine, format of the folder
     tokenizer.json     or tokenizer.source.json and tokenizer.target.json
-    metrics.jsonl      the log of the training
+    metrics.jsonl      the log of the training, one event a line
     checkpoints/       see checkpoints.py
     best, last         each the name of a checkpoint
+    .lock              held while a process trains the run
 """
 
 from __future__ import annotations
 
 import copy
 import difflib
+import errno
 import json
 import os
 import platform
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
@@ -27,14 +30,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
 from regard.errors import CheckpointError, ConfigError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.checkpoints import load_facts, load_weights, remove_checkpoint, step_name
-from regard.runs.files import write_folder, write_into, write_text
 from regard.tasks import TASKS
+from regard.text.files import write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 1
@@ -56,19 +60,23 @@ class Run:
     def create(
         cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers, origin: Mapping[str, Any] | None = None
     ) -> Run:
-        """Lay the folder out in one go, or where there is a vacant one, in it; `origin` says where an imported model
-        comes from."""
+        """Make a new run folder, or fill a vacant one; `origin` says where an imported model comes from."""
         environment = _environment() | ({} if origin is None else {"imported": dict(origin)})
+        texts = {
+            "environment.json": json.dumps(environment, indent=1),
+            **{name: tokenizer.to_json() for name, tokenizer in tokenizers.files.items()},
+            "recipe.yaml": write_yaml(recipe.model_dump()),
+        }
 
-        def fill(aside: Path) -> None:
-            (aside / "recipe.yaml").write_text(write_yaml(recipe.model_dump()), encoding="utf-8")
-            (aside / "environment.json").write_text(json.dumps(environment, indent=1), encoding="utf-8")
-            tokenizers.save(aside)
+        def fill(partial: Path) -> None:
+            for name, text in texts.items():
+                (partial / name).write_text(text, encoding="utf-8", newline="")
 
-        if folder.exists():
+        if folder.exists():  # it stays the same folder, since it may be a mounted one
             assert is_vacant(folder)
             _clear(folder)
-            write_into(folder, fill, last="recipe.yaml")
+            for name, text in texts.items():  # recipe.yaml comes last and makes it a run
+                write_file(folder / name, text)
         else:
             write_folder(folder, fill)
         return cls(folder)
@@ -90,8 +98,8 @@ class Run:
                 raise CheckpointError(f"not a run folder: it has no {name}", where=str(folder), hint=hint)
         run = cls(folder)
         if run.environment.get("format", FORMAT) > FORMAT:
-            made = run.environment.get("regard")
-            raise CheckpointError(f"the run was made by a newer regard, {made}", where=str(folder), hint="upgrade")
+            newer = run.environment.get("regard")
+            raise CheckpointError(f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade")
         return run
 
     @cached_property
@@ -100,11 +108,11 @@ class Run:
         try:
             return recipe_of(read_yaml(Path(path)))
         except ConfigError as error:
-            named = (
-                one if one.where.startswith(path) else replace(one, where=f"{path}: {one.where}")
-                for one in error.problems
-            )
-            raise CheckpointError(problems=list(named)) from None
+            problems = [
+                problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
+                for problem in error.problems
+            ]
+            raise CheckpointError(problems=problems) from None
 
     @cached_property
     def task(self) -> Any:
@@ -124,13 +132,13 @@ class Run:
         return environment
 
     def change_recipe(self, recipe: AnyRecipe) -> None:
-        """Write down what a resumed training does otherwise."""
-        write_text(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
+        """Store the changed recipe of a resumed training."""
+        write_file(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
         self.recipe = recipe
         self.__dict__.pop("task", None)
 
     def under(self, recipe: AnyRecipe) -> Run:
-        """The same run with what is asked of it otherwise; nothing is written."""
+        """The same run with another recipe; nothing is written."""
         other = copy.copy(self)
         other.recipe = recipe
         other.__dict__.pop("task", None)
@@ -149,29 +157,29 @@ class Run:
         return self.checkpoints / named if named else None
 
     def resumable(self) -> Path | None:
-        """The checkpoint that training goes on from: what `last` names, or the newest where that file is lost."""
+        """The checkpoint that training continues from: what `last` names, or the newest where that file is lost."""
         if self.pointer("last") is not None:
             return self.checkpoint("last")
         return max((path.parent for path in self.checkpoints.glob("step-*/training.pt")), default=None)
 
     def point(self, name: str, checkpoint: str) -> None:
-        write_text(self.folder / name, checkpoint + "\n")
+        write_file(self.folder / name, checkpoint + "\n")
 
     def checkpoint(self, name: str = "best") -> Path:
         """A checkpoint by `best`, `last`, its step or its folder's name."""
-        found = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
+        folder = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
         if name.isdecimal():
-            found = self.checkpoints / step_name(int(name))
-        if found is None:
+            folder = self.checkpoints / step_name(int(name))
+        if folder is None:
             raise CheckpointError(
                 "the run has no checkpoint yet", where=str(self.folder), hint="'regard train ... --resume' goes on"
             )
-        if not found.is_dir():
-            there = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
+        if not folder.is_dir():
+            names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
             none = "the run has none: copy it back from elsewhere, or train anew with another --out"
-            hint = did_you_mean(found.name, there) if there else none
-            raise CheckpointError("there is no such checkpoint", where=str(found), hint=hint)
-        return found
+            hint = did_you_mean(folder.name, names) if names else none
+            raise CheckpointError("there is no such checkpoint", where=str(folder), hint=hint)
+        return folder
 
     def build(self) -> Any:
         """The run's model with fresh weights."""
@@ -186,7 +194,7 @@ class Run:
         return model.to(device).eval()
 
     def check_tokenizer(self, checkpoint: Path) -> None:
-        """Refuse a tokenizer that the checkpoint was not trained with: every word would mean another."""
+        """Refuse a tokenizer that the checkpoint was not trained with: every id would mean another token."""
         if load_facts(checkpoint)["tokenizer"] != self.tokenizers.fingerprint:
             raise CheckpointError(
                 "the tokenizer is not the one this run was trained with",
@@ -195,7 +203,7 @@ class Run:
             )
 
     def remove_all_but(self, names: set[str]) -> None:
-        """Drop checkpoints that are no longer needed, and what a killed process left of others."""
+        """Remove checkpoints that are no longer needed, and what a killed process left."""
         for path in self.checkpoints.iterdir():
             if path.name.startswith("."):
                 shutil.rmtree(path, ignore_errors=True)
@@ -204,7 +212,7 @@ class Run:
 
 
 def is_vacant(folder: Path) -> bool:
-    """Whether a folder has nothing in it but what a run has before its first checkpoint: a training may begin there."""
+    """Whether a folder holds only what a run has before its first checkpoint, so that training may start there."""
     if not folder.is_dir() or (folder / "last").exists():
         return False
     saved = folder / "checkpoints"
@@ -213,7 +221,7 @@ def is_vacant(folder: Path) -> bool:
 
 
 def _near(folder: Path) -> str:
-    """The run that may have been meant by a folder that is none, or those that are there, or how to make one."""
+    """A hint for a missing folder: the run that may have been meant, those beside it, or how to make one."""
     runs = {path.parent.name: str(path.parent) for path in folder.parent.glob("*/environment.json")}
     near = difflib.get_close_matches(folder.name, runs, n=1)
     if near:
@@ -222,7 +230,7 @@ def _near(folder: Path) -> str:
 
 
 def _clear(folder: Path) -> None:
-    """Empty a vacant folder; its lock stays, since another process may wait for it."""
+    """Empty a vacant folder, except for its lock, which another process may wait for."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -231,7 +239,7 @@ def _clear(folder: Path) -> None:
 
 
 def put_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor], where: Path) -> None:
-    """Load weights, or say how they differ from what the recipe describes. Tied weights are stored once."""
+    """Load weights, or name one that does not fit the recipe. Tied weights are stored once."""
     missing, unexpected = set(stored_weights(model)) - set(weights), set(weights) - set(stored_weights(model))
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     wrong = [name for name in weights if name in shapes and shapes[name] != weights[name].shape]
@@ -259,3 +267,60 @@ def _environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run folder, so that one process at a time trains it. The system releases it when the process
+    ends, however it ends. On a file system without locks nothing is held."""
+    lock = FileLock(folder / ".lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        what, hint = "another process is training this run", "wait until it ends, or give another --out"
+        raise CheckpointError(what, where=str(folder), hint=hint) from None
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            with writing(folder / ".lock"):
+                raise
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class MetricsLog:
+    """metrics.jsonl, to append to. After a resume no event is there twice and none is missing."""
+
+    def __init__(self, path: Path, length: int = 0) -> None:
+        """Continue after the first `length` bytes, those at the last checkpoint: later lines are written again."""
+        self._path = path
+        with writing(path):
+            self._file = path.open("ab")
+            self._file.truncate(min(length, path.stat().st_size))  # a longer file would be filled up with zeros
+            self._file.seek(0, os.SEEK_END)
+
+    def write(self, line: dict[str, Any]) -> None:
+        with writing(self._path):
+            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            self._file.flush()
+
+    def length(self) -> int:
+        """Bytes so far, synced to the disk."""
+        with writing(self._path):
+            os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        with suppress(OSError):  # every line was flushed, and one that could not be has raised an error
+            self._file.close()
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a log; a line that a killed process left incomplete is skipped."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,8 @@ from regard.models.contextual import Contextual, Pooling
 from regard.models.headed import Headed
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.file_inputs import typed_rows
-from regard.runs.files import write_bytes
 from regard.runs.predictions import with_predictions_written
 from regard.runs.progress import summed
-from regard.runs.records import check_writable, write_record
 from regard.runs.run import Run
 from regard.runs.skipped import Skipped, unreadable
 from regard.runs.splits import SplitName, examples_of, measured_on, noted
@@ -30,6 +29,7 @@ from regard.tasks.features import features as vectors_of
 from regard.tasks.inputs import Inputs, numbered, refuse
 from regard.tasks.task import Prediction, Task
 from regard.tasks.text_to_text import TextToText
+from regard.text.files import atomic_file, check_writable, write_file
 
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
@@ -94,7 +94,7 @@ def predict_chunks(
     """
     _refuse_search(run.task, {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record})
     if record is not None:
-        check_writable(Path(record))
+        check_writable(Path(record), "--record")
     run = run.under(recipe)
     model = run.load_model(checkpoint, device_named(device))
     asked = Inputs(inputs, places or numbered(inputs), prefixes)
@@ -120,8 +120,8 @@ def predict_chunks(
         searches += [{"input": one.input, **one.search} for one in chunk if one.search is not None]
         yield chunk
     if record is not None:
-        config = recipe.search.model_dump()
-        write_record(Path(record), {"run": str(run.folder), "search": config, "inputs": searches})
+        recorded = {"run": str(run.folder), "search": recipe.search.model_dump(), "inputs": searches}
+        write_file(Path(record), json.dumps(recorded, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
 
 
 def _refuse_search(task: Task | type[Task], asked: dict[str, Any]) -> None:
@@ -156,7 +156,8 @@ def features(
         raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
     found = vectors_of(model, run.tokenizers["text"], inputs, layer=layer, pooling=pooling, places=places)
     if out is not None:
-        write_bytes(Path(out), lambda file: np.savez(file, **found.arrays()))  # type: ignore[arg-type]
+        with atomic_file(Path(out)) as file:
+            np.savez(file, **found.arrays())  # type: ignore[arg-type]
     return found
 
 

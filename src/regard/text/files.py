@@ -1,4 +1,4 @@
-"""Text files, plain or compressed -> lines."""
+"""Files: text files, plain or compressed, read line by line; files and folders that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import gzip
 import hashlib
 import io
 import lzma
+import os
+import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
-from regard.errors import DataError, Problem, did_you_mean
-from regard.text.extras import needed
+from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_you_mean, import_extra
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Supported compressions, by the last suffix."""
@@ -61,7 +63,7 @@ class TextFile:
             case ".xz":
                 return io.BufferedReader(cast(io.RawIOBase, lzma.open(self.path)))
             case ".zst":
-                zstandard = needed("zstandard", extra="formats", where=self.name)
+                zstandard = import_extra("zstandard", extra="formats", where=self.name)
                 return io.BufferedReader(_Zstandard(self.path.open("rb"), zstandard))
         return self.path.open("rb")
 
@@ -190,3 +192,93 @@ class _Zstandard(io.RawIOBase):
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn an OSError raised while `path` is written, a full disk above all, into a message for the user."""
+    try:
+        yield
+    except OSError as error:
+        saved = any((folder / "last").is_file() for folder in path.parents)  # in a run folder with a checkpoint
+        raise CheckpointError(
+            f"cannot be written: {error.strerror or error}",
+            where=str(path),
+            hint="what was saved before is whole; --resume goes on from it once this can be written" if saved else "",
+        ) from None
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """A stream of bytes that replaces the file `path` once it is complete: readers see the old file or the new one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with writing(path):
+        try:
+            with partial.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+            _sync_folder(path.parent)
+        finally:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Replace a file atomically; text is written as UTF-8."""
+    with atomic_file(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Create or replace a folder atomically: `fill` writes into another folder, which is then renamed."""
+    partial = path.with_name(f".{path.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        with writing(path):
+            partial.mkdir(parents=True)
+            fill(partial)
+            place_folder(partial, path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def place_folder(partial: Path, path: Path, keep: Callable[[Path], bool] = lambda folder: False) -> None:
+    """Sync a complete folder and rename it to `path`. A folder that is there already is removed, unless `keep`."""
+    for file in (file for file in partial.rglob("*") if file.is_file()):
+        with file.open("rb+") as opened:
+            os.fsync(opened.fileno())
+    _sync_folder(partial)
+    old = partial.with_suffix(".old")
+    shutil.rmtree(old, ignore_errors=True)
+    try:
+        partial.rename(path)
+    except OSError:
+        if not path.exists():
+            raise
+        if keep(path):
+            return
+        path.rename(old)
+        partial.rename(path)
+    _sync_folder(path.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make renames in a folder survive a power cut; Windows has no such call and needs none."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_writable(path: Path, option: str) -> None:
+    """Refuse a path that no file can be written to, before the work whose result it should hold."""
+    if path.is_dir():
+        raise DecodeError("this is a folder, not a file", where=str(path), hint=f"{option} names the file to write")
+    if not path.parent.is_dir():
+        raise DecodeError("its folder does not exist", where=str(path), hint=f"make it, or name another {option}")

@@ -13,8 +13,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from regard.errors import DataError
-from regard.text.extras import needed
+from regard.errors import DataError, import_extra
 from regard.text.vocabularies import MARK
 
 UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
@@ -52,8 +51,8 @@ def converted(data: bytes, where: str, ids: Mapping[str, int] | None = None) -> 
 
 
 def _parsed(data: bytes, where: str) -> Any:
-    needed("google.protobuf", extra="formats", where=where)
-    proto = needed("sentencepiece.sentencepiece_model_pb2", extra="formats", where=where).ModelProto()
+    import_extra("google.protobuf", extra="formats", where=where)
+    proto = import_extra("sentencepiece.sentencepiece_model_pb2", extra="formats", where=where).ModelProto()
     expected = "expected is a .model file of SentencePiece"
     try:
         proto.ParseFromString(data)

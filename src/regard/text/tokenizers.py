@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -151,13 +150,8 @@ class Tokenizer:
         return self._json
 
     def save(self, path: Path) -> None:
-        """Write to a temporary file, then rename it."""
-        aside = path.with_name(f"{path.name}.part")
-        with aside.open("w", encoding="utf-8", newline="") as file:
-            file.write(self._json)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        """Write a tokenizer.json file."""
+        path.write_text(self._json, encoding="utf-8", newline="")
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return Tokenizer.from_json, (self._json,)  # the library's own pickle loses encode_special_tokens
@@ -338,10 +332,13 @@ class Tokenizers(Mapping[str, Tokenizer]):
         lines = [f"{column} {tokenizer.fingerprint}" for column, tokenizer in sorted(self.items())]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
+    @property
+    def files(self) -> dict[str, Tokenizer]:
+        """What `save` writes by name of the file: tokenizer.json, or tokenizer.COLUMN.json for each column."""
+        return {_file_name(None if self.joint else column): tokenizer for column, tokenizer in self.items()}
+
     def save(self, folder: Path) -> None:
-        """Write tokenizer.json, or tokenizer.COLUMN.json for each column."""
-        files = {_file_name(None if self.joint else column): tokenizer for column, tokenizer in self.items()}
-        for name, tokenizer in files.items():
+        for name, tokenizer in self.files.items():
             tokenizer.save(folder / name)
 
     @classmethod

@@ -30,8 +30,7 @@ from regard.runs.checkpoints import (
     save_checkpoint,
     step_name,
 )
-from regard.runs.log import MetricsLog
-from regard.runs.run import put_weights, stored_weights
+from regard.runs.run import MetricsLog, put_weights, stored_weights
 from regard.tasks import TASKS
 from regard.tasks.metrics import perplexity
 from regard.training.display import Display

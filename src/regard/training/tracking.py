@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from regard.runs import Run
-from regard.runs.files import writing
-from regard.runs.log import MetricsLog
+from regard.runs.run import MetricsLog
+from regard.text.files import writing
 
 Write = Callable[[dict[str, Any]], None]
 

@@ -20,8 +20,7 @@ from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.training import TrainingConfig
 from regard.runs import Run
-from regard.runs.lock import locked
-from regard.runs.run import is_vacant
+from regard.runs.run import is_vacant, locked
 from regard.tasks import TASKS, Task
 from regard.training.display import Display
 from regard.training.initial import initialise

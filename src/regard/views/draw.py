@@ -8,12 +8,11 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from regard.errors import DecodeError, did_you_mean
-from regard.text.extras import needed
+from regard.errors import DecodeError, did_you_mean, import_extra
+from regard.text.files import write_file
 from regard.views import regions
 from regard.views.explain_page import to_page
 from regard.views.explanation import VIEWS, Choice, Explanation
-from regard.views.files import write_picture
 from regard.views.labels import label, pad
 from regard.views.png import to_png
 from regard.views.svg import to_svg
@@ -60,13 +59,13 @@ def check_output(path: Path) -> None:
         what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise DecodeError(what, where=str(path), hint="give another --out")
     if path.suffix.lower() == ".png":
-        needed("matplotlib", extra="plots", where=str(path), doing="drawing")
+        import_extra("matplotlib", extra="plots", where=str(path), doing="drawing")
 
 
 def write_explanation(explanation: Explanation, path: Path, wish: Wish) -> None:
     """Draw a file of the format that its suffix names: whole, or not at all."""
     check_output(path)
-    write_picture(path, WRITERS[path.suffix.lower()](explanation, wish, path))
+    write_file(path, WRITERS[path.suffix.lower()](explanation, wish, path))
 
 
 def to_text(explanation: Explanation, wish: Wish) -> str:

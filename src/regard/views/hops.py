@@ -21,7 +21,7 @@ from regard.runs.verbs import device_named
 from regard.tasks.inputs import Inputs
 from regard.tasks.story_answering import facts_found
 from regard.tasks.typed import all_questions
-from regard.views.files import write_picture
+from regard.text.files import write_file
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.page import Cell, figure, page, paragraph, section, table
 from regard.views.png import to_png
@@ -235,4 +235,4 @@ WRITERS: dict[str, Callable[[Hops, Path], bytes]] = {
 
 def write_hops(hops: Hops, path: Path) -> None:
     """Draw a file of the format that its suffix names: whole, or not at all."""
-    write_picture(path, WRITERS[path.suffix.lower()](hops, path))
+    write_file(path, WRITERS[path.suffix.lower()](hops, path))

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 
 from regard.errors import CheckpointError, RegardError
-from regard.runs.files import write_text
+from regard.text.files import write_file
 from regard.views.labels import FONTS
 
 
@@ -104,7 +104,7 @@ def can_write_page(path: str | Path | None) -> None:
 def write_page(path: str | Path, content: str, *, option: str = "--out") -> None:
     """Write a page whole or not at all; `option` is where the path was asked for."""
     try:
-        write_text(Path(path), content)
+        write_file(Path(path), content)
     except CheckpointError as error:
         # A page is no checkpoint: nothing is resumed.
         raise RegardError(error.problems[0].what, where=str(path), hint=f"give another {option}") from None

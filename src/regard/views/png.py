@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import RegardError
-from regard.text.extras import needed
+from regard.errors import RegardError, import_extra
 from regard.text.normalise import one_line
 from regard.views.heatmap import Heatmap, colours
 from regard.views.labels import FONTS, number, shorten, text_width, wrap
@@ -59,7 +58,7 @@ def _write_title(part: Any, title: str, wide: float) -> None:
 
 def _part(name: str, where: str) -> Any:
     """matplotlib, or a module of it. Without pyplot, so that it asks for no screen."""
-    return needed(f"matplotlib{name}", extra="plots", where=where, doing="drawing")
+    return import_extra(f"matplotlib{name}", extra="plots", where=where, doing="drawing")
 
 
 def _draw(axes: Any, heatmap: Heatmap, where: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.images import Picture
-from regard.text.extras import needed
+from regard.errors import import_extra
 from regard.text.normalise import one_line
 from regard.views.explain_page import likeliest_tokens
 from regard.views.explanation import Explanation
@@ -122,7 +122,7 @@ def to_page(explanation: Explanation, heatmaps: Sequence[Heatmap], picture: Pict
 def to_png(heatmaps: Sequence[Heatmap], picture: Picture, where: str) -> bytes:
     """The panels as one PNG file, drawn by matplotlib."""
     matplotlib, figures = (
-        needed(f"matplotlib{part}", extra="plots", where=where, doing="drawing") for part in ("", ".figure")
+        import_extra(f"matplotlib{part}", extra="plots", where=where, doing="drawing") for part in ("", ".figure")
     )
     blocks = [(heatmap.title, panels(heatmap, picture)) for heatmap in heatmaps]
     families = fonts_for(

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
+from regard.text.files import write_file
 from regard.text.normalise import one_line
-from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, colour, png_of_cells
 from regard.views.labels import FONTS, number, shorten, text_width, wrap
 
@@ -71,7 +71,7 @@ def to_svg(*heatmaps: Heatmap) -> str:
 
 def write_svg(heatmap: Heatmap, path: str | os.PathLike[str]) -> None:
     """Write the SVG aside and rename it: the path holds the whole picture or what it held before."""
-    write_picture(Path(path), to_svg(heatmap).encode())
+    write_file(Path(path), to_svg(heatmap))
 
 
 def _lay_out(heatmap: Heatmap) -> _Layout:

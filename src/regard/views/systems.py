@@ -23,7 +23,7 @@ from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.log import read_metrics
+from regard.runs.run import read_metrics
 from regard.runs.splits import SplitName, examples_of
 from regard.search import Hypothesis, SearchConfig
 from regard.tasks.inputs import Encoded, padded, sources_of

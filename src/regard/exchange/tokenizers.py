@@ -1,0 +1,212 @@
+"""The tokenizer of a model folder -> a tokenizer of a run with the same ids; and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer, Tokenizer
+
+from regard.errors import DataError
+from regard.exchange.folder import Exported, ModelFolder
+from regard.text.tokenizers import Tokenizer as OurTokenizer
+from regard.text.vocabularies import MARK, SPECIAL
+
+Tree = dict[str, Any]
+"""A tokenizer.json file."""
+SPARE = 1024
+"""The embedding may have up to this many rows more than the vocabulary: sizes are rounded up for speed."""
+KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
+"""A model of the `tokenizers` library -> `tokenizer.kind`."""
+
+
+def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> OurTokenizer:
+    """The tokenizer of a model whose embedding has `rows` rows. `begin` and `end` are what `transformers` calls the
+    tokens that begin and end a text: `cls` and `sep`, or `bos` and `eos`."""
+    if (folder.path / "tokenizer.json").exists():
+        tree = folder.json("tokenizer.json")
+    elif (folder.path / "vocab.txt").exists():
+        tree = _read_wordpiece(folder)
+    elif (folder.path / "merges.txt").exists():
+        tree = _read_byte_level(folder)
+    else:
+        hint = "expected: tokenizer.json, vocab.txt, or vocab.json with merges.txt"
+        raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
+    lowercase, normalizer = folder.json("tokenizer_config.json").get("do_lower_case"), tree.get("normalizer") or {}
+    if isinstance(lowercase, bool) and normalizer.get("type") == "BertNormalizer":  # as transformers does
+        tree = tree | {"normalizer": normalizer | {"lowercase": lowercase}}
+    return fit_rows(with_roles(tree, _roles(tree, folder, ("pad", "unk", begin, end))), rows, folder)
+
+
+def kind_of(tokenizer: OurTokenizer) -> str:
+    """`tokenizer.kind` of a recipe."""
+    return KINDS.get(json.loads(tokenizer.to_json())["model"]["type"], "bpe")
+
+
+def _read_wordpiece(folder: ModelFolder) -> Tree:
+    """BERT's tokenizer, from its vocabulary."""
+    path, settings = folder.path / "vocab.txt", folder.json("tokenizer_config.json")
+    try:
+        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError:
+        raise DataError("is not UTF-8", where=str(path)) from None
+    vocabulary = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
+    for name in ("[UNK]", "[CLS]", "[SEP]"):
+        if name not in vocabulary:
+            raise DataError(f"there is no {name} among the pieces, as BERT has", where=str(path))
+    tokenizer = BertWordPieceTokenizer(
+        vocabulary,
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
+    tree: Tree = json.loads(tokenizer.to_str())
+    return tree | {"post_processor": template_of(("[CLS]", "$A", "[SEP]", "$B", "[SEP]"), vocabulary)}
+
+
+def _read_byte_level(folder: ModelFolder) -> Tree:
+    """GPT-2's tokenizer, from its vocabulary and its merges."""
+    files = [str(folder.path / name) for name in ("vocab.json", "merges.txt")]
+    try:
+        tokenizer = ByteLevelBPETokenizer.from_file(*files)
+    except Exception as error:  # the library raises bare Exception for everything that can be wrong with a file
+        raise DataError(f"cannot be read as a vocabulary: {error}", where=files[1]) from None
+    if tokenizer.token_to_id("<|endoftext|>") is not None:
+        tokenizer.add_special_tokens(["<|endoftext|>"])
+    tree: Tree = json.loads(tokenizer.to_str())
+    return tree
+
+
+def _roles(tree: Tree, folder: ModelFolder, parts: tuple[str, ...]) -> dict[str, str]:
+    """Our special token -> the token of theirs that stands for it, where its name does not show that.
+
+    `parts` is what `transformers` calls the special tokens. The folder's settings come first. In a vocabulary that has
+    only an end token, as GPT-2's, it stands for all: no text is unknown, and padding is never attended to.
+    """
+    settings = folder.json("tokenizer_config.json") | folder.json("special_tokens_map.json")
+    plain, ids = OurTokenizer.from_json(json.dumps(tree), where=folder.name), ids_of(tree)
+    by_name = plain.tokens([plain.pad, plain.unk, plain.begin, plain.end])
+    values = [settings.get(f"{part}_token") for part in parts]
+    stated = [value.get("content") if isinstance(value, dict) else value for value in values]
+    tokens = [str(name) if name in ids else own for own, name in zip(by_name, stated, strict=True)]
+    tokens = [name if name in ids else tokens[-1] for name in tokens]
+    return {own: name for own, name, before in zip(SPECIAL, tokens, by_name, strict=True) if name != before}
+
+
+def with_roles(tree: Tree, roles: Mapping[str, str]) -> Tree:
+    """The same tokenizer with a template that says which token stands for each of our special tokens."""
+    ids, before = ids_of(tree), tree.get("post_processor")
+    if not roles:
+        return tree
+    special = {own: {"id": own, "ids": [ids[token]], "tokens": [token]} for own, token in sorted(roles.items())}
+    if before and before["type"] == "TemplateProcessing":
+        return tree | {"post_processor": before | {"special_tokens": before["special_tokens"] | special}}
+    template = template_of(("$A",), {}) | {"special_tokens": special}
+    return tree | {"post_processor": {"type": "Sequence", "processors": [before, template]} if before else template}
+
+
+def template_of(tokens: Sequence[str], ids: Mapping[str, int]) -> Tree:
+    """The template of a text `$A` and a second one `$B`, as in [CLS] $A [SEP] $B [SEP]."""
+    pair = list(tokens) if "$B" in tokens else [*tokens, "$B"]
+    second = pair.index("$B")
+    pieces = [
+        {"Sequence": {"id": name[1], "type_id": int(place >= second)}}
+        if name in ("$A", "$B")
+        else {"SpecialToken": {"id": name, "type_id": int(place >= second)}}
+        for place, name in enumerate(pair)
+    ]
+    special = sorted(set(pair) - {"$A", "$B"})
+    return {
+        "type": "TemplateProcessing",
+        "single": pieces[:second],
+        "pair": pieces,
+        "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in special},
+    }
+
+
+def ids_of(tree: Tree) -> dict[str, int]:
+    """The whole vocabulary."""
+    pieces = tree["model"]["vocab"]
+    own = pieces if isinstance(pieces, dict) else {piece: number for number, (piece, _) in enumerate(pieces)}
+    return {token["content"]: token["id"] for token in tree["added_tokens"]} | own
+
+
+def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
+    """The tokenizer with a token for every row of the embedding; one of another model is refused."""
+    tokenizer = OurTokenizer.from_json(json.dumps(tree, ensure_ascii=False), where=folder.name)
+    if not tokenizer.size <= rows <= tokenizer.size + SPARE:
+        what = f"the tokenizer has {tokenizer.size:,} tokens, but the embedding {rows:,} rows"
+        raise DataError(what, where=folder.name, hint="the two must come from the same model")
+    if tokenizer.size == rows:
+        return tokenizer
+    filled = Tokenizer.from_str(tokenizer.to_json())
+    spare = [f"<spare {number}>" for number in range(tokenizer.size, rows)]
+    filled.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in spare])
+    return OurTokenizer.from_json(filled.to_str(), where=folder.name)
+
+
+def tokenizer_files(tokenizer: OurTokenizer, exported: Exported) -> dict[str, str]:
+    """What AutoTokenizer reads, by name of the file; it gives the same ids."""
+    tree = _with_masks(json.loads(tokenizer.to_json()), tokenizer)
+    if exported.raw_text:
+        tree = _with_single_spaces(tree, tokenizer)
+    if not tree.get("post_processor"):
+        tree["post_processor"] = template_of(exported.template, ids_of(tree))
+    pair = "$B" in exported.template
+    names = ("pad", "unk", "cls", "sep") if pair else ("pad", "unk", "bos", "eos")
+    tokens = tokenizer.tokens([tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end])
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": exported.config.get("max_position_embeddings") or exported.config["n_positions"],
+        **{f"{name}_token": token for name, token in zip(names, tokens, strict=True)},
+        "model_input_names": ["input_ids", "attention_mask", *(["token_type_ids"] if pair else [])],
+        "clean_up_tokenization_spaces": False,
+    }
+    if tokenizer.mask is not None:
+        mask = next(token for token in tree["added_tokens"] if token["id"] == tokenizer.mask)
+        settings["mask_token"] = {"__type": "AddedToken", **{key: mask[key] for key in mask if key != "id"}}
+    return {
+        "tokenizer.json": json.dumps(tree, ensure_ascii=False),
+        "tokenizer_config.json": json.dumps(settings, ensure_ascii=False, indent=1),
+    }
+
+
+def _with_masks(tree: Tree, tokenizer: OurTokenizer) -> Tree:
+    """A tokenizer that reads [MASK] in a text as `tasks/filling.py` does: no space mark is put before or after it.
+
+    The library splits a text at such a token and treats each part as a text of its own. So [MASK] takes the space
+    before it, and two Metaspace steps, which know whether a part is the first one, put the mark before a text: one
+    prepends a space (all others are marks by then), the next turns it into a mark. A `▁` in the text itself becomes
+    unknown, as it does here; a vocabulary that has a space in a token is left as it is.
+    """
+    if tokenizer.mask is None or (tree.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer":
+        return tree
+    tokens = [token | {"lstrip": token["lstrip"] or token["id"] == tokenizer.mask} for token in tree["added_tokens"]]
+    tree, steps = tree | {"added_tokens": tokens}, (tree.get("normalizer") or {}).get("normalizers", [])
+    ours = [step["type"] for step in steps[-2:]] == ["Replace", "Prepend"]
+    if not ours or any(" " in token for token in ids_of(tree)):
+        return tree
+    marks = [
+        {"type": "Metaspace", "replacement": sign, "prepend_scheme": scheme, "split": False}
+        for sign, scheme in ((" ", "first"), (MARK, "never"))
+    ]
+    return tree | {
+        "normalizer": {"type": "Sequence", "normalizers": steps[:-2]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*marks, tree["pre_tokenizer"]]},
+    }
+
+
+def _with_single_spaces(tree: Tree, tokenizer: OurTokenizer) -> Tree:
+    """A tokenizer that reads a run of white space as one space, as raw text is read here.
+
+    With [MASK] a text comes in parts, whose ends are not those of the text: spaces there are kept.
+    """
+    if tokenizer.keeps_white_space or tokenizer.encode(" a \n a\t") == tokenizer.encode("a a"):
+        return tree
+    white = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+    patterns = {f"[{white}]+": " "} if tokenizer.mask is not None else {f"[{white}]+": " ", "^ | $": ""}
+    folding = [{"type": "Replace", "pattern": {"Regex": wide}, "content": to} for wide, to in patterns.items()]
+    before = tree.get("normalizer") or {"type": "Sequence", "normalizers": []}
+    steps = before["normalizers"] if before["type"] == "Sequence" else [before]
+    return tree | {"normalizer": {"type": "Sequence", "normalizers": [*folding, *steps]}}

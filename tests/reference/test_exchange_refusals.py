@@ -1,0 +1,291 @@
+"""What cannot be imported or exported is refused in one sentence, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import regard
+from command_line import fail, succeed
+from exchange_cases import change, save_bert, save_gpt2, save_marian, save_pegasus, trained
+from regard.errors import CheckpointError, DataError
+from regard.exchange.folder import ModelFolder
+from regard.runs import Run
+
+transformers = pytest.importorskip("transformers")
+
+SAVERS: dict[str, Any] = {"bert": save_bert, "pegasus": save_pegasus, "gpt2": save_gpt2, "marian": save_marian}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "part"),
+    [
+        (
+            "bert",
+            {"model_type": "t5"},
+            "a BertForPreTraining of the type 't5' cannot be imported (supported: Bert",
+        ),
+        ("bert", {"architectures": ["ElectraModel"]}, "an ElectraModel of the type 'bert' cannot be imported"),
+        ("bert", {"hidden_act": "silu"}, 'config.json: hidden_act: "silu" is not supported (supported: "gelu", '),
+        ("bert", {"type_vocab_size": 1}, "config.json: type_vocab_size: 1 is not supported (supported: 2)"),
+        ("bert", {"num_hidden_layers": 4}, "of its weights there is no encoder.layer.3.attention.output.LayerNorm.bia"),
+        ("bert", {"num_hidden_layers": 2}, "of its weights there is no place for encoder.layer.2."),
+        ("bert", {"hidden_size": None}, "config.json: hidden_size is missing or no whole number"),
+        ("bert", {"hidden_size": 13}, "3 heads do not divide the width 13"),
+        ("bert", {"intermediate_size": 18}, "dense.weight is 17 x 12 in the weights, but 18 x 12 by this file"),
+        ("gpt2", {"layer_norm_epsilon": 1e-6}, "layer_norm_epsilon: 1e-06 is not supported (supported: 1e-05)"),
+        ("marian", {"normalize_before": True}, "normalize_before: true is not supported (supported: false)"),
+        ("pegasus", {"scale_embedding": False}, "scale_embedding: false is not supported (supported: true)"),
+        ("pegasus", {"normalize_before": False}, "normalize_before: false is not supported (supported: true)"),
+        ("pegasus", {"decoder_ffn_dim": 18}, "decoder_ffn_dim: 18 is not supported (supported: 17)"),
+        ("pegasus", {"d_model": 15}, "config.json: d_model: 15 is not supported (supported: even widths)"),
+        ("pegasus", {"activation_function": "tanh"}, 'activation_function: "tanh" is not supported'),
+        ("pegasus", {"architectures": ["PegasusModel"]}, "PegasusForConditionalGeneration"),
+        ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
+        ("pegasus", {"offset": "many"}, "tokenizer_config.json: offset: 'many' is no number of tokens"),
+    ],
+)
+def test_a_folder_that_is_not_supported(tmp_path: Path, kind: str, changes: dict[str, Any], part: str) -> None:
+    SAVERS[kind](tmp_path / "theirs")
+    file = "tokenizer_config.json" if "offset" in changes else "config.json"
+    change(tmp_path / "theirs" / file, **changes)
+    [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
+    assert part in message
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"], "nothing is left behind"
+
+
+def test_folders_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outer" / "model").mkdir(parents=True)
+    (tmp_path / "outer" / "model" / "config.json").write_text("{}")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    for source, part in {
+        "empty": "there is no config.json in the folder",
+        "outer": f"(there is one below: give {Path('outer', 'model')})",
+        "file": "is a file, not a folder",
+        "./a/b/c": "there is no such folder",
+    }.items():
+        assert part in fail("import", source, "--out", "run")[0]
+    config = tmp_path / "empty" / "config.json"
+    for text, part in {
+        "[": "cannot be read as JSON",
+        "[]": "is not a JSON object",
+        '{"model_type": "gpt2", "n_embd": 8}': "n_layer is missing or no whole number",
+    }.items():
+        config.write_text(text)
+        assert part in fail("import", tmp_path / "empty", "--out", "run")[0]
+    assert "exists already" in fail("import", tmp_path / "empty", "--out", "empty")[0]
+
+
+# Weights
+
+
+class Evil:
+    """A pickle of it makes a folder when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.ckpt", "tf_model.h5"])
+def test_a_pickle_that_could_run_code(tmp_path: Path, name: str) -> None:
+    save_bert(tmp_path / "theirs")
+    (tmp_path / "theirs" / "model.safetensors").unlink()
+    torch.save({"weight": Evil(tmp_path / "broken-into")}, tmp_path / "theirs" / name)
+    [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
+    assert all(part in message for part in ("may run code", name, "model.safetensors"))
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+def test_the_message_does_not_say_how_to_load_it_nevertheless(tmp_path: Path) -> None:
+    file = tmp_path / "pytorch_model.bin"
+    hint = "(save the model with transformers as model.safetensors)"
+    contents = {"it holds posix.mkdir": Evil(tmp_path / "x")} if os.name == "posix" else {}
+    for held, value in (contents | {"it holds numpy._core.multiarray._reconstruct": np.zeros(3)}).items():
+        torch.save({"weight": value}, file)
+        with pytest.raises(DataError) as caught:
+            ModelFolder(tmp_path, "theirs").weights()
+        assert str(caught.value) == f"{file}: is refused: {held}, and such a pickle may run code {hint}"
+    file.write_bytes(b"version https://example.org\n" * 9)
+    with pytest.raises(DataError, match="is refused: it is no file of plain tensors, and such a pickle may run code"):
+        ModelFolder(tmp_path, "theirs").weights()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_weights_that_are_cut_off(tmp_path: Path, share: float, zipped: bool) -> None:
+    file = tmp_path / "pytorch_model.bin"
+    torch.save({"weight": torch.zeros(1000)}, file, _use_new_zipfile_serialization=zipped)
+    os.truncate(file, int(share * file.stat().st_size))
+    with pytest.raises(DataError) as caught:
+        ModelFolder(tmp_path, "theirs").weights()
+    assert str(caught.value) == f"{file}: the file is cut off or damaged (copy or download it again)"
+
+
+# The Hub, and transformers itself
+
+
+def test_a_name_of_the_hub_when_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    [message] = fail("import", "google-bert/no-such-bert", "--out", tmp_path / "run")
+    start = "google-bert/no-such-bert: is no folder here, and cannot be fetched from the Hugging Face Hub: "
+    assert message.startswith(start)
+    assert message.endswith("(give the folder of a model that was downloaded before)")
+
+
+def test_a_name_of_the_hub_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pickled weights are requested only where there are no others."""
+    hub = pytest.importorskip("huggingface_hub")
+    model = save_bert(tmp_path / "cache")
+    requested: list[list[str]] = []
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        requested.append(allow_patterns)
+        assert name == "klue/bert-base"
+        return str(tmp_path / "cache")
+
+    monkeypatch.setattr(hub, "snapshot_download", download)
+    monkeypatch.chdir(tmp_path)
+    assert succeed("import", "klue/bert-base", "--out", "run", "--json").json["task"] == "masked_language_modeling"
+    assert Run.open("run").environment["imported"]["from"] == "klue/bert-base"
+    (tmp_path / "cache" / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "cache" / "pytorch_model.bin")
+    succeed("import", "klue/bert-base", "--out", "other")
+    assert ["pytorch_model*.bin" in patterns for patterns in requested] == [False, False, True]
+
+
+def test_transformers_is_not_needed(tmp_path: Path) -> None:
+    save_bert(tmp_path / "theirs")
+    code = (
+        "import sys; sys.modules['transformers'] = None; import regard; "
+        f"regard.import_run(r'{tmp_path / 'theirs'}', out=r'{tmp_path / 'run'}')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert np.isfinite(regard.features(tmp_path / "run", ["The animal"]).vectors).all()
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        *((option, f"{option}: the model folder decides this (allowed: data, head, search, evaluation, except ")
+          for option in ("model.layers=2", "task=tagging", "data.train=a.jsonl", "training.steps=3")),
+        ("head.dropuot=0.1", "head.dropuot: unknown key 'dropuot'"),
+        ("head.labels=[a,b]", "head.labels: the classes cannot be renamed (they are the model's own"),
+        ("head.labels=[a,b,c]", "head.labels: the classes cannot be renamed (they are the model's own"),
+        ("head.labels=[a,a]", "head.labels: the label 'a' stands twice"),
+        ("data.max_length=9999", "data.max_length: texts of 9999 tokens are longer than the model's"),
+        ("data", "data: an override is key=value (for example head.no_answer=true)"),
+        ("data={train: a}", "data={train: a}: a section is not set as a whole (name one of its keys: data.KEY=VALUE)"),
+        ("head=null", "head=null: a section is not set as a whole (name one of its keys: head.KEY=VALUE)"),
+    ],
+)  # fmt: skip
+def test_an_override_that_the_model_does_not_allow(tmp_path: Path, option: str, message: str) -> None:
+    save_bert(tmp_path / "theirs", "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
+    [line] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run", "--set", option)
+    assert line.startswith(message)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_key_of_ours_with_other_content(tmp_path: Path) -> None:
+    save_bert(tmp_path / "theirs", "BertForQuestionAnswering", regard="yes")
+    [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
+    assert "config.json: regard: is not what 'regard export' writes there (leave it out)" in message
+
+
+# Export
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for it."""
+    resource = pytest.importorskip("resource")
+    save_bert(tmp_path / "theirs")
+    run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    size, before = (tmp_path / "theirs" / "model.safetensors").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, before[1]))
+        [message] = fail("export", run.folder, "--to", "huggingface", "--out", tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert message == f"{tmp_path / 'out'}: cannot be written: File too large"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "theirs"]
+
+
+def test_options_of_export(tmp_path: Path, tiny_run: Path) -> None:
+    out = tmp_path / "out"
+    for arguments, part in {
+        (
+            "--to",
+            "huggingface",
+        ): "bahdanau for translation cannot be exported to huggingface (what can be exported: bert",
+        ("--to", "ctranslate2"): "bahdanau for translation cannot be exported to ctranslate2 (what can be exported: "
+        "transformer for translation, transformer for summarization)",
+        ("--to", "huggingfac"): "--to: unknown tool 'huggingfac' (did you mean 'huggingface'?)",
+        ("--to", "huggingface", "--quantize", "int8"): "--quantize: only ctranslate2 quantizes weights (leave it out)",
+    }.items():
+        [message] = fail("export", tiny_run, *arguments, "--out", out)
+        assert part in message
+    [message] = fail("export", tiny_run, "--to", "huggingface", "--out", tmp_path)
+    assert "the folder exists already (give another --out)" in message
+    assert not out.exists()
+
+
+def test_a_captioner_is_not_exported(tmp_path: Path) -> None:
+    data = {"train": {"corpus": "shapes", "size": 20}, "validation": {"split": 0.2}}
+    model = {"kind": "captioner", "decoder": "transformer", "width": 16, "heads": 2, "images": {"size": 8}}
+    run = trained(tmp_path / "run", task="captioning", data=data, model=model, tokenizer={"kind": "word"})
+    for tool in ("huggingface", "ctranslate2"):
+        [message] = fail("export", run.folder, "--to", tool, "--out", tmp_path / "out")
+        what = f"{run.folder}: captioner for captioning cannot be exported to {tool} (what can be exported: "
+        assert message.startswith(what)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "what", "tools"),
+    [
+        ("marian", {"norm": "none"}, "model.norm: none (model.norm: post or pre can be exported)", 2),
+        ("marian", {"scaled": False}, "model.scaled: false (model.scaled: true can be exported)", 2),
+        ("marian", {"residual": False}, "model.residual: false (model.residual: true can be exported)", 2),
+        ("marian", {"look_ahead": True}, "model.look_ahead: true (model.look_ahead: false can be exported)", 2),
+        ("marian", {"positions": "none"}, "model.positions: none (model.positions: sinusoidal can be exported)", 1),
+        ("marian", {"width": 9}, "an odd width, model.width: 9 (an even model.width can be exported)", 1),
+        ("gpt2", {"norm": "post"}, "model.norm: post (model.norm: pre can be exported)", 1),
+        ("bert", {"pooling": "mean"}, "head.pooling: mean (head.pooling: first can be exported)", 1),
+        ("bert", {"features": "mix"}, "head.features: mix (head.features: last can be exported)", 1),
+        ("bert", {"bilstm": 8}, "head.bilstm: 8 (head.bilstm: null can be exported)", 1),
+        ("bert", {"apart": True}, "head.apart: true (head.apart: false can be exported)", 1),
+    ],
+)  # fmt: skip
+def test_a_setting_without_a_counterpart(
+    tmp_path: Path, kind: str, change: dict[str, Any], what: str, tools: int
+) -> None:
+    """Before the model is loaded."""
+    section = "head" if kind == "bert" else "model"
+    if kind == "bert":
+        save_bert(tmp_path / "theirs", "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
+    else:
+        SAVERS[kind](tmp_path / "theirs")
+    run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    changed = getattr(run.recipe, section).model_copy(update=change)
+    run = run.under(run.recipe.model_copy(update={section: changed}))
+    for tool, name in list({"huggingface": "transformers", "ctranslate2": "CTranslate2"}.items())[:tools]:
+        with pytest.raises(CheckpointError) as caught:
+            regard.export_run(run, to=tool, out=tmp_path / "out")
+        assert str(caught.value) == f"{run.folder}: {name} has no counterpart of {what}"
+    assert not (tmp_path / "out").exists()

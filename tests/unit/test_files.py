@@ -1,0 +1,76 @@
+"""Files and folders are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from regard.errors import CheckpointError
+from regard.text.files import atomic_file, write_file, write_folder
+
+
+def no_space(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    write_file(tmp_path / "file", "처음\n")
+    monkeypatch.setattr(os, call, no_space)
+    with pytest.raises(CheckpointError, match=r"file: cannot be written: No space left on device$"):
+        write_file(tmp_path / "file", b"new\n")
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "처음\n"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_is_complete_when_it_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace, seen = os.replace, []
+
+    def watched(partial: Path, path: Path) -> None:
+        seen.append((path.exists(), partial.read_text()))
+        replace(partial, path)
+
+    monkeypatch.setattr(os, "replace", watched)
+    write_file(tmp_path / "file", "text")
+    assert seen == [(False, "text")]
+
+
+def test_a_stream_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / "a.npz") as file:
+        np.savez(file, a=np.arange(3))
+    with pytest.raises(ZeroDivisionError), atomic_file(tmp_path / "b.npz") as file:
+        file.write(bytes(1 // 0))
+    assert os.listdir(tmp_path) == ["a.npz"]
+
+
+@pytest.mark.parametrize("place", ["missing/name", "file/name", "folder"])
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("a file, not a folder")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(CheckpointError, match=f"{place}: cannot be written: "):
+        write_file(tmp_path / place, "text")
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+def test_a_folder_that_cannot_be_filled_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    write_folder(path, lambda partial: write_file(partial / "old", ""))
+
+    def fail(partial: Path) -> None:
+        write_file(partial / "new", "")
+        no_space()
+
+    with pytest.raises(CheckpointError, match="folder: cannot be written: No space left on device"):
+        write_folder(path, fail)
+    assert (os.listdir(tmp_path), os.listdir(path)) == (["folder"], ["old"])
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    for name in (".folder.partial", ".folder.old", "folder"):
+        (tmp_path / name).mkdir()
+        write_file(tmp_path / name / "half", "half")
+    write_folder(tmp_path / "folder", lambda partial: write_file(partial / "new", "new"))
+    assert (os.listdir(tmp_path), os.listdir(tmp_path / "folder")) == (["folder"], ["new"])
