@@ -22,7 +22,7 @@ from pathlib import Path
 
 from commands import regard
 
-from regard.data.babi import Stories, open_stories
+from regard.data.stories import Stories, open_stories
 
 MEAN = {"one by one": 13.8, "joint": 12.4}
 """Sukhbaatar et al. 2015, means over the 20 tasks."""

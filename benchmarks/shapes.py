@@ -21,7 +21,7 @@ import torch
 
 import regard
 from regard.data.batch import Batch
-from regard.data.captioned import CaptionedImages
+from regard.data.images import CaptionedImages
 from regard.data.shapes import Scene, parse
 from regard.layers.attention import recording
 from regard.models.captioner import Captioner

@@ -73,7 +73,7 @@ def test_parquet_paths_in_a_process_that_has_read_nothing_else(table: Path) -> N
     """Other libraries import parts of pyarrow that it does not import by itself."""
     code = (
         "from pathlib import Path; from regard.text.files import TextFile;"
-        "from regard.data.parquet import read_parquet;"
+        "from regard.data.formats import read_parquet;"
         "print([row.values[0] for row in read_parquet(TextFile('p', Path('p.parquet')), ['translation.en'])])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=table, capture_output=True, encoding="utf-8", check=False)

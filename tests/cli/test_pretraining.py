@@ -17,14 +17,14 @@ import torch
 import regard as api
 from command_line import fail, succeed, write
 from regard.config import write_yaml
-from regard.data.blocks import EVALUATED_STREAMS, Streams
 from regard.data.corpora import generate
+from regard.data.raw import EVALUATED_STREAMS, Streams
 from regard.objectives.language_model import CarriedNextToken, first_rows
 from regard.runs import Run
 from regard.runs.checkpoints import load_training, load_weights
 from regard.runs.verbs import features
-from regard.tasks.filling import put_in
 from regard.tasks.language_modeling import LanguageModeling, measured
+from regard.tasks.masked_language_modeling import put_in
 from regard.training.train import train
 
 Tree = dict[str, Any]

@@ -27,7 +27,7 @@ from regard.runs.checkpoints import load_weights
 from regard.runs.run import read_metrics
 from regard.runs.splits import examples_of
 from regard.tasks.by_document import document_masks
-from regard.tasks.continuing import _output, joined
+from regard.tasks.language_modeling import _output, joined
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train

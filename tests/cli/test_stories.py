@@ -14,13 +14,13 @@ import pytest
 
 from command_line import fail, succeed, write
 from places import SHARED
-from regard.data.babi import KEPT, Stories, open_stories
 from regard.data.corpora import generate
+from regard.data.stories import KEPT, Stories, open_stories
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import load_weights
 from regard.tasks.story_answering import StoryAnswering
-from regard.tasks.typed import Typed, questions_in
+from regard.tasks.story_inputs import Typed, questions_in
 from regard.views.hops import Hops
 
 BABI = """\

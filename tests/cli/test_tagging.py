@@ -21,11 +21,10 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from command_line import fail, succeed, write
 from places import SHARED
-from regard.data.conll import TaggedText, open_tagged
+from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, open_tagged, tags_of
 from regard.data.corpora import generate
 from regard.data.dataset import Dataset
 from regard.data.framing import windows
-from regard.data.schemes import Entity, Scheme, entities_in, first_fault, labels_of, tags_of
 from regard.errors import DataError
 from regard.models.headed import Headed
 from regard.objectives.tags import TagCrossEntropy

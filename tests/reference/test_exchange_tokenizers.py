@@ -28,10 +28,10 @@ from exchange_cases import (
     trained,
     wordpiece,
 )
-from regard.text.normalise import fold_white_space
 from regard.exchange.folder import Exported
 from regard.exchange.tokenizers import tokenizer_files
-from regard.tasks.filling import with_gaps
+from regard.tasks.masked_language_modeling import with_gaps
+from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
 

@@ -18,7 +18,7 @@ from regard import predict
 from regard.search import Ban, SearchConfig, Wording, search
 from regard.search.banned import Automaton, Banned
 from regard.search.hypotheses import NEVER, Live
-from regard.tasks.wording import ban_of, wording_of
+from regard.tasks.text_to_text import ban_of, wording_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from toy_models import Toy, tokens_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from regard.models.bert import BERT, BERTConfig
-from regard.tasks.filling import filled
+from regard.tasks.masked_language_modeling import filled
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from regard.data.corpora import generate
-from regard.data.masking import Draws, Masking
 from regard.data.raw import RawTokens
-from regard.data.segments import SentencePairs, SingleSegments, stretches
+from regard.data.segments import Draws, Masking, SentencePairs, SingleSegments, stretches
 from regard.errors import DataError
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING

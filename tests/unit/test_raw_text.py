@@ -15,11 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.blocks import Streams, contiguous_pieces, document_pieces
 from regard.data.documents import PIECE, RawData, RawText, open_documents
-from regard.data.masking import Masking
-from regard.data.raw import RawTokens
-from regard.data.segments import SentencePairs
+from regard.data.raw import RawTokens, Streams, contiguous_pieces, document_pieces
+from regard.data.segments import Masking, SentencePairs
 from regard.errors import DataError
 from regard.text.normalise import fold_white_space
 from regard.text.sentences import split_sentences

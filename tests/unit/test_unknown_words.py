@@ -16,10 +16,9 @@ from command_line import fail, succeed
 from language_model_cases import CASES, WORDS, build
 from model_cases import close
 from regard.data.batch import TextBatch, Tokens
-from regard.data.blocks import document_pieces
 from regard.data.dataset import Dataset
 from regard.data.documents import RawData
-from regard.data.raw import RawTokens
+from regard.data.raw import RawTokens, document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights

@@ -67,7 +67,7 @@ def read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[
 
 def asks(story: list[str]) -> bool:
     """Whether a story comes with a question of its own."""
-    from regard.tasks.typed import Typed, asked_in
+    from regard.tasks.story_inputs import Typed, asked_in
 
     return any(isinstance(one, Typed) for one in asked_in((line, "") for line in story))
 

@@ -179,7 +179,7 @@ def _inputs(
 
 def _asked(inputs: Iterable[tuple[str, str]], asked: frozenset[str]) -> tuple[list[str], list[str]]:
     """Without the questions that a story's own file has where others are asked about it."""
-    from regard.tasks.typed import Typed, typed_in
+    from regard.tasks.story_inputs import Typed, typed_in
 
     found = [one for one in inputs if one[1] in asked or not isinstance(typed_in(*one), Typed)]
     if not found:

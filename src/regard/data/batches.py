@@ -11,8 +11,7 @@ from typing import TypeVar, cast
 import torch
 
 from regard.data.batch import AnyBatch
-from regard.data.dataset import Examples
-from regard.data.plans import Rows, auto_batch_tokens, fixed_batches, plan
+from regard.data.dataset import Examples, Rows, auto_batch_tokens, fixed_batches, plan
 
 __all__ = ["START", "Position", "Stream", "ahead", "auto_batch_tokens", "fixed_batches", "plan"]
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from statistics import mean
 
-from regard.data.formats import SEPARATORS, csv_records, first_records, tsv_records
-from regard.data.rows import Key
+from regard.data.formats import SEPARATORS, Key, csv_records, first_records, tsv_records
 from regard.errors import DataError
 from regard.text.files import TextFile, problem_with
 

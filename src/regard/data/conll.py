@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
@@ -20,10 +21,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import VERSION, Part, generate
-from regard.data.formats import objects_in
+from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.formats import Key, Row, object_in, objects_in, text_of, value_in
 from regard.data.readers import Reader
-from regard.data.rows import Key, Row, text_of, value_in
-from regard.data.schemes import PREFIXES, Scheme, first_fault, is_chunk_tag
 from regard.errors import ColumnError, DataError, Problem, Recurring, first_of
 from regard.text.files import TextFile, problem_with
 from regard.text.offsets import Words
@@ -294,3 +294,109 @@ def _texts(value: Any, key: Key, where: str, *, number: bool = False) -> tuple[s
         said = json.dumps(value)[:80]
         raise DataError(f"the column {key!r} holds {said}, not a list", where=where, hint='for example ["B-PER", "O"]')
     return tuple(text_of(one, key, where, number=number) for one in value)
+
+
+Scheme = Literal["iob1", "iob2", "bioes"]
+PREFIXES: dict[Scheme, str] = {"iob1": "BI", "iob2": "BI", "bioes": "BIES"}
+OUTSIDE = "O"
+
+
+class Entity(NamedTuple):
+    """Words from `start` up to, but without, `end`."""
+
+    type: str
+    start: int
+    end: int
+
+
+def is_chunk_tag(tag: str) -> bool:
+    """Whether a tag is of a scheme: `O`, or a prefix, a hyphen and a type."""
+    return tag == OUTSIDE or (len(tag) > 2 and tag[0] in "BIES" and tag[1] == "-")
+
+
+def entities_in(tags: Sequence[str]) -> list[Entity]:
+    """The entities of a sentence, of whatever scheme the tags are, sound or not, by the rules of conlleval."""
+    found: list[Entity] = []
+    begun = 0
+    for word, (before, tag) in enumerate(pairwise([OUTSIDE, *tags, OUTSIDE])):
+        if _ends(before, tag):
+            found.append(Entity(before[2:], begun, word))
+        if _begins(before, tag):
+            begun = word
+    return found
+
+
+def _begins(before: str, tag: str) -> bool:
+    return tag != OUTSIDE and (tag[0] in "BS" or before == OUTSIDE or before[0] in "ES" or before[2:] != tag[2:])
+
+
+def _ends(before: str, tag: str) -> bool:
+    return before != OUTSIDE and (before[0] in "ES" or tag == OUTSIDE or tag[0] in "BS" or before[2:] != tag[2:])
+
+
+def tags_of(entities: Iterable[Entity], words: int, scheme: Scheme) -> list[str]:
+    """The tags of a sentence whose entities these are, in their order."""
+    tags, before = [OUTSIDE] * words, Entity("", 0, 0)
+    for entity in entities:
+        prefixes = _WRITTEN[scheme](
+            entity.end - entity.start, before.type == entity.type and before.end == entity.start
+        )
+        tags[entity.start : entity.end] = [f"{prefix}-{entity.type}" for prefix in prefixes]
+        before = entity
+    return tags
+
+
+_WRITTEN: dict[Scheme, Callable[[int, bool], str]] = {
+    "iob1": lambda words, adjoins: ("B" if adjoins else "I") + "I" * (words - 1),
+    "iob2": lambda words, adjoins: "B" + "I" * (words - 1),
+    "bioes": lambda words, adjoins: "S" if words == 1 else "B" + "I" * (words - 2) + "E",
+}
+"""The prefixes of an entity of so many words, that adjoins one of its type or does not."""
+
+
+def labels_of(types: Iterable[str], scheme: Scheme) -> list[str]:
+    """All tags that entities of these types can have."""
+    return [OUTSIDE, *(f"{prefix}-{one}" for one in sorted(types) for prefix in PREFIXES[scheme])]
+
+
+def first_fault(tags: Sequence[str], scheme: Scheme) -> int | None:
+    """The number of the first tag that cannot stand where it does in the scheme."""
+    written = tags_of(entities_in(tags), len(tags), scheme)
+    return next((word for word, (tag, sound) in enumerate(zip(tags, written, strict=True)) if tag != sound), None)
+
+
+COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".tsv")
+"""Suffixes by which CoNLL's columns are known; a .txt has one text a line."""
+
+
+def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] | None:
+    """The sentences of a file, their words with blanks between; None where a line is a text.
+
+    Columns, and the key of .jsonl, are those of the corpus; a table without them has a column `text`.
+    """
+    if file.suffixes[0] in COLUMNS:
+        sentences = in_columns(file, corpus, tagged=False)
+        return (
+            FileInput(" ".join(one.tokens), file.where(one.lines[0]), next(iter(one.faults), None)) for one in sentences
+        )
+    if file.suffixes[0] == ".jsonl":
+        key = corpus.tokens if isinstance(corpus.tokens, str) else "tokens"
+        return (_listed_input(text, key, file.where(line)) for line, text in enumerate(file.lines(), 1))
+    if is_table(file):
+        rows = table_rows(file, {"text": "text"})
+        return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
+    return None
+
+
+def _listed_input(text: str, key: str, where: str) -> FileInput:
+    """An object with a list of words, or with a text."""
+    try:
+        example: dict[str, Any] = object_in(text, where, [key]) if text.strip() else {"text": ""}
+        if key not in example and "text" in example:
+            return FileInput(text_of(example["text"], "text", where), where)
+        words = value_in(example, key, where)
+        if not isinstance(words, list):
+            return FileInput(text_of(words, key, where), where)
+        return FileInput(" ".join(text_of(word, key, where) for word in words), where)
+    except DataError as error:
+        return FileInput("", where, error.problems[0])

@@ -15,10 +15,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import VERSION, Part, generate
-from regard.data.formats import FORMATS, rows_in
+from regard.data.formats import FORMATS, Row, rows_in
 from regard.data.readers import Reader, prefixed
 from regard.data.report import NAMED
-from regard.data.rows import Row
 from regard.errors import ColumnError, DataError, Problem, first_of
 from regard.text.files import BINARY_HINT, TextFile, problem_with
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.config import Corpus
-from regard.data.formats import FORMATS, format_of, object_in
-from regard.data.rows import Key, Row, text_of, value_in
+from regard.data.formats import FORMATS, Key, Row, format_of, object_in, text_of, value_in
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.data.config import Corpus
-from regard.data.parquet import parquet_rows
-from regard.data.rows import Key, Row, has_header, keys_of, no_column, numeric_keys, text_of, value_in
-from regard.errors import ColumnError, DataError, Problem
+from regard.errors import ColumnError, DataError, Problem, import_extra
 from regard.text.files import COMPRESSIONS, TextFile
+from regard.text.normalise import same_name
 
 SEPARATORS = (",", ";", "\t")
 """What may stand between the cells of a .csv."""
@@ -198,15 +198,6 @@ def object_in(text: str, where: str, keys: Iterable[Key] = ()) -> dict[str, Any]
     return example
 
 
-FORMATS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
-    ".tsv": _tsv_rows,
-    ".csv": _csv_rows,
-    ".jsonl": _jsonl_rows,
-    ".parquet": parquet_rows,
-}
-"""What one file with all columns may be, by its suffix."""
-
-
 def format_of(file: TextFile) -> Callable[[TextFile, Corpus], Iterator[Row]]:
     """How to read a file with all columns, by its suffix."""
     suffix, compression = file.suffixes
@@ -233,3 +224,193 @@ def rows_in(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     if first is not None and first.fault is not None and all(row.fault is not None for row in filled):
         raise ColumnError(problems=[first.fault])
     yield from read(file, corpus)
+
+
+Key = str | int
+"""A column of a file: its name, or its number from 0."""
+
+
+class Row(NamedTuple):
+    """One example: the line where it begins, and the text of each column."""
+
+    line: int
+    values: tuple[str, ...]
+    fault: Problem | None = None
+    """Why the columns cannot be told apart, if so; the values are then empty."""
+    continues: bool = False
+    """Whether it goes on with the document of the row before, which is too long to be held at once."""
+
+
+def keys_of(corpus: Corpus) -> dict[str, Key]:
+    """The columns to read, by the task's names for them."""
+    return {name: key for name, key in corpus.columns.items() if key is not None}
+
+
+def has_header(corpus: Corpus) -> bool:
+    """Whether the first row of a table has names: as the recipe says, or where columns are asked for by name."""
+    return any(isinstance(key, str) for key in keys_of(corpus).values()) if corpus.header is None else corpus.header
+
+
+def numeric_keys(corpus: Corpus) -> frozenset[Key]:
+    """Those of the columns that may hold numbers."""
+    return frozenset(key for name, key in keys_of(corpus).items() if name in corpus.NUMBERS)
+
+
+def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:
+    """The value under a key; `translation.en` is `en` in `translation`, unless a column has that very name.
+
+    In a list `choices.0` is the first. Below a null all is null.
+    """
+    value: Any = example
+    for part in [key] if key in example else str(key).split("."):
+        if isinstance(value, list) and str(part).isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif value is None:
+            return None
+        else:
+            raise no_column(key, dict(leaves_in(example)), where)
+    return value
+
+
+def text_of(value: Any, key: Key, where: str, *, number: bool = False, hint: str = "") -> str:
+    """A value that is a text, or if so allowed a number as JSON spells it; or the error that it is none."""
+    if number and isinstance(value, int | float):
+        return json.dumps(value)
+    if not isinstance(value, str):
+        said = json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()[:80]
+        raise DataError(f"the column {key!r} holds {said}, not a string", where=where, hint=hint)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"the column {key!r} holds half of a surrogate pair", where=where) from None
+    return value
+
+
+def no_column(key: Key, there: Iterable[str], where: str) -> ColumnError:
+    names = [*there]
+    meant = [name for name in names if same_name(name, key)]
+    hint = f"the columns are {', '.join(map(_quoted, names))}" + (f"; did you mean {meant[0]!r}?" if meant else "")
+    return ColumnError(f"there is no column {key!r}", where=where, hint=hint)
+
+
+def _quoted(name: str) -> str:
+    """In quotes where its ends would not be seen."""
+    return name if name and name == name.strip() and "," not in name else repr(name)
+
+
+def leaves_in(example: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """All columns and their values, those within others as `translation.en`."""
+    for name, value in example.items():
+        if isinstance(value, Mapping) and value:
+            yield from ((f"{name}.{below}", leaf) for below, leaf in leaves_in(value))
+        else:
+            yield str(name), value
+
+
+BATCH = 4096
+"""Rows that are held at once."""
+BUFFER = 1 << 20
+"""Bytes of a column that are read at once; a row group as a whole may be larger than the memory."""
+
+
+def parquet_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
+    """The texts of the columns that a corpus asks for."""
+    return read_parquet(file, list(keys_of(corpus).values()), numeric_keys(corpus))
+
+
+def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = frozenset()) -> Iterator[Row]:
+    """The texts of some columns; those of the `numeric` ones may be numbers.
+
+    `translation.en` is the field `en` of the column `translation`; a null is an empty text.
+    """
+    arrow = import_extra("pyarrow", extra="formats", where=file.name)
+    compute = import_extra("pyarrow.compute", extra="formats", where=file.name)  # which `import pyarrow` leaves out
+    read = 0
+    with _opened(file) as table:
+        paths = [_path(key, table.schema_arrow, arrow, file.name, key in numeric) for key in keys]
+        for batch in table.iter_batches(BATCH, columns=[".".join(path) for path in paths]):
+            columns = [_cells(batch, path, compute) for path in paths]
+            yield from (Row(row, values) for row, values in enumerate(zip(*columns, strict=True), read + 1))
+            read += batch.num_rows
+    if read == 0:
+        raise DataError("the file has no rows", where=file.name)
+
+
+def plain_columns(file: TextFile) -> list[str]:
+    """The names of the columns that hold text or numbers."""
+    arrow = import_extra("pyarrow", extra="formats", where=file.name)
+    with _opened(file) as table:
+        kinds = _leaves(table.schema_arrow, arrow)
+        return [name for name, kind in kinds if _is_text(kind, arrow) or _is_number(kind, arrow)]
+
+
+def count_rows(file: TextFile) -> int:
+    """How many rows there are, as the file says."""
+    with _opened(file) as table:
+        return int(table.metadata.num_rows)
+
+
+@contextmanager
+def _opened(file: TextFile) -> Iterator[Any]:
+    """The open file; what is wrong with it, then or while it is read, is an error of ours."""
+    arrow = import_extra("pyarrow", extra="formats", where=file.name)
+    parquet = import_extra("pyarrow.parquet", extra="formats", where=file.name)
+    try:
+        with parquet.ParquetFile(file.path, buffer_size=BUFFER, pre_buffer=False) as table:
+            yield table
+    except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        hint = "is it cut off, or another format? Copy or download it again"
+        raise DataError(f"cannot be read as a Parquet file: {reason}", where=file.name, hint=hint) from None
+
+
+def _path(key: Key, schema: Any, arrow: Any, where: str, number: bool = False) -> list[str]:
+    """The names that lead to a column of text, or of numbers where those are allowed."""
+    if isinstance(key, int) and 0 <= key < len(schema.names):
+        key = schema.names[key]
+    kinds = dict(_leaves(schema, arrow))
+    if key not in kinds:
+        raise no_column(key, kinds, where)
+    if not (_is_text(kinds[key], arrow) or (number and _is_number(kinds[key], arrow))):
+        raise DataError(f"the column {key!r} holds {kinds[key]}, not text", where=where)
+    return [key] if key in schema.names else key.split(".")
+
+
+def _leaves(fields: Any, arrow: Any) -> Iterator[tuple[str, Any]]:
+    """The columns and their types, those of a struct one by one."""
+    for field in fields:
+        if arrow.types.is_struct(field.type):
+            yield from ((f"{field.name}.{name}", kind) for name, kind in _leaves(field.type, arrow))
+        else:
+            yield field.name, field.type
+
+
+def _is_text(kind: Any, arrow: Any) -> bool:
+    if arrow.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind))
+
+
+def _is_number(kind: Any, arrow: Any) -> bool:
+    types = arrow.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _cells(batch: Any, path: list[str], compute: Any) -> list[str]:
+    column = batch.column(path[0])
+    for name in path[1:]:
+        column = compute.struct_field(column, name)
+    values = column.to_pylist()
+    return ["" if one is None else one if isinstance(one, str) else json.dumps(one) for one in values]
+
+
+FORMATS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
+    ".tsv": _tsv_rows,
+    ".csv": _csv_rows,
+    ".jsonl": _jsonl_rows,
+    ".parquet": parquet_rows,
+}
+"""What one file with all columns may be, by its suffix."""

@@ -23,9 +23,8 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import VERSION, Part, generate
-from regard.data.formats import objects_in
+from regard.data.formats import Row, objects_in, text_of, value_in
 from regard.data.readers import Reader
-from regard.data.rows import Row, text_of, value_in
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile, problem_with
 from regard.text.offsets import Clusters

@@ -13,20 +13,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from regard.data.babi import Stories, open_stories
 from regard.data.config import Corpus, Split, Splits
 from regard.data.conll import TaggedText, open_tagged
 from regard.data.corpora import Part
 from regard.data.documents import RawText, open_documents
-from regard.data.hashes import Hashes, combined, hashes_of, mixed, of_examples
+from regard.data.formats import Row
 from regard.data.readers import Reader, open_corpus
 from regard.data.report import NAMED, Found, Report, SplitReport
-from regard.data.rows import Row
 from regard.data.squad import QuestionedText, open_questions
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored
+from regard.data.stories import Stories, open_stories
 from regard.errors import DataError, Faults, Problem
+from regard.text.normalise import nfc
 
 FORMAT = 3
 """Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
@@ -370,3 +371,37 @@ def _found(folder: Path, split: Part, readers: Readers, rows: Integers) -> Found
     lines = open_array(folder / f"{split}.lines", np.int64)
     places = [readers[split][int(corpora[row])].where(int(lines[row])) for row in rows[:NAMED]]
     return Found(len(rows), tuple(places))
+
+
+Hashes = NDArray[np.uint64]
+
+
+def hashes_of(texts: Sequence[str]) -> Hashes:
+    """The same for letters that are composed and those that are not: tokenizers read them as one (NFC)."""
+    digests = [hashlib.blake2b(nfc(text).encode("utf-8"), digest_size=8).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def mixed(values: Hashes) -> Hashes:
+    """A bijection of the 64-bit numbers that spreads them evenly: the finisher of SplitMix64 (Steele et al. 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def combined(columns: Sequence[Hashes]) -> Hashes:
+    """One hash of several in their order."""
+    result = np.zeros_like(columns[0])
+    for column in columns:
+        result = mixed(result ^ column)
+    return result
+
+
+def of_examples(hashes: Hashes, firsts: Integers) -> Hashes:
+    """The hash of each example from those of its rows; that of its only row, where it is one."""
+    found = hashes[firsts[:-1]]
+    for example in np.flatnonzero(np.diff(firsts) > 1):
+        rows = hashes[firsts[example] : firsts[example + 1]]
+        found[example] = combined([*rows[:, None]])[0]
+    return found

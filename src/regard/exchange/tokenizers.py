@@ -173,7 +173,7 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported) -> dict[str, st
 
 
 def _with_masks(tree: Tree, tokenizer: OurTokenizer) -> Tree:
-    """A tokenizer that reads [MASK] in a text as `tasks/filling.py` does: no space mark is put before or after it.
+    """A tokenizer that reads [MASK] in a text as `predict` does: no space mark is put before or after it.
 
     The library splits a text at such a token and treats each part as a text of its own. So [MASK] takes the space
     before it, and two Metaspace steps, which know whether a part is the first one, put the mark before a text: one

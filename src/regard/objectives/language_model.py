@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import TextBatch
-from regard.data.blocks import Pieces
-from regard.data.plans import Rows
+from regard.data.dataset import Rows
+from regard.data.raw import Pieces
 from regard.layers.packing import Packing
 from regard.models.base import device_of
 from regard.models.contextual import LanguageModel

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from regard.config import parse_yaml
 from regard.config.load import Tree
 from regard.data.formats import FORMATS
-from regard.data.huggingface import is_saved
+from regard.data.readers import is_saved
 from regard.errors import ConfigError
 from regard.recipes.recognise import DataProfile, recognise, text_files_in
 from regard.recipes.shipped import shipped, shipped_text

@@ -19,17 +19,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from regard.data.choices import list_of
 from regard.data.columns import SAMPLE, are_images, is_header, is_named, last_name, table_records
-from regard.data.conll import COMMENT, DOCUMENT, fields_of
+from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
 from regard.data.documents import DocumentReader, RawText
-from regard.data.formats import FORMATS, format_of, object_in
-from regard.data.huggingface import HubDataset, is_saved
-from regard.data.parquet import count_rows, plain_columns, read_parquet
-from regard.data.rows import Key, leaves_in
-from regard.data.schemes import OUTSIDE, is_chunk_tag
+from regard.data.formats import FORMATS, Key, count_rows, format_of, leaves_in, object_in, plain_columns, read_parquet
+from regard.data.labelled import list_of
+from regard.data.readers import HubDataset, is_saved
 from regard.data.squad import QuestionedText, open_questions
-from regard.data.story_files import NUMBERED
+from regard.data.stories import NUMBERED
 from regard.errors import DataError
 from regard.text.files import TextFile, open_text
 from regard.text.normalise import nfc

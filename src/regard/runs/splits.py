@@ -13,7 +13,7 @@ from regard.data.config import Corpus, Split
 from regard.errors import ColumnError, ConfigError, DataError, did_you_mean
 from regard.runs.checkpoints import data_fingerprint
 from regard.runs.run import Run
-from regard.tasks.pairs import corpus_of as corpus_of
+from regard.tasks.columns import corpus_of as corpus_of
 from regard.text.files import TextFile
 
 SplitName = Literal["train", "validation", "test"]

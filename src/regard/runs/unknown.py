@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from regard.errors import Problem
 from regard.runs.run import Run
 from regard.tasks import PRETRAINING
-from regard.tasks.filling import GAP
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import is_foreign, nothing_known, problem_in_text
 from regard.tasks.labelling import TextLabelling
+from regard.tasks.masked_language_modeling import GAP
 from regard.tasks.question_answering import QuestionAnswering, question_in
 from regard.text.spelling import encode_spelled
 from regard.text.tokenizers import Tokenizer

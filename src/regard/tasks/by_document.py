@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.blocks import Pieces
+from regard.data.raw import Pieces
 from regard.data.segments import Segments
 from regard.models.base import device_of
 from regard.models.bert import BERT

@@ -15,15 +15,22 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from regard.data.batch import Batch
-from regard.data.captioned import CaptionedImages, captioned, image_input, images_checked_too
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.images import Picture, images_of, read_picture
+from regard.data.formats import Row, has_header
+from regard.data.images import (
+    CaptionedImages,
+    Picture,
+    captioned,
+    image_input,
+    images_checked_too,
+    images_of,
+    read_picture,
+)
 from regard.data.prepare import Prepared, prepare
 from regard.data.report import Report
-from regard.data.rows import Row, has_header
 from regard.data.store import Integers
 from regard.data.texts import Progress
 from regard.errors import DataError, DecodeError, Problem, first_of

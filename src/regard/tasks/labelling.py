@@ -17,19 +17,18 @@ from regard.data.batches import fixed_batches
 from regard.data.config import Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.formats import Key, has_header, keys_of
 from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
 from regard.data.prepare import Prepared
-from regard.data.rows import Key, has_header, keys_of
 from regard.data.store import Integers
 from regard.data.texts import Texts
 from regard.errors import DataError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.headed import POOLING, HeadConfig, Headed
 from regard.models.heads import ApartHead, Pooling, TextHead
+from regard.tasks.columns import corpus_of, header_in, labelled_in, labelled_of, suffix_of
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import Inputs, problem_in_text, refuse
-from regard.tasks.named_columns import labelled_in, labelled_of
-from regard.tasks.pairs import corpus_of, header_in, suffix_of
 from regard.tasks.task import Done, Prediction, ignore
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+import re
+import string
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from regard.text.normalise import comparable, fold_white_space
 
 Numbers = NDArray[np.float64]
 Classes = NDArray[np.int64]
@@ -92,3 +98,103 @@ def classification_metrics(true: Classes, found: Classes, labels: Sequence[str])
             label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, matrix.tolist(), strict=True)
         },
     }
+
+
+Script = Literal["squad", "korquad"]
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_BRACKETS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+
+
+def normalised(text: str, script: Script) -> str:
+    """Lower case, without punctuation and more than one space; English without articles."""
+    if script == "korquad":
+        return fold_white_space(text.translate(_BRACKETS).lower().translate(_PUNCTUATION))
+    return fold_white_space(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)))
+
+
+def exact_match(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
+    """1 if the answer is one of those expected."""
+    return _best(lambda ours, theirs: float(ours == theirs), answer, expected, script)
+
+
+def f1(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
+    """2 P R / (P + R) of the words, or characters, each counted as often as both have it."""
+
+    def overlap(ours: str, theirs: str) -> float:
+        parts = [Counter(side.replace(" ", "") if script == "korquad" else side.split()) for side in (ours, theirs)]
+        if not all(parts):  # where one side is no answer, only equals agree
+            return float(ours == theirs)
+        return 2 * (parts[0] & parts[1]).total() / (parts[0].total() + parts[1].total())
+
+    return _best(overlap, answer, expected, script)
+
+
+def _best(compare: Callable[[str, str], float], answer: str, expected: Sequence[str], script: Script) -> float:
+    """As in the script of SQuAD 2.0, an expected answer of which nothing is left does not count."""
+    there = [one for one in (normalised(text, script) for text in expected) if one] or [""]
+    ours = normalised(answer, script)
+    return max(compare(ours, theirs) for theirs in there)
+
+
+def best_threshold(
+    no_answer: Sequence[float], scores: Sequence[float], unanswered: Sequence[bool]
+) -> tuple[float, float]:
+    """The threshold above which not to answer that gives the highest mean score, and that mean.
+
+    `scores` are of the answers, `no_answer` says how much likelier none is; as find_best_thresh of SQuAD 2.0 does it,
+    but half-way to the next question.
+    """
+    gains = defaultdict[float, float](float)
+    for value, score, none in zip(no_answer, scores, unanswered, strict=True):
+        gains[value] += score - none
+    values = sorted(gains)
+    total = best = float(sum(unanswered))
+    threshold = values[0] - 1.0
+    for value, above in zip(values, [*values[1:], values[-1] + 2.0], strict=True):
+        total += gains[value]
+        if total > best:
+            best, threshold = total, (value + above) / 2
+    return threshold, best / len(scores)
+
+
+def tokens_of(text: str, tokenize: Literal["words", "characters"], lowercase: bool) -> list[str]:
+    """Words, or their characters (Korean syllables); signs that are neither letter nor digit only separate words."""
+    signs = (sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in comparable(text, lowercase))
+    words = "".join(signs).split()
+    return words if tokenize == "words" else list("".join(words))
+
+
+def rouge_n(output: Sequence[str], reference: Sequence[str], n: int) -> float:
+    """F1 of the n-grams, each counted as often as both sides have it."""
+    ours, theirs = _ngrams(output, n), _ngrams(reference, n)
+    return _f1((ours & theirs).total(), ours.total(), theirs.total())
+
+
+def rouge_l(output: Sequence[str], reference: Sequence[str]) -> float:
+    """F1 of the longest common subsequence."""
+    return _f1(common_subsequence(output, reference), len(output), len(reference))
+
+
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """The length of the longest common subsequence, a row of its table at once in the bits of one number.
+
+    Hyyro 2004, "Bit-Parallel LCS-length Computation Revisited": bit i of V is 0 where the row rises after first[i].
+    """
+    places: dict[str, int] = {}
+    for place, token in enumerate(first):
+        places[token] = places.get(token, 0) | 1 << place
+    every = V = (1 << len(first)) - 1
+    for token in second:
+        U = V & places.get(token, 0)
+        V = (V + U | V - U) & every
+    return len(first) - V.bit_count()
+
+
+def _ngrams(tokens: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
+    return Counter(tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1))
+
+
+def _f1(common: int, output: int, reference: int) -> float:
+    """2 P R / (P + R) with P = common / output and R = common / reference."""
+    return 2 * common / (output + reference) if common else 0.0

@@ -13,19 +13,19 @@ from pydantic import BeforeValidator
 from torch import Tensor
 
 from regard.data.batch import LabelledBatch
-from regard.data.choices import ChoiceData, Choices, list_of
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, listed_rows
 from regard.data.framing import Arrangement
+from regard.data.labelled import ChoiceData, Choices, list_of
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, Problem
 from regard.models.headed import Headed
 from regard.objectives.classes import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import as_texts, class_metrics, listed, prediction_lines, probabilities, ranked
+from regard.tasks.columns import MOST, choices_in
 from regard.tasks.inputs import only_file
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, with_tabs
-from regard.tasks.named_columns import MOST, choices_in
 from regard.tasks.task import Done
 from regard.text.files import TextFile, open_text
 

@@ -31,10 +31,10 @@ from regard.data.batch import LabelledBatch
 from regard.data.config import Recipe
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.formats import Key
 from regard.data.framing import Framed, padded_rows, windows
 from regard.data.prepare import token_report
 from regard.data.report import ColumnReport
-from regard.data.rows import Key
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_inputs
 from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Texts
@@ -43,9 +43,9 @@ from regard.models.base import device_of
 from regard.models.headed import CAUSAL, HeadConfig, Headed
 from regard.models.heads import AskedHead, TokenHead
 from regard.objectives.spans import SpanCrossEntropy, span_logits
-from regard.tasks.answer_scores import Script, best_threshold, exact_match, f1
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import Inputs, by_length, encode_inputs, only_file, refuse
+from regard.tasks.metrics import Script, best_threshold, exact_match, f1
 from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
 from regard.text.offsets import Span, token_spans, trimmed

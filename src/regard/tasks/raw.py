@@ -15,10 +15,10 @@ from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.documents import RawText
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.formats import Key, has_header
 from regard.data.prepare import Prepared, prepare, read
 from regard.data.raw import RawTokens, encode_documents
 from regard.data.report import ColumnReport, Histogram
-from regard.data.rows import Key, has_header
 from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError
 from regard.tasks.inputs import only_file

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import Config
-from regard.data.babi import UNKNOWN, Stories, StoryData, facts_in
 from regard.data.batch import StoryBatch
 from regard.data.batches import fixed_batches
 from regard.data.config import Recipe
@@ -25,6 +24,7 @@ from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared, prepare, read
 from regard.data.report import SPLITS, ColumnReport
 from regard.data.store import Integers
+from regard.data.stories import UNKNOWN, Stories, StoryData, facts_in
 from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError, DecodeError, Problem, did_you_mean, first_of
 from regard.models.base import device_of
@@ -32,8 +32,8 @@ from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.answer import AnswerCrossEntropy, losses
 from regard.tasks.inputs import Inputs, only_file, refuse
 from regard.tasks.metrics import perplexity
+from regard.tasks.story_inputs import Typed, asked_in, object_inputs, typed_in
 from regard.tasks.task import Done, Task, ignore
-from regard.tasks.typed import Typed, asked_in, object_inputs, typed_in
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK

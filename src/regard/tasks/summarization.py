@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from regard.config import Config
 from regard.data.config import Corpus, Data
-from regard.tasks.rouge import rouge_l, rouge_n, tokens_of
+from regard.tasks.metrics import rouge_l, rouge_n, tokens_of
 from regard.tasks.text_to_text import TextToText
 
 

@@ -23,16 +23,24 @@ from pydantic import BeforeValidator
 
 from regard.data.batch import NO_TAG, LabelledBatch
 from regard.data.config import Recipe, as_list
-from regard.data.conll import TaggedText, TaggingData
+from regard.data.conll import (
+    OUTSIDE,
+    Entity,
+    TaggedText,
+    TaggingData,
+    entities_in,
+    is_chunk_tag,
+    labels_of,
+    tags_of,
+    untagged_inputs,
+)
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput
 from regard.data.framing import Framed, Framing, padded_rows, windows
 from regard.data.prepare import Prepared, read
-from regard.data.schemes import OUTSIDE, Entity, entities_in, is_chunk_tag, labels_of, tags_of
 from regard.data.store import Integers
 from regard.data.texts import Texts
-from regard.data.untagged import untagged_inputs
 from regard.errors import NAMED, ConfigError, DataError, Problem
 from regard.models.base import device_of
 from regard.models.headed import CAUSAL, HeadConfig, Headed

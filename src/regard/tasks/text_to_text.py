@@ -19,15 +19,19 @@ from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.formats import has_header, keys_of
+from regard.data.images import Picture
 from regard.data.prepare import Prepared, read
-from regard.data.rows import has_header, keys_of
 from regard.data.store import Integers
-from regard.errors import DataError, Problem, first_of
+from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models import AnyModelConfig, build_model
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.search import Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
+from regard.search import Ban, Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
 from regard.search.limits import Limits
+from regard.search.record import Recorder
+from regard.search.rules import rules_for
+from regard.tasks.columns import corpus_of
 from regard.tasks.inputs import (
     LONGEST,
     Encoded,
@@ -40,11 +44,9 @@ from regard.tasks.inputs import (
     sources_of,
 )
 from regard.tasks.metrics import perplexity
-from regard.tasks.pairs import corpus_of
-from regard.tasks.recorded import Recorders, tokens_read
 from regard.tasks.task import Done, Task, ignore
-from regard.tasks.wording import wording_of
 from regard.text.files import TextFile
+from regard.text.tokenizers import Tokenizer, Tokenizers
 
 DECODE_TOKENS = 16_384
 """Padded source tokens times beam that are decoded at once."""
@@ -377,3 +379,83 @@ class TextToText(Task):
     def _output(self, hypothesis: Hypothesis) -> Output:
         target = self.tokenizers["target"]
         return Output(target.decode(hypothesis.tokens), hypothesis.score, tuple(target.tokens(hypothesis.tokens)))
+
+
+class Recorders:
+    """A recorder for each batch of inputs; `target` spells what is written."""
+
+    def __init__(self, target: Tokenizer, *, begin_id: int) -> None:
+        self._target, self._begin_id = target, begin_id
+        self._batches: list[tuple[list[int], Recorder, int]] = []
+
+    def on(self, rows: list[int], source: Tokens, config: SearchConfig, wording: Wording) -> Recorder:
+        """The one who looks on while these rows are decoded."""
+        target = self._target
+        rules = rules_for(
+            source,
+            config,
+            wording,
+            begin_id=self._begin_id,
+            end_id=target.end,
+            pad_id=target.pad,
+            unknown_id=target.unk,
+        )
+        recorder = Recorder(source, config, rules, target.end)
+        self._batches.append((rows, recorder, config.nbest))
+        return recorder
+
+    def searches(self, source_of: Callable[[int], list[str]]) -> dict[int, dict[str, Any]]:
+        """The search of each row, once all are decoded; `source_of` names the tokens that were read."""
+        return {
+            row: {"source": source_of(row), **record.to_json(self._target, nbest)}
+            for rows, recorder, nbest in self._batches
+            for row, record in zip(rows, recorder.records(), strict=True)
+        }
+
+
+def tokens_read(encoded: Encoded, tokenizers: Tokenizers) -> list[str]:
+    """The tokens of a source, with `</s>`; the regions of an image as "row,column"."""
+    if isinstance(encoded, Picture):
+        return encoded.names()
+    source = tokenizers["source"]
+    return source.tokens([*encoded, source.end])
+
+
+def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Wording:
+    """The wording of `count` outputs. `prefixes` has one for each, empty for none; else `config.prefix` is for all."""
+    if prefixes is None and config.prefix is None and not config.banned:
+        return Wording()
+    where = ["search.prefix"]
+    if prefixes is not None:
+        where = [f"prefix {number}" for number in range(1, len(prefixes) + 1)]
+        if len(prefixes) != count:
+            raise DecodeError(f"there are {len(prefixes):,} prefixes for {count:,} inputs", where="prefixes")
+    banned = [tokenizer.normalised(text) for text in config.banned]
+    texts = [config.prefix or ""] if prefixes is None else prefixes
+    encoded = [ids if text.strip() else [] for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True)]
+    problems = [_problem(tokenizer, *one, banned) for one in zip(texts, encoded, where, strict=True)]
+    if found := [problem for problem in problems if problem]:
+        raise DecodeError(problems=first_of(found))
+    return Wording(encoded * count if prefixes is None else encoded, ban_of(tokenizer, config))
+
+
+def _problem(tokenizer: Tokenizer, text: str, ids: Sequence[int], where: str, banned: Sequence[str]) -> Problem | None:
+    if tokenizer.unk in ids:
+        return Problem(
+            where, f"the tokenizer cannot write {text!r}", "its vocabulary lacks a part of it: use other words"
+        )
+    if text.strip() and tokenizer.all_unknown(ids):
+        return Problem(where, f"there is no token for {text!r}", "use other words")
+    written = tokenizer.decode(ids)
+    if any(one and one in written for one in banned):
+        return Problem(where, f"{text!r} holds a text that search.banned rules out", "change one of the two")
+    return None
+
+
+def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> Ban | None:
+    """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where there is none."""
+    spelt = [one.encode() for text in config.banned if (one := tokenizer.normalised(text))]
+    if not spelt:
+        return None
+    never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (set() if config.unknown else {tokenizer.unk})
+    return Ban(spelt, {token: piece for token, piece in enumerate(tokenizer.token_bytes()) if token not in never})

@@ -21,9 +21,9 @@ from regard.models.lstm_lm import LSTMLanguageModel
 from regard.models.memory_lm import MemoryLanguageModel
 from regard.runs import Run
 from regard.runs.verbs import device_named, with_search
-from regard.tasks.continuing import encode_prompts
-from regard.tasks.filling import GAP, filled, with_gaps
 from regard.tasks.inputs import Inputs, encode_inputs, refuse_longer
+from regard.tasks.language_modeling import encode_prompts
+from regard.tasks.masked_language_modeling import GAP, filled, with_gaps
 from regard.text.normalise import fold_white_space
 from regard.text.spelling import Spelling
 from regard.text.tokenizers import Tokenizer

@@ -20,7 +20,7 @@ from regard.runs import Run
 from regard.runs.verbs import device_named
 from regard.tasks.inputs import Inputs
 from regard.tasks.story_answering import facts_found
-from regard.tasks.typed import all_questions
+from regard.tasks.story_inputs import all_questions
 from regard.text.files import write_file
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.page import Cell, figure, page, paragraph, section, table

@@ -14,7 +14,7 @@ from regard.search import SearchConfig
 from regard.search.hypotheses import Live
 from regard.search.rules import Rules, rules_for
 from regard.tasks.inputs import Encoded, by_length, padded, sources_of
-from regard.tasks.wording import wording_of
+from regard.tasks.text_to_text import wording_of
 from regard.text.spelling import unknown_words
 from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.views.verdicts import UNKNOWN, Wanted

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from regard.data.schemes import entities_in, is_chunk_tag
+from regard.data.conll import entities_in, is_chunk_tag
 from regard.errors import DataError
 from regard.models.base import count_parameters
 from regard.runs import Run

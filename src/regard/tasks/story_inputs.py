@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from regard.data.file_inputs import FileInput
-from regard.data.story_files import NUMBERED, Asked, Keys, Unread, question_in
+from regard.data.stories import NUMBERED, Asked, Keys, Unread, question_in
 from regard.errors import DecodeError, Problem
 from regard.tasks.inputs import problem_in_text
 from regard.text.files import TextFile
