@@ -22,7 +22,8 @@ from pathlib import Path
 
 from commands import regard
 
-from regard.data.stories import Stories, open_stories
+from regard.data.readers import open_corpus
+from regard.data.stories import Stories
 
 MEAN = {"one by one": 13.8, "joint": 12.4}
 """Sukhbaatar et al. 2015, means over the 20 tasks."""
@@ -54,7 +55,7 @@ def as_pairs(folder: Path, task: int, work: Path) -> list[str]:
     """A task as pairs of texts: the last sentences and the question -> the answer; and where they are."""
     settings = []
     for part in ("train", "test"):
-        reader = open_stories(Stories(file=f"{folder.absolute()}/qa{task}_*_{part}.txt*"), Path())
+        reader = open_corpus(Stories(file=f"{folder.absolute()}/qa{task}_*_{part}.txt*"), Path())
         path = work / f"qa{task}_{part}.tsv"
         with path.open("w", encoding="utf-8") as file:
             for _, story, question, answer, *_ in (row.values for row in reader):

@@ -19,7 +19,8 @@ from command_line import fail, succeed, write
 from places import SHARED
 from regard.data.dataset import Dataset
 from regard.data.framing import padded_rows
-from regard.data.squad import QuestionedText, answers_in, open_questions, squad_questions
+from regard.data.readers import open_corpus
+from regard.data.squad import QuestionedText, answers_in, squad_questions
 from regard.errors import DataError
 from regard.layers.packing import pays
 from regard.models.headed import Headed
@@ -72,7 +73,7 @@ def squad(*questions: dict[str, Any], context: str = CONTEXT) -> str:
 
 
 def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
-    return [row.values for row in open_questions(QuestionedText(file=path.name, **keys), path.parent)]
+    return [row.values for row in open_corpus(QuestionedText(file=path.name, **keys), path.parent)]
 
 
 # Reading
@@ -89,7 +90,7 @@ def test_squad_by_hand(tmp_path: Path) -> None:
     ]
     (tmp_path / "dev.json.xz").write_bytes(lzma.compress(path.read_bytes()))
     assert read(tmp_path / "dev.json.xz") == read(path)
-    assert open_questions(QuestionedText(file="dev.json"), tmp_path).where(2) == "dev.json:1: question 2"
+    assert open_corpus(QuestionedText(file="dev.json"), tmp_path).where(2) == "dev.json:1: question 2"
 
 
 def test_json_lines_with_answers_in_every_form(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> No
     for indent in (None, 0, 2):
         text = json.dumps(tree, indent=indent)
         line = text[: text.rindex('"question": "Where?"')].count("\n") + 1
-        reader = open_questions(QuestionedText(file=write(tmp_path / "a.json", text).name), tmp_path)
+        reader = open_corpus(QuestionedText(file=write(tmp_path / "a.json", text).name), tmp_path)
         with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q7': the answer 'Malta' does not stand in"):
             list(reader)
         assert reader.where(2) == f"a.json:{line}: question 2"
@@ -147,11 +148,11 @@ def test_a_question_without_text_has_the_line_of_another_key(tmp_path: Path) -> 
     line = text[: text.index('"q1"')].count("\n") + 1
     write(tmp_path / "a.json", text)
     with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q1': there is no column 'question'"):
-        list(open_questions(QuestionedText(file="a.json"), tmp_path))
+        list(open_corpus(QuestionedText(file="a.json"), tmp_path))
     del tree["data"][0]["paragraphs"][0]["qas"][1]["id"], tree["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     write(tmp_path / "a.json", json.dumps(tree, indent=1))
     with pytest.raises(DataError, match=r"^a\.json: question 'q1': there is no column 'question'"):
-        list(open_questions(QuestionedText(file="a.json"), tmp_path))
+        list(open_corpus(QuestionedText(file="a.json"), tmp_path))
 
 
 def test_every_bad_question_is_told(tmp_path: Path) -> None:

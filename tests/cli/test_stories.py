@@ -15,7 +15,8 @@ import pytest
 from command_line import fail, succeed, write
 from places import SHARED
 from regard.data.corpora import generate
-from regard.data.stories import KEPT, Stories, open_stories
+from regard.data.readers import open_corpus
+from regard.data.stories import KEPT, Stories
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import load_weights
@@ -47,7 +48,7 @@ RECIPE: dict[str, Any] = {
 
 def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
     """The rows without the name of the task, which is that of the file."""
-    return [row.values[:-1] for row in open_stories(Stories(file=path.name, **keys), path.parent)]
+    return [row.values[:-1] for row in open_corpus(Stories(file=path.name, **keys), path.parent)]
 
 
 def recipe_file(folder: Path, **changes: Any) -> Path:
@@ -102,7 +103,7 @@ def test_jsonl_stories(tmp_path: Path) -> None:
 def test_files_of_a_pattern_are_tasks_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for number in (1, 2, 10):
         write(tmp_path / f"qa{number}_some-facts_train.txt", BABI)
-    reader = open_stories(Stories(file="qa*_train.txt"), tmp_path)
+    reader = open_corpus(Stories(file="qa*_train.txt"), tmp_path)
     assert reader.tasks == ("qa1_some-facts", "qa2_some-facts", "qa10_some-facts")
     places = [reader.where(row.line) for row in reader]
     assert places[0] == "qa1_some-facts_train.txt:3"
@@ -623,7 +624,7 @@ def test_resume_is_exact(tmp_path: Path) -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="the bAbI tasks are not here")
 def test_real_tasks_are_read_whole() -> None:
     for part in ("train", "test"):
-        reader = open_stories(Stories(file=f"{REAL}/qa*_{part}.txt.xz"), Path())
+        reader = open_corpus(Stories(file=f"{REAL}/qa*_{part}.txt.xz"), Path())
         assert Counter(row.values[-1] for row in reader) == dict.fromkeys(reader.tasks, 1000)
         assert reader.tasks[0] == "qa1_single-supporting-fact"
         assert reader.tasks[19] == "qa20_agents-motivations"

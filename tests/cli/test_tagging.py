@@ -21,10 +21,11 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from command_line import fail, succeed, write
 from places import SHARED
-from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, open_tagged, tags_of
+from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, tags_of
 from regard.data.corpora import generate
 from regard.data.dataset import Dataset
 from regard.data.framing import windows
+from regard.data.readers import open_corpus
 from regard.errors import DataError
 from regard.models.headed import Headed
 from regard.objectives.tags import TagCrossEntropy
@@ -56,12 +57,12 @@ TAGS = st.lists(st.sampled_from(["O", *(f"{prefix}-{one}" for prefix in "BIES" f
 
 
 def read(path: Path, **settings: Any) -> list[tuple[list[str], list[str]]]:
-    rows = open_tagged(TaggedText(file=path.name, **settings), path.parent)
+    rows = open_corpus(TaggedText(file=path.name, **settings), path.parent)
     return [tuple(map(json.loads, row.values)) for row in rows]  # type: ignore[misc]
 
 
 def places(path: Path) -> list[str]:
-    reader = open_tagged(TaggedText(file=path.name), path.parent)
+    reader = open_corpus(TaggedText(file=path.name), path.parent)
     return [reader.where(row.line) for row in reader]
 
 
@@ -179,7 +180,7 @@ def test_bad_files_are_named_with_their_line(tmp_path: Path, case: tuple[str, st
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
 def test_conll_2003_is_read_as_its_readme_counts_it() -> None:
-    reader = open_tagged(TaggedText(file="eng.testa.xz", scheme="iob1"), REAL)
+    reader = open_corpus(TaggedText(file="eng.testa.xz", scheme="iob1"), REAL)
     rows = [json.loads(row.values[1]) for row in reader]
     assert (len(rows), sum(map(len, rows))) == (3250, 51362)
     assert sum(tag == "B-MISC" for row in rows for tag in row) == 4

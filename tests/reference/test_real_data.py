@@ -10,7 +10,7 @@ import pytest
 from command_line import fail, succeed, write
 from places import SHARED
 from regard.config import write_yaml
-from regard.data.documents import PIECE, RawText, open_documents
+from regard.data.documents import PIECE, RawText
 from regard.data.readers import open_corpus
 from regard.tasks.translation import Parallel
 
@@ -84,7 +84,7 @@ def test_a_recipe_that_ships_fits_the_data_it_is_for(name: str, train: str, monk
 
 
 def test_books_stay_whole_however_long_they_are() -> None:
-    rows = [*open_documents(RawText(text="books_en/train.txt.xz"), DATA)]
+    rows = [*open_corpus(RawText(text="books_en/train.txt.xz"), DATA)]
     assert sum(not row.continues for row in rows) == 73
     assert max(len(row.values[0]) for row in rows) < 100_000 < 1_500_000 < sum(row.continues for row in rows) * PIECE
 

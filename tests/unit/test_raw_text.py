@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.documents import PIECE, RawData, RawText, open_documents
+from regard.data.documents import PIECE, RawData, RawText
 from regard.data.raw import RawTokens, Streams, contiguous_pieces, document_pieces
+from regard.data.readers import open_corpus
 from regard.data.segments import Masking, SentencePairs
 from regard.errors import DataError
 from regard.text.normalise import fold_white_space
@@ -27,7 +28,7 @@ from task_cases import prepare_raw, read_raw
 
 
 def documents_in(folder: Path, **fields: Any) -> list[tuple[str, str]]:
-    reader = open_documents(RawText.model_validate(fields), folder)
+    reader = open_corpus(RawText.model_validate(fields), folder)
     return [(reader.where(row.line), row.values[0]) for row in reader]
 
 
@@ -113,11 +114,11 @@ def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None
     assert len(LONG) > 2 * PIECE
     (tmp_path / "long.txt").write_text(f"{LONG}\n\nA short one.", encoding="utf-8")
     corpus = RawText(text="long.txt")
-    rows = [*open_documents(corpus, tmp_path)]
+    rows = [*open_corpus(corpus, tmp_path)]
     assert [row.continues for row in rows] == [False, True, True, False]
     assert max(len(row.values[0]) for row in rows) <= 1.05 * PIECE
     assert "".join(row.values[0] for row in rows[:3]) == LONG
-    first = open_documents(RawText(text="long.txt", size=1, prefix="<en> "), tmp_path)
+    first = open_corpus(RawText(text="long.txt", size=1, prefix="<en> "), tmp_path)
     assert "".join(row.values[0] for row in first) == f"<en> {LONG}"
 
 
@@ -241,7 +242,7 @@ def test_all_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     ]  # fmt: skip
     (tmp_path / "d" / "b.tsv").unlink()
     (tmp_path / "d" / "c.zip").rename(tmp_path / "d" / "README.md")
-    [note] = open_documents(RawText(text="d"), tmp_path).findings()  # type: ignore[attr-defined]
+    [note] = open_corpus(RawText(text="d"), tmp_path).findings()  # type: ignore[attr-defined]
     assert note == "d: 2 files are read: 1 .txt, 1 .md (README.md); d/**/*.txt names the .txt files alone"
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from command_line import fail, regard, succeed, write
 from regard.config import write_yaml
-from regard.data.conll import TaggedText, open_tagged
+from regard.data.conll import TaggedText
+from regard.data.readers import open_corpus
 from regard.tasks.tagging import TaggedInput, TaggedWord
 from regard.text.offsets import Span
 
@@ -119,7 +120,7 @@ def test_other_spaces_are_part_of_a_word(tmp_path: Path) -> None:
     """Columns stand between tabs or blanks: a no-break or an ideographic space is neither."""
     write(tmp_path / "a.conll", "New\u00a0York  X B-LOC\n東\u3000京 X B-LOC \n \u00a0 \nBern\u2009 X B-LOC\n")
     rows = [
-        [json.loads(value) for value in row.values] for row in open_tagged(TaggedText(file="a.conll"), tmp_path).rows()
+        [json.loads(value) for value in row.values] for row in open_corpus(TaggedText(file="a.conll"), tmp_path).rows()
     ]
     assert rows == [[["New\u00a0York", "東\u3000京"], ["B-LOC"] * 2], [["Bern\u2009"], ["B-LOC"]]]
 
@@ -128,7 +129,7 @@ def test_whole_numbers_are_tags_like_others(tmp_path: Path) -> None:
     """As the Hugging Face datasets have them."""
     write(tmp_path / "a.jsonl", '{"tokens": ["Anna", "left"], "ner_tags": [7, 0]}\n' * 2)
     corpus = {"file": "a.jsonl", "tags": "ner_tags"}
-    [row, _] = open_tagged(TaggedText(**corpus, scheme="plain"), tmp_path)  # type: ignore[arg-type]
+    [row, _] = open_corpus(TaggedText(**corpus, scheme="plain"), tmp_path)  # type: ignore[arg-type]
     assert json.loads(row.values[1]) == ["7", "0"]
     messages = fail("check", recipe(tmp_path, train=corpus))
     assert messages[0].startswith("a.jsonl:1: the tag '7' is of no scheme (expected is O, B-PER")

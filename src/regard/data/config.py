@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from regard.config import Config
+from regard.data.corpora import Part, generate
+from regard.errors import DataError
+from regard.text.files import COMPRESSIONS, TextFile
 from regard.text.tokenizers import TokenizerConfig
 
 BuiltIn = Literal[
@@ -16,6 +20,8 @@ BuiltIn = Literal[
 ]
 """The built-in corpora of pairs (data/corpora.py)."""
 CORPORA: tuple[str, ...] = get_args(BuiltIn)
+TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
+"""Suffixes of files that hold all columns."""
 
 
 class Corpus(Config):
@@ -28,6 +34,8 @@ class Corpus(Config):
     """What the model calls a column, where the task has a better word for it."""
     NUMBERS: ClassVar[frozenset[str]] = frozenset()
     """The columns that may hold numbers where a file tells them from text, as .jsonl and .parquet do."""
+    IN_PIECES: ClassVar[bool] = False
+    """Whether an example may be several rows, as a long document is: the column `part` then says where it ends."""
     LISTS: ClassVar[frozenset[str]] = frozenset()
     """The columns that may hold a list of texts in .jsonl, which stands for as many rows."""
 
@@ -68,9 +76,59 @@ class Corpus(Config):
         return {name: getattr(self, name) for name in type(self).model_fields if name not in Corpus.model_fields}
 
     @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The columns of a row, in their order."""
+        return tuple(self.READ_AS.get(name, name) for name in self.columns)
+
+    @property
     def inputs(self) -> int:
         """How many columns, from the first on, a model reads; the others it is to find."""
         return 1
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a row without text is meant so, and no mistake."""
+        return False
+
+    def files(self, base: Path) -> tuple[TextFile, ...]:
+        """The file with all columns, or a file for each column, or none."""
+        if self.corpus is not None or self.dataset is not None:
+            return ()
+        names = self.columns.values() if self.file is None else [self.file]
+        return tuple(TextFile(str(name), base / str(name)) for name in names)
+
+    def format(self, file: TextFile) -> str:
+        """How one file with all columns is read: a key of FORMATS (data/readers.py), or a DataError."""
+        suffix, compression = file.suffixes
+        if suffix not in TABLES:
+            what = f"one file with all columns cannot be a {suffix or 'file without a suffix'}"
+            hint = (
+                f"allowed: {', '.join(TABLES)}, text plain or as {', '.join(COMPRESSIONS)}; "
+                "parallel files are named by column, without 'file'"
+            )
+            raise DataError(what, where=file.name, hint=hint)
+        if suffix == ".parquet" and compression:
+            what = f"a Parquet file is compressed inside, not as {compression}"
+            raise DataError(what, where=file.name, hint="unpack it")
+        return suffix
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the rows besides the content of the files, whose names do not matter."""
+        named = set() if self.file is not None or self.dataset is not None else set(self.columns)
+        return self.model_dump(mode="json", exclude={"weight", "file", "dataset", *named})
+
+    def place(self, file: TextFile, line: int) -> str:
+        """What messages call a row of a file."""
+        return file.where(line)
+
+    def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
+        """The rows of the corpus of the package that is named."""
+        assert self.corpus is not None
+        return generate(self.corpus, self.size, self.seed, part, self.words)
+
+    def findings(self, files: Sequence[TextFile]) -> list[str]:
+        """What a user should know of the files that are read."""
+        return []
 
     @property
     def listed(self) -> str | None:

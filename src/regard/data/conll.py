@@ -9,23 +9,20 @@ spaces, an empty line after each sentence, `-DOCSTART-` lines between documents.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import VERSION, Part, generate
+from regard.data.corpora import Part
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.formats import Key, Row, object_in, objects_in, text_of, value_in
-from regard.data.readers import Reader
-from regard.errors import ColumnError, DataError, Problem, Recurring, first_of
-from regard.text.files import TextFile, problem_with
+from regard.data.formats import Key, Row, object_in, objects_in, rows_or_one_error, text_of, value_in
+from regard.errors import ColumnError, DataError, Problem, Recurring
+from regard.text.files import TextFile
 from regard.text.offsets import Words
 
 DOCUMENT = "-DOCSTART-"
@@ -51,6 +48,25 @@ class TaggedText(Corpus):
     @property
     def columns(self) -> dict[str, str | int | None]:
         return {}
+
+    @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The words and the tags of a sentence, each a JSON list."""
+        return ("tokens", "tags")
+
+    def files(self, base: Path) -> tuple[TextFile, ...]:
+        return () if self.file is None else (TextFile(self.file, base / self.file),)
+
+    def format(self, file: TextFile) -> str:
+        suffix = file.suffixes[0]
+        if suffix in (".parquet", ".json"):
+            hint = "CoNLL's columns, a word and its tags a line; .jsonl: an object a line with tokens and tags"
+            raise DataError(f"tagged words cannot be read from a {suffix}", where=file.name, hint=hint)
+        return "tagged .jsonl" if suffix == ".jsonl" else "conll"
+
+    def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
+        for words, tags in super().built_in(part):
+            yield _json(words.split()), _json(tags.split())
 
     @model_validator(mode="after")
     def _file_or_corpus(self) -> TaggedText:
@@ -110,90 +126,43 @@ class Sentence(NamedTuple):
     """Why it cannot be read, if so: one for each line that is to blame. Its words are then not whole."""
 
 
-def open_tagged(corpus: TaggedText, base: Path, part: Part = "train") -> TaggedReader:
-    """A reader of the sentences; names of files are relative to `base`."""
-    reader = TaggedReader(corpus, base, part)
-    problems = [problem for file in reader.files if (problem := problem_with(file))]
-    if problems:
-        raise DataError(problems=problems)
-    for file in reader.files:
-        if file.suffixes[0] in (".parquet", ".json"):
-            hint = "CoNLL's columns, a word and its tags a line; .jsonl: an object a line with tokens and tags"
-            raise DataError(f"tagged words cannot be read from a {file.suffixes[0]}", where=file.name, hint=hint)
-    return reader
+def conll_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
+    """CoNLL's columns: a word a line."""
+    return rows_or_one_error(lambda: _sentence_rows(in_columns(file, corpus), file, corpus))
 
 
-class TaggedReader(Reader):
-    """The sentences of a corpus as rows: their words and their tags, each a JSON list."""
-
-    corpus: TaggedText
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return ("tokens", "tags")
-
-    @cached_property
-    def files(self) -> tuple[TextFile, ...]:
-        name = self.corpus.file
-        return () if name is None else (TextFile(name, self.base / name),)
-
-    def sentences(self) -> Iterator[Sentence]:
-        """Sentences with at least a word, and those with faults; what is white space only is no word."""
-        for sentence in self._read():
-            faults = sentence.faults or (self._faults(sentence) if self.files else ())
-            seen = [row for row in zip(*sentence[:3], strict=True) if faults or row[1].strip()]
-            if seen:
-                yield Sentence(*zip(*seen, strict=True))._replace(faults=faults)
-
-    def _read(self) -> Iterator[Sentence]:
-        corpus = self.corpus
-        if corpus.corpus is not None:
-            rows = generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-            split = ((line, tuple(words.split()), tuple(tags.split())) for line, (words, tags) in enumerate(rows, 1))
-            return (Sentence((line,) * len(words), words, tags) for line, words, tags in split)
-        file = self.files[0]
-        return _listed(file, corpus) if file.suffixes[0] == ".jsonl" else in_columns(file, corpus)
-
-    def _faults(self, sentence: Sentence) -> tuple[Problem, ...]:
-        """The first tag that is of no scheme, or cannot stand there in the one that is named."""
-        scheme = self.corpus.scheme
-        if scheme == "plain":
-            return ()
-        for line, tag in zip(sentence.lines, sentence.tags, strict=True):
-            if not is_chunk_tag(tag):
-                hint = "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that mark no entities"
-                return (Recurring(self.where(line), f"the tag {tag!r} is of no scheme", hint),)
-        if scheme == "auto" or (word := _fault(sentence.tags, scheme)) is None:
-            return ()
-        before = f"after {sentence.tags[word - 1]!r}" if word else "at the beginning of a sentence"
-        what = f"{sentence.tags[word]!r} cannot stand {before} in the scheme {scheme}"
-        return (Recurring(self.where(sentence.lines[word]), what, "scheme: auto reads it as conlleval does"),)
-
-    def _rows(self) -> Iterator[Row]:
-        """Only the faults of the first where all sentences have some, as `rows_in` has it for tables."""
-        sentences = self.sentences()
-        first = next(sentences, None)
-        if first is not None and first.faults and all(sentence.faults for sentence in sentences):
-            raise ColumnError(problems=first_of(first.faults))
-        for sentence in self.sentences():
-            line = sentence.lines[0]
-            yield from (Row(line, ("", ""), fault) for fault in sentence.faults)
-            if not sentence.faults:
-                yield Row(line, (_json(sentence.tokens), _json(sentence.tags)))
-
-    def where(self, line: int, column: str | None = None) -> str:
-        return self.files[0].where(line) if self.files else f"corpus {self.corpus.corpus}:{line}"
-
-    def fingerprint(self) -> str:
-        corpus = self.corpus
-        settings: list[Any] = ["tagged", corpus.size, corpus.tokens, corpus.tags, corpus.scheme]
-        if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.seed, self.part, VERSION]
-        settings += [[file.suffixes, file.digest()] for file in self.files]
-        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
+def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
+    """An object a line with a list of words and a list of tags."""
+    return rows_or_one_error(lambda: _sentence_rows(_listed(file, corpus), file, corpus))
 
 
-def _json(values: tuple[str, ...]) -> str:
+def _sentence_rows(sentences: Iterable[Sentence], file: TextFile, corpus: TaggedText) -> Iterator[Row]:
+    """Sentences with at least a word, and a row for each fault of the others; white space alone is no word."""
+    for sentence in sentences:
+        line, faults = sentence.lines[0], sentence.faults or _faults(sentence, file, corpus.scheme)
+        yield from (Row(line, ("", ""), fault) for fault in faults)
+        words = [(token, tag) for token, tag in zip(sentence.tokens, sentence.tags, strict=True) if token.strip()]
+        if words and not faults:
+            first = next(line for line, token in zip(sentence.lines, sentence.tokens, strict=True) if token.strip())
+            yield Row(first, (_json([token for token, _ in words]), _json([tag for _, tag in words])))
+
+
+def _faults(sentence: Sentence, file: TextFile, scheme: str) -> tuple[Problem, ...]:
+    """The first tag that is of no scheme, or cannot stand there in the one that is named."""
+    if scheme == "plain":
+        return ()
+    for line, tag in zip(sentence.lines, sentence.tags, strict=True):
+        if not is_chunk_tag(tag):
+            hint = "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that mark no entities"
+            return (Recurring(file.where(line), f"the tag {tag!r} is of no scheme", hint),)
+    if scheme == "auto" or (word := _fault(sentence.tags, cast("Scheme", scheme))) is None:
+        return ()
+    before = f"after {sentence.tags[word - 1]!r}" if word else "at the beginning of a sentence"
+    what = f"{sentence.tags[word]!r} cannot stand {before} in the scheme {scheme}"
+    return (Recurring(file.where(sentence.lines[word]), what, "scheme: auto reads it as conlleval does"),)
+
+
+def _json(values: Sequence[str]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 

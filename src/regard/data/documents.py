@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import glob
-import hashlib
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import VERSION, Part, generate
-from regard.data.formats import FORMATS, Row, rows_in
-from regard.data.readers import Reader, prefixed
+from regard.data.config import TABLES, Corpus, HeldOut, Split, Splits, as_list
+from regard.data.formats import Row, table_rows
 from regard.data.report import NAMED
-from regard.errors import ColumnError, DataError, Problem, first_of
-from regard.text.files import BINARY_HINT, TextFile, problem_with
+from regard.errors import ColumnError, DataError
+from regard.text.files import BINARY_HINT, TextFile
 
 PIECE = 1 << 16
 """Characters after which the rest of a document comes in a row of its own, so that an endless one need not be held."""
-FILES = 1 << 40
-"""Times the number of a file, and its line on top: where a row of several files stands, in one number."""
 
 
 class RawText(Corpus):
     """Documents: text files, tables with a column of text, or tales of the package."""
+
+    IN_PIECES: ClassVar[bool] = True
 
     text: str | int | None = None
     """A text file; a folder: all files below it by their names; or a pattern: folder/**/*.txt. Beside `file` or
@@ -44,6 +39,44 @@ class RawText(Corpus):
     @property
     def columns(self) -> dict[str, str | int | None]:
         return {"text": self.text}
+
+    @property
+    def may_be_empty(self) -> bool:
+        return self.documents == "all_lines"
+
+    def files(self, base: Path) -> tuple[TextFile, ...]:
+        if self.corpus is not None or self.dataset is not None:
+            return ()
+        name = str(self.text if self.file is None else self.file)
+        root = TextFile(name, base / name)
+        if self.file is None and glob.has_magic(name) and not root.path.exists():
+            names = sorted(glob.glob(name, root_dir=base, recursive=True))
+            files = tuple(TextFile(own, base / own) for own in names if _has_text(base / own))
+            if not files:
+                what = "no file has such a name" + (", or only empty ones" if names else "")
+                raise DataError(what, where=name, hint="* stands for any name, ** for any folders")
+            return files
+        return _files_below(root) if root.path.is_dir() else (root,)
+
+    def format(self, file: TextFile) -> str:
+        if self.file is not None:
+            return super().format(file)
+        return "table of texts" if file.suffixes[0] in TABLES else "text"
+
+    def findings(self, files: Sequence[TextFile]) -> list[str]:
+        """Which files of a folder are read: one that was not meant would go into the training unnoticed."""
+        if len(files) < 2:
+            return []
+        kinds: dict[str, list[str]] = {}
+        for file in files:
+            kinds.setdefault("".join(file.suffixes), []).append(Path(file.name).name)
+        first, *others = sorted(kinds, key=lambda kind: (-len(kinds[kind]), not kind.startswith(".txt")))
+        counts = [f"{len(kinds[first]):,} {first or 'without a suffix'}"]
+        for kind in others:
+            names = [*kinds[kind][:NAMED], *["..."] * (len(kinds[kind]) > NAMED)]
+            counts.append(f"{len(kinds[kind]):,} {kind or 'without a suffix'} ({', '.join(names)})")
+        choose = f"; {self.text}/**/*{first} names the {first} files alone" if first and others else ""
+        return [f"{self.text}: {len(files):,} files are read: {', '.join(counts)}{choose}"]
 
     @model_validator(mode="before")
     @classmethod
@@ -74,157 +107,36 @@ class RawData(Splits[RawText]):
     """Most tokens of an example, special ones included; longer documents are cut into several."""
 
 
-def open_documents(corpus: RawText, base: Path, part: Part = "train") -> Reader:
-    """A reader of the documents; names of files are relative to `base`."""
-    reader = DocumentReader(corpus, base, part)
-    if reader.dataset is not None:
-        reader.dataset.check()
-    elif corpus.corpus is None:
-        if not reader.is_pattern and (problem := _missing(reader.root)):
-            raise DataError(problems=[problem])
-        if not reader.files:
-            raise _nothing_in(reader)
-    return reader
-
-
-def _nothing_in(reader: DocumentReader) -> DataError:
-    name, path = reader.root.name, reader.root.path
-    if reader.is_pattern:
-        what = "no file has such a name" + (", or only empty ones" if glob.glob(str(path), recursive=True) else "")
-        return DataError(what, where=name, hint="* stands for any name, ** for any folders")
-    if any(one.is_file() for one in path.rglob("*")):
-        what = "the files in the folder are all empty, or hidden: their names, or their folder's, begin with a dot"
-        return DataError(what, where=name, hint="put .txt files into it, or name one with text")
-    return DataError("there is no file in the folder", where=name, hint="put .txt files into it")
-
-
-def _missing(root: TextFile) -> Any:
-    return None if root.path.is_dir() else problem_with(root)
-
-
-class DocumentReader(Reader):
-    """The documents of a corpus as rows of one column; the lines of a document stay apart by line breaks.
-
-    A long document is several rows, each of which but the last ends with a line break.
-    """
-
-    corpus: RawText
-    in_pieces = True
-
-    @property
-    def may_be_empty(self) -> bool:
-        return self.corpus.documents == "all_lines"
-
-    @property
-    def root(self) -> TextFile:
-        """The file or folder that the corpus names."""
-        name = str(self.corpus.text if self.corpus.file is None else self.corpus.file)
-        return TextFile(name, self.base / name)
-
-    @cached_property
-    def is_pattern(self) -> bool:
-        """Whether the name stands for several files."""
-        return self.corpus.file is None and glob.has_magic(self.root.name) and not self.root.path.exists()
-
-    @cached_property
-    def files(self) -> tuple[TextFile, ...]:
-        if self.corpus.corpus is not None or self.corpus.dataset is not None:
-            return ()
-        root = self.root
-        if self.is_pattern:
-            names = sorted(glob.glob(root.name, root_dir=self.base, recursive=True))
-            return tuple(TextFile(name, self.base / name) for name in names if _has_text(self.base / name))
-        if not root.path.is_dir():
-            return (root,)
-        below = (path for path in sorted(root.path.rglob("*")) if _has_text(path))
-        shown = (path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts))
-        return tuple(TextFile(str(Path(root.name) / path.relative_to(root.path)), path) for path in shown)
-
-    def findings(self) -> Iterator[str]:
-        """Which files of a folder are read: one that was not meant would go into the training unseen."""
-        if len(self.files) < 2:
-            return
-        kinds: dict[str, list[str]] = {}
-        for file in self.files:
-            kinds.setdefault("".join(file.suffixes), []).append(Path(file.name).name)
-        first, *others = sorted(kinds, key=lambda kind: (-len(kinds[kind]), not kind.startswith(".txt")))
-        counts = [f"{len(kinds[first]):,} {first or 'without a suffix'}"]
-        for kind in others:
-            names = [*kinds[kind][:NAMED], *["..."] * (len(kinds[kind]) > NAMED)]
-            counts.append(f"{len(kinds[kind]):,} {kind or 'without a suffix'} ({', '.join(names)})")
-        choose = f"; {self.root.name}/**/*{first} names the {first} files alone" if first and others else ""
-        yield f"{self.root.name}: {len(self.files):,} files are read: {', '.join(counts)}{choose}"
-
-    def rows(self) -> Iterator[Row]:
-        size, prefix = self.corpus.size, self.corpus.prefix
-        begun = 0
-        for row in self._rows():
-            begun += not row.continues
-            if size is not None and begun > size:
-                return
-            yield row if row.continues else prefixed(row, prefix)
-
-    def _rows(self) -> Iterator[Row]:
-        corpus = self.corpus
-        if corpus.corpus is not None:
-            tales = generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-            yield from (Row(line, tale) for line, tale in enumerate(tales, 1))
-        if self.dataset is not None:
-            yield from super()._rows()
-        problems: list[Problem] = []
-        for number, file in enumerate(self.files):
-            rows = self._table(file) if self._is_table(file) else _documents(file, corpus.documents)
-            try:
-                yield from (row._replace(line=number * FILES + row.line) for row in rows)
-            except DataError as error:  # all files that cannot be read are named at once
-                if len(self.files) == 1:
-                    raise
-                problems += error.problems
-        if problems:
-            raise DataError(problems=first_of(problems))
-
-    def _is_table(self, file: TextFile) -> bool:
-        return self.corpus.file is not None or file.suffixes[0] in FORMATS
-
-    def _table(self, file: TextFile) -> Iterator[Row]:
-        if self.corpus.file is not None:
-            yield from rows_in(file, self.corpus)
-            return
-        try:
-            yield from rows_in(file, self.corpus.model_copy(update={"text": "text"}))
-        except ColumnError as error:
-            hint = f"rename one to text, or name it in the recipe: {{file: {file.name}, text: COLUMN}}"
-            raise DataError(problems=[replace(one, hint=f"{one.hint}; {hint}") for one in error.problems]) from None
-
-    def empty(self, row: Row, column: int) -> str:
-        if self.files and self._is_table(self.files[row.line // FILES]):
-            return f"the column {('text' if self.corpus.file is None else self.corpus.text)!r} is empty"
-        return super().empty(row, column)
-
-    def where(self, line: int, column: str | None = None) -> str:
-        if not self.files:
-            return super().where(line)
-        if line < 1:
-            return self.root.name
-        return self.files[line // FILES].where(line % FILES)
-
-    def fingerprint(self) -> str:
-        corpus = self.corpus
-        if corpus.dataset is not None:
-            return super().fingerprint()
-        settings: list[Any] = ["documents", corpus.size, corpus.prefix, corpus.documents, corpus.text, corpus.header]
-        if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.seed, self.part, VERSION]
-        settings += [[file.suffixes, self._is_table(file), file.digest()] for file in self.files]
-        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
-
-
 def _has_text(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def _documents(file: TextFile, separated: str) -> Iterator[Row]:
+def _files_below(root: TextFile) -> tuple[TextFile, ...]:
+    """All files of a folder that hold something and are not hidden, by their names."""
+    below = [path for path in sorted(root.path.rglob("*")) if path.is_file()]
+    shown = [path for path in below if not any(part.startswith(".") for part in path.relative_to(root.path).parts)]
+    files = [TextFile(str(Path(root.name) / path.relative_to(root.path)), path) for path in shown if _has_text(path)]
+    if not files and below:
+        what = "the files in the folder are all empty, or hidden: their names, or their folder's, begin with a dot"
+        raise DataError(what, where=root.name, hint="put .txt files into it, or name one with text")
+    if not files:
+        raise DataError("there is no file in the folder", where=root.name, hint="put .txt files into it")
+    return tuple(files)
+
+
+def text_table_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
+    """A table that stands for a text file, or in a folder of them: its column is `text`."""
+    try:
+        yield from table_rows(file, corpus.model_copy(update={"text": "text"}))
+    except ColumnError as error:
+        hint = f"rename one to text, or name it in the recipe: {{file: {file.name}, text: COLUMN}}"
+        problems = [replace(problem, hint=f"{problem.hint}; {hint}") for problem in error.problems]
+        raise DataError(problems=problems) from None
+
+
+def document_rows(file: TextFile, corpus: RawText) -> Iterator[Row]:
     """The documents of a text file, each with its first line; a long one in pieces, which end with a line."""
+    separated = corpus.documents
     lines: list[str] = []
     first = size = 0
     continues = False

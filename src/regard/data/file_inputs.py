@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.config import Corpus
-from regard.data.formats import FORMATS, Key, Row, format_of, object_in, text_of, value_in
+from regard.data.config import TABLES, Corpus
+from regard.data.formats import TABLE_ROWS, Key, Row, object_in, text_of, value_in
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile
 
@@ -53,7 +53,7 @@ class _Wanted(Corpus):
 
 def is_table(file: TextFile) -> bool:
     """Whether a file has columns, by its suffix."""
-    return file.suffixes[0] in FORMATS
+    return file.suffixes[0] in TABLES
 
 
 def table_rows(file: TextFile, columns: Mapping[str, Key], header: bool | None = None) -> Iterator[Row]:
@@ -63,7 +63,8 @@ def table_rows(file: TextFile, columns: Mapping[str, Key], header: bool | None =
     """
     if file.suffixes[0] == ".jsonl":
         return (_row(text, line, file, columns) for line, text in enumerate(file.lines(), 1))
-    return format_of(file)(file, _Wanted.model_construct(header=header, keys=dict(columns)))
+    wanted = _Wanted.model_construct(header=header, keys=dict(columns))
+    return TABLE_ROWS[wanted.format(file)](file, wanted)
 
 
 def listed_rows(file: TextFile, columns: Mapping[str, Key], listed: str) -> Iterator[Row]:

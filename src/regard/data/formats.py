@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from regard.data.config import Corpus
 from regard.errors import ColumnError, DataError, Problem, import_extra
-from regard.text.files import COMPRESSIONS, TextFile
+from regard.text.files import TextFile
 from regard.text.normalise import same_name
 
 SEPARATORS = (",", ";", "\t")
@@ -198,32 +198,16 @@ def object_in(text: str, where: str, keys: Iterable[Key] = ()) -> dict[str, Any]
     return example
 
 
-def format_of(file: TextFile) -> Callable[[TextFile, Corpus], Iterator[Row]]:
-    """How to read a file with all columns, by its suffix."""
-    suffix, compression = file.suffixes
-    if suffix not in FORMATS:
-        what = f"one file with all columns cannot be a {suffix or 'file without a suffix'}"
-        hint = (
-            f"allowed: {', '.join(FORMATS)}, text plain or as {', '.join(COMPRESSIONS)}; "
-            "parallel files are named by column, without 'file'"
-        )
-        raise DataError(what, where=file.name, hint=hint)
-    if suffix == ".parquet" and compression:
-        raise DataError(f"a Parquet file is compressed inside, not as {compression}", where=file.name, hint="unpack it")
-    return FORMATS[suffix]
-
-
-def rows_in(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """The rows of a file with all columns, also those with a fault; but one error where all rows have one.
+def rows_or_one_error(read: Callable[[], Iterator[Row]]) -> Iterator[Row]:
+    """The rows of a file, also those with a fault; but one error where all rows have one.
 
     The recipe then asks for what is not in the file: that is one mistake, and nothing is left if they are dropped.
     """
-    read = format_of(file)
-    filled = (row for row in read(file, corpus) if row.fault is not None or any(row.values))
+    filled = (row for row in read() if row.fault is not None or any(row.values))
     first = next(filled, None)
     if first is not None and first.fault is not None and all(row.fault is not None for row in filled):
         raise ColumnError(problems=[first.fault])
-    yield from read(file, corpus)
+    yield from read()
 
 
 Key = str | int
@@ -407,10 +391,14 @@ def _cells(batch: Any, path: list[str], compute: Any) -> list[str]:
     return ["" if one is None else one if isinstance(one, str) else json.dumps(one) for one in values]
 
 
-FORMATS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
+TABLE_ROWS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
     ".tsv": _tsv_rows,
     ".csv": _csv_rows,
     ".jsonl": _jsonl_rows,
     ".parquet": parquet_rows,
 }
-"""What one file with all columns may be, by its suffix."""
+
+
+def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
+    """The rows of a table of any of these formats."""
+    return rows_or_one_error(lambda: TABLE_ROWS[file.suffixes[0]](file, corpus))

@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 from regard.data.config import Corpus, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset, Encoder, Examples
+from regard.data.readers import open_corpus
 from regard.data.report import NAMED, ColumnReport, Found, Histogram, Report, SplitReport
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TokenColumn, open_array, stored, token_type
 from regard.data.texts import (
@@ -25,7 +26,6 @@ from regard.data.texts import (
     Progress,
     Texts,
     key_of,
-    open_reader,
     parts,
     prepare_texts,
     problems_in,
@@ -189,7 +189,7 @@ def _open(folder: Path, split: Part, texts: Texts, task: Encoder) -> Dataset:
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
     """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
-    readers = [open_reader(corpus, base, part) for corpus in corpora]
+    readers = [open_corpus(corpus, base, part) for corpus in corpora]
     texts: dict[str, list[str]] = {}
     places: list[str] = []
     numbers: list[int] = []
@@ -208,7 +208,7 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
             owners.append(owners[-1] if row.continues and owners else len(owners))
     if faults.count and (recipe.data.bad_lines == "error" or not places):
         raise DataError(problems=faults.problems)
-    in_pieces = {"part": parts(np.array(owners, dtype=np.int64))} if readers[0].in_pieces else {}
+    in_pieces = {"part": parts(np.array(owners, dtype=np.int64))} if readers[0].corpus.IN_PIECES else {}
     dataset = Dataset.of(task, {**texts, **in_pieces}, places.__getitem__)
     return replace(dataset, corpora=np.array(numbers, dtype=np.int16), weights=(1.0,) * len(readers))
 

@@ -5,17 +5,40 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from regard.data.config import Corpus
-from regard.data.corpora import VERSION, Part, generate
-from regard.data.formats import Key, Row, format_of, keys_of, numeric_keys, rows_in, text_of, value_in
-from regard.errors import DataError, did_you_mean, import_extra
+from regard.data.config import TABLES, Corpus
+from regard.data.conll import conll_rows, tagged_rows
+from regard.data.corpora import VERSION, Part
+from regard.data.documents import document_rows, text_table_rows
+from regard.data.formats import Key, Row, keys_of, numeric_keys, table_rows, text_of, value_in
+from regard.data.squad import question_rows, squad_rows
+from regard.data.stories import babi_rows, story_rows
+from regard.errors import DataError, Problem, did_you_mean, first_of, import_extra
 from regard.text.files import TextFile, problem_with
+
+FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
+    ".tsv": table_rows,
+    ".csv": table_rows,
+    ".jsonl": table_rows,
+    ".parquet": table_rows,
+    "text": document_rows,
+    "table of texts": text_table_rows,
+    "conll": conll_rows,
+    "tagged .jsonl": tagged_rows,
+    "squad": squad_rows,
+    "questions .jsonl": question_rows,
+    "babi": babi_rows,
+    "stories .jsonl": story_rows,
+}
+"""How a file becomes rows with the columns of its corpus. `Corpus.format` chooses one of these by the file's suffix."""
+FILES = 1 << 40
+"""Times the number of a file, plus the line: the place of a row of several files, in one number."""
 
 
 def open_corpus(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
@@ -27,10 +50,11 @@ def open_corpus(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
-    if corpus.file is not None:
-        format_of(reader.files[0])
-    else:
+    if reader.parallel:
         _refuse_tables(reader.files)
+    else:
+        for file in reader.files:
+            corpus.format(file)
     if reader.dataset is not None:
         reader.dataset.check()
     return reader
@@ -43,26 +67,21 @@ class Reader:
     corpus: Corpus
     base: Path
     part: Part
-    in_pieces: ClassVar[bool] = False
-    """Whether an example may be several rows, as a long document is: the column `part` then says where it ends."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the columns are read as, in the order of a row's values."""
-        return tuple(self.corpus.READ_AS.get(name, name) for name in self.corpus.columns)
+        """The columns of a row, in their order."""
+        return self.corpus.row_columns
 
-    @property
-    def may_be_empty(self) -> bool:
-        """Whether a row without text is meant so, and no mistake."""
-        return False
-
-    @property
+    @cached_property
     def files(self) -> tuple[TextFile, ...]:
-        """The one file, or a file for each column, or none."""
-        if self.corpus.corpus is not None or self.corpus.dataset is not None:
-            return ()
-        names = self.corpus.columns.values() if self.corpus.file is None else [self.corpus.file]
-        return tuple(TextFile(str(name), self.base / str(name)) for name in names)
+        """The files that the corpus names."""
+        return self.corpus.files(self.base)
+
+    @property
+    def parallel(self) -> bool:
+        """Whether each column has a file of its own."""
+        return self.corpus.file is None and len(self.corpus.columns) == len(self.files) > 1
 
     @property
     def dataset(self) -> HubDataset | None:
@@ -80,20 +99,40 @@ class Reader:
             yield row
 
     def rows(self) -> Iterator[Row]:
-        """The same with those that have a fault, for whoever may drop them."""
-        rows = islice(self._rows(), self.corpus.size)
-        return (prefixed(row, self.corpus.prefix) for row in rows) if self.corpus.prefix else rows
+        """The same with those that have a fault, for callers that may drop them."""
+        size, prefix = self.corpus.size, self.corpus.prefix
+        begun = 0
+        for row in self._rows():
+            begun += not row.continues
+            if size is not None and begun > size:
+                return
+            yield prefixed(row, prefix) if prefix and not row.continues else row
+            if begun == size and not self.corpus.IN_PIECES:  # what comes after is not even looked at
+                return
 
     def _rows(self) -> Iterator[Row]:
         corpus = self.corpus
         if corpus.corpus is not None:
-            rows = generate(corpus.corpus, corpus.size, corpus.seed, self.part, corpus.words)
-            return (Row(line, cells) for line, cells in enumerate(rows, 1))
+            return (Row(line, cells) for line, cells in enumerate(corpus.built_in(self.part), 1))
         if self.dataset is not None:
             return self.dataset.rows(list(keys_of(corpus).values()), numeric_keys(corpus))
-        if corpus.file is None:
+        if self.parallel:
             return _parallel_rows(self.files)
-        return rows_in(self.files[0], corpus)
+        return self._rows_of_files()
+
+    def _rows_of_files(self) -> Iterator[Row]:
+        """The rows of one file after the other; all files that cannot be read are named at once."""
+        problems: list[Problem] = []
+        for number, file in enumerate(self.files):
+            try:
+                rows = FORMATS[self.corpus.format(file)](file, self.corpus)
+                yield from (row._replace(line=number * FILES + row.line) for row in rows)
+            except DataError as error:
+                if len(self.files) == 1:
+                    raise
+                problems += error.problems
+        if problems:
+            raise DataError(problems=first_of(problems))
 
     def where(self, line: int, column: str | None = None) -> str:
         """The place of a row, or of one of its columns, as messages name it: `train.en:17`."""
@@ -101,31 +140,34 @@ class Reader:
             return f"corpus {self.corpus.corpus}:{line}"
         if self.dataset is not None:
             return self.dataset.where(line)
-        number = self.columns.index(column) if column and self.corpus.file is None else 0
-        return self.files[number].where(line)
+        if self.parallel:
+            return self.files[self.columns.index(column) if column else 0].where(line)
+        return self.corpus.place(self.files[line // FILES], line % FILES)
 
     def empty(self, row: Row, column: int) -> str:
-        """What to call an empty text: a line, or a cell where other cells of the row are filled."""
+        """What to call an empty text: a line, or a cell of a table."""
         names = list(self.corpus.columns.items())
-        if self.corpus.file is None or len(names) != len(row.values) or not "".join(row.values).strip():
+        is_table = bool(self.files) and not self.parallel and self.files[row.line // FILES].suffixes[0] in TABLES
+        if not is_table or len(names) != len(row.values):
             return "the line is empty"
         name, key = names[column]
+        if len(names) == 1:
+            return f"the column {name if self.corpus.file is None else key!r} is empty"
+        if not "".join(row.values).strip():
+            return "the line is empty"
         return f"the {name} is empty" if name == key else f"the {name} (column {key!r}) is empty"
 
-    def findings(self) -> Iterator[str]:
+    def findings(self) -> list[str]:
         """What a user should know of the files that are read."""
-        return iter(())
+        return self.corpus.findings(self.files)
 
     def fingerprint(self) -> str:
-        """A hash of all that decides the rows: the bytes of the files as they lie there, and how they are read."""
-        corpus = self.corpus
-        settings: list[Any] = [corpus.size, self.columns, corpus.prefix]
-        if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.seed, self.part, VERSION, corpus.words.start, corpus.words.stop]
-        elif corpus.file is not None:
-            settings += [list(corpus.columns.values()), corpus.header]
-        elif self.dataset is not None:
-            settings += [list(corpus.columns.values()), corpus.subset, corpus.split, self.part, self.dataset.digest()]
+        """A hash of all that decides the rows: how they are read, and the bytes of the files."""
+        settings: list[Any] = [self.corpus.settings(), self.columns]
+        if self.corpus.corpus is not None:
+            settings += [self.part, VERSION]
+        if self.dataset is not None:
+            settings += [self.part, self.dataset.digest()]
         settings += [[file.suffixes, file.digest()] for file in self.files]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 

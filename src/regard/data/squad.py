@@ -9,12 +9,11 @@ no answer); Lim et al. 2019, arXiv:1909.07005 (KorQuAD, the same format):
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -22,11 +21,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import VERSION, Part, generate
+from regard.data.corpora import Part
 from regard.data.formats import Row, objects_in, text_of, value_in
-from regard.data.readers import Reader
 from regard.errors import DataError, Problem
-from regard.text.files import TextFile, problem_with
+from regard.text.files import TextFile
 from regard.text.offsets import Clusters
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
@@ -68,6 +66,33 @@ class QuestionedText(Corpus):
     def columns(self) -> dict[str, str | int | None]:
         return {}
 
+    @property
+    def row_columns(self) -> tuple[str, ...]:
+        """The answers are a JSON list of places and texts."""
+        return ("context", "question", "answers", "id")
+
+    def files(self, base: Path) -> tuple[TextFile, ...]:
+        return () if self.file is None else (TextFile(self.file, base / self.file),)
+
+    def format(self, file: TextFile) -> str:
+        suffix = file.suffixes[0]
+        if suffix not in (".json", ".jsonl"):
+            what = f"questions cannot be read from a {suffix or 'file without suffix'}"
+            hint = ".json in the format of SQuAD; .jsonl: an object a line with context, question and answers"
+            raise DataError(what, where=file.name, hint=hint)
+        return "squad" if suffix == ".json" else "questions .jsonl"
+
+    def place(self, file: TextFile, line: int) -> str:
+        """Rows of SQuAD's JSON are numbered by question."""
+        if file.suffixes[0] == ".jsonl":
+            return file.where(line)
+        return f"{_place(file, line, question_lines(file) if line else ())}: question {line}"
+
+    def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
+        for number, (context, question, answer) in enumerate(super().built_in(part), 1):
+            answers = [(context.index(answer), answer)] if answer else []
+            yield context, question, json.dumps(answers, ensure_ascii=False), str(number)
+
     @model_validator(mode="after")
     def _file_or_corpus(self) -> QuestionedText:
         for name in ("header", "dataset", "prefix"):
@@ -99,68 +124,19 @@ class QuestionData(Splits[QuestionedText]):
     """Tokens of a question that are read, and no more than half of max_length; the rest is left out."""
 
 
-def open_questions(corpus: QuestionedText, base: Path, part: Part = "train") -> QuestionReader:
-    """A reader of the questions; names of files are relative to `base`."""
-    reader = QuestionReader(corpus, base, part)
-    problems = [problem for file in reader.files if (problem := problem_with(file))]
-    if problems:
-        raise DataError(problems=problems)
-    for file in reader.files:
-        if file.suffixes[0] not in (".json", ".jsonl"):
-            what = f"questions cannot be read from a {file.suffixes[0] or 'file without suffix'}"
-            hint = ".json in the format of SQuAD; .jsonl: an object a line with context, question and answers"
-            raise DataError(what, where=file.name, hint=hint)
-    return reader
+def squad_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
+    """SQuAD's JSON; a row's line is the number of its question."""
+    return map(_row, squad_questions(file))
 
 
-class QuestionReader(Reader):
-    """The questions of a corpus as rows: text, question, answers as a JSON list, and id."""
+def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
+    """An object a line with context, question and answers."""
+    return map(_row, _listed(file, corpus))
 
-    corpus: QuestionedText
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return ("context", "question", "answers", "id")
-
-    @cached_property
-    def files(self) -> tuple[TextFile, ...]:
-        name = self.corpus.file
-        return () if name is None else (TextFile(name, self.base / name),)
-
-    def questions(self) -> Iterator[Answers]:
-        corpus = self.corpus
-        if corpus.corpus is not None:
-            rows = generate(corpus.corpus, corpus.size, corpus.seed, self.part)
-            for number, (context, question, answer) in enumerate(rows, 1):
-                answers = ((context.index(answer), answer),) if answer else ()
-                yield Answers(number, str(number), context, question, answers)
-        for file in self.files:
-            yield from squad_questions(file) if file.suffixes[0] == ".json" else _listed(file, corpus)
-
-    def _rows(self) -> Iterator[Row]:
-        for one in self.questions():
-            answers = json.dumps(one.answers, ensure_ascii=False)
-            yield Row(one.line, (one.context, one.question, answers, one.id), one.fault)
-
-    def where(self, line: int, column: str | None = None) -> str:
-        if not self.files:
-            return f"corpus {self.corpus.corpus}:{line}"
-        file = self.files[0]
-        if file.suffixes[0] == ".jsonl":
-            return file.where(line)
-        return f"{_place(file, line, self._lines if line else ())}: question {line}"
-
-    @cached_property
-    def _lines(self) -> list[int]:
-        return question_lines(self.files[0])
-
-    def fingerprint(self) -> str:
-        corpus = self.corpus
-        settings: list[Any] = ["questions", corpus.size, corpus.context, corpus.question, corpus.answers]
-        if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.seed, self.part, VERSION]
-        settings += [[file.suffixes, file.digest()] for file in self.files]
-        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
+def _row(asked: Answers) -> Row:
+    answers = json.dumps(asked.answers, ensure_ascii=False)
+    return Row(asked.line, (asked.context, asked.question, answers, asked.id), asked.fault)
 
 
 def answers_in(text: str) -> tuple[tuple[int, str], ...]:
@@ -197,6 +173,7 @@ def squad_inputs(file: TextFile) -> Iterator[tuple[str, str, str, Problem | None
             yield "", told.context, where, replace(error.problems[0], where=where)
 
 
+@lru_cache(maxsize=8)
 def question_lines(file: TextFile) -> list[int]:
     """The line of each question of SQuAD's JSON, by a key that each of them has; nothing where there is none."""
     text, count = "\n".join(file.lines()), sum(1 for _ in _asked(file))

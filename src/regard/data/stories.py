@@ -9,12 +9,10 @@ by a tab, its answer, a tab and the numbers of the lines that it rests on.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from glob import has_magic
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -22,12 +20,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
-from regard.data.corpora import VERSION, Part, generate
-from regard.data.documents import FILES
+from regard.data.corpora import Part, generate
 from regard.data.formats import Row, object_in, text_of, value_in
-from regard.data.readers import Reader
 from regard.errors import DataError, Problem
-from regard.text.files import TextFile, problem_with
+from regard.text.files import TextFile
 from regard.text.normalise import fold_white_space
 from regard.text.sentences import split_sentences
 
@@ -66,6 +62,40 @@ class Stories(Corpus):
         return {}
 
     @property
+    def row_columns(self) -> tuple[str, ...]:
+        return COLUMNS
+
+    def files(self, base: Path) -> tuple[TextFile, ...]:
+        name = self.file
+        if name is None:
+            return ()
+        if not has_magic(name):
+            return (TextFile(name, base / name),)
+        anchor = PurePath(name).anchor
+        found = (Path(anchor) if anchor else base).glob(str(PurePath(name).relative_to(anchor)))
+        named = [str(path if anchor else path.relative_to(base)) for path in sorted(found, key=_by_number)]
+        if not named:
+            raise DataError("no file has a name of this pattern", where=name, hint="for example babi/*_train.txt")
+        return tuple(TextFile(own, base / own) for own in named)
+
+    def format(self, file: TextFile) -> str:
+        suffix = file.suffixes[0]
+        if suffix not in (".txt", ".jsonl"):
+            hint = ".txt: bAbI's numbered lines; .jsonl: an object a line with story, question and answer"
+            what = f"stories cannot be read from a {suffix or 'file without suffix'}"
+            raise DataError(what, where=file.name, hint=hint)
+        return "babi" if suffix == ".txt" else "stories .jsonl"
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "file": self.file}  # which names the tasks
+
+    def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
+        assert self.corpus is not None
+        task = f"{self.corpus}:{self.about}" if self.about else self.corpus
+        for cells in generate(self.corpus, self.size, self.seed, part, about=self.about):
+            yield (*cells, str(cells[1].count("\n") + 1), task)
+
+    @property
     def keys(self) -> Keys:
         return Keys(self.story, self.question, self.answer, self.facts)
 
@@ -99,74 +129,19 @@ class StoryData(Splits[Stories]):
     name them, or drop and count them. After a line that cannot be read, no question about its story can."""
 
 
-def open_stories(corpus: Stories, base: Path, part: Part = "train") -> StoryReader:
-    """A reader of the questions; names of files are relative to `base`."""
-    reader = StoryReader(corpus, base, part)
-    if corpus.file is not None and not reader.files:
-        raise DataError("no file has a name of this pattern", where=corpus.file, hint="for example babi/*_train.txt")
-    problems = [problem for file in reader.files if (problem := problem_with(file))]
-    if problems:
-        raise DataError(problems=problems)
-    for file in reader.files:
-        if file.suffixes[0] not in _FORMATS:
-            hint = ".txt: bAbI's numbered lines; .jsonl: an object a line with story, question and answer"
-            what = f"stories cannot be read from a {file.suffixes[0] or 'file without suffix'}"
-            raise DataError(what, where=file.name, hint=hint)
-    return reader
+def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
+    """bAbI's numbered lines."""
+    return (_row(asked, _task_of(file)) for asked in babi_questions(file, corpus.keys))
 
 
-class StoryReader(Reader):
-    """The questions of a corpus as rows of `COLUMNS`."""
+def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
+    """An object a line with story, question and answer."""
+    return (_row(asked, _task_of(file)) for asked in jsonl_questions(file, corpus.keys))
 
-    corpus: Stories
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return COLUMNS
-
-    @cached_property
-    def files(self) -> tuple[TextFile, ...]:
-        name = self.corpus.file
-        if name is None:
-            return ()
-        if not has_magic(name):
-            return (TextFile(name, self.base / name),)
-        anchor = PurePath(name).anchor
-        found = (Path(anchor) if anchor else self.base).glob(str(PurePath(name).relative_to(anchor)))
-        named = (str(path if anchor else path.relative_to(self.base)) for path in sorted(found, key=_by_number))
-        return tuple(TextFile(one, self.base / one) for one in named)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """What the files are called, without `_train` and suffixes; or what the questions are about."""
-        if self.corpus.corpus is not None:
-            return (f"{self.corpus.corpus}:{self.corpus.about}" if self.corpus.about else self.corpus.corpus,)
-        return tuple(_PART.sub("", PurePath(file.name).name.partition(".")[0]) for file in self.files)
-
-    def _rows(self) -> Iterator[Row]:
-        corpus = self.corpus
-        if corpus.corpus is not None:
-            rows = generate(corpus.corpus, corpus.size, corpus.seed, self.part, about=corpus.about)
-            counted = ((*cells, str(cells[1].count("\n") + 1), self.tasks[0]) for cells in rows)
-            yield from (Row(line, cells) for line, cells in enumerate(counted, 1))
-        for number, file in enumerate(self.files):
-            task = self.tasks[number]
-            yield from (_row(number, asked, task) for asked in _FORMATS[file.suffixes[0]](file, corpus.keys))
-
-    def where(self, line: int, column: str | None = None) -> str:
-        if self.corpus.corpus is not None:
-            return f"corpus {self.corpus.corpus}:{line}"
-        if line < 1:
-            return str(self.corpus.file)
-        return self.files[line // FILES].where(line % FILES)
-
-    def fingerprint(self) -> str:
-        corpus = self.corpus
-        settings: list[Any] = ["stories", COLUMNS, corpus.size, corpus.keys]
-        if corpus.corpus is not None:
-            settings += [corpus.corpus, corpus.about, corpus.seed, self.part, VERSION]
-        settings += [[file.name, file.suffixes, file.digest()] for file in self.files]
-        return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
+def _task_of(file: TextFile) -> str:
+    """The name of a file without `_train` and suffixes: each file is a task."""
+    return _PART.sub("", PurePath(file.name).name.partition(".")[0])
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:
@@ -174,15 +149,14 @@ def _by_number(path: Path) -> list[tuple[int, str]]:
     return [(int(digits or 0), letters) for digits, letters in re.findall(r"(\d*)(\D*)", path.name)]
 
 
-def _row(file: int, asked: Asked | Unread, task: str) -> Row:
+def _row(asked: Asked | Unread, task: str) -> Row:
     """With the last sentences of the story, the facts that are among them, and how many sentences there were."""
-    line = file * FILES + asked.line
     if isinstance(asked, Unread):
-        return Row(line, ("",) * len(COLUMNS), asked.problem)
+        return Row(asked.line, ("",) * len(COLUMNS), asked.problem)
     gone = max(0, len(asked.story) - KEPT)
     facts = " ".join(str(fact - gone) for fact in asked.facts or () if fact >= gone) or UNKNOWN
     kept = "\n".join(asked.story[gone:])
-    return Row(line, (asked.opening, kept, asked.question, asked.answer, facts, str(len(asked.story)), task))
+    return Row(asked.line, (asked.opening, kept, asked.question, asked.answer, facts, str(len(asked.story)), task))
 
 
 def facts_in(text: str) -> tuple[int, ...] | None:
@@ -381,7 +355,3 @@ def _facts(value: Any, sentences: int, where: str) -> tuple[int, ...] | None:
         hint = f"a list of numbers of sentences, from 1 to {sentences}"
         raise DataError(f"the facts are {json.dumps(value)[:80]}", where=where, hint=hint)
     return tuple(one - 1 for one in value)
-
-
-_FORMATS = {".txt": babi_questions, ".jsonl": jsonl_questions}
-"""How stories are read, by the suffix."""

@@ -16,16 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
-from regard.data.config import Corpus, Split, Splits
-from regard.data.conll import TaggedText, open_tagged
+from regard.data.config import Split, Splits
 from regard.data.corpora import Part
-from regard.data.documents import RawText, open_documents
 from regard.data.formats import Row
 from regard.data.readers import Reader, open_corpus
 from regard.data.report import NAMED, Found, Report, SplitReport
-from regard.data.squad import QuestionedText, open_questions
 from regard.data.store import ArrayWriter, ColumnWriter, Integers, TextColumn, open_array, stored
-from regard.data.stories import Stories, open_stories
 from regard.errors import DataError, Faults, Problem
 from regard.text.normalise import nfc
 
@@ -64,7 +60,7 @@ class Texts:
     @property
     def columns(self) -> dict[str, TextColumn]:
         columns = {name: column.select(self.rows) for name, column in self.read.items()}
-        return {**columns, "part": parts(self.owners[self.rows])} if self.readers[0].in_pieces else columns
+        return {**columns, "part": parts(self.owners[self.rows])} if self.readers[0].corpus.IN_PIECES else columns
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -111,25 +107,12 @@ def _open_readers(data: Splits[Any], base: Path) -> Readers:
     for split, corpora in named.items():
         for corpus in corpora:
             try:
-                readers[split].append(open_reader(corpus, base, split))
+                readers[split].append(open_corpus(corpus, base, split))
             except DataError as error:
                 problems += error.problems
     if problems:
         raise DataError(problems=problems)
     return readers
-
-
-def open_reader(corpus: Corpus, base: Path, split: Part) -> Reader:
-    """A reader of the corpus; names of files are relative to `base`."""
-    if isinstance(corpus, Stories):
-        return open_stories(corpus, base, split)
-    if isinstance(corpus, TaggedText):
-        return open_tagged(corpus, base, split)
-    if isinstance(corpus, QuestionedText):
-        return open_questions(corpus, base, split)
-    if isinstance(corpus, RawText):
-        return open_documents(corpus, base, split)
-    return open_corpus(corpus, base, split)
 
 
 def _key_of(data: Splits[Any], readers: Readers, seed: int) -> str:
@@ -183,7 +166,7 @@ class _Checks:
             if self.stop:
                 self.faults.add(row.fault)
             return "cells", row.fault.where
-        reasons = [self._reason(text, reader.may_be_empty) for text in row.values]
+        reasons = [self._reason(text, reader.corpus.may_be_empty) for text in row.values]
         if not any(reasons):
             return None
         if self.stop:
@@ -218,7 +201,7 @@ def problems_in(reader: Reader, row: Row, max_characters: int) -> list[Problem]:
         return [row.fault]
     problems = []
     for number, (name, value) in enumerate(zip(reader.columns, row.values, strict=True)):
-        if not (reader.may_be_empty or value.strip()):
+        if not (reader.corpus.may_be_empty or value.strip()):
             what = reader.empty(row, number)
             problems.append(Problem(reader.where(row.line, name), what, "fill it, or drop the row"))
         elif len(value) > max_characters:

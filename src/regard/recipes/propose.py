@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from regard.config import parse_yaml
 from regard.config.load import Tree
-from regard.data.formats import FORMATS
+from regard.data.config import TABLES
 from regard.data.readers import is_saved
 from regard.errors import ConfigError
 from regard.recipes.recognise import DataProfile, recognise, text_files_in
@@ -155,7 +155,7 @@ def data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
         return []
     path, further = Path(recipe), [other for other in others if "=" not in other]
     if str(recipe) in shipped() or not (is_saved(path) or text_files_in(path)):
-        is_table = TextFile(str(recipe), path).suffixes[0] in FORMATS
+        is_table = TextFile(str(recipe), path).suffixes[0] in TABLES
         is_recipe = path.suffix.lower() in (".yaml", ".yml") or (not path.suffix and not further)
         if is_recipe or not (is_table or path.is_file()):
             return []

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from regard.data.columns import SAMPLE, are_images, is_header, is_named, last_name, table_records
+from regard.data.config import TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
-from regard.data.documents import DocumentReader, RawText
-from regard.data.formats import FORMATS, Key, count_rows, format_of, leaves_in, object_in, plain_columns, read_parquet
+from regard.data.documents import RawText
+from regard.data.formats import Key, count_rows, leaves_in, object_in, plain_columns, read_parquet
 from regard.data.labelled import list_of
 from regard.data.readers import HubDataset, is_saved
-from regard.data.squad import QuestionedText, open_questions
+from regard.data.squad import squad_questions
 from regard.data.stories import NUMBERED
 from regard.errors import DataError
 from regard.text.files import TextFile, open_text
@@ -79,19 +80,19 @@ def recognise(names: Sequence[str]) -> DataProfile:
     if len(names) == 1 and (pattern := text_files_in(Path(names[0]))):
         return _raw_text(pattern)
     files = [open_text(name, Path()) for name in names]
-    if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in FORMATS for file in files)):
-        hint = f"one file with all columns ({', '.join(FORMATS)}), or two text files, parallel line by line"
+    if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in TABLES for file in files)):
+        hint = f"one file with all columns ({', '.join(TABLES)}), or two text files, parallel line by line"
         raise DataError(f"{len(files)} files cannot be read together", where=files[1].name, hint=hint)
     if len(files) == 2:
         rows, _ = _sample(zip(*(file.lines() for file in files), strict=False))
         return _pairs({}, files[0].count_lines(), [*map(Path, names)], [*zip(*rows, strict=True)])
     [file] = files
     if file.suffixes[0] == ".json":  # the reader says what is wrong with any other than SQuAD's
-        questions = sum(1 for _ in open_questions(QuestionedText(file=file.name), Path()).questions())
+        questions = sum(1 for _ in squad_questions(file))
         return DataProfile("question_answering", {"file": Path(file.name)}, questions)
     if special := _numbered_stories(file) or _tagged_words(file):
         return special
-    if file.suffixes[0] in FORMATS:
+    if file.suffixes[0] in TABLES:
         table = _table(file)
         special = _objects(table) if file.suffixes[0] == ".jsonl" else None
         return special or _captions(table) or _texts(table)
@@ -99,7 +100,7 @@ def recognise(names: Sequence[str]) -> DataProfile:
     if 2 * sum("\t" in line for line in lines) <= len(lines):
         return _raw_text(file.name)
     hint = (
-        f"a table ({', '.join(FORMATS)}), CoNLL columns, SQuAD's .json, bAbI's numbered lines, "
+        f"a table ({', '.join(TABLES)}), CoNLL columns, SQuAD's .json, bAbI's numbered lines, "
         f"two parallel texts: {file.name} OTHER, or raw text: regard check gpt data.train.text={file.name}"
     )
     raise DataError("the format is unclear: most lines have tabs", where=file.name, hint=hint)
@@ -156,7 +157,7 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
 
 
 def _table(file: TextFile) -> _Table:
-    format_of(file)
+    Corpus.model_construct().format(file)
     columns: Mapping[Key, Sequence[Any]]
     if file.suffixes[0] == ".parquet":
         names, count = plain_columns(file), count_rows(file)
@@ -353,7 +354,7 @@ def _tagged_words(file: TextFile) -> DataProfile | None:
     """CoNLL's columns: a word a line, then its tag as the last one, empty lines between sentences; CoNLL-U has parts of
     speech in its fourth."""
     named = file.suffixes[0] in CONLL
-    if not named and file.suffixes[0] in {*FORMATS} - {".tsv"}:
+    if not named and file.suffixes[0] in {*TABLES} - {".tsv"}:
         return None
     rows = [fields_of(line) for line in islice(filter(_is_word, file.lines()), SAMPLE)]
     data: dict[str, Any] = {"file": Path(file.name), "tokens": 0, "tags": -1}
@@ -415,7 +416,7 @@ def text_files_in(folder: Path) -> str | None:
     """What names the .txt files of a folder, plain or compressed; None for a folder without, or one of recipes."""
     if not folder.is_dir() or any(path.suffix in (".yaml", ".yml") for path in folder.iterdir()):
         return None
-    kinds = {"".join(file.suffixes) for file in DocumentReader(RawText(text=str(folder)), Path(), "train").files}
+    kinds = {"".join(file.suffixes) for file in RawText(text=str(folder)).files(Path())}
     texts = sorted(kind for kind in kinds if kind.startswith(".txt"))
     if not texts:
         return None
@@ -424,7 +425,7 @@ def text_files_in(folder: Path) -> str | None:
 
 def _raw_text(name: str) -> DataProfile:
     """The documents of a text file, a folder or a pattern: blocks between blank lines, or lines if those are few."""
-    files = DocumentReader(RawText(text=name), Path(), "train").files
+    files = RawText(text=name).files(Path())
     sample, blocks, lines, characters = list[str](), 0, 0, 0
     for filled, group in groupby(chain.from_iterable(chain(file.lines(), [""]) for file in files), _is_filled):
         blocks += filled

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.columns import first_rows, header_of
-from regard.data.config import Corpus
+from regard.data.config import TABLES, Corpus
 from regard.data.file_inputs import column_problem, has_columns, is_table
-from regard.data.formats import FORMATS
 from regard.data.labelled import Choices, Labelled
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile, open_text
@@ -32,8 +31,8 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
         hint = f"one with all columns, or {len(columns)}: {', '.join(columns)}"
         raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
     suffix = suffix_of(files[0])
-    if suffix not in FORMATS and Path(files[0]).is_file():
-        hint = f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: {', '.join(FORMATS)}"
+    if suffix not in TABLES and Path(files[0]).is_file():
+        hint = f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: {', '.join(TABLES)}"
         raise DataError(f"{files[0]} is no table, so it can hold only one of the columns", where="--file", hint=hint)
     file = TextFile(files[0], Path(files[0]))
     names = header_of(file) if suffix in (".tsv", ".csv") else []
