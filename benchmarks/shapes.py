@@ -70,7 +70,7 @@ def _shape_words(scene: Scene, written: list[str]) -> list[int]:
 
 def _inside(scene: Scene, number: int, examples: CaptionedImages, row: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which regions have their middle in the box of a thing."""
-    picture = examples.source(row)
+    picture = examples.pictures[int(examples.numbers[row])]
     side = picture.columns
     middle = (np.arange(side) + 0.5) / side
     left, top, right, bottom = scene[number].box
