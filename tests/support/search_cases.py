@@ -34,7 +34,7 @@ EVERY_CASE = [*model_cases.CAUSAL_CASES, *CAPTIONERS, *LANGUAGE_MODELS]
 EVERY_KIND = [
     *(next(case for case in model_cases.CAUSAL_CASES if model_cases.CASES[case].kind == kind) for kind in MODELS),  # type: ignore[attr-defined]
     "captioner-plain-of-features", "captioner-attention-of-features", "captioner-transformer-of-features",
-    "gpt", "lstm_lm", "memory_lm",
+    "gpt", "lstm_lm",
 ]  # fmt: skip
 """One case for each kind of model, and for each decoder of the captioner."""
 NUMBERS = range(4)

@@ -30,7 +30,6 @@ RECIPE: dict[str, Any] = {
 MODELS: dict[str, dict[str, Any]] = {
     "gpt": {"kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 24},
     "lstm_lm": {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 1},
-    "memory_lm": {"kind": "memory_lm", "width": 16, "hops": 2, "words": 6},
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 PROMPT = "The child was"

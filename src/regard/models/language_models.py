@@ -12,10 +12,8 @@ from regard.models.contextual import Contextual
 from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.models.memory_lm import MemoryLanguageModel, MemoryLanguageModelConfig
 
 LANGUAGE_MODELS: dict[str, type[Any]] = {
-    "memory_lm": MemoryLanguageModel,
     "lstm_lm": LSTMLanguageModel,
     "elmo": ELMo,
     "gpt": GPT,
@@ -24,8 +22,7 @@ LANGUAGE_MODELS: dict[str, type[Any]] = {
 """`model.kind` -> model."""
 
 AnyLanguageModelConfig = Annotated[
-    MemoryLanguageModelConfig | LSTMLanguageModelConfig | ELMoConfig | GPTConfig | BERTConfig,
-    Field(discriminator="kind"),
+    LSTMLanguageModelConfig | ELMoConfig | GPTConfig | BERTConfig, Field(discriminator="kind")
 ]
 
 

@@ -25,7 +25,6 @@ from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gpt import GPTConfig
 from regard.models.language_models import build
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.models.memory_lm import MemoryLanguageModelConfig
 from regard.objectives.cross_entropy import VocabularyLoss
 from regard.objectives.language_model import (
     BothDirections,
@@ -85,9 +84,7 @@ class LanguageModeling(Task):
     writes = "text"
     data = LanguageData
     evaluation = NoEvaluation
-    model = Annotated[
-        MemoryLanguageModelConfig | LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")
-    ]
+    model = Annotated[LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")]
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
