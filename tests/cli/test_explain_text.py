@@ -16,7 +16,7 @@ import torch
 import regard as api
 from command_line import fail, succeed, write
 from regard.layers.attention import recording
-from regard.layers.layer_mix import LayerMix
+from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.training.train import train
 from regard.views import explain_data

@@ -280,7 +280,7 @@ def test_raw_text(folder: Path, name: str) -> None:
     succeed("train", "mine.yaml", "training.steps=2", "--out", "run", "--json")
 
 
-FEW = "\n\n".join(TALES[:10])
+FEW_ROWS = "\n\n".join(TALES[:10])
 
 
 def notes(found: dict[str, Any]) -> list[str]:
@@ -288,7 +288,7 @@ def notes(found: dict[str, Any]) -> list[str]:
 
 
 def test_ten_documents_get_commands_that_hold_and_suit_them(folder: Path) -> None:
-    write(folder / "few.txt", FEW)
+    write(folder / "few.txt", FEW_ROWS)
     found = succeed("check", "few.txt", "--json").json
     assert notes(found) == []
     training = parse_yaml(found["proposal"], "")["training"]

@@ -22,8 +22,8 @@ from regard.data.portraits import generate
 from regard.data.questions import Asking, SpannedTexts, question_examples
 from regard.data.squad import QuestionedText, answers_in, open_questions, squad_questions
 from regard.errors import DataError
-from regard.layers.packing import pays
-from regard.objectives.spans import SpanCrossEntropy
+from regard.layers.packing import worth_packing
+from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig
@@ -332,7 +332,7 @@ def test_every_model_answers_the_same_alone_and_among_others(characters: Tokeniz
     model = QuestionAnswering.build(recipe_of(tree), Tokenizers({"text": characters}))
     with_weights_that_matter(model).double()  # in single precision ELMo with such weights is chaotic
     typed = ["Where?\tAnna lives in Oslo.", "Anna?\t민수는 서울에 산다. Anna lives in Oslo.", "Oslo\tAnna."]
-    assert pays(
+    assert worth_packing(
         padded_rows([model.asking.windows(*map(characters.encode, one.split("\t")))[0].row for one in typed], 0)[0]
     )
     tokenizers, search = Tokenizers({"text": characters}), SearchConfig(nbest=2, beam=2)

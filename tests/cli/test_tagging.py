@@ -27,7 +27,7 @@ from regard.data.names import LANGUAGES, generate
 from regard.data.schemes import Entity, Scheme, entities_in, first_fault, labels_of, tags_of
 from regard.data.tagged import tagged_examples
 from regard.errors import DataError
-from regard.objectives.tags import TagCrossEntropy
+from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig

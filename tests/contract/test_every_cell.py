@@ -12,8 +12,7 @@ import torch
 
 from command_line import fail, succeed, write
 from regard.config import kinds_in
-from regard.objectives.spans import SpanCrossEntropy
-from regard.objectives.tags import TagCrossEntropy
+from regard.objectives.labels import SpanCrossEntropy, TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.tasks import TASKS

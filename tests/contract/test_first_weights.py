@@ -11,12 +11,12 @@ from model_cases import CASES, build
 from regard.data.dataset import Dataset
 from regard.layers.embeddings import Readout
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from regard.training.initial import expect_frequencies
+from regard.training.initial import initialise_biases
 
 
 def test_the_bias_is_the_log_of_the_smoothed_frequencies() -> None:
     readout = Readout(2, 4, None)
-    readout.expect(torch.tensor([0, 1, 3, 0]))
+    readout.initialise_bias(torch.tensor([0, 1, 3, 0]))
     torch.testing.assert_close(readout.linear.bias.detach(), torch.tensor([1 / 8, 2 / 8, 4 / 8, 1 / 8]).log())
 
 
@@ -26,7 +26,7 @@ def test_target_tokens_are_counted_with_the_end_of_each_example() -> None:
     dataset = Dataset.of(texts, Tokenizers({"source": tokenizer, "target": tokenizer}), str)
     model = build(CASES["luong-fed"])
     model.output = Readout(2, tokenizer.size, None)
-    expect_frequencies(model, dataset)
+    initialise_biases(model, dataset)
     [a], [b] = tokenizer.encode("a"), tokenizer.encode("b")
     smoothed = 4 + 2 + 3 + (tokenizer.size - 3)  # three a, one b, two </s>, one more for each token
     bias = model.output.linear.bias.tolist()

@@ -33,7 +33,7 @@ UNICODE = st.text(st.characters(blacklist_categories=["Cs"]), max_size=30).filte
 KOREAN = st.text(
     st.characters(min_codepoint=0xAC00, max_codepoint=0xD7A3) | st.sampled_from(" .ᄒ\u1161ᆫaB"), max_size=30
 )
-FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW_ROWS = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def near(ours: Any, theirs: Any, tolerance: float = 1e-5) -> None:
@@ -93,7 +93,7 @@ def test_bert_reads_the_same_tokens(tmp_path: Path, vocabulary: str, lowercase: 
     assert (ours.pad, ours.unk, ours.begin, ours.end, ours.mask) == (0, 2, 3, 4, 5), "they keep their ids"
     assert (ours.encode("The ANIMAL") == ours.encode("the animal")) is lowercase
 
-    @FEW
+    @FEW_ROWS
     @given(UNICODE | KOREAN | st.sampled_from(TEXTS))
     def same(text: str) -> None:
         assert [ours.begin, *ours.encode(text), ours.end] == theirs(text).input_ids
@@ -206,7 +206,7 @@ def test_gpt2_reads_the_same_tokens(tmp_path: Path) -> None:
     ours = imported(tmp_path / "theirs", tmp_path / "run").tokenizers["text"]
     theirs = transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "theirs")
 
-    @FEW
+    @FEW_ROWS
     @given(UNICODE | KOREAN)
     def same(text: str) -> None:
         assert ours.encode(text) == theirs(text).input_ids
@@ -261,7 +261,7 @@ def test_marian_reads_the_same_tokens(marian: tuple[Any, Path, Run]) -> None:
     _, folder, run = marian
     theirs = transformers.MarianTokenizer.from_pretrained(folder)
 
-    @FEW
+    @FEW_ROWS
     @given(KOREAN | st.text("Teh quickdog한국어문장☃ ", max_size=30) | st.sampled_from(TEXTS))
     def same(text: str) -> None:
         assume(unicodedata.is_normalized("NFC", text))  # here a syllable and a letter that ends it are composed first

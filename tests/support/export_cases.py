@@ -33,7 +33,7 @@ TALES: dict[str, Any] = {"train": {"corpus": "tales-en", "size": 40}, "validatio
 UNICODE = st.text(st.characters(blacklist_categories=["Cs"]), max_size=30).filter(
     spells_nothing_special
 ) | st.sampled_from(["The king", "나는 간다"])
-FEW = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW_ROWS = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def trained(folder: Path, **sections: Any) -> Run:
@@ -62,7 +62,7 @@ def same_tokens(folder: Path, run: Run, column: str, before: list[int], after: l
     """
     theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), run.tokenizers[column]
 
-    @FEW
+    @FEW_ROWS
     @given(UNICODE)
     def same(text: str) -> None:
         text = text.strip() if run.task is MaskedLanguageModeling else text

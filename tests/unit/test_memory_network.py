@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data.batch import StoryBatch
 from regard.data.memories import with_gaps
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig, position_weights
-from regard.objectives.answer import AnswerCrossEntropy, losses
+from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 
 V = 11
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -151,7 +151,7 @@ def test_an_empty_memory_takes_its_share_by_hand() -> None:
     """Scores 0 and log 4 among six memories: one told with each, four empty: 1, 4 and 4 parts of nine."""
     model = model_of(hops=1)
     scores = torch.tensor([[[0.0, math.log(4), 7.0]]])
-    found = model._looks(scores, torch.tensor([[[True, True, False]]]))
+    found = model._weights(scores, torch.tensor([[[True, True, False]]]), linear=False)
     torch.testing.assert_close(found, torch.tensor([[[1 / 9, 4 / 9, 0.0]]]))
 
 
@@ -220,7 +220,7 @@ def test_clipping_shortens_each_restart_to_the_limit() -> None:
 def test_objective_reports_the_mean_and_descends_the_sum() -> None:
     model, batch = model_of(restarts=2), batch_of()
     found_2 = AnswerCrossEntropy(model, smoothing=0.2)(batch)
-    plain_BI = losses(model(batch), batch.answers_B)
+    plain_BI = answer_losses(model(batch), batch.answers_B)
     torch.testing.assert_close(found_2[1], plain_BI.mean(1).sum())
     assert found_2[0] > 0
     assert not torch.isclose(found_2[0], found_2[1])

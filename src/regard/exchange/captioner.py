@@ -17,7 +17,7 @@ from regard.exchange.marian_weights import POSITIONS, decoder_renamings, order_o
 from regard.exchange.renaming import to_theirs
 from regard.models.captioner import TransformerCaptioner
 from regard.runs.run import Run, stored_weights
-from regard.search.limits import length_limits
+from regard.search.rules import length_limits
 
 ARCHITECTURE, ENCODER = "PegasusForCausalLM", "encoder.pt2"
 

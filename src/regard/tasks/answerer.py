@@ -32,7 +32,7 @@ from regard.data.squad import QuestionedText, squad_inputs
 from regard.errors import Problem
 from regard.models.base import device_of
 from regard.models.headed import Headed
-from regard.objectives.spans import span_logits
+from regard.objectives.labels import span_logits
 from regard.tasks.answer_scores import Script
 from regard.tasks.inputs import by_length
 from regard.text.files import TextFile

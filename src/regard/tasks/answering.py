@@ -17,7 +17,7 @@ from regard.data.store import Integers
 from regard.errors import DataError, Problem, did_you_mean, first_of
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
-from regard.objectives.answer import losses
+from regard.objectives.labels import answer_losses
 from regard.tasks.typed import Typed
 from regard.text.tokenizers import Tokenizer
 
@@ -123,7 +123,7 @@ def tallied(
         wrong_BI = answered.logits_BIV.argmax(-1) != batch.answers_B[:, None]
         unheard_B1 = (batch.answers_B == examples.tokenizer.unk)[:, None]  # no training question has this answer
         looked_BN = answered.p_NBIS[:, :, model.winner].argmax(-1).T
-        parts.append((losses(answered, batch.answers_B), wrong_BI | unheard_B1, looked_BN))
+        parts.append((answer_losses(answered, batch.answers_B), wrong_BI | unheard_B1, looked_BN))
         progress(len(rows))
     losses_BI, wrong_BI, looked_BN = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
     return Tally(losses_BI, wrong_BI, looked_BN)

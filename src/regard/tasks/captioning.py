@@ -21,9 +21,10 @@ from regard.data.prepare import Prepared, prepare
 from regard.data.report import ColumnReport, Histogram, Report
 from regard.data.rows import Row, has_header
 from regard.errors import DataError, DecodeError, Problem, first_of
+from regard.models import any_config, build_model
 from regard.models.base import Generator
-from regard.models.captioner import Captioner, CaptionerConfig, build_captioner
-from regard.objectives.doubly_stochastic import DoublyStochastic
+from regard.models.captioner import Captioner
+from regard.objectives.cross_entropy import DoublyStochastic
 from regard.tasks.classification import natural
 from regard.tasks.pairs import read_pairs
 from regard.tasks.task import Progress
@@ -65,7 +66,7 @@ class Captioning(TextToText):
     """What has a tokenizer."""
     data = Data[Captioned]
     evaluation = EvaluationConfig
-    model = CaptionerConfig
+    model = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
@@ -144,7 +145,8 @@ class Captioning(TextToText):
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Captioner:
-        return build_captioner(recipe.model, tokenizers["target"].size)
+        model: Captioner = build_model(recipe.model, tokenizers["target"].size)
+        return model
 
     @classmethod
     def objective(cls, model: Generator, recipe: Any) -> DoublyStochastic:

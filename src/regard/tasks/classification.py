@@ -21,7 +21,7 @@ from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, DataError, Problem, did_you_mean
 from regard.models.headed import Headed
-from regard.objectives.classes import ClassCrossEntropy, by_example
+from regard.objectives.labels import ClassCrossEntropy, by_example
 from regard.tasks.labelling import (
     Scores,
     TextHeadConfig,

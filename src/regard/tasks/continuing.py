@@ -9,8 +9,7 @@ from os.path import commonprefix
 
 from regard.data.raw import as_read
 from regard.errors import DecodeError
-from regard.models.base import device_of
-from regard.models.contextual import LanguageModel
+from regard.models.base import LanguageModel, device_of
 from regard.search import Hypothesis, SearchConfig, score_texts, search
 from regard.tasks.inputs import Inputs, by_length, encode_inputs, encode_target, padded, refuse_longer
 from regard.tasks.recorded import Recorders
@@ -47,7 +46,7 @@ def continuations(
     Scores and tokens are of what is new.
     """
     prompts = encode_prompts(model, tokenizer, inputs.texts, inputs.places)
-    wording = replace(wording_of(tokenizer, config, inputs.prefixes, len(inputs)), begun=prompts)
+    wording = replace(wording_of(tokenizer, config, inputs.prefixes, len(inputs)), contexts=prompts)
     recorders, found = Recorders(tokenizer, begin_id=tokenizer.end), dict[int, list[Output]]()
     for rows, limited in _batches(model, prompts, config):
         source = padded([prompts[row] for row in rows], tokenizer.pad).to(device_of(model))
@@ -55,12 +54,12 @@ def continuations(
             model,
             source,
             limited,
-            wording=wording.of(rows),
+            constraints=wording.of(rows),
             begin_id=tokenizer.end,
             end_id=tokenizer.end,
             pad_id=tokenizer.pad,
             unknown_id=tokenizer.unk,
-            watch=recorders.on(rows, source, limited, wording.of(rows)) if record else None,
+            observer=recorders.on(rows, source, limited, wording.of(rows)) if record else None,
         )
         for row, best in zip(rows, hypotheses, strict=True):
             found[row] = [_output(tokenizer, inputs.texts[row], prompts[row], one) for one in best]

@@ -13,7 +13,7 @@ from regard.data.raw import one_blank
 from regard.errors import DecodeError, Problem, first_of
 from regard.models.base import device_of
 from regard.models.bert import BERT
-from regard.objectives.masked_lm import masked_states
+from regard.objectives.language_model import masked_states
 from regard.tasks.inputs import by_length, padded, refuse_longer
 from regard.text.tokenizers import Tokenizer
 

@@ -22,9 +22,9 @@ from regard.data.labelled_examples import Arrangement, LabelledExamples, Labels
 from regard.data.prepare import Prepared, prepare
 from regard.data.rows import Key, has_header, keys_of
 from regard.errors import DataError, Problem, first_of
-from regard.models.base import device_of
-from regard.models.headed import POOLING, HeadConfig, Headed
-from regard.models.heads import ApartHead, Pooling, TextHead
+from regard.models import config_of
+from regard.models.base import HeadPooling, device_of
+from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import problem_in_text, refuse
 from regard.tasks.named_columns import labelled_in, labelled_of
@@ -42,7 +42,7 @@ Scores = NDArray[np.float32]
 class TextHeadConfig(HeadConfig):
     """A head that has one answer for a text."""
 
-    pooling: Pooling = "max"
+    pooling: HeadPooling = "max"
     """One vector for a text: that of its first or last token, or the mean or the largest values over all. Default:
     first for bert (through the pooler that it was pre-trained with), last for lstm_lm and gpt, max for others."""
 
@@ -58,8 +58,8 @@ class TextLabelling(HeadedTask):
     def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().filled(tree)
         kind = tree["model"].get("kind") if isinstance(tree.get("model"), dict) else None
-        pooling = "mean" if tree["head"].get("apart") else POOLING.get(str(kind))
-        return tree | {"head": ({"pooling": pooling} if pooling else {}) | tree["head"]}
+        pooling = "mean" if tree["head"].get("apart") else config_of(kind).head_pooling
+        return tree | {"head": {"pooling": pooling} | tree["head"]}
 
     @classmethod
     def arrangement(cls, recipe: Any, columns: Sequence[str]) -> Arrangement:

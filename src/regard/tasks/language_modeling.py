@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from regard.config import Config
@@ -20,28 +19,26 @@ from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, one_blank, prepare_raw
 from regard.errors import ConfigError, DecodeError
-from regard.models.contextual import LanguageModel
-from regard.models.elmo import ELMo, ELMoConfig
-from regard.models.gpt import GPTConfig
-from regard.models.language_models import build
+from regard.models import any_config, build_model
+from regard.models.base import LanguageModel
+from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.objectives.cross_entropy import VocabularyLoss
 from regard.objectives.language_model import (
     BothDirections,
     CarriedNextToken,
     NextToken,
     SequenceAutoencoder,
+    TextLoss,
     predicted_by,
 )
 from regard.search import SearchConfig
 from regard.tasks.continuing import continuations, encode_prompts, score_continuation
 from regard.tasks.inputs import Inputs
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, texts_in
+from regard.tasks.raw import check_max_length, corpus_of_files, read_documents, spelling_options, texts_in
 from regard.tasks.task import Progress, Task
 from regard.tasks.text_to_text import Prediction
 from regard.text.files import TextFile
-from regard.text.spelling import spelled
 from regard.text.tokenizers import Tokenizers
 
 SCORE_TOKENS = 8_192
@@ -84,7 +81,7 @@ class LanguageModeling(Task):
     writes = "text"
     data = LanguageData
     evaluation = NoEvaluation
-    model = Annotated[LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")]
+    model = any_config(lambda config: config.pretraining in ("next_token", "both_directions"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -135,13 +132,11 @@ class LanguageModeling(Task):
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
-        config, tokenizer, characters_VC = recipe.model, tokenizers["text"], None
-        if config.letters is not None:
-            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)
-        return build(config, tokenizer.size, characters_VC)
+        tokenizer = tokenizers["text"]
+        return build_model(recipe.model, tokenizer.size, **spelling_options(recipe.model, tokenizer))
 
     @classmethod
-    def objective(cls, model: Any, recipe: Any) -> VocabularyLoss:
+    def objective(cls, model: Any, recipe: Any) -> TextLoss:
         smoothing = recipe.training.label_smoothing
         if isinstance(model, ELMo):
             return BothDirections(model, smoothing)
@@ -264,7 +259,7 @@ class LanguageModeling(Task):
 
 
 @torch.inference_mode()
-def measured(objective: VocabularyLoss, examples: Pieces) -> tuple[list[float], int]:
+def measured(objective: TextLoss, examples: Pieces) -> tuple[list[float], int]:
     """The summed cross-entropy of all tokens in each direction that the model reads in, and how many they are."""
     sums: list[Tensor] = []
     tokens = 0

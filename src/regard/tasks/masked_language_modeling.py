@@ -18,10 +18,10 @@ from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens, prepare_raw
 from regard.data.segments import MORE_DOCUMENTS, Segments, SentencePairs, SingleSegments
 from regard.errors import ConfigError, DataError
+from regard.models import any_config, build_model
 from regard.models.base import device_of
-from regard.models.bert import BERT, BERTConfig
-from regard.models.language_models import build
-from regard.objectives.masked_lm import MaskedTallies, MaskedTokens, masked_tallies
+from regard.models.bert import BERT
+from regard.objectives.language_model import MaskedSums, MaskedTokens, masked_sums
 from regard.search import SearchConfig
 from regard.tasks.filling import Filled, encode_gaps, filled
 from regard.tasks.inputs import Inputs
@@ -63,7 +63,7 @@ class MaskedLanguageModeling(Task):
     columns = ("text",)
     data = MaskedData
     evaluation = NoEvaluation
-    model = BERTConfig
+    model = any_config(lambda config: config.pretraining == "masked")
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -118,7 +118,7 @@ class MaskedLanguageModeling(Task):
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Any:
-        return build(recipe.model, tokenizers["text"].size)
+        return build_model(recipe.model, tokenizers["text"].size)
 
     @classmethod
     def objective(cls, model: BERT, recipe: Any) -> MaskedTokens:
@@ -127,21 +127,21 @@ class MaskedLanguageModeling(Task):
     @classmethod
     def loss(cls, model: BERT, examples: Segments, progress: Callable[[int], None]) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
-        tallies: list[MaskedTallies] = []
+        tallies: list[MaskedSums] = []
         with torch.inference_mode():
             for rows in examples.measured(SCORE_TOKENS):
-                tallies.append(masked_tallies(model, examples.batch(rows).to(device_of(model))))
+                tallies.append(masked_sums(model, examples.batch(rows).to(device_of(model))))
                 progress(len(rows))
         masked, pairs = sum(one.masked for one in tallies), sum(one.pairs for one in tallies)
         loss = sum(one.loss for one in tallies) / masked
         found = {
             "loss": loss,
             "perplexity": perplexity(loss),
-            "masked_accuracy": sum(one.found for one in tallies) / masked,
+            "masked_accuracy": sum(one.correct for one in tallies) / masked,
         }
         if pairs:
             found |= {"next_sentence_loss": sum(one.next_loss for one in tallies) / pairs}
-            found |= {"next_sentence_accuracy": sum(one.told for one in tallies) / pairs}
+            found |= {"next_sentence_accuracy": sum(one.next_correct for one in tallies) / pairs}
         return found
 
     @classmethod

@@ -20,7 +20,7 @@ from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, Problem
 from regard.models.headed import Headed
-from regard.objectives.classes import ChoiceCrossEntropy, by_choice
+from regard.objectives.labels import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import as_texts, listed, measured, probabilities, told
 from regard.tasks.inputs import only_file
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, scores_of, with_tabs

@@ -22,9 +22,8 @@ from regard.data.questions import (
 )
 from regard.data.squad import QuestionData, QuestionedText, open_questions
 from regard.errors import Problem
-from regard.models.headed import CAUSAL, HeadConfig
-from regard.models.heads import AskedHead, TokenHead
-from regard.objectives.spans import SpanCrossEntropy
+from regard.models.headed import HeadConfig, QuestionHead, TokenHead
+from regard.objectives.labels import SpanCrossEntropy
 from regard.tasks.answer_scores import best_threshold, exact_match, f1
 from regard.tasks.answerer import (
     Answered,
@@ -68,7 +67,7 @@ class QuestionAnswering(HeadedTask):
 
     @classmethod
     def asking(cls, recipe: Any, tokenizer: Tokenizer) -> Asking:
-        return Asking(cls.framing(recipe, tokenizer), recipe.data.max_question, last=recipe.model.kind in CAUSAL)
+        return Asking(cls.framing(recipe, tokenizer), recipe.data.max_question, last=recipe.model.causal)
 
     @classmethod
     def prepare(
@@ -91,9 +90,9 @@ class QuestionAnswering(HeadedTask):
         return tree | {"head": tree["head"] | {"no_answer": found}}
 
     @classmethod
-    def make_head(cls, width: int, recipe: Any) -> TokenHead | AskedHead:
+    def make_head(cls, width: int, recipe: Any) -> TokenHead | QuestionHead:
         """Convolutions see a few tokens, so that no token of the text would know what is asked."""
-        return (AskedHead if recipe.model.kind == "cnn" else TokenHead)(width, 2, dropout=recipe.head.dropout)
+        return (QuestionHead if recipe.model.kind == "cnn" else TokenHead)(width, 2, dropout=recipe.head.dropout)
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Answerer:

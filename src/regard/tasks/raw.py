@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText, open_documents
@@ -13,9 +14,11 @@ from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
 from regard.data.raw import RawTokens, one_blank
 from regard.data.rows import Key, has_header
 from regard.errors import ConfigError, DataError
+from regard.models.base import ModelConfig
 from regard.tasks.inputs import only_file
 from regard.text.files import TextFile
 from regard.text.sentences import Sentences
+from regard.text.spelling import spelled
 from regard.text.tokenizers import Tokenizer
 
 
@@ -71,6 +74,13 @@ def texts_in(own: Sequence[RawText], file: TextFile) -> Iterator[FileInput] | No
         columns, header = {"text": "text"}, None
     rows = table_rows(file, columns, header)
     return (FileInput(one_blank(row.values[0]), file.where(row.line), row.fault) for row in rows)
+
+
+def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
+    """The option of `build_model` that a model which reads characters needs: the spelling of the vocabulary."""
+    if config.letters is None:
+        return {}
+    return {"characters_VC": spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)}
 
 
 def check_max_length(length: int, positions: int | None, init: str | None) -> None:

@@ -9,9 +9,8 @@ from regard.data.batch import Tokens
 from regard.data.dataset import Encoded
 from regard.data.images import Picture
 from regard.search import SearchConfig
-from regard.search.limits import Wording
 from regard.search.record import Recorder
-from regard.search.rules import rules_for
+from regard.search.rules import Constraints, rules_for
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
 
@@ -22,7 +21,7 @@ class Recorders:
         self._target, self._begin_id = target, begin_id
         self._batches: list[tuple[list[int], Recorder, int]] = []
 
-    def on(self, rows: list[int], source: Tokens, config: SearchConfig, wording: Wording) -> Recorder:
+    def on(self, rows: list[int], source: Tokens, config: SearchConfig, wording: Constraints) -> Recorder:
         """The one who looks on while these rows are decoded."""
         target = self._target
         rules = rules_for(

@@ -16,8 +16,9 @@ from regard.data.labelled import LabelledData
 from regard.data.labelled_examples import Arrangement, LabelledExamples
 from regard.data.prepare import Prepared
 from regard.errors import Problem
-from regard.models.headed import CAUSAL, Headed
-from regard.objectives.classes import SquaredError, by_example
+from regard.models import config_of
+from regard.models.headed import Headed
+from regard.objectives.labels import SquaredError, by_example
 from regard.tasks.classification import arrangement_of
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels, scores_of
 from regard.tasks.metrics import pearson, spearman
@@ -50,7 +51,7 @@ class Regression(TextLabelling):
     @classmethod
     def filled(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().filled(tree)
-        causal = isinstance(tree.get("model"), dict) and tree["model"].get("kind") in CAUSAL
+        causal = isinstance(tree.get("model"), dict) and config_of(tree["model"].get("kind")).causal
         both_orders = causal and _has_pairs(tree) and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 

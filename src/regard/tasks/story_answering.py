@@ -16,8 +16,9 @@ from regard.data.file_inputs import FileInput
 from regard.data.memories import Memory, StoryExamples, prepare_stories, read_stories
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, DecodeError, Problem
-from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
-from regard.objectives.answer import AnswerCrossEntropy
+from regard.models import any_config, build_model
+from regard.models.memory_network import MemoryNetwork
+from regard.objectives.labels import AnswerCrossEntropy
 from regard.search import SearchConfig
 from regard.tasks.answering import (
     AT_ONCE,
@@ -54,7 +55,7 @@ class StoryAnswering(Task):
     columns = ("text",)
     data = StoryData
     evaluation = NoStoryEvaluation
-    model = MemoryNetworkConfig
+    model = any_config(lambda config: config.reads == "story")
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "error": False}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "tokenizer": {"kind": "word", "lowercase": True},
@@ -91,7 +92,8 @@ class StoryAnswering(Task):
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> MemoryNetwork:
-        return MemoryNetwork(recipe.model, tokenizers["text"].size)
+        model: MemoryNetwork = build_model(recipe.model, tokenizers["text"].size)
+        return model
 
     @classmethod
     def objective(cls, model: MemoryNetwork, recipe: Any) -> AnswerCrossEntropy:

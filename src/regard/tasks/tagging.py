@@ -19,9 +19,8 @@ from regard.data.schemes import entities_in, is_chunk_tag
 from regard.data.tagged import Marking, TaggedExamples, prepare_tagged, read_tagged
 from regard.data.untagged import untagged_inputs
 from regard.errors import ConfigError
-from regard.models.headed import CAUSAL, HeadConfig
-from regard.models.heads import TokenHead
-from regard.objectives.tags import TagCrossEntropy
+from regard.models.headed import HeadConfig, TokenHead
+from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.classification import as_texts
 from regard.tasks.entity_scores import accuracy, entity_scores
 from regard.tasks.headed import HeadedTask
@@ -72,7 +71,7 @@ class Tagging(HeadedTask):
     @classmethod
     def marking(cls, recipe: Any, tokenizer: Tokenizer) -> Marking:
         """A model that reads from left to right knows a word only at its last token."""
-        spaced, last = recipe.data.words != "characters", recipe.model.kind in CAUSAL
+        spaced, last = recipe.data.words != "characters", recipe.model.causal
         return Marking(cls.framing(recipe, tokenizer), spaced, last)
 
     @classmethod

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from torch import nn
-
 from regard.config import Config
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Examples
 from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared
+from regard.objectives.cross_entropy import Objective
 from regard.search import SearchConfig
 from regard.tasks.inputs import Inputs
 from regard.text.files import TextFile
@@ -91,7 +90,7 @@ class Task:
         raise NotImplementedError
 
     @classmethod
-    def objective(cls, model: Any, recipe: Any) -> nn.Module:
+    def objective(cls, model: Any, recipe: Any) -> Objective:
         """The model under what it is trained on: batch -> [2], the loss to descend and the one to report, both summed.
 
         Where a state is carried from batch to batch: batch and state -> ([2], state).

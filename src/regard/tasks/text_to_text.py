@@ -18,11 +18,11 @@ from regard.data.dataset import Dataset, Encoded
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.prepare import Prepared, prepare
 from regard.data.rows import has_header, keys_of
-from regard.models import AnyModelConfig, build_model
+from regard.models import any_config, build_model
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.search import Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
-from regard.search.limits import Limits
+from regard.search import Constraints, Hypothesis, Observer, SearchConfig, as_hypotheses, score, search
+from regard.search.rules import Limits
 from regard.tasks.inputs import (
     Inputs,
     by_length,
@@ -90,7 +90,7 @@ class TextToText(Task):
 
     columns: ClassVar[tuple[str, ...]] = ("source", "target")
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
-    model: ClassVar[Any] = AnyModelConfig
+    model: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     writes = "target"
     lengths_of: ClassVar[LengthsOf] = "source"
     """What makes an example a long one, where quality is shown by length."""
@@ -119,7 +119,8 @@ class TextToText(Task):
 
     @classmethod
     def build(cls, recipe: Any, tokenizers: Tokenizers) -> Generator:
-        return build_model(recipe.model, tokenizers["source"].size, tokenizers["target"].size)
+        model: Generator = build_model(recipe.model, tokenizers["source"].size, tokenizers["target"].size)
+        return model
 
     @classmethod
     def objective(cls, model: Generator, recipe: Any) -> TokenCrossEntropy:
@@ -205,7 +206,7 @@ class TextToText(Task):
         wording = wording_of(tokenizers["target"], config, inputs.prefixes, len(inputs))
         recorders = Recorders(tokenizers["target"], begin_id=tokenizers["target"].begin)
 
-        def recorded(rows: list[int]) -> Watch:
+        def recorded(rows: list[int]) -> Observer:
             source = sources_of([encoded[row] for row in rows], tokenizers).to(device_of(model))
             return recorders.on(rows, source, config, wording.of(rows))
 
@@ -293,8 +294,8 @@ def decode(
     encoded: Sequence[Encoded],
     config: SearchConfig,
     *,
-    wording: Wording | None = None,
-    watch: Callable[[list[int]], Watch | None] = _nobody,
+    wording: Constraints | None = None,
+    watch: Callable[[list[int]], Observer | None] = _nobody,
 ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
     """Row numbers and their hypotheses, batch by batch; `watch` gives who looks on while these rows are decoded.
 
@@ -310,12 +311,12 @@ def decode(
             model,
             sources_of([encoded[row] for row in rows], tokenizers).to(device_of(model)),
             config,
-            wording=wording.of(rows),
+            constraints=wording.of(rows),
             begin_id=target.begin,
             end_id=target.end,
             pad_id=target.pad,
             unknown_id=target.unk,
-            watch=watch(rows),
+            observer=watch(rows),
         )
         yield rows, hypotheses
 

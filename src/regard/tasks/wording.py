@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regard.errors import DecodeError, Problem, first_of
-from regard.search import Ban, SearchConfig, Wording
+from regard.search import BannedTexts, Constraints, SearchConfig
 from regard.text.tokenizers import Tokenizer
 
 
-def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Wording:
+def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Constraints:
     """The wording of `count` outputs. `prefixes` has one for each, empty for none; else `config.prefix` is for all."""
     if prefixes is None and config.prefix is None and not config.banned:
-        return Wording()
+        return Constraints()
     where = ["search.prefix"]
     if prefixes is not None:
         where = [f"prefix {number}" for number in range(1, len(prefixes) + 1)]
@@ -24,7 +24,7 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
     problems = [_problem(tokenizer, *one, banned) for one in zip(texts, encoded, where, strict=True)]
     if found := [problem for problem in problems if problem]:
         raise DecodeError(problems=first_of(found))
-    return Wording(encoded * count if prefixes is None else encoded, ban_of(tokenizer, config))
+    return Constraints(encoded * count if prefixes is None else encoded, ban_of(tokenizer, config))
 
 
 def _problem(tokenizer: Tokenizer, text: str, ids: Sequence[int], where: str, banned: Sequence[str]) -> Problem | None:
@@ -40,10 +40,10 @@ def _problem(tokenizer: Tokenizer, text: str, ids: Sequence[int], where: str, ba
     return None
 
 
-def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> Ban | None:
+def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> BannedTexts | None:
     """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where there is none."""
     spelt = [one.encode() for text in config.banned if (one := tokenizer.as_written(text))]
     if not spelt:
         return None
     never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (set() if config.unknown else {tokenizer.unk})
-    return Ban(spelt, {token: piece for token, piece in enumerate(tokenizer.written()) if token not in never})
+    return BannedTexts(spelt, {token: piece for token, piece in enumerate(tokenizer.written()) if token not in never})

@@ -13,11 +13,10 @@ from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
 from regard.data.raw import one_blank
 from regard.errors import DecodeError
-from regard.layers.layer_mix import LayerMix
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.models.elmo import ELMo
-from regard.models.headed import Headed
+from regard.models.headed import Headed, LayerMix
 from regard.models.lstm_lm import LSTMLanguageModel
 from regard.runs import Run
 from regard.runs.verbs import device_named, with_search
