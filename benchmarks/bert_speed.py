@@ -21,7 +21,7 @@ from torch import Tensor
 
 from regard.data.batch import MaskedBatch, Tokens
 from regard.models.bert import BERT, BERTConfig
-from regard.objectives.masked_lm import MaskedTokens
+from regard.objectives.language_model import MaskedTokens
 from regard.text.vocabularies import PAD
 
 VOCABULARY, LONGEST, MASK, SPECIAL = 30_000, 128, 4, 5

@@ -106,7 +106,7 @@ OURS: dict[str, Any] = {
 }
 """Beyond the plain loop: no dropout on attention, so that a GPU can pack a batch; rates by layer; averaged weights."""
 HELD_OUT = {"validation": {"split": 0.1}, "test": {"split": 0.1}}
-FEW = 50
+FEW_ROWS = 50
 """Examples to validate on at the end, which decides nothing."""
 SETTLED = 10
 """Updates after which the clock runs: the first ones load kernels."""
@@ -159,7 +159,7 @@ def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, An
         file = (work if corpus["file"] in MADE else options.folder) / corpus["file"]
         return corpus | {"file": str(file.absolute()), "size": options.rows}
 
-    test = {"validation": placed(job.test) | {"size": FEW}, "test": placed(job.test)}
+    test = {"validation": placed(job.test) | {"size": FEW_ROWS}, "test": placed(job.test)}
     own = {name: OURS[name] | job.ours.get(name, {}) for name in OURS}
     training = {
         "init": str(work / "base"), "epochs": job.epochs, "batch_tokens": job.tokens, "learning_rate": job.rate,

@@ -27,7 +27,7 @@ from regard.layers.attention import recording
 from regard.models.captioner import Captioner
 from regard.runs import Run
 from regard.runs.splits import examples_of
-from regard.search.looking import looks_at_source
+from regard.search.ranking import source_attention
 
 DECODERS = {"attention": [], "transformer": ["training.learning_rate=1e-3"], "plain": ["training.learning_rate=1e-3"]}
 """What each is trained with beside the recipe: at 3e-3 the plain one ends in saying the same of every picture."""
@@ -58,7 +58,7 @@ def _weights(model: Captioner, batch: Batch) -> torch.Tensor:
     """Attention [B, T, S] while the captions are written, the mean over layers and heads."""
     with recording() as recorded:
         model(batch)
-    return looks_at_source(model, recorded)
+    return source_attention(model, recorded)
 
 
 def _shape_words(scene: Scene, written: list[str]) -> list[int]:

@@ -77,7 +77,7 @@ def test_a_window_larger_than_any_source(project: Project, reach: str) -> None:
     """Sources of 5 characters and their `</s>`."""
     local = f"model={{kind: luong, embedding: 8, hidden: 8, reach: {reach}, window: 20}}"
     assert project.refused(local) == (
-        "model.window: 20 positions to each side take in every source whole: the longest has 6 tokens "
+        "model.window: 20 positions on each side cover every source: the longest has 6 tokens "
         "(at most 4, or model.reach=global)"
     )
     succeed("check", project.recipe, local, "model.window=4")
@@ -387,7 +387,7 @@ def test_a_recipe_in_place_of_a_run(project: Project) -> None:
 
 def test_an_existing_run_without_resume(copied: Path, project: Project) -> None:
     before = contents(copied)
-    message = f"{copied}: the run folder exists already (--resume goes on with it; give another --out for a new one)"
+    message = f"{copied}: the run folder exists already (--resume continues it; give another --out for a new run)"
     assert fail("train", project.recipe, "--out", copied) == [message]
     assert contents(copied) == before
 

@@ -1,4 +1,4 @@
-"""`explain` for models of one text: GPT, BERT, ELMo, LSTM, memory network, and a model under a head."""
+"""`explain` for models of one text: GPT, BERT, ELMo, LSTM, and a model under a head."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ import torch
 import regard as api
 from command_line import fail, succeed, write
 from regard.layers.attention import recording
-from regard.layers.layer_mix import LayerMix
-from regard.models.memory_lm import half_relu
+from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.training.train import train
 from regard.views import explain_data
@@ -44,7 +43,6 @@ MODELS: dict[str, Tree] = {
     "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 2},
     "lstm": LSTM,
     "autoencoder": LSTM | {"objective": "autoencoder"},
-    "memory": {"kind": "memory_lm", "width": 16, "hops": 3, "words": 4},
 }
 TEXT = "The old fox saw the mouse."
 GAPS = "The [MASK] saw the [MASK]."
@@ -106,7 +104,7 @@ def test_every_attention_by_layer_and_head(runs: dict[str, Path], name: str) -> 
         assert not attention.weights[:, :real][:, ~np.array(seen)].any()
 
 
-@pytest.mark.parametrize("name", ["gpt", "lstm", "elmo", "memory"])
+@pytest.mark.parametrize("name", ["gpt", "lstm", "elmo"])
 def test_next_tokens_are_those_that_the_language_model_expects(runs: dict[str, Path], name: str) -> None:
     found, run = explained(runs[name]), Run.open(runs[name])
     tokenizer = run.tokenizers["text"]
@@ -217,46 +215,7 @@ def test_what_the_numbers_call_x_is_one_thing(runs: dict[str, Path], name: str) 
     assert bool(normed) == (name == "gpt-pre")
 
 
-def test_every_hop_looked_where_its_next_state_comes_from(runs: dict[str, Path]) -> None:
-    """u^{k+1} = f(H u^k + sum_i p_i c_i): the weights shown, put into the equation, give the model's own states."""
-    found = explained(runs["memory"], padding=2)
-    model, ids = found.model, found.batch.text.ids_BL[0].tolist()
-    real, words = len(ids) - 2, model.config.words
-    with torch.inference_mode():
-        after = [states_BLD[0] for states_BLD in model.layers_of(found.batch)[1:]]
-        C, T_C = model.C.weight, model.T_C.weight
-        before = [torch.full_like(after[0], 0.1), *after]
-        for hop, attention in enumerate(found.of_kind("memory")):
-            assert attention.layer == hop + 1
-            [p_QK] = attention.weights
-            np.testing.assert_allclose(p_QK.sum(-1), 1, atol=1e-6)
-            for q in range(real):
-                heard = [k for k in range(len(ids)) if 0 <= q - k < words]
-                assert np.flatnonzero(attention.visible[q]).tolist() == np.flatnonzero(p_QK[q]).tolist() == heard
-                o_D = sum(float(p_QK[q, k]) * (C[ids[k]] + T_C[q - k]) for k in heard)
-                torch.testing.assert_close(half_relu(model.H(before[hop][q]) + o_D), after[hop][q])
-                worked = work_out(found, layer=hop + 1, step=q + 1)
-                np.testing.assert_allclose(worked.weights_K.numpy(), p_QK[q], atol=1e-6)
-                torch.testing.assert_close(worked.after[0].value_D, after[hop][q])
-
-
-def test_the_hops_at_one_word_side_by_side(runs: dict[str, Path], tmp_path: Path) -> None:
-    found = explained(runs["memory"])
-    [last], [third] = found.pictures("hops"), found.pictures("hops", step=3)
-    assert last.rows == ("hop 1", "hop 2", "hop 3")
-    weights = np.stack([attention.weights[0] for attention in found.attentions.values()]).astype(np.float64)
-    np.testing.assert_array_equal(last.values, weights[:, -1])
-    np.testing.assert_array_equal(third.values, weights[:, 2])
-    [second] = found.pictures("memory", layer=2)
-    assert second.title.startswith("hop 2 · attention over past words")
-    np.testing.assert_array_equal(second.values, weights[1])
-    np.testing.assert_allclose(found.words().pictures("hops")[0].values.sum(1), 1, atol=1e-5)
-    assert "by hop" in succeed("explain", runs["memory"], TEXT).out
-    [message] = fail("explain", runs["memory"], TEXT, "--view", "heads")
-    assert message.startswith("--view: the model 'memory_lm' has no heads (allowed for it: hops, memory,")
-
-
-@pytest.mark.parametrize(("name", "view"), [("bert", "heads"), ("memory", "hops"), ("gpt", "masks"), ("bert", None)])
+@pytest.mark.parametrize(("name", "view"), [("bert", "heads"), ("gpt", "masks"), ("bert", None)])
 def test_a_page_opens_with_what_was_asked_for(runs: dict[str, Path], tmp_path: Path, name: str, view: Any) -> None:
     out = tmp_path / "page.html"
     succeed("explain", runs[name], TEXT, "--out", out, *(["--view", view, "--padding", "0"] if view else []))
@@ -301,7 +260,7 @@ def test_how_a_language_model_goes_on_is_explained_too(runs: dict[str, Path]) ->
         assert message.startswith(f"{option}: a run of the task masked_language_modeling writes nothing")
 
 
-@pytest.mark.parametrize("name", ["gpt", "bert", "elmo", "lstm", "memory"])
+@pytest.mark.parametrize("name", ["gpt", "bert", "elmo", "lstm"])
 @pytest.mark.parametrize("suffix", [".svg", ".html", ".json"])
 def test_every_model_makes_every_file(runs: dict[str, Path], tmp_path: Path, name: str, suffix: str) -> None:
     out = tmp_path / f"picture{suffix}"
@@ -312,7 +271,7 @@ def test_every_model_makes_every_file(runs: dict[str, Path], tmp_path: Path, nam
             one.token for one in explained(runs[name]).steps
         ]
     else:
-        wanted = {"gpt": "fox", "bert": "[CLS]", "elmo": "layer 2 0.333", "lstm": "fox", "memory": "hop 3"}[name]
+        wanted = {"gpt": "fox", "bert": "[CLS]", "elmo": "layer 2 0.333", "lstm": "fox"}[name]
         assert wanted in written or "▁f" in written
 
 

@@ -20,9 +20,8 @@ from regard.data.framing import labelled_batch
 from regard.models.bert import BERTConfig
 from regard.models.cnn import CNN, CNNConfig
 from regard.models.gpt import GPTConfig
-from regard.models.headed import HeadConfig, Headed, build_base
-from regard.models.heads import AskedHead, TextHead, pool
-from regard.objectives.classes import ClassCrossEntropy, SquaredError, by_choice, by_example
+from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, build_base, pool
+from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
 from regard.tasks import TASKS
@@ -89,7 +88,7 @@ def weights_of(run: Path, checkpoint: str = "last") -> dict[str, Tensor]:
 
 def headed(kind: str = "bert", **head: Any) -> Headed:
     config = {"bert": BERTConfig, "gpt": GPTConfig}[kind](**SIZES)
-    base = build_base(config, 20, None, keep_readout=kind == "gpt")
+    base = build_base(config, 20, keep_readout=kind == "gpt")
     made = lambda width: TextHead(width, 3, pooling="first", pooler=kind == "bert", dropout=0.0)  # noqa: E731
     return Headed(base, HeadConfig(**head), made)
 
@@ -388,7 +387,8 @@ def test_the_cnn_around_each_token_against_plain_loops() -> None:
     """Collobert et al. 2011, section 3.2.1: a window around each token, with nothing beyond the ends of the text."""
     torch.manual_seed(0)
     widths = [1, 2, 3, 4]
-    model = CNN(CNNConfig(embedding=4, widths=widths, maps=2), 11, by_token=True).double().requires_grad_(False)
+    model = CNN(CNNConfig(embedding=4, widths=widths, maps=2), 11).double().requires_grad_(False)
+    model.by_token = True
     with torch.no_grad():
         model.embedding.weight[0] = 100.0  # padding would be seen
     texts = [[3, 4, 5, 6, 7], [8, 9], [10]]
@@ -408,7 +408,7 @@ def test_the_cnn_around_each_token_against_plain_loops() -> None:
 def test_the_head_of_a_question_against_plain_loops() -> None:
     """Chen et al. 2017, section 3.2: (W q + w) . h of every token, with q the largest values over the question."""
     torch.manual_seed(0)
-    head = AskedHead(3, 2, dropout=0.5).double().eval().requires_grad_(False)
+    head = QuestionHead(3, 2, dropout=0.5).double().eval().requires_grad_(False)
     head.linear.bias.normal_()
     h_BLD = torch.randn(2, 5, 3, dtype=torch.double)
     batch = batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], [0, 0])

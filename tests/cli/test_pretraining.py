@@ -19,7 +19,7 @@ from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.data.corpora import generate
 from regard.data.raw import EVALUATED_STREAMS, Streams
-from regard.objectives.language_model import CarriedNextToken, first_rows
+from regard.objectives.language_model import CarriedNextToken
 from regard.runs import Run
 from regard.runs.checkpoints import load_training, load_weights
 from regard.runs.verbs import features
@@ -160,8 +160,7 @@ def test_a_carried_state_equals_one_long_pass(runs: dict[str, Path], streams: in
     with torch.inference_mode():
         for rows in plan:
             batch = examples.batch(rows)
-            before = first_rows(carry, len(rows)) if batch.carries and carry is not None else None
-            sums_2, carry = objective(batch, before)
+            sums_2, carry = objective(batch, carry)
             total += float(sums_2[1])
     starts = [*examples.starts[plan[0]].tolist(), len(text.values)]
     expected = 0.0

@@ -377,7 +377,7 @@ def test_a_schedule_that_is_laid_over_more_steps_is_told_of(
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", schedule="linear", warmup=5, learning_rate=0.01, steps=20)
     train(recipe, out=tmp_path / "run", quiet=True)
     train(recipe, ["training.steps=44"], out=tmp_path / "run", resume=True)
-    said = "the linear schedule is laid over 44 steps now: the learning rate goes on at 0.006"
+    said = "the linear schedule now covers 44 steps: the learning rate continues at 0.006"
     assert said in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from command_line import fail, succeed, write
 from places import ROOT
 from regard import predict
-from regard.search import Ban, Hypothesis, SearchConfig, Wording, search
+from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, search
 from regard.search.record import BEYOND, NOT_DRAWN, SETTLED, Recorder
 from regard.search.rules import rules_for
 from regard.text.vocabularies import END
@@ -35,11 +35,11 @@ class Letters:
 
 
 def recorded(
-    model: Toy, sources: list[list[int]], config: SearchConfig, wording: Wording | None = None
+    model: Toy, sources: list[list[int]], config: SearchConfig, wording: Constraints | None = None
 ) -> tuple[list[list[Hypothesis]], list[dict[str, Any]]]:
-    source, wording = tokens_of(sources), wording or Wording()
+    source, wording = tokens_of(sources), wording or Constraints()
     recorder = Recorder(source, config, rules_for(source, config, wording), END)
-    found = search(model, source, config, wording=wording, watch=recorder)
+    found = search(model, source, config, constraints=wording, observer=recorder)
     return found, [record.to_json(Letters(), config.nbest) for record in recorder.records()]
 
 
@@ -86,7 +86,9 @@ def test_what_could_not_win_any_more_is_said_to_be_so() -> None:
 def test_what_the_rules_forbade_stands_where_it_would_have_stood() -> None:
     model = table_toy(7, {A: 0.4, B: 0.3, END: 0.2, C: 0.1})
     config = SearchConfig(beam=1, no_repeat_ngram=2, min_length=3, max_length=6)
-    _, [record] = recorded(model, [[A, END]], config, Wording(prefixes=[(A,)], banned=Ban.of_tokens([(A, B)])))
+    _, [record] = recorded(
+        model, [[A, END]], config, Constraints(prefixes=[(A,)], banned=BannedTexts.of_tokens([(A, B)]))
+    )
     first, second, third = (short(step["candidates"]) for step in record["steps"][:3])
     assert first == [(0, "A", 1, "kept", None, 1), (0, "B", None, "ruled out", "prefix", None)]
     assert second == [

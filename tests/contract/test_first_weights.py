@@ -16,7 +16,7 @@ from task_cases import make_task
 
 def test_the_bias_is_the_log_of_the_smoothed_frequencies() -> None:
     readout = Readout(2, 4, None)
-    readout.expect(torch.tensor([0, 1, 3, 0]))
+    readout.initialise_bias(torch.tensor([0, 1, 3, 0]))
     torch.testing.assert_close(readout.linear.bias.detach(), torch.tensor([1 / 8, 2 / 8, 4 / 8, 1 / 8]).log())
 
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from regard.data.batch import MaskedBatch, Tokens
 from regard.models.bert import BERT, BERTConfig
-from regard.objectives.masked_lm import MaskedTokens
-from regard.training.half_weights import HalfWeights
+from regard.objectives.language_model import MaskedTokens
+from regard.training.mixed_precision import HalfWeights
 
 
 def bert() -> MaskedTokens:

@@ -26,7 +26,7 @@ from language_model_cases import (
 )
 from model_cases import close, tokens_of
 from regard.layers.attention import recording
-from regard.models.language_models import LANGUAGE_MODELS
+from regard.models import MODELS
 from regard.objectives import cross_entropy
 from regard.runs.checkpoints import Checkpoint, load_weights, save_checkpoint
 from regard.runs.run import put_weights, stored_weights
@@ -37,7 +37,9 @@ every_generating_case = pytest.mark.parametrize("case", GENERATING)
 
 
 def test_the_cases_cover_every_model() -> None:
-    assert {config.kind for config in CASES.values()} == set(LANGUAGE_MODELS)  # type: ignore[attr-defined]
+    assert {config.kind for config in CASES.values()} == {
+        kind for kind, model in MODELS.items() if model.config.pretraining
+    }
 
 
 # Padding and neighbours

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from regard.layers.linear import FEW, LARGE, Linear
+from regard.layers.linear import FEW_ROWS, LARGE_WEIGHT, Linear
 
 
-@pytest.mark.parametrize("rows", [*FEW, FEW.stop, 20])
+@pytest.mark.parametrize("rows", [*FEW_ROWS, FEW_ROWS.stop, 20])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("width", "out"), [(7, 3), (64, LARGE // 64 + 1)])
+@pytest.mark.parametrize(("width", "out"), [(7, 3), (64, LARGE_WEIGHT // 64 + 1)])
 def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: int) -> None:
     torch.manual_seed(rows)
     ours, theirs = Linear(width, out, bias=bias).double(), nn.Linear(width, out, bias=bias).double()

@@ -20,13 +20,12 @@ from regard.recipes.recipe import AnyRecipe, load_recipe
 from regard.runs import Run
 from regard.tasks import TASKS
 from regard.training.memory import (
-    Need,
+    MemoryUse,
     available_main_memory,
+    explained_out_of_memory,
     fitting_batch_tokens,
     largest_batch,
     largest_measured,
-    longest_example,
-    memory_named,
     saved_by,
     step_bytes,
 )
@@ -43,14 +42,16 @@ MODELS: dict[str, Tree] = {
 
 
 def test_the_line_through_two_points() -> None:
-    need = Need.through((100, 1500), (300, 2500))
+    need = MemoryUse.through((100, 1500), (300, 2500))
     assert (need.fixed, need.per_token) == (1000, 5)
     assert need.bytes(500) == 3500
-    assert Need.through((100, 1500), (300, 1400)) == Need(1500, 0)  # noise of an allocator: never a negative slope
+    assert MemoryUse.through((100, 1500), (300, 1400)) == MemoryUse(
+        1500, 0
+    )  # noise of an allocator: never a negative slope
 
 
 @pytest.mark.parametrize(
-    ("available", "wish", "longest", "expected"),
+    ("available", "limit", "longest", "expected"),
     [
         # 1,000 bytes in any case and 5 a token: 16,384 tokens need 82,920, nine tenths of 92,134
         (92_134, 16_384, 100, 16_384),
@@ -68,12 +69,12 @@ def test_the_line_through_two_points() -> None:
         (1000, 16_384, 1, 0),
     ],
 )
-def test_the_largest_batch_that_leaves_a_tenth(available: int, wish: int, longest: int, expected: int) -> None:
-    assert largest_batch(Need(1000, 5), available, wish=wish, longest=longest) == expected
+def test_the_largest_batch_that_leaves_a_tenth(available: int, limit: int, longest: int, expected: int) -> None:
+    assert largest_batch(MemoryUse(1000, 5), available, limit=limit, longest=longest) == expected
 
 
-def test_a_model_that_needs_nothing_for_a_token_takes_what_is_wished() -> None:
-    assert largest_batch(Need(1000, 0), 2000, wish=4096, longest=10) == 4096
+def test_a_model_that_needs_nothing_for_a_token_takes_what_is_limited() -> None:
+    assert largest_batch(MemoryUse(1000, 0), 2000, limit=4096, longest=10) == 4096
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_large_batches_that_need_less_than_small_ones_foretell(available: int, e
         tried.append(1000 + 5 * min(10 * rows, 2000) + 4 * max(0, 10 * rows - 2000))
         return tried[-1]
 
-    found = largest_measured(measure, rows=10, length=10, available=available, wish=16_384, longest=300)
+    found = largest_measured(measure, rows=10, length=10, available=available, limit=16_384, longest=300)
     assert found == expected
     assert (len(tried) > 2) is more
     assert len(tried) < 6
@@ -123,9 +124,9 @@ def test_saved_bytes_by_hand() -> None:
     assert layer.weight.grad is not None
 
 
-def line(recipe: AnyRecipe, data: Prepared, model: Generator) -> Need:
+def line(recipe: AnyRecipe, data: Prepared, model: Generator) -> MemoryUse:
     """Through one and two of the longest example."""
-    example = longest_example(data.train)
+    example = data.train.longest_example()
     length, accelerator = int(data.train.lengths[example]), make_accelerator(recipe.training)
     sizes = [step_bytes(recipe, data.train.batch(np.full(rows, example)), model, accelerator) for rows in (1, 2)]
     return Need.through((length, sizes[0]), (2 * length, sizes[1]))
@@ -136,7 +137,7 @@ def test_the_line_foretells_what_larger_batches_keep(tiny_recipe: Tree, model: s
     recipe, data, built = prepared(tiny_recipe, model=model)
     need = line(recipe, data, built)
     assert need.fixed == pytest.approx(16 * count_parameters(built), rel=0.05)
-    example = longest_example(data.train)
+    example = data.train.longest_example()
     for rows in (5, 40):
         batch = data.train.batch(np.full(rows, example))
         objective = TokenCrossEntropy(built, smoothing=0.1).train()
@@ -213,7 +214,7 @@ def test_out_of_memory_names_the_batch_that_fits(tiny_recipe: Tree, fitting: int
     recipe, _ = load_recipe(tiny_recipe)
     with (
         pytest.raises(ConfigError, match=r"^training\.batch_tokens: out of memory with batches of 256") as caught,
-        memory_named(recipe, lambda: fitting),
+        explained_out_of_memory(recipe, lambda: fitting),
     ):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
     assert said in str(caught.value)
@@ -236,13 +237,13 @@ def test_measuring_after_a_failure_starts_from_free_memory(tiny_recipe: Tree) ->
         assert freed == [True]
         raise torch.OutOfMemoryError("out of memory, too")
 
-    with pytest.raises(ConfigError, match=r"128 with training\.accumulate=2"), memory_named(recipe, measure):
+    with pytest.raises(ConfigError, match=r"128 with training\.accumulate=2"), explained_out_of_memory(recipe, measure):
         step()
 
 
 def test_other_errors_pass(tiny_recipe: Tree) -> None:
     recipe, _ = load_recipe(tiny_recipe)
-    with pytest.raises(RuntimeError, match="shapes"), memory_named(recipe):
+    with pytest.raises(RuntimeError, match="shapes"), explained_out_of_memory(recipe):
         raise RuntimeError("shapes do not fit")
 
 

@@ -57,7 +57,7 @@ def test_a_score(score: str) -> None:
     query_width = 4 if "dot" in score else 3
     s_BQD, h_BSD, lengths = randn(2, 2, query_width), randn(2, 4, 4), [4, 2]
     with recording() as recorded:
-        c_BQD = attention(s_BQD, attention.remember(h_BSD, torch.tensor(lengths)))
+        c_BQD = attention(s_BQD, attention.memory(h_BSD, torch.tensor(lengths)))
     ((owner, alpha_BHQS),) = recorded.calls
     assert owner is attention
     for b, length in enumerate(lengths):
@@ -74,7 +74,7 @@ def test_where_one_looks_depends_on_who_looks(score: str) -> None:
     attention: ScoredAttention = ATTENTIONS[score]().double()
     h_BSD = randn(1, 4, 4)
     with recording() as recorded:
-        attention(randn(1, 2, 4 if "dot" in score else 3), attention.remember(h_BSD, torch.tensor([4])))
+        attention(randn(1, 2, 4 if "dot" in score else 3), attention.memory(h_BSD, torch.tensor([4])))
     alpha_QS = recorded.calls[0][1][0, 0]
     assert (alpha_QS[0] - alpha_QS[1]).abs().max() > 1e-3
 
@@ -87,7 +87,7 @@ def test_concat_is_additive_with_both_matrices_side_by_side() -> None:
         concat.w.weight.copy_(additive.v_a.weight)
     s_BQD, h_BSD, lengths_B = randn(2, 3, 3), randn(2, 5, 4), torch.tensor([5, 2])
     with recording() as recorded:
-        c_of_both = [each(s_BQD, each.remember(h_BSD, lengths_B)) for each in (additive, concat)]
+        c_of_both = [each(s_BQD, each.memory(h_BSD, lengths_B)) for each in (additive, concat)]
     close(*c_of_both)
     close(*(alpha_BHQS for _, alpha_BHQS in recorded.calls))
 
@@ -99,8 +99,8 @@ def test_bahdanau_with_concat_is_bahdanau_with_additive() -> None:
     W_a, U_a, bias, v_a = (
         stored.pop(f"attention.{name}") for name in ("W_a.weight", "U_a.weight", "U_a.bias", "v_a.weight")
     )
-    side_by_side = {"W_b.weight": torch.cat([W_a, U_a], dim=1), "W_b.bias": bias, "w.weight": v_a}
-    concat.load_state_dict(stored | {f"attention.{name}": tensor for name, tensor in side_by_side.items()})
+    contiguous_weights = {"W_b.weight": torch.cat([W_a, U_a], dim=1), "W_b.bias": bias, "w.weight": v_a}
+    concat.load_state_dict(stored | {f"attention.{name}": tensor for name, tensor in contiguous_weights.items()})
     close(logits_of(concat, batch_of()), logits_of(additive, batch_of()))
 
 
@@ -108,7 +108,7 @@ def test_bahdanau_with_concat_is_bahdanau_with_additive() -> None:
 
 
 def memory_of(*lengths: int) -> Memory:
-    return DotAttention().remember(randn(len(lengths), max(lengths), 3), torch.tensor(lengths))
+    return DotAttention().memory(randn(len(lengths), max(lengths), 3), torch.tensor(lengths))
 
 
 def near(focus: Focus, sentence: int) -> list[list[int]]:
@@ -238,9 +238,7 @@ def test_only_input_feeding_tells_the_state_where_the_decoder_looked(case: str, 
     """Change the encoder's states after the decoder has got its first state from them."""
     model = build(CASES[case])
     state = model.begin(tokens_of(SOURCES[:1]), 1, 0)
-    other = type(state)(
-        state.carry, state.fed_RD, model.attention.remember(-state.memory.h_BSD, state.memory.lengths_B)
-    )
+    other = type(state)(state.carry, state.fed_RD, model.attention.memory(-state.memory.h_BSD, state.memory.lengths_B))
     with torch.no_grad():
         _, after = model.decode(torch.tensor([[BEGIN, 4]]), state)
         _, after_other = model.decode(torch.tensor([[BEGIN, 4]]), other)
@@ -259,8 +257,8 @@ def test_many_looks_have_the_gradients_of_one_look_after_another(kind: type, que
     wanted = [h_BSD, first_BQD, *attention.parameters()]
 
     def loop(many: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
-        memory = attention.remember(h_BSD, lengths_B)
-        look = attention.looking(memory) if many else lambda s_BQD: attention(s_BQD, memory)
+        memory = attention.memory(h_BSD, lengths_B)
+        look = attention.attend_to(memory) if many else lambda s_BQD: attention(s_BQD, memory)
         s_BQD, total = first_BQD, torch.zeros((), dtype=torch.float64)
         for _ in range(4):
             c_BQD = look(s_BQD)

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 from regard.errors import DecodeError
 from regard.models import MODELS
-from regard.models.contextual import LanguageModel
-from regard.models.language_models import LANGUAGE_MODELS as KINDS_OF_LANGUAGE_MODELS
-from regard.search import Ban, Hypothesis, SearchConfig, Wording, as_hypotheses, search
+from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, as_hypotheses, search
 from regard.text.vocabularies import END
 from search_cases import (
     EVERY_CASE,
@@ -37,9 +35,8 @@ every_kind = pytest.mark.parametrize("case", EVERY_KIND)
 
 
 def test_every_model_that_writes_is_among_the_cases() -> None:
-    covered = {type(writer(case).model) for case in EVERY_KIND}
-    assert {*MODELS.values()} <= covered
-    assert {model for model in KINDS_OF_LANGUAGE_MODELS.values() if issubclass(model, LanguageModel)} <= covered
+    covered = {writer(case).model.config.kind for case in EVERY_KIND}
+    assert covered == {kind for kind, model in MODELS.items() if model.config.generates}
 
 
 @cache
@@ -70,8 +67,8 @@ RULES: dict[str, tuple[dict[str, Any], list[Ids], list[Ids]]] = {
 """Options, prefixes, banned sequences of tokens."""
 
 
-def wording(prefixes: Sequence[Ids], banned: Sequence[Ids]) -> Wording:
-    return Wording(prefixes, Ban.of_tokens(banned) if banned else None)
+def wording(prefixes: Sequence[Ids], banned: Sequence[Ids]) -> Constraints:
+    return Constraints(prefixes, BannedTexts.of_tokens(banned) if banned else None)
 
 
 def check_exhaustive(case: str, options: dict[str, Any], prefixes: list[Ids], banned: list[Ids]) -> None:
@@ -80,7 +77,7 @@ def check_exhaustive(case: str, options: dict[str, Any], prefixes: list[Ids], ba
         SearchConfig(beam=len(log_p), nbest=len(log_p), max_length=LIMIT, **options),
         wording(prefixes, banned),
     )
-    found = search(found_by.model, found_by.read([0, 1], 0), config, wording=words)
+    found = search(found_by.model, found_by.read([0, 1], 0), config, constraints=words)
     for row in (0, 1):
         length, prefix = found_by.length(row), prefixes[row] if prefixes else ()
         allowed = [ids for ids in log_p if plain_allowed(config, ids, length, prefix, banned)]
@@ -94,7 +91,7 @@ def check_exhaustive(case: str, options: dict[str, Any], prefixes: list[Ids], ba
         assert_same(found[row], expected)
         for nbest in (1, 3):  # now the search may stop early, and must not lose by it
             fewer = config.model_copy(update={"nbest": nbest})
-            [best] = search(found_by.model, found_by.read([row], 0), fewer, wording=words.of([row]))
+            [best] = search(found_by.model, found_by.read([row], 0), fewer, constraints=words.of([row]))
             assert_same(best, expected[:nbest])
 
 
@@ -132,12 +129,12 @@ ROOM = {"max_length_ratio": 1.0, "max_length_offset": 4, "beam": 4, "nbest": 3}
 
 
 def searched(
-    case: str, order: Sequence[int], extra: int = 0, words: Wording = LONGER_WORDING, **options: Any
+    case: str, order: Sequence[int], extra: int = 0, words: Constraints = LONGER_WORDING, **options: Any
 ) -> list[list[Hypothesis]]:
     found_by = writer(case)
     covering = {"coverage_penalty": 0.3} if found_by.model.alignment else {}
     config = SearchConfig(**ROOM | HARD | covering | options)  # type: ignore[arg-type]
-    return search(found_by.model, found_by.read(order, extra), config, wording=words.of(order))
+    return search(found_by.model, found_by.read(order, extra), config, constraints=words.of(order))
 
 
 @pytest.mark.parametrize("case", EVERY_CASE)

@@ -29,10 +29,9 @@ from regard.runs.checkpoints import load_facts, load_weights
 from regard.runs.run import read_metrics
 from regard.tasks import TASKS
 from regard.training.display import Display
-from regard.training.loop import Trainer, total_steps
-from regard.training.optimiser import build_optimiser, move_average
-from regard.training.progress import Progress, Ranked
-from regard.training.schedule import Plateau, length_notes, schedule_factor
+from regard.training.loop import Trainer
+from regard.training.optimiser import Plateau, build_optimiser, length_notes, move_average, schedule_factor
+from regard.training.progress import Progress, Ranked, total_steps
 from regard.training.train import make_accelerator, resolve, train
 
 Tree = dict[str, Any]
@@ -180,7 +179,7 @@ def test_moving_average_equals_a_plain_loop(tiny_recipe: Tree, tmp_path: Path) -
     assert decay == 0.5  # both branches of the minimum were used
     found = nn.utils.parameters_to_vector(trainer.average.parameters())
     torch.testing.assert_close(found, average, rtol=1e-12, atol=1e-14)
-    assert trainer.usable is trainer.average
+    assert trainer.used_model is trainer.average
     assert (found - weights(trainer)).abs().max() > 1e-3
 
 
@@ -276,7 +275,7 @@ def test_plateau_against_torch(patience: int) -> None:
     optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     reference = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.3, patience=patience, threshold=0.0)
     for loss in [5, 4, 4.5, 4.5, 4.2, 3, 3, 3, 3, 3, 3, 2, 9, 9, 9, 9]:
-        plateau.heard(loss < best)
+        plateau.add_validation(loss < best)
         best = min(best, loss)
         reference.step(loss)
         assert plateau.scale == pytest.approx(optimiser.param_groups[0]["lr"])
@@ -513,7 +512,7 @@ def test_bf16_on_a_cpu_learns(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path)
 
 def test_a_loss_that_is_not_a_number_stops_with_the_batch_named(tiny_recipe: Tree, tmp_path: Path) -> None:
     recipe = with_training(tiny_recipe, learning_rate=1e30, checkpoint_every=1, validate_every=50)
-    with pytest.raises(RegardError, match=r"step 2: the loss is not a number.*corpus reverse:\d+.*step-00000001"):
+    with pytest.raises(RegardError, match=r"step 2: the loss became NaN.*corpus reverse:\d+.*step-00000001"):
         train(recipe, out=tmp_path / "run", quiet=True)
     run = Run.open(tmp_path / "run")
     assert folders(run) == {"step-00000001"}
@@ -531,7 +530,7 @@ def test_a_gradient_that_is_not_a_number_reaches_no_checkpoint(tiny_recipe: Tree
     assert folders(trainer.run) == {"step-00000003"}
     trainer.steps = 4
     spoil_gradient(next(trainer.model.parameters()))
-    with pytest.raises(RegardError, match=r"step 4: the gradient is not a number.*step-00000003, is whole"):
+    with pytest.raises(RegardError, match=r"step 4: the gradient became NaN or infinite.*step-00000003, is intact"):
         trainer.train()
     assert folders(trainer.run) == {"step-00000003"}
     assert all(tensor.isfinite().all() for tensor in load_weights(trainer.run.checkpoint("last")).values())
@@ -539,7 +538,7 @@ def test_a_gradient_that_is_not_a_number_reaches_no_checkpoint(tiny_recipe: Tree
 
 def test_weights_that_validate_to_no_number_are_not_saved(tiny_recipe: Tree, tmp_path: Path) -> None:
     recipe = with_training(tiny_recipe, learning_rate=1e30, validate_every=1)
-    with pytest.raises(RegardError, match="step 1: the validation loss is not a number"):
+    with pytest.raises(RegardError, match="step 1: the validation loss became NaN or infinite"):
         train(recipe, out=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "checkpoints").exists()
 

@@ -11,8 +11,8 @@ import torch
 
 from places import ROOT
 from regard.config import read_yaml
+from regard.models import build_model
 from regard.models.base import count_parameters
-from regard.models.language_models import build
 from regard.recipes.recipe import recipe_of
 
 FOLDER = ROOT / "docs" / "what-pretraining-buys"
@@ -57,11 +57,11 @@ def test_labelled_reviews_are_read_alike_by_all() -> None:
 
 def test_pretrained_models_are_of_like_size() -> None:
     """So that equal time is spent on like numbers of weights: 14 to 21 million."""
-    characters_VC = torch.zeros(VOCABULARY, 50, dtype=torch.long)
+    characters = {"characters_VC": torch.zeros(VOCABULARY, 50, dtype=torch.long)}
     sizes = {}
     for name in PRETRAINED:
         config = recipe_of(read_yaml(FOLDER / f"{name}-pretrain.yaml")).model
-        sizes[name] = count_parameters(build(config, VOCABULARY, characters_VC))
+        sizes[name] = count_parameters(build_model(config, VOCABULARY, **(characters if config.letters else {})))
     assert max(sizes.values()) < 1.6 * min(sizes.values()), sizes
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from model_cases import SOURCES, batch_of, tokens_of
 from regard.models.transformer import Transformer
-from regard.search import Ban, Hypothesis, SearchConfig, Wording, score, search
+from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, score, search
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 
 pytest.importorskip("transformers")
@@ -65,8 +65,8 @@ def written(
     ours: Transformer, *, limit: int = LIMIT, prefixes: Any = (), banned: Any = (), **options: Any
 ) -> list[list[Hypothesis]]:
     """What we write for each source, of the same words."""
-    wording = Wording(prefixes, Ban.of_tokens([*((token,) for token in OTHERS), *banned]))
-    return search(ours, tokens_of(SOURCES), SearchConfig(max_length=limit, **options), wording=wording)
+    wording = Constraints(prefixes, BannedTexts.of_tokens([*((token,) for token in OTHERS), *banned]))
+    return search(ours, tokens_of(SOURCES), SearchConfig(max_length=limit, **options), constraints=wording)
 
 
 def log_p(ours: Transformer, b: int, ids: tuple[int, ...]) -> list[float]:

@@ -14,8 +14,7 @@ from regard.data.batch import MaskedBatch
 from regard.layers.attention import MultiHeadAttention, recording
 from regard.models.bert import BERT, BERTConfig
 from regard.models.gpt import GPT, GPTConfig
-from regard.objectives.language_model import NextToken
-from regard.objectives.masked_lm import MaskedTokens
+from regard.objectives.language_model import MaskedTokens, NextToken
 
 transformers = pytest.importorskip("transformers")
 

@@ -11,7 +11,7 @@ import torch
 
 from command_line import fail, succeed, write
 from regard.data.batch import Tokens
-from regard.models.heads import ApartHead
+from regard.models.headed import ApartHead
 from regard.runs import Run
 from regard.tasks import TASKS
 from test_classification import Project

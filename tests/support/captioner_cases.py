@@ -10,8 +10,8 @@ import torch
 from model_cases import TARGETS, tokens_of
 from regard.data.batch import Batch
 from regard.data.images import ImagesConfig, Picture, images_of
-from regard.layers.convolution import halved
-from regard.models.captioner import Captioner, CaptionerConfig, build_captioner
+from regard.models import build_model
+from regard.models.captioner import Captioner, CaptionerConfig
 
 SIZE, WIDTH = 16, 5
 SMALL = {
@@ -33,7 +33,7 @@ ATTENDING = [name for name, config in CASES.items() if config.decoder != "plain"
 
 def build(config: CaptionerConfig, seed: int = 0) -> Captioner:
     torch.manual_seed(seed)
-    model = build_captioner(config, 11).double()
+    model: Captioner = build_model(config, 11).double()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
@@ -45,7 +45,7 @@ def pictures_of(config: CaptionerConfig, count: int = 4, seed: int = 0) -> list[
     """Images; or features of unequal grids: 2 x 3, a list of 4, 3 x 1, 1 x 2."""
     random = np.random.default_rng(seed)
     if config.encoder == "convolution":
-        side = halved(SIZE, 2)
+        side = SIZE >> 2
         shape = (SIZE, SIZE, 3)
         return [Picture(random.integers(0, 256, shape, dtype=np.uint8), side**2, side) for _ in range(count)]
     grids = [(6, 3), (4, 1), (3, 1), (2, 2)]

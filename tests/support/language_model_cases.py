@@ -10,16 +10,14 @@ from torch import Tensor, nn
 
 from model_cases import tokens_of
 from regard.data.batch import MaskedBatch, TextBatch
+from regard.models import build_model
 from regard.models.base import ModelConfig
 from regard.models.bert import BERTConfig
 from regard.models.elmo import ELMoConfig
 from regard.models.gpt import GPTConfig
-from regard.models.language_models import build as build_language_model
 from regard.models.lstm_lm import LSTMLanguageModelConfig
-from regard.models.memory_lm import MemoryLanguageModelConfig
 from regard.objectives.cross_entropy import VocabularyLoss
-from regard.objectives.language_model import BothDirections, NextToken
-from regard.objectives.masked_lm import MaskedTokens
+from regard.objectives.language_model import BothDirections, MaskedTokens, NextToken
 from regard.text.spelling import spelled
 from regard.text.vocabularies import BEGIN, END, PAD
 
@@ -32,8 +30,6 @@ ELMO = {"width": 8, "hidden": 12, "characters": 5, "filters": 64, "dropout": 0.0
 TRANSFORMER = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "dropout": 0.0, "max_positions": 20}
 
 CASES: dict[str, ModelConfig] = {
-    "memory_lm": MemoryLanguageModelConfig(width=12, hops=3, words=9),
-    "memory_lm-odd": MemoryLanguageModelConfig(width=7, hops=1, words=20),
     "lstm_lm": LSTMLanguageModelConfig(**LSTM, layers=2),
     "lstm_lm-one-layer": LSTMLanguageModelConfig(**{**LSTM, "hidden": 10}, layers=1),
     "lstm_lm-untied": LSTMLanguageModelConfig(**LSTM, layers=3, tie=False),
@@ -45,7 +41,7 @@ CASES: dict[str, ModelConfig] = {
     "bert": BERTConfig(**TRANSFORMER),
     "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),
 }
-GENERATING = [name for name in CASES if name.startswith(("memory_lm", "lstm_lm", "gpt"))]
+GENERATING = [name for name in CASES if name.startswith(("lstm_lm", "gpt"))]
 ATTENDING = [name for name in CASES if name.startswith(("bert", "gpt"))]
 
 TEXTS = [
@@ -67,7 +63,8 @@ FOLLOWS = [1, 0, 1]
 def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
     """A model in evaluation mode whose weights all matter: larger than they begin, and biases that are not zero."""
     torch.manual_seed(seed)
-    model = build_language_model(config, SIZE, spelled(WORDS, 12)).to(dtype)  # type: ignore[arg-type]
+    options = {} if config.letters is None else {"characters_VC": spelled(WORDS, 12)}
+    model = build_model(config, SIZE, **options).to(dtype)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)

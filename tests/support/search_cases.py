@@ -22,7 +22,7 @@ from regard.layers.attention import recording
 from regard.models import MODELS
 from regard.models.base import Generator
 from regard.search import Hypothesis, SearchConfig, score, score_texts
-from regard.search.objective import FAINTEST
+from regard.search.ranking import MIN_COVERAGE
 from regard.text.vocabularies import BEGIN
 
 Ids = tuple[int, ...]
@@ -31,10 +31,11 @@ CAPTIONERS = {f"captioner-{name}": config for name, config in captioner_cases.CA
 LANGUAGE_MODELS = {name: language_model_cases.CASES[name] for name in language_model_cases.GENERATING}
 EVERY_CASE = [*model_cases.CAUSAL_CASES, *CAPTIONERS, *LANGUAGE_MODELS]
 """Each variant of each model that writes."""
+SOURCE_KINDS = [kind for kind, model in MODELS.items() if model.config.reads == "source"]
 EVERY_KIND = [
-    *(next(case for case in model_cases.CAUSAL_CASES if model_cases.CASES[case].kind == kind) for kind in MODELS),  # type: ignore[attr-defined]
+    *(next(case for case in model_cases.CAUSAL_CASES if model_cases.CASES[case].kind == kind) for kind in SOURCE_KINDS),  # type: ignore[attr-defined]
     "captioner-plain-of-features", "captioner-attention-of-features", "captioner-transformer-of-features",
-    "gpt", "lstm_lm", "memory_lm",
+    "gpt", "lstm_lm",
 ]  # fmt: skip
 """One case for each kind of model, and for each decoder of the captioner."""
 NUMBERS = range(4)
@@ -85,7 +86,7 @@ class Writer:
         for row, ids in enumerate(outputs):
             heads = [head_TS.tolist() for look_BHTS in looks for head_TS in look_BHTS[row]]
             attended = [sum(head[j][i] for head in heads for j in range(len(ids))) / len(heads) for i in range(length)]
-            found.append(sum(math.log(max(min(one, 1.0), FAINTEST)) for one in attended))
+            found.append(sum(math.log(max(min(one, 1.0), MIN_COVERAGE)) for one in attended))
         return found
 
 

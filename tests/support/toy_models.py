@@ -42,6 +42,8 @@ class Toy(Generator):
     or from another source's, shows in its score.
     """
 
+    alignment = ""
+
     def __init__(self, vocabulary: int, seed: int = 0, width: int = 6, sharpness: float = 1.0) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from command_line import fail, succeed
 from regard import predict
-from regard.search import Ban, SearchConfig, Wording, search
-from regard.search.banned import Automaton, Banned
+from regard.search import BannedTexts, Constraints, SearchConfig, search
+from regard.search.banned import Automaton, NoBannedText
 from regard.search.hypotheses import NEVER, Live
 from regard.tasks.text_to_text import ban_of, wording_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
@@ -50,10 +50,10 @@ def test_a_text_is_seen_where_it_is_complete(texts: list[list[int]], read: list[
 def test_a_forced_text_may_begin_another_one() -> None:
     """Banned are a and a b; a prefix writes a all the same: then b is still ruled out."""
     a, b, c = 4, 5, 6
-    ban = Ban.of_tokens([(a,), (a, b), (c,)])
-    assert ban.completing_SM[ban.after([a])].tolist() == [b]
+    ban = BannedTexts.of_tokens([(a,), (a, b), (c,)])
+    assert ban.completing_SM[ban.state_after([a])].tolist() == [b]
     model, config = Toy(7, 1), SearchConfig(beam=1, max_length=3)
-    [[best]] = search(model, tokens_of([[END]]), config, wording=Wording([(a,)], ban))
+    [[best]] = search(model, tokens_of([[END]]), config, constraints=Constraints([(a,)], ban))
     assert best.tokens[0] == a
     assert best.tokens[1] != b
 
@@ -72,9 +72,9 @@ def banned_in(texts: list[str]) -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from(sorted(part for part in parts if part.strip())), min_size=1, max_size=3)
 
 
-def ruled_out(ban: Ban, outputs: Sequence[Ids], size: int) -> set[Ids]:
+def ruled_out(ban: BannedTexts, outputs: Sequence[Ids], size: int) -> set[Ids]:
     """The outputs that the rule keeps from being written, token by token; all of one length."""
-    rule, found = Banned(ban, (), torch.device("cpu")), set()
+    rule, found = NoBannedText(ban, (), torch.device("cpu")), set()
     ids_B1T = torch.tensor(outputs)[:, None]
     rows_B, total_B1 = torch.arange(len(outputs)), torch.zeros(len(outputs), 1)
     for place in range(ids_B1T.shape[-1]):
@@ -117,7 +117,7 @@ def test_no_output_of_a_search_holds_a_banned_text(
         banned=data.draw(banned_in(texts)), sample=sample, beam=1 if sample else 4, nbest=4, max_length=9, unknown=True
     )
     wording = wording_of(tokenizer, config, None, 2)
-    for found in search(Toy(tokenizer.size, seed), tokens_of([[4, END], [5, 4, END]]), config, wording=wording):
+    for found in search(Toy(tokenizer.size, seed), tokens_of([[4, END], [5, 4, END]]), config, constraints=wording):
         for one in found:
             assert not any(tokenizer.normalised(text) in tokenizer.decode(one.tokens) for text in config.banned)
 
@@ -128,7 +128,7 @@ def test_no_output_of_a_search_holds_a_banned_text(
 def test_particles_and_cuts_by_hand() -> None:
     """The ban does not hang on the merges: `▁책을` is one token, or two, or begins in another."""
     size, pieces = 12, {4: " 책을", 5: " 책", 6: "을", 7: " 공책", 8: "교", 9: " 학", 10: "생", 11: " 집"}
-    ban = Ban(["책".encode(), "학교".encode()], {token: piece.encode() for token, piece in pieces.items()})
+    ban = BannedTexts(["책".encode(), "학교".encode()], {token: piece.encode() for token, piece in pieces.items()})
     outputs = [*itertools.product(pieces, repeat=2)]
     expected = {ids for ids in outputs if {4, 5, 7} & {*ids} or ids == (9, 8)}
     assert ruled_out(ban, outputs, size) == expected
@@ -137,11 +137,11 @@ def test_particles_and_cuts_by_hand() -> None:
 def test_the_beginning_of_a_text_counts_and_may_hold_it() -> None:
     """As language models go on with a prompt: `farmer` is banned and stands there, but is not finished by the model."""
     pieces = {4: b" farm", 5: b"er", 6: b" farmer", 7: b" a"}
-    ban, size = Ban([b"farmer"], pieces), 8
+    ban, size = BannedTexts([b"farmer"], pieces), 8
     for begun, forbidden in (((4,), {5, 6}), ((6,), {6}), ((6, 4), {5, 6}), ((4, 7), {6}), ((), {6})):
         log_p_BWV = torch.zeros(1, 1, size)
         live = Live(torch.zeros(1, dtype=torch.long), torch.empty(1, 1, 0, dtype=torch.long), torch.zeros(1, 1))
-        Banned(ban, [begun], torch.device("cpu")).forbid(log_p_BWV, live)
+        NoBannedText(ban, [begun], torch.device("cpu")).forbid(log_p_BWV, live)
         assert {token for token in range(size) if log_p_BWV[0, 0, token] == NEVER} == forbidden
 
 
@@ -149,7 +149,7 @@ def test_many_texts_over_a_large_vocabulary_take_little_room() -> None:
     """400 words, 20,000 tokens: a table of states x tokens would have 25 million places."""
     signs = "abcdefghijklmnopqrst"
     pieces = dict(enumerate("".join(four).encode() for four in itertools.product(signs[:12], repeat=4)))
-    ban = Ban([f"{a}{b}{a}{b}z".encode() for a, b in itertools.product(signs, repeat=2)], pieces)
+    ban = BannedTexts([f"{a}{b}{a}{b}z".encode() for a, b in itertools.product(signs, repeat=2)], pieces)
     assert len(ban.keys) < 200_000
     assert ban.completing_SM.numel() < 2_000_000
 

@@ -16,7 +16,7 @@ from regard.data.batch import MaskedBatch, Tokens
 from regard.errors import DecodeError
 from regard.models.base import count_parameters
 from regard.models.bert import BERT, BERTConfig
-from regard.objectives.masked_lm import MaskedTokens, masked_tallies
+from regard.objectives.language_model import MaskedTokens, masked_sums
 
 SIZES = {  # layers, width, heads, inner width: Devlin 2019, section 3; Turc 2019, table 1
     "tiny": (2, 128, 2, 512),
@@ -148,18 +148,21 @@ def test_segments_and_places_matter() -> None:
 @pytest.mark.parametrize("case", ["bert", "bert-masked-only"])
 def test_tallies_by_hand(case: str) -> None:
     model, batch = build(CASES[case]), masked_batch()
-    tallies = masked_tallies(model, batch)
+    tallies = masked_sums(model, batch)
     logits_BLV = logits_of(model, batch)
     asked = [(row, place, label) for row in range(3) for place, label in zip(PLACES[row], LABELS[row], strict=True)]
-    assert (tallies.masked, tallies.found) == (5, sum(int(logits_BLV[r, p].argmax()) == label for r, p, label in asked))
+    assert (tallies.masked, tallies.correct) == (
+        5,
+        sum(int(logits_BLV[r, p].argmax()) == label for r, p, label in asked),
+    )
     assert tallies.loss == pytest.approx(MaskedTokens(model)(batch)[1].item())
     if case == "bert":
         logits = model.next_sentence(model(batch).hidden_BTD).tolist()
         told = sum((scores[0] > scores[1]) == bool(follows) for scores, follows in zip(logits, FOLLOWS, strict=True))
-        assert (tallies.pairs, tallies.told) == (3, told)
+        assert (tallies.pairs, tallies.next_correct) == (3, told)
         assert tallies.next_loss == pytest.approx(plain.smoothed_loss(logits, [1 - one for one in FOLLOWS], 0.0))
     else:
-        assert (tallies.pairs, tallies.told, tallies.next_loss) == (0, 0, 0.0)
+        assert (tallies.pairs, tallies.next_correct, tallies.next_loss) == (0, 0, 0.0)
 
 
 def test_it_learns_to_tell_which_pairs_follow() -> None:
@@ -170,8 +173,8 @@ def test_it_learns_to_tell_which_pairs_follow() -> None:
         optimiser.zero_grad()
         objective(batch)[0].backward()
         optimiser.step()
-    tallies = masked_tallies(objective.eval().model, batch)
-    assert (tallies.told, tallies.found) == (3, 5)
+    tallies = masked_sums(objective.eval().model, batch)
+    assert (tallies.next_correct, tallies.correct) == (3, 5)
 
 
 def test_a_text_longer_than_the_positions_is_the_users_mistake() -> None:

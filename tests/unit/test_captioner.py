@@ -17,10 +17,8 @@ from regard.data.batch import Images
 from regard.data.images import Picture, images_of
 from regard.errors import ConfigError, DecodeError
 from regard.layers.attention import recording
-from regard.layers.convolution import Convolutions, GridPositions, halved
-from regard.models.captioner import AttentiveCaptioner, Captioner, CaptionerConfig
-from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.objectives.doubly_stochastic import DoublyStochastic, unattended
+from regard.models.captioner import AttentiveCaptioner, Captioner, CaptionerConfig, Convolutions, GridPositions
+from regard.objectives.cross_entropy import DoublyStochastic, TokenCrossEntropy, attention_penalty
 from regard.search import SearchConfig, search
 from regard.text.vocabularies import BEGIN, END
 
@@ -164,7 +162,7 @@ def test_against_plain_loops_xu() -> None:
     close(logits_of(model, batch)[0], torch.tensor(expected, dtype=torch.float64), 1e-6)
     penalty = sum((1 - one) ** 2 for one in attended)
     found = model(batch).attended_BS
-    close(unattended(found, batch.source.lengths_B), torch.tensor(penalty, dtype=torch.float64), 1e-6)
+    close(attention_penalty(found, batch.source.lengths_B), torch.tensor(penalty, dtype=torch.float64), 1e-6)
     plain_2, whole_2 = TokenCrossEntropy(model)(batch), DoublyStochastic(model, 0.0, 1.0, 0.5)(batch)
     close(whole_2 - plain_2, torch.tensor([0.5 * penalty, 0.0], dtype=torch.float64), 1e-6)
 
@@ -180,7 +178,7 @@ def annotation(w: dict[str, list[list[float]]], x: list[float], place: int, colu
 def test_the_penalty_counts_no_padding_and_no_step_behind_the_end() -> None:
     """By hand: two images of 2 and 3 regions, the second caption one step shorter."""
     attended_BS = torch.tensor([[0.5, 1.5, 9.0], [1.0, 0.0, 2.0]])
-    assert float(unattended(attended_BS, torch.tensor([2, 3]))) == pytest.approx(0.25 + 0.25 + 0 + 1 + 1)
+    assert float(attention_penalty(attended_BS, torch.tensor([2, 3]))) == pytest.approx(0.25 + 0.25 + 0 + 1 + 1)
     model, pictures = build(CASES["attention-of-features"]), pictures_of(CASES["attention-of-features"], 2)
     long, short = [BEGIN, 4, 5, 6, END], [BEGIN, 4, END]
     together = model(batch_of(pictures, [long, short])).attended_BS
@@ -210,7 +208,7 @@ def test_places_in_a_grid_by_hand() -> None:
 def test_regions_are_what_the_convolutions_make(side: int, stages: int) -> None:
     pixels, network = torch.randint(0, 256, (2, side, side, 3), dtype=torch.uint8), Convolutions([8] * stages)
     found = network(pixels)
-    assert found.shape == (2, halved(side, stages) ** 2, 8)
+    assert found.shape == (2, (side >> stages) ** 2, 8)
     changed = pixels.clone()
     changed[0, 0, 0] = 255 - changed[0, 0, 0]
     after = network(changed)
@@ -241,7 +239,7 @@ def test_coverage_needs_attention() -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({"encoder": "features"}, "need each other"), ({"feature_width": 3}, "need each other"),
+    [({"encoder": "features"}, "must be given together"), ({"feature_width": 3}, "must be given together"),
      ({"decoder": "transformer", "width": 10, "heads": 4}, "4 heads do not divide")],
 )  # fmt: skip
 def test_a_config_that_cannot_be(given: dict[str, object], words: str) -> None:

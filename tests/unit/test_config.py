@@ -73,9 +73,9 @@ def test_scalars_are_those_of_yaml_1_2(text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "what"),
     [
-        ("a: 1\nb: 2\na: 3", "r.yaml:3", "the key 'a' stands twice"),
-        ("m:\n  x: 1\n  'x': 2", "r.yaml:3", "the key 'x' stands twice"),
-        ("m: {x: 1, x: 1}", "r.yaml:1", "the key 'x' stands twice"),
+        ("a: 1\nb: 2\na: 3", "r.yaml:3", "the key 'a' occurs twice"),
+        ("m:\n  x: 1\n  'x': 2", "r.yaml:3", "the key 'x' occurs twice"),
+        ("m: {x: 1, x: 1}", "r.yaml:1", "the key 'x' occurs twice"),
         ("a: b: c", "r.yaml:1", "mapping values are not allowed here"),
         ("a: 1\n\tb: 2", "r.yaml:2", "cannot start any token"),
         ("task: t\ndata: [", "r.yaml:2", "expected the node content, but found"),
@@ -152,13 +152,13 @@ def test_overrides_reach_into_mappings_and_lists_and_leave_the_original_alone() 
         ("steps", "steps: an override is key=value (for example training.steps=500)"),
         ("=3", "=3: an override is key=value (for example training.steps=500)"),
         ("training.steps=[", "training.steps: the value '[' is not valid YAML"),
-        ("data.train.2.source=x", "data.train.2.source: '2' does not number an entry of the list (allowed: 0 to 1)"),
+        ("data.train.2.source=x", "data.train.2.source: '2' is not a valid list index (allowed: 0 to 1)"),
         (
             "data.train.x=1",
-            "data.train.x: 'x' does not number an entry of the list (allowed: 0 to 1, for example data.train.0.x)",
+            "data.train.x: 'x' is not a valid list index (allowed: 0 to 1, for example data.train.0.x)",
         ),
-        ("none.0=1", "none.0: '0' does not number an entry of the list (the list is empty)"),
-        ("task.name=x", "task.name: 'task' is a single value, it has no keys below it"),
+        ("none.0=1", "none.0: '0' is not a valid list index (the list is empty)"),
+        ("task.name=x", "task.name: 'task' is a single value without keys of its own"),
     ],
 )
 def test_an_override_that_leads_nowhere_is_refused(override: str, message: str) -> None:
@@ -311,7 +311,7 @@ def recipes(draw: st.DrawFn) -> dict[str, Any]:
     built_in = st.fixed_dictionaries({"corpus": st.sampled_from(["dates", "copy"])}, optional={"seed": st.integers(0)})
     corpora = st.lists(two_files | table | built_in, min_size=1, max_size=3) | two_files
     share = st.fixed_dictionaries({"split": st.floats(0.001, 0.999)})
-    model = draw(st.sampled_from(sorted(MODELS)))
+    model = draw(st.sampled_from(sorted(kind for kind, known in MODELS.items() if known.config.reads == "source")))
     return {
         "task": "translation",
         "data": draw(

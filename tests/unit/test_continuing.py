@@ -30,7 +30,6 @@ RECIPE: dict[str, Any] = {
 MODELS: dict[str, dict[str, Any]] = {
     "gpt": {"kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 24},
     "lstm_lm": {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 1},
-    "memory_lm": {"kind": "memory_lm", "width": 16, "hops": 2, "words": 6},
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 PROMPT = "The child was"
@@ -126,7 +125,7 @@ def test_a_beam_turns_a_run_that_samples_into_a_beam_search(runs: dict[str, Path
     cool = succeed("predict", run, PROMPT, "--beam", "1", "--set", "search.top_k=1", "--json").json
     assert cool["tokens"] == greedy["tokens"]
     [message] = fail("predict", run, PROMPT, "--beam", "3", "--set", "search.top_k=1")
-    assert message.startswith("search.beam: samples are drawn one by one, without a beam of 3")
+    assert message.startswith("search.beam: sampling has no beam, but beam is 3")
     [message] = fail("predict", run, PROMPT, "--set", "search.sample=false", "--set", "search.top_k=1")
     assert message.startswith("search.top_k: only sampling uses top_k")
 

@@ -13,14 +13,13 @@ from torch import Tensor, nn
 import plain
 from language_model_cases import CASES, ELMO, SIZE, TEXTS, WORDS, build, each, text_batch
 from model_cases import close, tokens_of
-from regard.layers.characters import CharacterCNN, Highway
-from regard.layers.layer_mix import LayerMix
-from regard.models.contextual import MixedFeatures
-from regard.models.elmo import ELMoConfig, reordered, reversal
+from regard.models.elmo import CharacterCNN, ELMoConfig, Highway, reordered, reversal
+from regard.models.headed import HeadConfig, Headed, LayerMix, TokenHead
 from regard.objectives.language_model import BothDirections
 from regard.text.spelling import CHARACTERS, WORD_BEGINS, WORD_ENDS, spelled
 from regard.text.vocabularies import BEGIN, END
 
+FROZEN_MIX = HeadConfig(features="mix", freeze="all")
 ELMO_CASES = [name for name in CASES if name.startswith("elmo")]
 every_case = pytest.mark.parametrize("case", ELMO_CASES)
 
@@ -154,7 +153,8 @@ def test_the_joint_loss_in_plain_loops(case: str) -> None:
         forward += plain.smoothed_loss(model.readout(output.hidden_BTD[row, :last]).tolist(), text[1:], 0.0)
         backward += plain.smoothed_loss(model.readout(output.backward_BLD[row, 1 : last + 1]).tolist(), text[:-1], 0.0)
     objective = BothDirections(model)
-    assert objective.directions(batch)[:, 1].tolist() == pytest.approx([forward, backward])
+    directions, _ = objective.predicted(batch)
+    assert [float(objective.total(*predicted)[1]) for predicted in directions] == pytest.approx([forward, backward])
     assert objective(batch).tolist() == pytest.approx([(forward + backward) / 2] * 2)
 
 
@@ -212,18 +212,18 @@ def test_the_mix_by_hand() -> None:
 def test_the_mix_of_a_models_layers_is_the_equation(case: str) -> None:
     model, batch = build(CASES[case]), text_batch(extra=1)
     layers = model.layers_of(batch)
-    mixed = MixedFeatures(model, len(layers)).double()
+    headed = Headed(model, FROZEN_MIX, lambda width: TokenHead(width, 2, dropout=0.0)).double()
+    assert headed.mix is not None
     with torch.no_grad():
-        mixed.mix.s.normal_()
-        mixed.mix.gamma.fill_(0.7)
-    weights = plain.softmax(mixed.mix.s.tolist())
-    out_BLD = mixed(batch)
+        headed.mix.s.normal_()
+        headed.mix.gamma.fill_(0.7)
+    weights = plain.softmax(headed.mix.s.tolist())
+    out_BLD = headed.states(batch)
     for row, text in enumerate(TEXTS):
         for place in range(len(text)):
             vectors = [layer[row, place].tolist() for layer in layers]
             expected = [0.7 * value for value in plain.average(weights, vectors)]
             assert out_BLD[row, place].tolist() == pytest.approx(expected)
-        assert not out_BLD[row, len(text) :].any()
 
 
 def digest(model: nn.Module) -> str:
@@ -234,23 +234,22 @@ def digest(model: nn.Module) -> str:
 def test_frozen_means_frozen() -> None:
     """A head learns, the mix learns, and of the base not a bit has changed, even under weight decay."""
     base = build(ELMoConfig(**{**ELMO, "dropout": 0.5}), dtype=torch.float32)
-    features = MixedFeatures(base, 3)
-    head = nn.Sequential(features, nn.Linear(16, 2)).train()
-    assert not base.training, "nor does it draw dropout"
-    before, mix_before = digest(base), digest(features.mix)
-    optimiser = torch.optim.AdamW(head.parameters(), lr=0.1, weight_decay=0.1)
+    model = Headed(base, FROZEN_MIX, lambda width: TokenHead(width, 2, dropout=0.0)).train()
+    assert model.mix is not None
+    assert not base.training, "a frozen base has no dropout"
+    before, mix_before = digest(base), digest(model.mix)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
     batch, labels_BL = text_batch(), torch.tensor([[token % 2 for token in text + [0] * 8][:8] for text in TEXTS])
     first = None
     for _ in range(20):
         optimiser.zero_grad()
-        loss = torch.nn.functional.cross_entropy(head(batch).flatten(0, 1), labels_BL.flatten())
+        loss = torch.nn.functional.cross_entropy(model(batch).flatten(0, 1), labels_BL.flatten())
         loss.backward()
         optimiser.step()
         first = first or loss.item()
     assert loss.item() < 0.8 * first
     assert digest(base) == before
-    assert digest(features.mix) != mix_before
+    assert digest(model.mix) != mix_before
     assert all(parameter.grad is None for parameter in base.parameters())
-    assert {name for name, p in head.named_parameters() if p.requires_grad} == {
-        "0.mix.s", "0.mix.gamma", "1.weight", "1.bias",
-    }  # fmt: skip
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained == {"mix.s", "mix.gamma", "head.linear.weight", "head.linear.bias"}

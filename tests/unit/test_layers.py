@@ -19,8 +19,9 @@ from places import ROOT
 from regard.layers.attention import MultiHeadAttention, attend, recording
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.positions import Positions, sinusoidal_positions
-from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch, words_read
+from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch, word_gates
 from regard.layers.visibility import Visibility
+from regard.models.bahdanau import time_segments
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
 
@@ -114,7 +115,7 @@ def test_a_single_causal_query_stands_last() -> None:
 
 def test_the_kernel_is_not_asked_what_it_would_answer_otherwise() -> None:
     x_BHQE, x_BHKE = randn(1, 1, 2, 3), randn(1, 1, 4, 3)
-    with pytest.raises(AssertionError, match="from the first key"):
+    with pytest.raises(AssertionError, match="aligns queries with the first keys"):
         attend(x_BHQE, x_BHKE, x_BHKE, Visibility(causal=True), owner=nn.Identity())
 
 
@@ -254,7 +255,7 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
     _, memory = model.encode(tokens_of(SOURCES[:2]))
     carry = tuple(randn(2, 12) for _ in range(2 if case == "bahdanau-lstm" else 1))
     y_BD = randn(2, 10)
-    new_carry, c_BD = model.recur(words_read(model.cell, y_BD), carry, 2, model.attention.looking(memory))
+    new_carry, c_BD = model.recur(word_gates(model.cell, y_BD), carry, 2, model.attention.attend_to(memory))
     hidden_BD = model.deep_output(new_carry[0], y_BD, c_BD)
     for b, source in enumerate(SOURCES[:2]):
         y, h = y_BD[b].tolist(), memory.h_BSD[b, : len(source)].tolist()
@@ -274,7 +275,7 @@ def test_cells_that_are_fed_are_torchs_cells_over_both_inputs_side_by_side(cell:
     carries = [tuple(randn(5, 4) for _ in range(parts)) for _ in range(2)]
     expected = list(carries)
     y_BTD = randn(5, 3, 3)
-    for words_BG, y_BD in zip(cells.words(y_BTD).unbind(1), y_BTD.unbind(1), strict=True):
+    for words_BG, y_BD in zip(cells.word_gates(y_BTD).unbind(1), y_BTD.unbind(1), strict=True):
         fed_BD = randn(5, 2)
         carries = cells(words_BG, fed_BD, carries)
         read = torch.cat([y_BD, fed_BD], dim=-1)
@@ -395,3 +396,35 @@ def test_a_readout_of_few_rows_takes_its_product_the_other_way_round(
     readout, hidden = shaken(Readout(6, vocabulary, None, bias=bias)), randn(*shape, 6)
     with torch.no_grad():
         close(readout(hidden), readout.linear(hidden))
+
+
+# Loops over time that drop finished sentences
+
+
+CPU = torch.device("cpu")
+
+
+def test_time_segments_by_hand() -> None:
+    segments = list(time_segments(torch.tensor([2, 5, 2, 5]), 6, CPU))
+    assert [(segment.steps.start, segment.steps.stop) for segment in segments] == [(0, 2), (2, 5)]
+    assert [segment.rows_R.tolist() for segment in segments] == [[0, 1, 2, 3], [1, 3]]
+    assert segments[1].kept_R.tolist() == [1, 3]
+    assert segments[1].places_P.tolist() == [6 + 2, 6 + 3, 6 + 4, 18 + 2, 18 + 3, 18 + 4]
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(0, 3))
+def test_every_step_of_every_sentence_is_computed_once_and_in_order(lengths: list[int], extra: int) -> None:
+    width = max(lengths) + extra
+    places: list[int] = []
+    rows, after = list(range(len(lengths))), 0
+    for segment in time_segments(torch.tensor(lengths), width, CPU):
+        assert segment.steps.start == after < segment.steps.stop
+        rows = [rows[kept] for kept in segment.kept_R.tolist()]
+        assert segment.rows_R.tolist() == rows
+        assert all(lengths[row] > after for row in rows), "a finished row is still there"
+        places += segment.places_P.tolist()
+        after = segment.steps.stop
+    real = {row * width + t for row, length in enumerate(lengths) for t in range(length)}
+    assert len(places) == len(set(places))
+    assert real <= set(places)
+    assert len(places) <= 2 * len(real) + width, "little padding is computed"

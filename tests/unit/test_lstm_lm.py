@@ -13,9 +13,8 @@ from torch import Tensor, nn
 import plain
 from language_model_cases import CASES, LSTM, SIZE, TEXTS, build, each, text_batch
 from model_cases import close, tokens_of
-from regard.layers.locked_dropout import LockedDropout
-from regard.layers.lstm import LSTMLayer, side_by_side
-from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig, without_last
+from regard.layers.recurrence import LSTMLayer, contiguous_weights
+from regard.models.lstm_lm import LockedDropout, LSTMLanguageModel, LSTMLanguageModelConfig, without_last
 from regard.objectives.language_model import CarriedNextToken, NextToken, SequenceAutoencoder
 
 LSTM_CASES = [name for name in CASES if name.startswith("lstm_lm")]
@@ -107,7 +106,7 @@ def test_weights_side_by_side_are_the_weights(projection: int | None) -> None:
     """In one piece of memory, the matrices before the biases, and gradients go back to each."""
     lstm = layer(projection=projection)
     weights = [parameter for _, parameter in lstm.named_parameters()]
-    together = side_by_side(weights)
+    together = contiguous_weights(weights)
     assert all(torch.equal(one, other) for one, other in zip(together, weights, strict=True))
     assert len({one.untyped_storage().data_ptr() for one in together}) == 1
     places = sorted((one.storage_offset(), one.dim(), one.numel()) for one in together)
@@ -214,7 +213,7 @@ def test_dropped_weights_are_those_of_the_state_and_the_same_at_all_steps() -> N
 @pytest.mark.parametrize("case", LSTM_CASES)
 def test_the_autoencoder_writes_from_what_it_has_read(case: str) -> None:
     model, batch = build(CASES[case]), text_batch(extra=2, filler=9)
-    logits = model.readout(model.rewrite(batch).hidden_BTD)
+    logits = model.readout(model.reconstruct(batch).hidden_BTD)
     total = 0.0
     for text, actual in zip(TEXTS, each(logits, TEXTS, without=1), strict=True):
         _, memory = model.read(tokens_of([text]))
@@ -226,7 +225,7 @@ def test_the_autoencoder_writes_from_what_it_has_read(case: str) -> None:
 
 def test_the_autoencoder_sees_the_whole_text_from_the_first_position_on() -> None:
     model = build(CASES["lstm_lm"])
-    before, after = (model.rewrite(text_batch([[*TEXTS[0][:4], word, 3]])).hidden_BTD[0, 0] for word in (7, 8))
+    before, after = (model.reconstruct(text_batch([[*TEXTS[0][:4], word, 3]])).hidden_BTD[0, 0] for word in (7, 8))
     assert (before - after).abs().max() > 1e-6
 
 

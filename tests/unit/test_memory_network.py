@@ -10,11 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from regard.objectives.answer import AnswerCrossEntropy
 from torch import Tensor
 
 from regard.data.batch import StoryBatch
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig, position_weights
-from regard.objectives.answer import AnswerCrossEntropy, losses
 from regard.tasks.story_answering import with_gaps
 
 V = 11
@@ -151,7 +151,7 @@ def test_an_empty_memory_takes_its_share_by_hand() -> None:
     """Scores 0 and log 4 among six memories: one told with each, four empty: 1, 4 and 4 parts of nine."""
     model = model_of(hops=1)
     scores = torch.tensor([[[0.0, math.log(4), 7.0]]])
-    found = model._looks(scores, torch.tensor([[[True, True, False]]]))
+    found = model._weights(scores, torch.tensor([[[True, True, False]]]), linear=False)
     torch.testing.assert_close(found, torch.tensor([[[1 / 9, 4 / 9, 0.0]]]))
 
 
@@ -220,7 +220,7 @@ def test_clipping_shortens_each_restart_to_the_limit() -> None:
 def test_objective_reports_the_mean_and_descends_the_sum() -> None:
     model, batch = model_of(restarts=2), batch_of()
     found_2 = AnswerCrossEntropy(model, smoothing=0.2)(batch)
-    plain_BI = losses(model(batch), batch.answers_B)
+    plain_BI = answer_losses(model(batch), batch.answers_B)
     torch.testing.assert_close(found_2[1], plain_BI.mean(1).sum())
     assert found_2[0] > 0
     assert not torch.isclose(found_2[0], found_2[1])

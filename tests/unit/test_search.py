@@ -15,11 +15,10 @@ from regard.config import Config, validate
 from regard.data.batch import Batch, Tokens
 from regard.errors import ConfigError, DecodeError
 from regard.search import Hypothesis, SearchConfig, score, search
-from regard.search.beam import best
 from regard.search.hypotheses import NEVER
-from regard.search.limits import length_limits
-from regard.search.sampling import draw, truncated
+from regard.search.rules import length_limits
 from regard.search.scoring import log_probabilities
+from regard.search.strategies import best, draw, truncated
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from toy_models import TableToy, Toy, table_toy, tokens_of
 
@@ -459,7 +458,7 @@ def test_null_stands_for_no_sampling_and_for_nothing_else() -> None:
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 3}, {"sample": True, "nbest": 2}])
 def test_broken_models_are_named(options: dict[str, object]) -> None:
     config = SearchConfig.model_validate({"max_length": 4} | options)
-    with pytest.raises(DecodeError, match="not numbers"):
+    with pytest.raises(DecodeError, match="are NaN"):
         search(TableToy(torch.full((8, 8), math.nan)), tokens_of(SOURCES), config)
     with pytest.raises(DecodeError, match="probability 0"):
         search(table_toy(8, {A: 0.5, B: 0.5}), tokens_of(SOURCES), config)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from model_cases import batch_of, close
 from regard.config import validate
 from regard.errors import ConfigError, DecodeError
-from regard.search import Ban, SearchConfig, Wording, score, search
-from regard.search.limits import length_limits, shortest_lengths
-from regard.search.objective import FAINTEST, Objective, coverage
+from regard.search import BannedTexts, Constraints, SearchConfig, score, search
+from regard.search.ranking import MIN_COVERAGE, Ranking, coverage
+from regard.search.rules import length_limits, shortest_lengths
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from search_cases import Ids, assert_same, plain_objective
 from toy_models import Toy, table_toy
@@ -34,7 +34,7 @@ A, B, C, D = 4, 5, 6, 7
 def plain_beam(
     model: Toy, source: list[int], config: SearchConfig, prefix: Ids, banned: Sequence[Ids]
 ) -> list[tuple[Ids, float, float]]:
-    """DESIGN.md's semantics, one sentence, always on to the limit: candidates rank by the penalised log P."""
+    """DESIGN.md's semantics, one sentence, always on to the limit: candidates rank by the penalise_repetition log P."""
     (limit,) = length_limits([len(source)], config)
     live: list[tuple[Ids, list[float], float]] = [((), [], 0.0)]
     finished: list[tuple[Ids, float, float]] = []
@@ -110,15 +110,15 @@ def test_any_beam_with_any_options_against_plain_loops(
     config = SearchConfig(beam=beam, nbest=nbest, max_length_ratio=1.0, **options)
     model, wording = (
         Toy(9, seed, sharpness=sharpness),
-        Wording(prefixes[: len(sources)], Ban.of_tokens(banned) if banned else None),
+        Constraints(prefixes[: len(sources)], BannedTexts.of_tokens(banned) if banned else None),
     )
     pairs = zip(sources, wording.prefixes, strict=True)
     expected = [plain_beam(model, source, config, tuple(prefix), banned) for source, prefix in pairs]
     if not all(expected):
-        with pytest.raises(DecodeError, match="every output that is allowed has the probability 0"):
-            search(model, toy_tokens(sources), config, wording=wording)
+        with pytest.raises(DecodeError, match="every output that the rules allow has probability 0"):
+            search(model, toy_tokens(sources), config, constraints=wording)
         return
-    for found, one in zip(search(model, toy_tokens(sources), config, wording=wording), expected, strict=True):
+    for found, one in zip(search(model, toy_tokens(sources), config, constraints=wording), expected, strict=True):
         assert_same(found, one)
 
 
@@ -130,10 +130,10 @@ def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
     config = SearchConfig(
         sample=True, nbest=40, repetition_penalty=1.5, no_repeat_ngram=2, min_length=3, max_length=7, banned=["x"]
     )
-    wording = Wording([(B,), ()], Ban.of_tokens([(A,), (C, D)]))
+    wording = Constraints([(B,), ()], BannedTexts.of_tokens([(A,), (C, D)]))
     sources = [[A, B, END], [C, END]]
     for source, prefix, found in zip(
-        sources, wording.prefixes, search(model, toy_tokens(sources), config, wording=wording), strict=True
+        sources, wording.prefixes, search(model, toy_tokens(sources), config, constraints=wording), strict=True
     ):
         assert len({one.tokens for one in found}) > 5
         for one in found:
@@ -151,20 +151,20 @@ def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
 def test_objectives_by_hand() -> None:
     log_p = torch.tensor([-6.0, -8.0], dtype=torch.float64)
     length = torch.tensor([4, 7])
-    assert Objective("none", 0.7)(log_p, length).tolist() == [-6.0, -8.0]
-    assert Objective("mean", 1.0)(log_p, length).tolist() == [-1.5, -8 / 7]
-    close(Objective("wu", 1.0)(log_p, length), torch.tensor([-6 / 1.5, -8 / 2.0], dtype=torch.float64))
-    close(Objective("wu", 0.5)(log_p, length), torch.tensor([-6 / 1.5**0.5, -8 / 2**0.5], dtype=torch.float64))
-    assert Objective("reward", 0.5)(log_p, length).tolist() == [-4.0, -4.5]
+    assert Ranking("none", 0.7)(log_p, length).tolist() == [-6.0, -8.0]
+    assert Ranking("mean", 1.0)(log_p, length).tolist() == [-1.5, -8 / 7]
+    close(Ranking("wu", 1.0)(log_p, length), torch.tensor([-6 / 1.5, -8 / 2.0], dtype=torch.float64))
+    close(Ranking("wu", 0.5)(log_p, length), torch.tensor([-6 / 1.5**0.5, -8 / 2**0.5], dtype=torch.float64))
+    assert Ranking("reward", 0.5)(log_p, length).tolist() == [-4.0, -4.5]
     covered = torch.tensor([-1.0, -2.0], dtype=torch.float64)
-    assert Objective("reward", 0.5, beta=0.25)(log_p, length, covered).tolist() == [-4.25, -5.0]
+    assert Ranking("reward", 0.5, beta=0.25)(log_p, length, covered).tolist() == [-4.25, -5.0]
 
 
 def test_coverage_by_hand() -> None:
-    """Attention of 0.5 counts log 0.5, of 1 and more nothing, none at all as FAINTEST; padding does not count."""
+    """Attention of 0.5 counts log 0.5, of 1 and more nothing, none at all as MIN_COVERAGE; padding does not count."""
     attended_BWS = torch.tensor([[[0.5, 1.7, 0.0], [1.0, 1.0, 0.25]], [[0.5, 0.125, 0.0], [1.0, 1.0, 0.0]]]).double()
     found = coverage(attended_BWS, torch.tensor([3, 2]))
-    expected = [[math.log(0.5) + math.log(FAINTEST), math.log(0.25)], [math.log(0.5 * 0.125), 0.0]]
+    expected = [[math.log(0.5) + math.log(MIN_COVERAGE), math.log(0.25)], [math.log(0.5 * 0.125), 0.0]]
     close(found, torch.tensor(expected, dtype=torch.float64))
 
 
@@ -182,11 +182,11 @@ def test_no_continuation_gets_beyond_its_reach(
     normalisation: Any, alpha: float, beta: float, log_p: float, falls: float, covered: float, length: int, more: int
 ) -> None:
     """Whatever a live hypothesis still writes: log P falls, its length stays in the limit, coverage is at most 0."""
-    objective = Objective(normalisation, alpha, beta)
+    objective = Ranking(normalisation, alpha, beta)
     now, later = torch.tensor([log_p, log_p + falls], dtype=torch.float64)
     cover = torch.tensor(covered, dtype=torch.float64)
     reached = objective(later, length, cover)
-    bound = objective.reach(now, torch.tensor(float(length + more), dtype=torch.float64))
+    bound = objective.upper_bound(now, torch.tensor(float(length + more), dtype=torch.float64))
     assert reached <= bound + 1e-9 * abs(bound)
 
 
@@ -220,14 +220,14 @@ def test_a_repetition_is_ranked_lower_and_scored_truly() -> None:
 def test_a_prefix_costs_what_the_model_thinks_of_it() -> None:
     model = table_toy(6, {A: 0.9, B: 0.1}, (A, {END: 1.0}), (B, {A: 0.25, END: 0.75}))
     config = SearchConfig(beam=3, nbest=2, normalisation="none")
-    [found] = search(model, toy_tokens([[A, END]]), config, wording=Wording(prefixes=[(B,)]))
+    [found] = search(model, toy_tokens([[A, END]]), config, constraints=Constraints(prefixes=[(B,)]))
     assert_same(found, [((B, END), math.log(0.075), math.log(0.075)), ((B, A, END), math.log(0.025), math.log(0.025))])
     assert model.rows == [3, 1, 1], "while there is only the prefix, there is only one hypothesis"
 
 
 def test_a_prefix_is_exempt_from_the_rules() -> None:
     config = SearchConfig(beam=2, no_repeat_ngram=1, max_length=6)
-    [[found]] = search(Toy(9, seed=1), toy_tokens([[A, END]]), config, wording=Wording(prefixes=[(B, B, B)]))
+    [[found]] = search(Toy(9, seed=1), toy_tokens([[A, END]]), config, constraints=Constraints(prefixes=[(B, B, B)]))
     assert found.tokens[:3] == (B, B, B)
     assert B not in found.tokens[3:]
 
@@ -249,7 +249,7 @@ def test_limits_by_hand() -> None:
         ({"repetition_penalty": 0.9}, "repetition_penalty", "greater than or equal to 1"),
         ({"no_repeat_ngram": 0}, "no_repeat_ngram", "greater than or equal to 1"),
         ({"min_length_ratio": 60.0}, "min_length_ratio", "more than max_length_ratio and max_length_offset allow"),
-        ({"banned": ["Haus", " "]}, "banned", "every output holds it"),
+        ({"banned": ["Haus", " "]}, "banned", "every output contains it"),
         ({"prefix": " "}, "prefix", "the prefix is empty"),
     ],
 )
@@ -266,11 +266,11 @@ def test_limits_that_leave_nothing_for_a_source_are_named() -> None:
     with pytest.raises(DecodeError, match=r"a source of 8 tokens needs an output of at least 8, but at most 5"):
         search(model, sources, SearchConfig(min_length_ratio=1.0, max_length=5))
     with pytest.raises(DecodeError, match=r"search.prefix: a prefix of 3 tokens and the end do not fit into the 3"):
-        search(model, sources, SearchConfig(max_length=3), wording=Wording(prefixes=[(), (A, B, C)]))
-    search(model, sources, SearchConfig(max_length=4), wording=Wording(prefixes=[(), (A, B, C)]))
+        search(model, sources, SearchConfig(max_length=3), constraints=Constraints(prefixes=[(), (A, B, C)]))
+    search(model, sources, SearchConfig(max_length=4), constraints=Constraints(prefixes=[(), (A, B, C)]))
 
 
 def test_rules_that_leave_no_output_are_named() -> None:
     config = SearchConfig(beam=2, no_repeat_ngram=1, min_length=9, max_length=12)
-    with pytest.raises(DecodeError, match=r"every output that is allowed .* fewer rules leave more"):
+    with pytest.raises(DecodeError, match=r"every output that the rules allow .* relax the rules"):
         search(Toy(8), toy_tokens([[A, END]]), config)

@@ -59,8 +59,8 @@ def explain(
         str | None,
         typer.Option(
             "--view",
-            help="alignment (attention over the source), encoder or decoder (self-attention), memory (attention over "
-            "past words), heads or hops (of one token, --step), mix (of layers), probabilities, masks or positions; "
+            help="alignment (attention over the source), encoder or decoder (self-attention), heads "
+            "(of one token, --step), hops (of a story), mix (of layers), probabilities, masks or positions; "
             "occlusion (what the label, tag or answer loses without each word). "
             "Default: the first that the model has.",
         ),
@@ -85,8 +85,8 @@ def explain(
         int | None,
         typer.Option(
             "--step",
-            help="The token that --numbers or --view heads or hops is about, from 1. Default: the first; for heads and "
-            "hops, the one that stands for a text as a whole ([CLS], or a language model's last).",
+            help="The token that --numbers or --view heads is about, from 1. Default: the first; for heads, the "
+            "one that stands for a text as a whole ([CLS], or a language model's last).",
         ),
     ] = None,
     padding: Annotated[
@@ -104,7 +104,7 @@ def explain(
     """Where the model looked while it wrote, and what else it might have written.
 
     In the terminal, as a picture, as a page with everything, or as numbers. Of a question about a story: at which
-    sentences each hop looked; of a memory network over words: at which past words.
+    sentences each hop looked.
     """
     from regard.views.draw import check_output, wish_of
     from regard.views.explain import explain as explain_run

@@ -1,4 +1,4 @@
-"""YAML and `key=value` overrides -> a typed config, with every problem found at once."""
+"""YAML and `key=value` overrides -> a typed config; an error lists every problem at once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ C = TypeVar("C", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's scalars: `1e-4` is a number, `no` and `on` are words (`no` is also a language), a key stands once."""
+    """Scalars of YAML 1.2: `1e-4` is a number, `no` and `on` are strings (`no` is a language too). Keys are unique."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key_node, _ in node.value:
             key = str(key_node.value)
             if key in seen:
-                problem = f"the key {key!r} stands twice"
+                problem = f"the key {key!r} occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
@@ -35,10 +35,10 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every word that either version of YAML takes for something else: others read our files too."""
+    """Quotes every string that YAML 1.1 or 1.2 would read as something else: other tools read our files too."""
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
-        style = '"' if any(sign in text for sign in "\x85\u2028\u2029") else None  # else these are read as spaces
+        style = '"' if any(sign in text for sign in "\x85\u2028\u2029") else None  # otherwise these are read as spaces
         return self.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
@@ -48,7 +48,7 @@ _SCALARS = {
     "float": (r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)",
               "-+.0123456789"),
 }  # fmt: skip
-"""What is not a word (YAML 1.2.2, section 10.3.2): its pattern, and what it may begin with."""
+"""Scalars that are not strings (YAML 1.2.2, section 10.3.2): pattern, and possible first characters."""
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag.endswith((":null", ":merge"))]
@@ -79,8 +79,8 @@ def parse_yaml(text: str, where: str) -> Tree:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark else where
-        said = (getattr(error, "context", None), getattr(error, "problem", None))
-        reason = ", ".join(filter(None, said)) or str(error).splitlines()[0]
+        parts = (getattr(error, "context", None), getattr(error, "problem", None))
+        reason = ", ".join(filter(None, parts)) or str(error).splitlines()[0]
         raise ConfigError(f"not valid YAML: {reason}", where=place) from None
     if not isinstance(tree, dict):
         raise ConfigError(
@@ -90,13 +90,13 @@ def parse_yaml(text: str, where: str) -> Tree:
 
 
 def write_yaml(tree: Tree) -> str:
-    """A tree as YAML that `parse_yaml` reads back to the same tree."""
+    """A tree as YAML text, which `parse_yaml` reads back unchanged."""
     text: str = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return text
 
 
 def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
-    """A copy of the tree with each `path.to.key=value` put in; values are YAML."""
+    """A copy of the tree with each `path.to.key=value` set; values are YAML."""
     tree = _copy(tree)
     for override in overrides:
         path, equals, text = override.partition("=")
@@ -126,7 +126,7 @@ def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
                 node[key] = {}
             node = node[key]
         if not isinstance(node, (dict, list)):
-            raise ConfigError(f"{key!r} is a single value, it has no keys below it", where=path)
+            raise ConfigError(f"{key!r} is a single value without keys of its own", where=path)
     if isinstance(node, list):
         node[_index(node, keys[-1], path)] = value
     else:
@@ -140,7 +140,7 @@ def _index(items: list[Any], key: str, path: str) -> int:
     if items and not key.isdigit():
         before, _, after = f".{path}".partition(f".{key}")
         hint += f", for example {before[1:]}.0.{key}{after}"
-    raise ConfigError(f"{key!r} does not number an entry of the list", where=path, hint=hint)
+    raise ConfigError(f"{key!r} is not a valid list index", where=path, hint=hint)
 
 
 def validate(kind: type[C], tree: Tree) -> C:
@@ -152,19 +152,19 @@ def validate(kind: type[C], tree: Tree) -> C:
 
 
 def problems_of(error: ValidationError, kind: type[BaseModel], tree: Any) -> Iterator[Problem]:
-    """Pydantic's findings in our words."""
+    """Pydantic's errors as problems with plain messages."""
     seen: set[tuple[str, str]] = set()
-    for found in error.errors(include_url=False):
-        keys = _keys_in(tree, found["loc"], missing=found["type"] == "missing")
+    for details in error.errors(include_url=False):
+        keys = _keys_in(tree, details["loc"], missing=details["type"] == "missing")
         path = ".".join(str(key) for key in keys)
-        what, hint = _words(dict(found), keys, kind, tree)
+        what, hint = _message(dict(details), keys, kind, tree)
         if (path, what) not in seen:
             seen.add((path, what))
             yield Problem(path, what, hint)
 
 
 def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int | str]:
-    """The location without the union tags that pydantic puts between the keys; the last key may be a missing one."""
+    """The location without the union tags that pydantic inserts between keys; the last key may be a missing one."""
     keys: list[int | str] = []
     node = tree
     for position, part in enumerate(loc):
@@ -178,12 +178,12 @@ def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int |
     return keys
 
 
-def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
-    """What is wrong and what is allowed."""
-    context, given = found.get("ctx", {}), found["input"]
-    if given is None and found["type"] not in ("missing", "value_error"):
-        return "may not be null", _instead_of_null(dict(found))
-    match found["type"]:
+def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
+    """What is wrong, and what is allowed."""
+    context, given = error.get("ctx", {}), error["input"]
+    if given is None and error["type"] not in ("missing", "value_error"):
+        return "may not be null", _instead_of_null(error)
+    match error["type"]:
         case "extra_forbidden":
             return f"unknown key {keys[-1]!r}", did_you_mean(str(keys[-1]), _allowed_keys(kind, keys[:-1], tree))
         case "missing":
@@ -202,28 +202,28 @@ def _words(found: dict[str, Any], keys: list[int | str], kind: type[BaseModel], 
         case "model_type" | "model_attributes_type" | "dict_type":
             return f"should be a mapping of keys to values, not {given!r}", ""
         case "too_short" | "too_long":
-            return "should have" + found["msg"].partition("should have")[2].replace(" after validation", ""), ""
+            return "should have" + error["msg"].partition("should have")[2].replace(" after validation", ""), ""
         case "bool_type":
             return f"should be true or false, not {given!r}", ""
         case "int_type" if isinstance(given, float) and given.is_integer():
             return f"should be a whole number, not {given!r}", f"write {int(given)}"
-    message = found["msg"][:1].lower() + found["msg"][1:]
+    message = error["msg"][:1].lower() + error["msg"][1:]
     return f"{message.replace('input should', 'should')}, not {given!r}", ""
 
 
-def _instead_of_null(found: dict[str, Any]) -> str:
-    """What is allowed where null is not."""
-    match found["type"]:
+def _instead_of_null(error: dict[str, Any]) -> str:
+    """What is allowed instead of null."""
+    match error["type"]:
         case "literal_error" | "enum":
-            allowed = re.findall(r"'([^']*)'", found["ctx"]["expected"]) or [found["ctx"]["expected"]]
+            allowed = re.findall(r"'([^']*)'", error["ctx"]["expected"]) or [error["ctx"]["expected"]]
             return f"allowed: {', '.join(sorted(allowed))}"
         case "model_type" | "model_attributes_type" | "dict_type":
             return "should be a mapping of keys to values"
-    return str(found["msg"]).removeprefix("Input ")
+    return str(error["msg"]).removeprefix("Input ")
 
 
 def _allowed_keys(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[str]:
-    """The field names that may stand under a config path."""
+    """The field names allowed under a config path."""
     kinds = {kind}
     for key in keys:
         tree = tree[key] if isinstance(tree, (dict, list)) else None
@@ -249,7 +249,7 @@ def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _tags(kind: type[BaseModel], keys: list[Any]) -> set[str]:
-    """The values that `kind` may have under a config path."""
+    """The values of `kind` allowed under a config path."""
     kinds = {kind}
     for key in keys:
         kinds = {below for k in kinds for below in _configs_below(k, key)}
@@ -257,7 +257,7 @@ def _tags(kind: type[BaseModel], keys: list[Any]) -> set[str]:
 
 
 def kinds_in(annotation: Any) -> set[str]:
-    """The values that `kind` may have in a config of this type, which may be a union."""
+    """The values of `kind` allowed in a config of this type, which may be a union."""
     return {tag for config in _configs_in(annotation) for tag in _own_tags(config)}
 
 

@@ -1,1 +1,1 @@
-"""Equations that two or more models share: attention, scores, visibility, positions, recurrence, embeddings."""
+"""Equations that several models share: attention, its scores, visibility, positions, recurrence, embeddings."""

@@ -1,4 +1,4 @@
-"""Attention: the equations, the fast kernels that compute them, and the weights for those who want to see them."""
+"""Dot-product attention: the equation, the fast kernels that compute it, and a recorder for its weights."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from regard.layers.visibility import Visibility
 
 
 class Recording:
-    """The attention weights that were computed while recording, in the order of the calls."""
+    """The attention weights computed while recording, in the order of the calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[nn.Module, Tensor]] = []
 
     def by_name(self, model: nn.Module) -> dict[str, Tensor]:
-        """Weights [B, H, Q, K] by the name of the attention inside `model`; calls of one module joined over Q.
+        """Weights [B, H, Q, K] by the name of the attention module in `model`; calls of a module are joined over Q.
 
-        Keys that an earlier call did not have yet, as in step after step of a decoder, weigh nothing there.
+        Step by step decoding has fewer keys in early calls; the missing keys get weight 0.
         """
         names = {id(module): name for name, module in model.named_modules()}
-        joined: dict[str, list[Tensor]] = {}
+        calls: dict[str, list[Tensor]] = {}
         for module, weights_BHQK in self.calls:
-            joined.setdefault(names[id(module)], []).append(weights_BHQK)
-        return {name: _join_queries(weights) for name, weights in joined.items()}
+            calls.setdefault(names[id(module)], []).append(weights_BHQK)
+        return {name: _join_queries(weights) for name, weights in calls.items()}
 
 
 def _join_queries(calls: list[Tensor]) -> Tensor:
@@ -43,7 +43,7 @@ _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """Run attention as its written-out equation and keep the weights. Models need not know."""
+    """Inside this context attention runs as the written-out equation and its weights are kept."""
     recorded = Recording()
     token = _recording.set(recorded)
     try:
@@ -57,7 +57,7 @@ def is_recording() -> bool:
 
 
 def record(owner: nn.Module, weights_BHQK: Tensor) -> None:
-    """Hand over the weights that `owner` computed, if anyone asked for them."""
+    """Store the weights that the module `owner` computed, if a recording is active."""
     if (recorded := _recording.get()) is not None:
         recorded.calls.append((owner, weights_BHQK.detach()))
 
@@ -72,7 +72,7 @@ def attend(
     scaled: bool = True,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Scaled dot-product attention by the fastest kernel that fits.
+    """Scaled dot-product attention, by the fastest kernel that applies.
 
     Vaswani et al. 2017, arXiv:1706.03762, equation 1:
         Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
@@ -85,13 +85,13 @@ def attend(
         return context_BHQE
     queries, keys = q_BHQE.shape[2], k_BHKE.shape[2]
     if visible.packed is not None:
-        if packs(q_BHQE, q_BHQE.shape[-1], dropout):
+        if has_packed_kernel(q_BHQE, q_BHQE.shape[-1], dropout):
             return _attend_packed(q_BHQE, k_BHKE, v_BHKE, visible.packed, visible.causal, scale)
         return _attend_unpacked(q_BHQE, k_BHKE, v_BHKE, visible, owner=owner, scaled=scaled, dropout=dropout)
-    # Padding stands on the right, so under a causal view no real query sees it: the kernel needs no mask at all.
+    # Padding is on the right, so no real query of a causal attention sees it: the kernel needs no mask.
     mask = None if visible.causal else visible.bias_B11K(keys, q_BHQE.dtype)
     causal = visible.causal and queries > 1
-    assert not causal or queries == keys, "the kernel would count the queries from the first key, not to the last"
+    assert not causal or queries == keys, "the kernel aligns queries with the first keys, not with the last"
     return F.scaled_dot_product_attention(
         q_BHQE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal, scale=scale, dropout_p=dropout
     )
@@ -100,11 +100,12 @@ def attend(
 def _attend_packed(
     q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, packed: tuple[Packing, Packing], causal: bool, scale: float
 ) -> Tensor:
-    """All sentences of a batch in one row, by the kernel that is told where each begins."""
-    from torch.nn.attention.varlen import varlen_attn  # a second to import, needed on a GPU only
+    """All sentences of a batch in one row, by a kernel that takes the sentence bounds."""
+    from torch.nn.attention.varlen import varlen_attn  # takes a second to import, and only a GPU needs it
 
     queries, keys = packed
-    q_PHE, k_PHE, v_PHE = (x.squeeze(0).transpose(0, 1) for x in (q_1HPE, k_1HPE, v_1HPE))  # [0] would copy slopes
+    # squeeze, not [0]: the gradient of an index is a copy
+    q_PHE, k_PHE, v_PHE = (x.squeeze(0).transpose(0, 1) for x in (q_1HPE, k_1HPE, v_1HPE))
     attended_PHE = varlen_attn(
         q_PHE, k_PHE, v_PHE, queries.bounds, keys.bounds, queries.longest, keys.longest,
         scale=scale, window_size=(-1, 0 if causal else -1),
@@ -123,7 +124,7 @@ def _attend_unpacked(
     scaled: bool,
     dropout: float,
 ) -> Tensor:
-    """The same where there is no such kernel: padded for the attention alone, all that stands around it is packed."""
+    """Without such a kernel: pad for the attention only; the layers around it stay packed."""
     assert visible.packed is not None
     queries, keys = visible.packed
     padded = Visibility(keys.lengths_B, visible.causal)
@@ -134,10 +135,10 @@ def _attend_unpacked(
     return queries.pack(attended_BHQE.transpose(1, 2)).transpose(1, 2)
 
 
-def packs(like: Tensor, head_width: int, dropout: float) -> bool:
-    """Whether attention can be computed on packed sentences here: the kernel wants half precision on a recent GPU.
+def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
+    """Whether a kernel for packed sentences applies: half precision, a recent GPU, no dropout.
 
-    While recording the written-out equation runs, which knows only padding.
+    A recording needs the written-out equation, which works on padded sentences.
     """
     if like.device.type != "cuda" or is_recording() or dropout or head_width % 8 or head_width > 256:
         return False
@@ -146,7 +147,7 @@ def packs(like: Tensor, head_width: int, dropout: float) -> bool:
 
 
 def dot_product_weights(q_BHQE: Tensor, k_BHKE: Tensor, visible: Visibility, scale: float) -> Tensor:
-    """softmax(scale Q K^T) over the keys each query may look at, written out."""
+    """softmax(scale Q K^T) over the visible keys of each query, written out."""
     scores_BHQK = q_BHQE @ k_BHKE.transpose(-2, -1) * scale
     visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
     return scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(dim=-1)
@@ -163,13 +164,13 @@ def join_heads(x_BHLE: Tensor) -> Tensor:
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions side by side, each in its own projection.
+    """Several attentions in parallel, each with its own projections.
 
     Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2:
         head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
         MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W^O
 
-    W^K and W^V of all heads stand in one matrix, since keys and values are always projected together.
+    W^K and W^V of all heads are one matrix, since keys and values are always projected together.
     """
 
     def __init__(self, width: int, heads: int, *, scaled: bool = True, dropout: float = 0.0) -> None:
@@ -184,12 +185,12 @@ class MultiHeadAttention(nn.Module):
             nn.init.zeros_(bias)
 
     def keys_values(self, x_BKD: Tensor) -> tuple[Tensor, Tensor]:
-        """The keys and values of a text, [B, H, K, E] each: computed once, looked at often."""
+        """The keys and the values of a text, [B, H, K, E] each."""
         k_BKD, v_BKD = self.W_KV(x_BKD).chunk(2, dim=-1)
         return split_heads(k_BKD, self.heads), split_heads(v_BKD, self.heads)
 
-    def of_itself(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
-        """Self-attention over whole texts. Where they are packed, one product gives queries, keys and values."""
+    def attend_to_self(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
+        """Self-attention over whole texts. For packed texts one product computes queries, keys and values."""
         if visible.packed is None:
             attended_BLD: Tensor = self(x_BLD, *self.keys_values(x_BLD), visible)
             return attended_BLD

@@ -1,4 +1,4 @@
-"""Token embeddings and the ways they are shared."""
+"""Token embeddings, the readout to the vocabulary, and how they share weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tie = Literal["none", "target", "all"]
 
 
 class Embedding(nn.Embedding):
-    """A vector a token, of length about 1."""
+    """One vector per token, of length about 1."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__(vocabulary, width)
@@ -38,11 +38,11 @@ class Readout(nn.Module):
             nn.init.xavier_uniform_(self.linear.weight)
 
     @torch.no_grad()
-    def expect(self, counts_V: Tensor) -> None:
-        """Begin with the words' own frequencies, add-one smoothed: bias_k = log((n_k + 1) / sum_j (n_j + 1)).
+    def initialise_bias(self, counts_V: Tensor) -> None:
+        """Set the bias to the tokens' log frequencies, add-one smoothed: bias_k = log((n_k + 1) / sum_j (n_j + 1)).
 
-        Otherwise the hidden states learn them first, and a tanh before the readout is driven into saturation by it:
-        Luong's h~ then stays the same for every word. Without a bias there is nothing to begin with.
+        Otherwise the hidden states learn the frequencies first, which drives a tanh before the readout into saturation:
+        Luong's h~ then stays the same for every word. A readout without a bias stays as it is.
         """
         if self.linear.bias is None:
             return
@@ -55,7 +55,7 @@ class Readout(nn.Module):
 
 
 def tied_embeddings(source_size: int, target_size: int, width: int, tie: Tie) -> tuple[Embedding, Embedding]:
-    """The embeddings of the two sides: one and the same where `tie` is "all"."""
+    """The source and the target embedding; the same module if `tie` is "all"."""
     source = Embedding(source_size, width)
     if tie != "all":
         return source, Embedding(target_size, width)

@@ -1,4 +1,4 @@
-"""y = x W^T + b, the way round that is fast for so many rows."""
+"""y = x W^T + b, with a faster product for few rows on a CPU."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-FEW = range(1, 9)
-"""Numbers of rows for which a product on a CPU is taken the other way round."""
-LARGE = 1 << 17
-"""Weights from which on that pays for a single row."""
+FEW_ROWS = range(1, 9)
+"""Numbers of rows for which a CPU computes W x^T instead of x W^T."""
+LARGE_WEIGHT = 1 << 17
+"""Elements of W from which this is faster for a single row too."""
 
 
 class Linear(nn.Linear):
-    """torch's linear layer, fast also for the few rows of a search on a CPU."""
+    """torch's linear layer, with a faster product for the few rows of a search on a CPU."""
 
     def forward(self, x: Tensor) -> Tensor:
         return linear(x, self.weight, self.bias)
 
 
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
-    """x W^T + b. Few rows on a CPU wait for W to be read, and as W x^T it is read two to eight times as fast."""
+    """x W^T + b. For few rows a CPU is limited by reading W, and W x^T reads it two to eight times as fast."""
     rows = x.numel() // x.shape[-1]
-    if x.device.type != "cpu" or rows not in FEW or torch.is_grad_enabled() or x.dtype != W.dtype:
+    if x.device.type != "cpu" or rows not in FEW_ROWS or torch.is_grad_enabled() or x.dtype != W.dtype:
         return F.linear(x, W, b)
-    if rows == 1 and W.numel() < LARGE:
+    if rows == 1 and W.numel() < LARGE_WEIGHT:
         return F.linear(x, W, b)
-    x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # one column alone goes the slow way
+    x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # a single column would use the slow kernel
     y_RE = (W @ x_RD.contiguous().t()).t()[:rows]
     return (y_RE if b is None else y_RE + b).reshape(*x.shape[:-1], -1)

@@ -1,4 +1,4 @@
-"""Sentences of unequal length laid end to end instead of padded to the longest."""
+"""Sentences of different lengths concatenated in one row instead of padded to the longest."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from regard.data.batch import Tokens
 
 @dataclass(frozen=True)
 class Packing:
-    """Where each sentence's tokens stand in one row of all of them."""
+    """Where the tokens of each sentence are in the packed row."""
 
     sentences_P: Tensor
-    """Which sentence each token belongs to."""
+    """The sentence of each token."""
     places_P: Tensor
-    """The place of each token in its sentence."""
+    """The position of each token in its sentence."""
     lengths_B: Tensor
     bounds: Tensor
-    """Where each sentence begins, and where the last one ends: [B + 1], int32 as the kernel wants it."""
+    """The start of each sentence, and the end of the last: [B + 1], int32 for the kernel."""
     width: int
-    """Of the padded sentences."""
+    """The length of the padded sentences."""
     longest: int
 
     @staticmethod
     def of(tokens: Tokens, without: int = 0) -> Packing:
-        """The packing of sentences, `without` their last tokens. Sizes come from the host: nothing waits."""
+        """The packing of sentences `without` their last tokens. Uses the lengths on the host, to avoid a GPU sync."""
         host_B = tokens.host_lengths_B - without
         lengths_B = tokens.lengths_B - without
         width, total = tokens.ids_BL.shape[1] - without, int(host_B.sum())
@@ -41,28 +41,28 @@ class Packing:
 
     @cached_property
     def rows_P(self) -> Tensor:
-        """The place of each token among the padded ones, [B, L] read row by row."""
+        """The index of each token in the padded [B, L], flattened."""
         return self.sentences_P * self.width + self.places_P
 
     def pack(self, x_BL: Tensor) -> Tensor:
-        """[B, L, ...] -> [1, P, ...]: one row, no padding."""
+        """[B, L, ...] -> [1, P, ...]: one row without padding."""
         return x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
 
     def unpack(self, x_1PD: Tensor) -> Tensor:
         """[1, P, ...] -> [B, L, ...], zero on padding."""
-        return put_back(x_1PD.squeeze(0), self.rows_P, len(self.lengths_B), self.width)
+        return unpack_rows(x_1PD.squeeze(0), self.rows_P, len(self.lengths_B), self.width)
 
     def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
         """[1, H, P, E] -> [B, H, L, E]."""
         return self.unpack(x_1HPE.transpose(1, 2)).transpose(1, 2)
 
 
-def put_back(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
-    """[P, ...] -> [B, L, ...]: each token at its place among the padded ones, read row by row; zero elsewhere."""
+def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
+    """[P, ...] -> [B, L, ...]: token p goes to index rows_P[p] of the flattened [B, L]; the rest is zero."""
     padded = x_P.new_zeros(sentences * width, *x_P.shape[1:])
     return padded.index_copy(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
 
 
-def pays(tokens: Tokens) -> bool:
-    """Whether so much of a batch is padding that packing it is worth the copies."""
+def worth_packing(tokens: Tokens) -> bool:
+    """Whether a batch has so much padding that packing saves more than its copies cost."""
     return int(tokens.host_lengths_B.sum()) < 0.8 * tokens.ids_BL.numel()

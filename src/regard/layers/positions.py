@@ -1,4 +1,4 @@
-"""Where a token stands, for models that would not know."""
+"""Position encodings, for models that do not read tokens in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PositionKind = Literal["sinusoidal", "learned", "none"]
 
 
 def sinusoidal_positions(length: int, width: int, first: int = 0) -> Tensor:
-    """Waves whose lengths form a geometric progression from 2 pi to 10000 * 2 pi.
+    """Sine waves whose wavelengths form a geometric progression from 2 pi to 10000 * 2 pi.
 
     Vaswani et al. 2017, arXiv:1706.03762, section 3.5:
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
@@ -29,7 +29,7 @@ def sinusoidal_positions(length: int, width: int, first: int = 0) -> Tensor:
 
 
 class Positions(nn.Module):
-    """Add to each token what says where it stands: fixed waves, learned vectors, or nothing (an ablation)."""
+    """Add a position vector to each token: sinusoidal, learned, or none (an ablation)."""
 
     waves_LD: Tensor
 
@@ -43,23 +43,23 @@ class Positions(nn.Module):
             self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
 
     def forward(self, x_BLD: Tensor, first: int = 0) -> Tensor:
-        """Tokens that stand at `first`, `first` + 1, ..."""
+        """Tokens at the positions `first`, `first` + 1, ..."""
         return x_BLD if self.kind == "none" else x_BLD + self.table_LD(x_BLD, first, x_BLD.shape[1])
 
     def packed(self, x_1PD: Tensor, packing: Packing) -> Tensor:
-        """Tokens of many sentences in one row, each at its place in its own."""
+        """Packed sentences, each token at the position in its own sentence."""
         if self.kind == "none":
             return x_1PD
         return x_1PD + self.table_LD(x_1PD, 0, packing.longest).index_select(0, packing.places_P)
 
     def table(self, like: Tensor, length: int) -> Tensor | None:
-        """What is added at each of the first `length` places, as far as it was learned; None where nothing is."""
+        """The vectors of the first `length` positions, or of all learned ones if those are fewer; None for `none`."""
         if self.kind == "none":
             return None
         return self.table_LD(like, 0, min(length, self.longest) if self.kind == "learned" else length)
 
-    def expect(self, length: int) -> None:
-        """Refuse texts that are longer than what was learned."""
+    def check_length(self, length: int) -> None:
+        """Refuse texts with more tokens than learned positions."""
         if self.kind == "learned" and length > self.longest:
             raise DecodeError(
                 f"{length} tokens, but the model learned {self.longest} positions",
@@ -67,12 +67,12 @@ class Positions(nn.Module):
             )
 
     def table_LD(self, like: Tensor, first: int, length: int) -> Tensor:
-        """What is added at `first`, ..., `first` + `length` - 1."""
+        """The vectors of the positions `first`, ..., `first` + `length` - 1."""
         last = first + length
-        self.expect(last)
+        self.check_length(last)
         if self.kind == "learned":
             return self.learned.weight[first:last]
-        # Beyond the table the waves are made anew each time: a buffer that grew would differ between processes.
+        # Beyond the table the waves are computed each time: a buffer that grew would differ between processes.
         longer = last > self.longest
         waves_LD = sinusoidal_positions(length, self.width, first) if longer else self.waves_LD[first:last]
         return waves_LD.to(like)

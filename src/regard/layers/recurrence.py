@@ -1,4 +1,4 @@
-"""Recurrent layers over padded sentences."""
+"""Recurrent layers over padded sentences: torch's layers, single cells for loops over time, and an LSTM with extras."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.batch import Tokens
 from regard.layers.linear import Linear, linear
-from regard.layers.packing import Packing, put_back
+from regard.layers.packing import Packing, unpack_rows
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
-"""What a recurrent layer remembers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an LSTM."""
+"""The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an LSTM."""
 
 LAYERS: dict[Cell, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 CELLS: dict[Cell, type[nn.RNNCell | nn.GRUCell | nn.LSTMCell]] = {
@@ -26,17 +26,17 @@ CELLS: dict[Cell, type[nn.RNNCell | nn.GRUCell | nn.LSTMCell]] = {
 
 
 def as_carry(state: Tensor | Carry) -> Carry:
-    """Torch's state of any cell as a tuple."""
+    """The state that any torch cell returns, as a tuple."""
     return (state,) if isinstance(state, Tensor) else tuple(state)
 
 
 def as_torch(carry: Carry) -> Tensor | Carry:
-    """A tuple as torch wants it: the bare tensor where there is only one."""
+    """A tuple as torch expects it: a plain tensor if it has one element."""
     return carry[0] if len(carry) == 1 else carry
 
 
 class RecurrentEncoder(nn.Module):
-    """Read a sentence left to right, and right to left too if asked.
+    """Read a sentence left to right, and optionally right to left too.
 
     Cho et al. 2014, arXiv:1406.1078; Sutskever et al. 2014, arXiv:1409.3215; both directions as in Bahdanau et al.
     2015, arXiv:1409.0473, section 3.2:
@@ -54,39 +54,39 @@ class RecurrentEncoder(nn.Module):
         )
 
     def forward(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
-        """All states h_BSD (zero on padding) and the last one of each layer, both directions side by side."""
-        packed, rows_P = packed_by_time(x_BSD, source)
+        """All states h_BSD (zero on padding), and the last state of each layer, both directions concatenated."""
+        packed, rows_P = pack_by_time(x_BSD, source)
         outputs, last = self.rnn(packed)
-        # Under bf16 autocast torch runs recurrent layers in fp16; left so, every look at h would convert it anew.
-        kind, states_PD = x_BSD.device.type, outputs.data
-        if torch.is_autocast_enabled(kind):
-            states_PD = states_PD.to(torch.get_autocast_dtype(kind))
-        h_BSD = put_back(states_PD, rows_P, *x_BSD.shape[:2])
-        return h_BSD, tuple(self._side_by_side(state) for state in as_carry(last))
+        # Under bf16 autocast torch runs recurrent layers in fp16. Convert once here, not in every attention step.
+        device, states_PD = x_BSD.device.type, outputs.data
+        if torch.is_autocast_enabled(device):
+            states_PD = states_PD.to(torch.get_autocast_dtype(device))
+        h_BSD = unpack_rows(states_PD, rows_P, *x_BSD.shape[:2])
+        return h_BSD, tuple(self._concatenate_directions(state) for state in as_carry(last))
 
-    def _side_by_side(self, state: Tensor) -> Tensor:
+    def _concatenate_directions(self, state: Tensor) -> Tensor:
         """[N * directions, B, D] -> [N, B, directions * D]."""
         return torch.cat([state[direction :: self.directions] for direction in range(self.directions)], dim=-1)
 
 
-def packed_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
-    """All first tokens, all second ones, ..., longest sentences first, as torch's recurrent layers want them.
+def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
+    """All first tokens, all second tokens, ..., longest sentences first, as torch's recurrent layers expect them.
 
-    With the places of the tokens among the padded ones, to go back by. One gather; torch's own packing copies each
-    time step by itself.
+    Also the index of each packed token in the flattened [B, S], for `unpack_rows`. This is one gather; torch's own
+    packing copies time step by time step.
     """
     packing, host_B = Packing.of(source), source.host_lengths_B
     sorted_B = source.lengths_B.argsort(descending=True, stable=True)
     rank_B = sorted_B.argsort()
     by_time_P = (packing.places_P * len(source) + rank_B[packing.sentences_P]).argsort()
     rows_P = packing.rows_P[by_time_P]
-    rows_of_each_step = (host_B > torch.arange(packing.longest)[:, None]).sum(-1)
+    batch_sizes = (host_B > torch.arange(packing.longest)[:, None]).sum(-1)
     data_PD = x_BSD.flatten(0, 1).index_select(0, rows_P)
-    return PackedSequence(data_PD, rows_of_each_step, sorted_B, rank_B), rows_P
+    return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), rows_P
 
 
 class Bridge(nn.Module):
-    """From the encoder's last state to the decoder's first: s_0 = tanh(W_s h_last), one W_s for each part of the state.
+    """From the last encoder state to the first decoder state: s_0 = tanh(W_s h_last), one W_s per part of the state.
 
     Bahdanau et al. 2015, arXiv:1409.0473, section A.2.2.
     """
@@ -100,25 +100,49 @@ class Bridge(nn.Module):
         return tuple(torch.tanh(W_s(part)) for W_s, part in zip(self.W_s, carry, strict=True))
 
 
-def words_read(cell: nn.RNNCellBase, y_BTD: Tensor) -> Tensor:
-    """What the gates of a cell get from every word, of an input [y ; fed] that is only known in part.
+# Cells whose input is a word and a vector from the step before
+
+
+def word_gates(cell: nn.RNNCellBase, y_BTD: Tensor) -> Tensor:
+    """The part of a cell's gate inputs that comes from the words y, if its input is [y ; fed].
 
         W_ih [y ; fed] = W_y y + W_fed fed
 
-    Words are known beforehand: W_y y + b of all steps is one product, and only the second term needs a loop over time.
+    All words are known beforehand, so W_y y + b of all steps is one product; only W_fed fed needs a loop over time.
     """
     return F.linear(y_BTD, cell.weight_ih[:, : y_BTD.shape[-1]], cell.bias_ih)
 
 
 def fed_step(kind: Cell, cell: nn.RNNCellBase, words_RG: Tensor, fed_RD: Tensor, carry: Carry) -> Carry:
-    """One step of such a cell, given W_y y + b."""
-    read_RG = words_RG + linear(fed_RD, cell.weight_ih[:, -fed_RD.shape[-1] :])
-    kept_RG = linear(carry[0], cell.weight_hh, cell.bias_hh)
-    return through_gates(kind, read_RG, kept_RG, carry)
+    """One step of such a cell, given W_y y + b from `word_gates`."""
+    input_RG = words_RG + linear(fed_RD, cell.weight_ih[:, -fed_RD.shape[-1] :])
+    state_RG = linear(carry[0], cell.weight_hh, cell.bias_hh)
+    return apply_gates(kind, input_RG, state_RG, carry)
+
+
+def apply_gates(cell: Cell, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> Carry:
+    """The new state of a cell from W x and U h, the input's and the state's part of the gates, in torch's order.
+
+    rnn     h' = tanh(Wx + Uh)
+    gru     h' = z h + (1 - z) n        n = tanh(Wx_n + r Uh_n)      r, z = sigmoid(Wx + Uh)
+    lstm    h' = o tanh(c')             c' = f c + i g               i, f, o = sigmoid(Wx + Uh), g = tanh(Wx + Uh)
+    """
+    if cell == "rnn":
+        return (torch.tanh(input_RG + state_RG),)
+    if cell == "gru":
+        (r_x, z_x, n_x), (r_h, z_h, n_h) = input_RG.chunk(3, -1), state_RG.chunk(3, -1)
+        z = torch.sigmoid(z_x + z_h)
+        n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
+        return (n + z * (carry[0] - n),)
+    if input_RG.device.type == "cuda":  # one kernel for the whole cell
+        return tuple(torch.ops.aten._thnn_fused_lstm_cell(input_RG, state_RG, carry[1])[:2])
+    i, f, g, o = (input_RG + state_RG).chunk(4, -1)
+    c = torch.sigmoid(f) * carry[1] + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
 
 
 class FedCells(nn.Module):
-    """Recurrent layers of which the first reads a word and what came of the step before."""
+    """Recurrent layers whose first layer reads a word and the output of the step before (input feeding)."""
 
     def __init__(
         self, cell: Cell, word_width: int, fed_width: int, hidden: int, layers: int, *, dropout: float
@@ -129,35 +153,114 @@ class FedCells(nn.Module):
         self.rest = nn.ModuleList(CELLS[cell](hidden, hidden) for _ in range(layers - 1))
         self.dropout = nn.Dropout(dropout)
 
-    def words(self, y_BTD: Tensor) -> Tensor:
-        return words_read(self.first, y_BTD)
+    def word_gates(self, y_BTD: Tensor) -> Tensor:
+        return word_gates(self.first, y_BTD)
 
     def forward(self, words_RG: Tensor, fed_RD: Tensor, carries: list[Carry]) -> list[Carry]:
-        """One step of all layers; each layer's carry is [R, D]."""
+        """One step of all layers; the carry of each layer is [R, D]."""
         new = [fed_step(self.kind, self.first, words_RG, fed_RD, carries[0])]
         for cell, carry in zip(self.rest, carries[1:], strict=True):
             new.append(as_carry(cell(self.dropout(new[-1][0]), as_torch(carry))))
         return new
 
 
-def through_gates(cell: Cell, read_RG: Tensor, kept_RG: Tensor, carry: Carry) -> Carry:
-    """A cell's new state from what its gates get from the input, W x, and from the state, U h, in torch's order.
+# An LSTM layer with projection, clipping and weight dropout
 
-    On a GPU torch has one kernel for all of an LSTM's.
+LayerCarry = tuple[Tensor, Tensor]
+"""The state of one LSTM layer: its output h [B, D] and its memory c [B, hidden]."""
 
-    rnn     h' = tanh(Wx + Uh)
-    gru     h' = z h + (1 - z) n        n = tanh(Wx_n + r Uh_n)      r, z = sigmoid(Wx + Uh)
-    lstm    h' = o tanh(c')             c' = f c + i g               i, f, o = sigmoid(Wx + Uh), g = tanh(Wx + Uh)
+
+class LSTMLayer(nn.Module):
+    """Hochreiter & Schmidhuber 1997 with a forget gate; torch's order of gates.
+
+        i, f, o = sigmoid(W_ih x_t + W_hh h_{t-1} + b)        g = tanh(W_ih x_t + W_hh h_{t-1} + b)
+        c_t = f c_{t-1} + i g
+        h_t = o tanh(c_t)
+
+    With a projection, Sak et al. 2014, arXiv:1402.1128: h_t = W_hr (o tanh(c_t)), a smaller state.
+    With a clip, c_t stays within [-clip, clip]: this needs a loop over time, since no fused kernel does it.
+    With weight dropout, Merity et al. 2017, arXiv:1708.02182, section 2: elements of W_hh are dropped, the same ones at
+    all steps of a batch.
     """
-    if cell == "rnn":
-        return (torch.tanh(read_RG + kept_RG),)
-    if cell == "gru":
-        (r_x, z_x, n_x), (r_h, z_h, n_h) = read_RG.chunk(3, -1), kept_RG.chunk(3, -1)
-        z = torch.sigmoid(z_x + z_h)
-        n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
-        return (n + z * (carry[0] - n),)
-    if read_RG.device.type == "cuda":
-        return tuple(torch.ops.aten._thnn_fused_lstm_cell(read_RG, kept_RG, carry[1])[:2])
-    i, f, g, o = (read_RG + kept_RG).chunk(4, -1)
-    c = torch.sigmoid(f) * carry[1] + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
+
+    def __init__(
+        self,
+        input_width: int,
+        hidden: int,
+        *,
+        projection: int | None = None,
+        clip: float | None = None,
+        weight_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.hidden, self.width = hidden, projection or hidden
+        self.clip, self.weight_dropout = clip, weight_dropout
+        self.W_ih = nn.Parameter(torch.empty(4 * hidden, input_width))
+        self.W_hh = nn.Parameter(torch.empty(4 * hidden, self.width))
+        self.b_ih = nn.Parameter(torch.empty(4 * hidden))
+        self.b_hh = nn.Parameter(torch.empty(4 * hidden))
+        self.W_hr = nn.Parameter(torch.empty(self.width, hidden)) if projection else None
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)
+
+    def _zero_carry(self, x_BLD: Tensor) -> LayerCarry:
+        rows = x_BLD.shape[0]
+        return x_BLD.new_zeros(rows, self.width), x_BLD.new_zeros(rows, self.hidden)
+
+    def forward(self, x_BLD: Tensor, carry: LayerCarry | None = None) -> tuple[Tensor, LayerCarry]:
+        """The outputs h_BLD, and the state after the last position."""
+        h_BD, c_BD = carry or self._zero_carry(x_BLD)
+        weights = self._weights()
+        # On a CPU there is no fused kernel for projections either, and torch warns about it.
+        if self.clip is not None or (self.W_hr is not None and x_BLD.device.type == "cpu"):
+            return _loop_over_time(x_BLD, (h_BD, c_BD), weights, self.clip)
+        h_BLD, h_1BD, c_1BD = torch.lstm(
+            x_BLD, (h_BD[None], c_BD[None]), weights, True, 1, 0.0, self.training, False, True
+        )
+        return h_BLD, (h_1BD[0], c_1BD[0])
+
+    def read(self, x_BLD: Tensor, text: Tokens, carry: LayerCarry | None = None) -> tuple[Tensor, LayerCarry]:
+        """`forward` for texts of different lengths: zero on padding, and each row's state after its own last token."""
+        assert self.clip is None
+        h_BD, c_BD = carry or self._zero_carry(x_BLD)
+        packed, rows_P = pack_by_time(x_BLD, text)
+        order_B, rank_B = packed.sorted_indices, packed.unsorted_indices
+        assert order_B is not None
+        assert rank_B is not None
+        first = (h_BD[order_B][None], c_BD[order_B][None])
+        h_PD, h_1BD, c_1BD = torch.lstm(
+            packed.data, packed.batch_sizes, first, self._weights(), True, 1, 0.0, self.training, False
+        )
+        return unpack_rows(h_PD, rows_P, *x_BLD.shape[:2]), (h_1BD[0][rank_B], c_1BD[0][rank_B])
+
+    def _weights(self) -> list[Tensor]:
+        W_hh = F.dropout(self.W_hh, self.weight_dropout, self.training) if self.weight_dropout else self.W_hh
+        weights = [self.W_ih, W_hh, self.b_ih, self.b_hh, *([] if self.W_hr is None else [self.W_hr])]
+        return contiguous_weights(weights) if self.W_ih.device.type == "cuda" else weights
+
+
+def contiguous_weights(weights: list[Tensor]) -> list[Tensor]:
+    """The same weights in one block of memory, matrices first, as cuDNN needs them: else it warns and copies them."""
+    order = sorted(range(len(weights)), key=lambda number: -weights[number].dim())
+    flat = torch.cat([weights[number].flatten() for number in order])
+    parts = dict(zip(order, torch.split(flat, [weights[number].numel() for number in order]), strict=True))
+    return [parts[number].view_as(weight) for number, weight in enumerate(weights)]
+
+
+def _loop_over_time(
+    x_BLD: Tensor, carry: LayerCarry, weights: list[Tensor], clip: float | None
+) -> tuple[Tensor, LayerCarry]:
+    """The equations of `LSTMLayer`, step by step."""
+    W_ih, W_hh, b_ih, b_hh, *projections = weights
+    h_BD, c_BD = carry
+    outputs = []
+    for input_BG in F.linear(x_BLD, W_ih, b_ih).unbind(1):
+        i, f, g, o = (input_BG + F.linear(h_BD, W_hh, b_hh)).chunk(4, -1)
+        c_BD = torch.sigmoid(f) * c_BD + torch.sigmoid(i) * torch.tanh(g)
+        if clip is not None:
+            c_BD = c_BD.clamp(-clip, clip)
+        h_BD = torch.sigmoid(o) * torch.tanh(c_BD)
+        for W_hr in projections:
+            h_BD = F.linear(h_BD, W_hr)
+        outputs.append(h_BD)
+    return torch.stack(outputs, dim=1), (h_BD, c_BD)

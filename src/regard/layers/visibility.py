@@ -1,4 +1,4 @@
-"""Who may look at whom, as a small value instead of a matrix. True means "may look", everywhere."""
+"""Which keys each query may attend to, as a small value instead of a matrix. True means visible, everywhere."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from regard.layers.packing import Packing
 
 @dataclass(frozen=True)
 class Visibility:
-    """A query sees the first `key_lengths_B[b]` keys of its sentence and, if causal, none that stand after it."""
+    """A query sees the first `key_lengths_B[b]` keys of its sentence and, if causal, none after its own position."""
 
     key_lengths_B: Tensor | None = None
     causal: bool = False
     packed: tuple[Packing, Packing] | None = None
-    """How queries and keys are packed, where they are: all sentences in one row, and each sees its own keys only."""
+    """The packing of queries and of keys, if all sentences are in one row: a query sees only its own sentence."""
 
     @staticmethod
     def of(tokens: Tokens) -> Visibility:
-        """Of whole sentences; with nothing to leave out where all are of one length."""
+        """All tokens of each sentence; without lengths if there is no padding."""
         padded = int(tokens.host_lengths_B.min()) < tokens.ids_BL.shape[1]
         return Visibility(tokens.lengths_B if padded else None)
 
     def keys_BK(self, keys: int) -> Tensor | None:
-        """Which keys are no padding; None where there is none."""
+        """True for keys that are not padding; None if there is no padding."""
         if self.key_lengths_B is None:
             return None
         return torch.arange(keys, device=self.key_lengths_B.device) < self.key_lengths_B[:, None]
 
     def bias_B11K(self, keys: int, dtype: torch.dtype) -> Tensor | None:
-        """What a kernel adds to scores: 0 for keys that are no padding, -inf for the others; None where all are.
+        """What a kernel adds to the scores: 0 for real keys, -inf for padding; None if there is no padding.
 
-        All layers of a model ask for the same one, so it is kept. Rows are a multiple of 8 apart, as kernels want it.
+        All layers of a model need the same bias, so it is cached. Rows start at multiples of 8, as kernels require.
         """
-        kept: Tensor | None = self.__dict__.get("_bias_B11K")
-        if kept is not None and kept.shape[-1] == keys and kept.dtype == dtype:
-            return kept
+        cached: Tensor | None = self.__dict__.get("_bias_B11K")
+        if cached is not None and cached.shape[-1] == keys and cached.dtype == dtype:
+            return cached
         if (visible_BK := self.keys_BK(keys)) is None:
             return None
         wide_BK = torch.zeros(len(visible_BK), -(-keys // 8) * 8, dtype=dtype, device=visible_BK.device)
@@ -49,22 +49,22 @@ class Visibility:
         return bias_B11K
 
     def select(self, sentences_B: Tensor) -> Visibility:
-        """The same for some of the sentences."""
+        """The visibility of some of the sentences."""
         lengths_B = None if self.key_lengths_B is None else self.key_lengths_B.index_select(0, sentences_B)
         return Visibility(lengths_B, self.causal)
 
     def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
-        """The whole matrix, for the written-out equation; the fast path never makes it.
+        """The whole matrix, for the written-out equation; the fast path never builds it.
 
-        A causal query stands as far from the end as its key: with fewer queries than keys, the queries are the last.
+        With fewer queries than keys, the queries of a causal attention are at the last positions.
         """
         if self.packed is not None:
             return self._matrix_packed(*self.packed)[None]
         visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
         if self.causal:
             visible_BQK = visible_BQK.tril(diagonal=keys - queries)
-        padding_BK = self.keys_BK(keys)
-        return visible_BQK if padding_BK is None else visible_BQK & padding_BK[:, None, :]
+        real_BK = self.keys_BK(keys)
+        return visible_BQK if real_BK is None else visible_BQK & real_BK[:, None, :]
 
     def _matrix_packed(self, queries: Packing, keys: Packing) -> Tensor:
         own_QK = queries.sentences_P[:, None] == keys.sentences_P

@@ -1,39 +1,80 @@
-"""Batch -> hidden states: one file a model of the line, its config above it."""
+"""Batch -> hidden states: one file per model, its config above it. `MODELS` lists all kinds."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.base import Generator, ModelConfig
+from regard.models.bert import BERT, BERTConfig
+from regard.models.bilstm import BiLSTM, BiLSTMConfig
+from regard.models.captioner import CaptionerConfig, captioner
+from regard.models.cnn import CNN, CNNConfig
+from regard.models.elmo import ELMo, ELMoConfig
+from regard.models.gpt import GPT, GPTConfig
+from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
 from regard.models.luong import Luong, LuongConfig
+from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.models.rnn import RNN, RNNConfig
 from regard.models.self_attention import SelfAttention, SelfAttentionConfig
 from regard.models.transformer import Transformer, TransformerConfig
 
-MODELS: dict[str, type[Any]] = {
-    "rnn": RNN,
-    "bahdanau": Bahdanau,
-    "luong": Luong,
-    "self_attention": SelfAttention,
-    "transformer": Transformer,
+
+class Kind(NamedTuple):
+    """A kind of model: its config, which declares what it can do, and what builds it from a config and sizes."""
+
+    config: type[ModelConfig]
+    build: Callable[..., Any]
+
+
+MODELS: dict[str, Kind] = {
+    "rnn": Kind(RNNConfig, RNN),
+    "bahdanau": Kind(BahdanauConfig, Bahdanau),
+    "luong": Kind(LuongConfig, Luong),
+    "self_attention": Kind(SelfAttentionConfig, SelfAttention),
+    "transformer": Kind(TransformerConfig, Transformer),
+    "captioner": Kind(CaptionerConfig, captioner),
+    "memory_network": Kind(MemoryNetworkConfig, MemoryNetwork),
+    "lstm_lm": Kind(LSTMLanguageModelConfig, LSTMLanguageModel),
+    "elmo": Kind(ELMoConfig, ELMo),
+    "gpt": Kind(GPTConfig, GPT),
+    "bert": Kind(BERTConfig, BERT),
+    "bilstm": Kind(BiLSTMConfig, BiLSTM),
+    "cnn": Kind(CNNConfig, CNN),
 }
-"""`model.kind` -> model, in the order of the line."""
-
-AnyModelConfig = Annotated[
-    RNNConfig | BahdanauConfig | LuongConfig | SelfAttentionConfig | TransformerConfig, Field(discriminator="kind")
-]
+"""`model.kind` -> config and model, in the order of the papers."""
 
 
-def build_model(config: AnyModelConfig, source_size: int, target_size: int) -> Generator:
-    """The model that a config describes, with fresh weights from torch's generator."""
-    model: Generator = MODELS[config.kind](config, source_size, target_size)
+def build_model(config: Any, *sizes: int, **options: Any) -> Any:
+    """The model that a config describes, with new weights from torch's random generator.
+
+    `sizes` are those of its vocabularies: source and target, or the only one. ELMo takes `characters_VC`, the spelling
+    of its vocabulary.
+    """
+    model = MODELS[config.kind].build(config, *sizes, **options)
     if config.vectors is not None and config.vectors.freeze:
-        for side in config.vectors.files:
-            model.embeddings[side].requires_grad_(False)
+        for column in config.vectors.files:
+            if column in model.embeddings:
+                model.embeddings[column].requires_grad_(False)
     return model
 
 
-__all__ = ["MODELS", "AnyModelConfig", "Generator", "ModelConfig", "build_model"]
+def config_of(kind: object) -> type[ModelConfig]:
+    """The config class of a kind; for an unknown kind the base class, which declares nothing."""
+    return MODELS[kind].config if isinstance(kind, str) and kind in MODELS else ModelConfig
+
+
+def any_config(serves: Callable[[type[ModelConfig]], bool]) -> Any:
+    """The configs that `serves` accepts, as a type for a recipe: a union that pydantic distinguishes by `kind`."""
+    configs = [kind.config for kind in MODELS.values() if serves(kind.config)]
+    if len(configs) == 1:
+        return configs[0]
+    return Annotated[reduce(or_, configs), Field(discriminator="kind")]
+
+
+__all__ = ["MODELS", "Generator", "ModelConfig", "any_config", "build_model", "config_of"]

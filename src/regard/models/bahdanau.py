@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,13 +11,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
+from regard.layers.attention import is_recording
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.linear import Linear
-from regard.layers.packing import put_back
-from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, words_read
+from regard.layers.packing import unpack_rows
+from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
-from regard.layers.stretches import stretches
-from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted
+from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input, group_rows
 
 SCORES = {"additive": AdditiveAttention, "concat": ConcatAttention, "fully_connected": FullyConnectedAttention}
 
@@ -30,17 +30,21 @@ class BahdanauConfig(ModelConfig):
         "small": {"embedding": 256, "hidden": 512, "attention": 512},
         "base": {"embedding": 620, "hidden": 1000, "attention": 1000},
     }
+    reads = "source"
+    generates = True
+    alignment = "attention"
+
     kind: Literal["bahdanau"] = "bahdanau"
     preset: Literal["tiny", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     cell: Cell = "gru"
-    """The recurrence: plain RNN, GRU (the paper's) or LSTM."""
+    """The recurrent cell: plain RNN, GRU (the paper's) or LSTM."""
     embedding: int = Field(256, ge=1)
-    """Width of a token's vector."""
+    """Width of the token embeddings."""
     hidden: int = Field(512, ge=1)
-    """Width of the recurrent state, of each direction and of the decoder."""
+    """Width of the recurrent state, of each encoder direction and of the decoder."""
     score: Literal["additive", "concat", "fully_connected"] = "additive"
-    """How a state of the decoder is held against one of the encoder: the paper's v_a . tanh(W_a s + U_a h), the same
+    """How a decoder state s is scored against an encoder state h: the paper's v_a . tanh(W_a s + U_a h), the same
     function as w . tanh(W_b [s ; h]), or two fully connected layers over [s ; h]."""
     attention: int = Field(512, ge=1)
     """Width of the attention's hidden layer."""
@@ -56,26 +60,26 @@ class BahdanauConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class BahdanauState:
-    """The decoder's recurrent state a row, and the encoded source a source."""
+    """The decoder's recurrent state per row, and the encoded source per source."""
 
     carry: Carry
     memory: Memory
 
     def select(self, rows_BW: Tensor) -> BahdanauState:
         carry = tuple(part.index_select(0, rows_BW.flatten()) for part in self.carry)
-        return BahdanauState(carry, self.memory.of_groups(rows_BW, len(self.carry[0])))
+        return BahdanauState(carry, self.memory.select_groups(rows_BW, len(self.carry[0])))
 
 
 class Bahdanau(Generator):
     """
     Bahdanau et al. 2015, section 3.1 and A.2.2:
-        c_i = sum_j alpha_ij h_j                        looked up with s_{i-1}
+        c_i = sum_j alpha_ij h_j                        the attention's query is s_{i-1}
         s_i = f(s_{i-1}, y_{i-1}, c_i)
         t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)
         p(y_i | y_<i, x) = softmax(W_o t_i)
     """
 
-    alignment = "attention"
+    config: BahdanauConfig
 
     def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -100,52 +104,48 @@ class Bahdanau(Generator):
         self.dropout = nn.Dropout(config.dropout)
 
     def encode(self, source: Tokens) -> tuple[Carry, Memory]:
-        """The decoder's first state, and what it will look at."""
+        """The first decoder state, and what the decoder attends to."""
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
-        return self.bridge(tuple(part[-1] for part in last)), self.attention.remember(h_BSD, source.lengths_B)
+        return self.bridge(tuple(part[-1] for part in last)), self.attention.memory(h_BSD, source.lengths_B)
 
     def recur(
-        self, words_RG: Tensor, carry: Carry, sources: int, look: Callable[[Tensor], Tensor]
+        self, words_RG: Tensor, carry: Carry, sources: int, attend: Callable[[Tensor], Tensor]
     ) -> tuple[Carry, Tensor]:
-        """One step: look with s_{i-1}, then move on to s_i. Only this needs a loop over time."""
-        c_RD = look(grouped(carry[0], sources)).flatten(0, 1)
+        """One step: c_i from s_{i-1}, then s_i. Only this needs a loop over time."""
+        c_RD = attend(group_rows(carry[0], sources)).flatten(0, 1)
         return fed_step(self.config.cell, self.cell, words_RG, c_RD, carry), c_RD
 
     def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
-        """t_i, the larger of each pair of units; U_o, V_o and C_o stand side by side in one matrix."""
+        """t_i, the maximum of each pair of units; U_o, V_o and C_o are one matrix."""
         pairs = self.UVC_o(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2))
         t: Tensor = pairs.amax(dim=-1)
         return t
 
     def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)
-        y_BTD = self.dropout(self.target_embedding(shifted(batch.target)))
-        words_BTG = words_read(self.cell, y_BTD)
-        written, contexts, places = [], [], []
-        for stretch in stretches(batch.target.host_lengths_B - 1, words_BTG.shape[1], words_BTG.device):
-            carry, memory = tuple(part.index_select(0, stretch.kept_R) for part in carry), memory.select(stretch.kept_R)
-            words_RTG = words_BTG[:, stretch.steps].index_select(0, stretch.rows_R)
+        y_BTD = self.dropout(self.target_embedding(decoder_input(batch.target)))
+        words_BTG = word_gates(self.cell, y_BTD)
+        states, contexts, places = [], [], []
+        for segment in time_segments(batch.target.host_lengths_B - 1, words_BTG.shape[1], words_BTG.device):
+            carry, memory = tuple(part.index_select(0, segment.kept_R) for part in carry), memory.select(segment.kept_R)
+            words_RTG = words_BTG[:, segment.steps].index_select(0, segment.rows_R)
             states_RTD, contexts_RTD, carry = self.loop(words_RTG, carry, memory)
-            written.append(states_RTD.flatten(0, 1))
+            states.append(states_RTD.flatten(0, 1))
             contexts.append(contexts_RTD.flatten(0, 1))
-            places.append(stretch.places_P)
+            places.append(segment.places_P)
         places_P = torch.cat(places)
         y_PD = y_BTD.flatten(0, 1).index_select(0, places_P)
-        t_PD = self.deep_output(torch.cat(written), y_PD, torch.cat(contexts))
-        return Output(self.dropout(put_back(t_PD, places_P, *y_BTD.shape[:2])))
+        t_PD = self.deep_output(torch.cat(states), y_PD, torch.cat(contexts))
+        return Output(self.dropout(unpack_rows(t_PD, places_P, *y_BTD.shape[:2])))
 
     def loop(self, words_RTG: Tensor, carry: Carry, memory: Memory) -> tuple[Tensor, Tensor, Carry]:
-        """The states and contexts of some steps, and the carry after them."""
-        states, contexts, look = [], [], self.attention.looking(memory)
+        """The states and contexts of several steps, and the carry after them."""
+        states, contexts, attend = [], [], self.attention.attend_to(memory)
         for words_RG in words_RTG.unbind(1):
-            carry, c_RD = self.recur(words_RG, carry, len(words_RG), look)
+            carry, c_RD = self.recur(words_RG, carry, len(words_RG), attend)
             states.append(carry[0])
             contexts.append(c_RD)
         return torch.stack(states, 1), torch.stack(contexts, 1), carry
-
-    def readout(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden)
-        return logits
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> BahdanauState:
         carry, memory = self.encode(source)
@@ -153,6 +153,42 @@ class Bahdanau(Generator):
 
     def step(self, tokens_R: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
         y_RD = self.target_embedding(tokens_R)
-        look = self.attention.looking(state.memory)
-        carry, c_RD = self.recur(words_read(self.cell, y_RD), state.carry, len(state.memory.h_BSD), look)
+        attend = self.attention.attend_to(state.memory)
+        carry, c_RD = self.recur(word_gates(self.cell, y_RD), state.carry, len(state.memory.h_BSD), attend)
         return self.readout(self.deep_output(carry[0], y_RD, c_RD)), BahdanauState(carry, state.memory)
+
+
+@dataclass(frozen=True)
+class TimeSegment:
+    """Some steps of a loop over time, and the rows that have not ended before them."""
+
+    steps: slice
+    rows_R: Tensor
+    """The rows' indices in the batch."""
+    kept_R: Tensor
+    """Their indices among the rows of the segment before."""
+    places_P: Tensor
+    """The indices of the outputs in the flattened [B, T], row by row."""
+
+
+def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterator[TimeSegment]:
+    """The loop over sentences of these lengths, padded to `width`, without computing much padding.
+
+    A new segment begins whenever a quarter of the rows has ended; those rows are dropped. The lengths are on the host,
+    to avoid a GPU sync. A recording keeps all rows, because it joins the weights of all steps.
+    """
+    if is_recording():
+        lengths_B = lengths_B.max().expand(len(lengths_B))
+    longest, first = int(lengths_B.max()), 0
+    rows_R = kept_R = torch.arange(len(lengths_B))
+    while first < longest:
+        ends_R = lengths_B[rows_R]
+        last = int(ends_R.sort(descending=True).values[3 * len(rows_R) // 4])
+        places_P = (rows_R[:, None] * width + torch.arange(first, last)).flatten()
+        yield TimeSegment(slice(first, last), *(_to(device, indices) for indices in (rows_R, kept_R, places_P)))
+        kept_R = (ends_R > last).nonzero()[:, 0]
+        rows_R, first = rows_R[kept_R], last
+
+
+def _to(device: torch.device, indices: Tensor) -> Tensor:
+    return indices.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else indices.to(device)

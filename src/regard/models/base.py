@@ -1,63 +1,102 @@
-"""The two seams between a model and the rest: batch -> output, and begin / step / select."""
+"""The interfaces of all models: configs, batch -> output, begin / step / select, and vectors of single texts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batch import Batch, Tokens
-from regard.layers.embeddings import Embedding, Readout
+from regard.data.batch import Batch, TextBatch, Tokens
+from regard.layers.attention import has_packed_kernel, is_recording
+from regard.layers.embeddings import Embedding
+from regard.layers.packing import worth_packing
 from regard.text.vectors import VectorsConfig
 
 Presets = Mapping[str, Mapping[str, Any]]
-"""Values of fields under one name."""
+"""Preset name -> values of fields."""
+Pooling = Literal["mean", "first", "last"]
+"""One vector for a text: the mean of its token vectors, or that of its first or last token."""
+HeadPooling = Literal["first", "last", "mean", "max"]
+"""The same under a head, where the largest value of each dimension is a choice too."""
 
 
 class ModelConfig(Config):
-    """What every model's config has: presets, which are defaults under one name."""
+    """The base of every model's config: its presets, and what the model can do.
+
+    The class variables say what a kind of model can do, so that nobody needs to ask for its class.
+    """
 
     PRESETS: ClassVar[Presets] = {}
+
+    reads: ClassVar[Literal["source", "image", "story", "text"]]
+    """What a batch holds: a source and a target, an image and a caption, a story and a question, or single texts."""
+    generates: ClassVar[bool] = False
+    """Whether it writes text token by token, with `begin` and `step`."""
+    pretraining: ClassVar[Literal["next_token", "both_directions", "masked"] | None] = None
+    """What it learns from raw text; None: it is not pre-trained."""
+    causal: ClassVar[bool] = False
+    """Whether the state of a token depends only on this token and those before it."""
+    segments: ClassVar[bool] = False
+    """Whether it reads two texts as two segments: [CLS] first [SEP] second [SEP]."""
+    equal_layers: ClassVar[bool] = False
+    """Whether the embeddings and all layers have one width, so that a head can mix them."""
+    head_pooling: ClassVar[HeadPooling] = "max"
+    """How a head makes one vector of a text, unless the recipe says so."""
+    head_defaults: ClassVar[Mapping[str, Any]] = {}
+    """Defaults of the recipe's section `head` for this model."""
+    alignment: ClassVar[str] = ""
+    """A pattern for the names of its attentions over the source; empty if it has none."""
 
     vectors: VectorsConfig | None = None
     """Word vectors from files that the embeddings begin with."""
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_preset(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        preset = given.get("preset", cls.model_fields["preset"].default)
-        return {**cls.PRESETS.get(str(preset), {}), **given}
+    def _fill_preset(cls, tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            return tree
+        preset = tree.get("preset", cls.model_fields["preset"].default)
+        return {**cls.PRESETS.get(str(preset), {}), **tree}
 
     @property
     def letters(self) -> int | None:
-        """Characters of a word outside the vocabulary that are read, its two ends included; None: it is `<unk>`."""
+        """How many characters it reads of a word outside the vocabulary, with two for its ends; None: it is `<unk>`."""
         return None
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
-        """Refuse what this model cannot do with texts of at most so many tokens, `</s>` counted."""
+        """Raise a ConfigError if the model cannot be trained on texts of at most so many tokens, `</s>` included."""
+
+
+def check_heads(heads: int, width: int) -> None:
+    """For validators: attention heads must divide the width."""
+    if width % heads:
+        fitting = [str(number) for number in range(1, min(width, 64) + 1) if width % number == 0]
+        raise ValueError(f"{heads} heads do not divide the width {width} (heads that do: {', '.join(fitting)})")
 
 
 @dataclass(frozen=True)
 class Output:
-    """What a forward pass gives; `readout(hidden)` turns it into logits where the objective wants them."""
+    """The result of a forward pass; `readout(hidden)` computes logits where the objective needs them."""
 
     hidden_BTD: Tensor
 
 
+# Models that write text
+
+
 class State(Protocol):
-    """All that decoding remembers. Rows come in groups of W, one group a source: row r belongs to source r // W."""
+    """The whole state of decoding. Rows come in groups of W, one group per source: row r belongs to source r // W."""
 
     def select(self, rows_BW: Tensor) -> State:
         """The state of these rows, in this order.
 
-        `rows_BW[b, w]` is the old row that the new row b * W + w goes on from. Each group's rows stem from one source.
+        `rows_BW[b, w]` is the old row that the new row b * W + w continues. All rows of a group come from one source.
         Groups keep their order: those that are not named are dropped with their source, so as many groups as before
         are the same ones. W may change.
         """
@@ -65,19 +104,22 @@ class State(Protocol):
 
 
 class Generator(nn.Module):
-    """A model that writes: what training, search and scoring may ask of it."""
+    """A model that writes text: the interface for training, search and scoring."""
 
-    alignment: ClassVar[str] = ""
-    """The names of the attentions that look at the source, as a pattern; empty where there is none."""
-
+    config: ModelConfig
     source_embedding: Embedding
     target_embedding: Embedding
-    output: Readout
-    """What `readout` runs."""
+    output: Any
+    """The module that `readout` runs."""
+
+    @property
+    def alignment(self) -> str:
+        """A pattern for the names of the attentions over the source; empty if there are none."""
+        return self.config.alignment
 
     @property
     def embeddings(self) -> dict[str, Embedding]:
-        """Of the two sides; one and the same where they are tied."""
+        """The embeddings of both sides; the same module if they are tied."""
         return {"source": self.source_embedding, "target": self.target_embedding}
 
     def forward(self, batch: Batch) -> Output:
@@ -86,30 +128,121 @@ class Generator(nn.Module):
 
     def readout(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., D] -> logits [..., V]."""
-        raise NotImplementedError
+        logits: Tensor = self.output(hidden)
+        return logits
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> Any:
-        """Read the sources and make room for `rows` hypotheses of at most `max_length` tokens for each."""
+        """Read the sources; a state with `rows` hypotheses of at most `max_length` tokens for each source."""
         raise NotImplementedError
 
     def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Feed one token a row (`<s>` first); logits_RV of the next one. Consumes the state it is given."""
+        """Read one token per row (`<s>` first); logits_RV of the next one. The old state must not be used again."""
         raise NotImplementedError
 
 
 def sources_of(rows_BW: Tensor, group: int) -> Tensor:
-    """Which source each selected group stems from, given the old group size."""
+    """The source of each selected group, given the old group size."""
     return rows_BW[:, 0] // group
 
 
-def grouped(x_RD: Tensor, sources: int) -> Tensor:
+def group_rows(x_RD: Tensor, sources: int) -> Tensor:
     """Rows by source: [B * W, D] -> [B, W, D]."""
     return x_RD.view(sources, -1, x_RD.shape[-1])
 
 
-def shifted(target: Tokens) -> Tensor:
-    """The decoder's input under teacher forcing: every target token but the last."""
+def decoder_input(target: Tokens) -> Tensor:
+    """What the decoder reads under teacher forcing: every target token but the last."""
     return target.ids_BL[:, :-1]
+
+
+# Models of single texts
+
+
+class Contextual(nn.Module):
+    """A model whose hidden states represent tokens in their context."""
+
+    pooling: ClassVar[Pooling] = "mean"
+    """How `sentence` makes one vector of a text by default."""
+    layer_names: ClassVar[str] = r"(?:blocks|layers|forward_layers|backward_layers)\.(\d+)\."
+    """A pattern for the start of the weight names of a layer, with its number."""
+
+    config: ModelConfig
+    letters: int | None = None
+    """How many characters it reads of a word outside the vocabulary; None: such a word is `<unk>`."""
+    width: int
+    """The width of the last layer."""
+    depth: int
+    """The number of layers above the embeddings."""
+    output: Any
+    """The module that `readout` runs; None under a head that does not need it."""
+    by_token: bool = False
+    """Whether the head above it has an answer for each token."""
+
+    def depth_of(self, name: str) -> int:
+        """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights after all layers."""
+        if match := re.match(self.layer_names, name):
+            return int(match[1]) + 1
+        return 0 if name.startswith(("embedding", "positions")) else self.depth
+
+    def drop_pretraining_heads(self, *, keep_readout: bool = False) -> None:
+        """Remove the modules that only pre-training needs."""
+        if not keep_readout:
+            self.output = None
+
+    def states(self, batch: Any) -> Tensor:
+        """The vectors of the last layer, [B, L, D]. Values on padding are arbitrary."""
+        return self.layers_of(batch)[-1]
+
+    @property
+    def embeddings(self) -> dict[str, Embedding]:
+        """The embeddings that word vectors can initialise, by column."""
+        embedding = self.get_submodule("embedding")
+        return {"text": embedding} if isinstance(embedding, Embedding) else {}
+
+    def layers_of(self, batch: Any) -> list[Tensor]:
+        """The vectors of all layers, embeddings first, each [B, L, D]. Values on padding are arbitrary."""
+        raise NotImplementedError
+
+    def features(self, batch: Any, layer: int = -1) -> Tensor:
+        """The vectors of one layer, [B, L, D], zero on padding; layer 0 is the embeddings, -1 the last."""
+        x_BLD = self.layers_of(batch)[layer]
+        return x_BLD.masked_fill(~real_BL(batch.text)[..., None], 0.0)
+
+    def sentence(self, batch: Any, layer: int = -1, pooling: Pooling | None = None) -> Tensor:
+        """One vector per text, [B, D]."""
+        x_BLD, pooling = self.features(batch, layer), pooling or self.pooling
+        if pooling == "mean":
+            mean_BD: Tensor = x_BLD.sum(1) / batch.text.lengths_B[:, None]
+            return mean_BD
+        return x_BLD[:, 0] if pooling == "first" else last_of(x_BLD, batch.text)
+
+
+class LanguageModel(Contextual, Generator):
+    """A model that continues a text. The source of a search is the beginning of the text, `<s>` included: `begin`
+    reads it, and the first `step` returns the logits after it, whatever token it is given."""
+
+    longest: int | None = None
+    """The most tokens that a text may have; None: no limit."""
+
+    def forward(self, batch: TextBatch) -> Output:  # type: ignore[override]  # it reads one text, not a pair
+        """Hidden states that predict `text[:, 1:]`, each from the tokens before."""
+        raise NotImplementedError
+
+
+def real_BL(text: Tokens) -> Tensor:
+    """True for tokens that are not padding."""
+    return torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device) < text.lengths_B[:, None]
+
+
+def last_of(x_BLD: Tensor, text: Tokens) -> Tensor:
+    """The vector of the last token of each text, [B, D]."""
+    rows_B = torch.arange(len(text), device=x_BLD.device)
+    return x_BLD[rows_B, text.lengths_B - 1]
+
+
+def should_pack(text: Tokens, weight: Tensor, *, head_width: int, dropout: float) -> bool:
+    """Whether to compute on packed texts: there is a kernel for it, or much padding. A recording needs padded texts."""
+    return has_packed_kernel(weight, head_width, dropout) or (worth_packing(text) and not is_recording())
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -1,4 +1,4 @@
-"""Devlin et al. 2019, "BERT: Pre-training of deep bidirectional Transformers", arXiv:1810.04805: only an encoder."""
+"""Devlin et al. 2019, "BERT: Pre-training of deep bidirectional Transformers", arXiv:1810.04805: an encoder only."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from regard.layers.linear import Linear
 from regard.layers.packing import Packing
 from regard.layers.positions import Positions
 from regard.layers.visibility import Visibility
-from regard.models.base import ModelConfig, Output, Presets
-from regard.models.contextual import Contextual, Pooling, better_packed
+from regard.models.base import Contextual, ModelConfig, Output, Pooling, Presets, check_heads, should_pack
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
 }
-"""`model.activation` -> the function. GELU(x) = x P(X <= x), X standard normal; a tanh approximates it."""
+"""`model.activation` -> function. GELU(x) = x P(X <= x), X standard normal, or its approximation by a tanh."""
 
 Segmented = MaskedBatch | LabelledBatch
-"""Texts of one or two segments."""
+"""Batches of texts with one or two segments."""
 
 
 class BERTConfig(ModelConfig):
@@ -44,37 +43,42 @@ class BERTConfig(ModelConfig):
         "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072},
         "large": {"layers": 24, "width": 1024, "heads": 16, "feed_forward": 4096},
     }
+    reads = "text"
+    pretraining = "masked"
+    segments = True
+    equal_layers = True
+    head_pooling = "first"
+
     kind: Literal["bert"] = "bert"
     preset: Literal["tiny", "mini", "small", "medium", "base", "large"] = "small"
-    """Sizes under one name; any field given beside it wins. `base` and `large` are the paper's, the others those of
-    Turc et al. 2019, arXiv:1908.08962."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` and `large` are the paper's, the others
+    those of Turc et al. 2019, arXiv:1908.08962."""
     layers: int = Field(4, ge=1)
     """Blocks."""
     width: int = Field(512, ge=1)
-    """Width of every token's vector."""
+    """Width of the embeddings and of all layers."""
     heads: int = Field(8, ge=1)
-    """Attention heads; they divide the width among them."""
+    """Attention heads; each gets an equal share of the width."""
     feed_forward: int = Field(2048, ge=1)
     """Width inside the feed-forward layers."""
     max_positions: int = Field(512, ge=1)
-    """How many positions are learned: no text may be longer."""
+    """Number of learned positions: no text may be longer."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on the embeddings and on the output of every sub-layer."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on the attention weights. The paper's is 0.1; a GPU is faster without, if lengths differ."""
+    """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths differ."""
     next_sentence: bool = True
-    """Whether the model also learns to tell if the second segment follows the first, from a pooled vector."""
+    """Whether the model also learns next-sentence prediction: does the second segment follow the first?"""
     masked_head: bool = True
-    """Whether the model has the head that finds hidden tokens again; an imported model may have come without."""
+    """Whether the model has the masked-LM head, which predicts masked tokens; an imported model may lack it."""
     activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
-    """What stands inside the feed-forward layers: the paper's GELU exactly, its approximation by a tanh, or ReLU."""
+    """Activation of the feed-forward layers: the paper's exact GELU, its approximation by a tanh, or ReLU."""
     epsilon: float = Field(1e-12, gt=0)
-    """What is added to the variance in every LayerNorm; the default is that of the paper's code."""
+    """Added to the variance in every LayerNorm; the default is that of the paper's code."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> BERTConfig:
-        if self.width % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        check_heads(self.heads, self.width)
         return self
 
 
@@ -90,7 +94,7 @@ class BERTEmbedding(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids_BL: Tensor, segments_BL: Tensor, packing: Packing | None = None) -> Tensor:
-        """Of padded texts, or of packed ones."""
+        """Embeddings of padded texts, or of packed ones."""
         x_BLD = self.tokens(ids_BL) + self.segments(segments_BL)
         x_BLD = self.positions(x_BLD) if packing is None else self.positions.packed(x_BLD, packing)
         embedded: Tensor = self.dropout(self.norm(x_BLD))
@@ -123,14 +127,14 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
-        attended_BLD = self.self_attention.of_itself(x_BLD, visible)
+        attended_BLD = self.self_attention.attend_to_self(x_BLD, visible)
         x_BLD = self.attention_norm(x_BLD + self.dropout(attended_BLD))
         out_BLD: Tensor = self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
         return out_BLD
 
 
 class MaskedHead(nn.Module):
-    """What stood at a masked position (section 3.1, task 1; the dense layer as in the paper's code):
+    """Predicts the token at a masked position (section 3.1, task 1; the dense layer as in the paper's code):
 
     logits = LayerNorm(GELU(W h + c)) E^T + b, E the embeddings
     """
@@ -142,9 +146,8 @@ class MaskedHead(nn.Module):
         self.output = Readout(config.width, vocabulary_size, tied)
         self.activation = ACTIVATIONS[config.activation]
 
-    def expect(self, counts_V: Tensor) -> None:
-        """Begin with the words' own frequencies."""
-        self.output.expect(counts_V)
+    def initialise_bias(self, counts_V: Tensor) -> None:
+        self.output.initialise_bias(counts_V)
 
     def forward(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.output(self.norm(self.activation(self.W(hidden))))
@@ -152,9 +155,9 @@ class MaskedHead(nn.Module):
 
 
 class NextSentenceHead(nn.Module):
-    """Whether the second segment follows the first (section 3.1, task 2), from the first token, [CLS]:
+    """Predicts whether the second segment follows the first (section 3.1, task 2), from the first token, [CLS]:
 
-    C = tanh(W_p h_[CLS] + b_p)                 the pooler, which fine-tuning reads too
+    C = tanh(W_p h_[CLS] + b_p)                 the pooler, which fine-tuning uses too
     logits = W_n C + b_n                        class 0: it follows; class 1: it does not, as in the published weights
     """
 
@@ -164,7 +167,7 @@ class NextSentenceHead(nn.Module):
         self.output = Linear(width, 2)
 
     def pool(self, hidden_BLD: Tensor) -> Tensor:
-        """One vector a text, [B, D]."""
+        """One vector per text, [B, D]."""
         return torch.tanh(self.pooler(hidden_BLD[:, 0]))
 
     def forward(self, hidden_BLD: Tensor) -> Tensor:
@@ -173,9 +176,10 @@ class NextSentenceHead(nn.Module):
 
 
 class BERT(Contextual):
-    """Every token looks at all of its text, on both sides; what is masked is found again from what stands around it."""
+    """Every token attends to the whole text; masked tokens are predicted from the context on both sides."""
 
     pooling: ClassVar[Pooling] = "first"
+    config: BERTConfig
 
     def __init__(self, config: BERTConfig, vocabulary_size: int) -> None:
         super().__init__()
@@ -195,18 +199,18 @@ class BERT(Contextual):
     def embeddings(self) -> dict[str, Embedding]:
         return {"text": self.embedding.tokens}
 
-    def forget_pretraining(self, *, keep_readout: bool = False) -> None:
-        super().forget_pretraining(keep_readout=keep_readout)
+    def drop_pretraining_heads(self, *, keep_readout: bool = False) -> None:
+        super().drop_pretraining_heads(keep_readout=keep_readout)
         self.next_sentence = None
 
     def states(self, batch: Segmented) -> Tensor:
         return self.forward(batch).hidden_BTD
 
     def forward(self, batch: Segmented) -> Output:
-        """The last hidden states of every token, [B, L, D]."""
+        """The hidden states of the last layer, [B, L, D]."""
         dropout = self.config.attention_dropout if self.training else 0.0
         weight, head_width = self.embedding.tokens.weight, self.config.width // self.config.heads
-        if better_packed(batch.text, weight, head_width=head_width, dropout=dropout):
+        if should_pack(batch.text, weight, head_width=head_width, dropout=dropout):
             return self.forward_packed(batch)
         x_BLD, visible = self.embedding(batch.text.ids_BL, batch.segments_BL), Visibility(batch.text.lengths_B)
         for block in self.blocks:
@@ -214,7 +218,7 @@ class BERT(Contextual):
         return Output(x_BLD)
 
     def forward_packed(self, batch: Segmented) -> Output:
-        """The same with all texts in one row, each seeing itself only: nothing is computed for padding."""
+        """`forward` on packed texts, without computing padding."""
         packing, ids_BL = Packing.of(batch.text), batch.text.ids_BL
         visible = Visibility(packed=(packing, packing))
         x_1PD = self.embedding(packing.pack(ids_BL), packing.pack(batch.segments_BL), packing)
@@ -223,10 +227,10 @@ class BERT(Contextual):
         return Output(packing.unpack(x_1PD))
 
     def readout(self, hidden: Tensor) -> Tensor:
-        """Logits of the token at a position, [..., D] -> [..., V]: for masked positions only, it is the dear part."""
+        """Logits of the tokens, [..., D] -> [..., V]. It is expensive: call it for masked positions only."""
         if self.output is None:
-            what = "the model was imported without the head that finds hidden tokens again"
-            raise DecodeError(what, where="model.masked_head", hint="its vectors are there: predict --features")
+            what = "the model was imported without a masked-LM head: it cannot predict [MASK]"
+            raise DecodeError(what, where="model.masked_head", hint="predict --features gives its vectors")
         logits: Tensor = self.output(hidden)
         return logits
 

@@ -1,4 +1,4 @@
-"""The bidirectional LSTM classifier, from scratch: what pre-training is compared with.
+"""The bidirectional LSTM classifier, trained from scratch: a baseline without pre-training.
 
 Graves & Schmidhuber 2005, "Framewise phoneme classification with bidirectional LSTM"; with max pooling as in Conneau et
 al. 2017, arXiv:1705.02364.
@@ -6,6 +6,7 @@ al. 2017, arXiv:1705.02364.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -13,8 +14,7 @@ from torch import Tensor, nn
 
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
-from regard.models.base import ModelConfig, Presets
-from regard.models.contextual import Contextual
+from regard.models.base import Contextual, ModelConfig, Presets
 
 
 class BiLSTMConfig(ModelConfig):
@@ -25,11 +25,14 @@ class BiLSTMConfig(ModelConfig):
         "small": {"embedding": 300, "hidden": 256, "layers": 1},
         "base": {"embedding": 300, "hidden": 512, "layers": 2},
     }
+    reads = "text"
+    head_defaults: ClassVar[Mapping[str, Any]] = {"dropout": 0.3}
+
     kind: Literal["bilstm"] = "bilstm"
     preset: Literal["tiny", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins."""
+    """A named set of sizes; any field given in the recipe overrides it."""
     embedding: int = Field(300, ge=1)
-    """Width of a token's vector."""
+    """Width of the token embeddings."""
     hidden: int = Field(256, ge=1)
     """Width of the state of each direction."""
     layers: int = Field(1, ge=1)
@@ -40,7 +43,7 @@ class BiLSTMConfig(ModelConfig):
 
 class BiLSTM(Contextual):
     """
-    h_t = [forward LSTM(h_{t-1}, x_t) ; backward LSTM(h_{t+1}, x_t)]        layer upon layer
+    h_t = [forward LSTM(h_{t-1}, x_t) ; backward LSTM(h_{t+1}, x_t)]        in each layer
     """
 
     def __init__(self, config: BiLSTMConfig, vocabulary_size: int) -> None:
@@ -48,14 +51,10 @@ class BiLSTM(Contextual):
         self.config, self.width, self.depth = config, 2 * config.hidden, config.layers
         self.embedding = Embedding(vocabulary_size, config.embedding)
         self.layers = nn.ModuleList(
-            RecurrentEncoder("lstm", read, config.hidden, 1, bidirectional=True, dropout=0.0)
-            for read in [config.embedding, *[2 * config.hidden] * (config.layers - 1)]
+            RecurrentEncoder("lstm", width, config.hidden, 1, bidirectional=True, dropout=0.0)
+            for width in [config.embedding, *[2 * config.hidden] * (config.layers - 1)]
         )
         self.dropout = nn.Dropout(config.dropout)
-
-    @property
-    def embeddings(self) -> dict[str, Embedding]:
-        return {"text": self.embedding}
 
     def layers_of(self, batch: Any) -> list[Tensor]:
         layers: list[Tensor] = [self.embedding(batch.text.ids_BL)]

@@ -1,14 +1,16 @@
-"""The image captioner: regions of an image as the source of the decoders that translate.
+"""The image captioner: translation decoders with the regions of an image as the source.
 
-Vinyals et al. 2015, "Show and tell", arXiv:1411.4555: an LSTM that is shown the image once.
-Xu et al. 2015, "Show, attend and tell", arXiv:1502.03044: one that looks at its regions again for every word.
-And the decoder of Vaswani et al. 2017, arXiv:1706.03762, over the same regions.
+Vinyals et al. 2015, "Show and tell", arXiv:1411.4555: an LSTM that reads the image once.
+Xu et al. 2015, "Show, attend and tell", arXiv:1502.03044: an LSTM that attends to the regions for every word.
+Vaswani et al. 2017, arXiv:1706.03762: the Transformer decoder over the same regions.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar, Literal, cast
 
 import torch
@@ -18,15 +20,14 @@ from torch import Tensor, nn
 from regard.data.batch import Batch, Images, Tokens
 from regard.data.images import ImagesConfig, Reading
 from regard.layers.attention import is_recording
-from regard.layers.convolution import Convolutions, GridPositions, halved
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.linear import Linear
-from regard.layers.positions import Positions
-from regard.layers.recurrence import Bridge, Carry, fed_step, words_read
+from regard.layers.positions import Positions, sinusoidal_positions
+from regard.layers.recurrence import Bridge, Carry, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, Memory
 from regard.layers.visibility import Visibility
 from regard.models.bahdanau import BahdanauState
-from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted
+from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, decoder_input, group_rows
 from regard.models.transformer import DecoderBlock, TransformerConfig, TransformerState
 
 
@@ -38,30 +39,33 @@ class CaptionerConfig(ModelConfig):
         "small": {"channels": [32, 64, 128], "width": 256, "attention": 256},
         "base": {"channels": [64, 128, 256, 512], "width": 512, "attention": 512},
     }
+    reads = "image"
+    generates = True
+
     kind: Literal["captioner"] = "captioner"
     preset: Literal["tiny", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins."""
+    """A named set of sizes; any field given in the recipe overrides it."""
     encoder: Literal["convolution", "features"] = "convolution"
-    """What the regions come from: a convolutional network that is trained along, or .npy files with what any other
-    network made of the images, named where the images would be."""
+    """Where the regions come from: a convolutional network that is trained with the decoder, or .npy files with the
+    features of any other network, named instead of the images."""
     images: ImagesConfig = ImagesConfig()
     """How images are read, with `encoder: convolution`."""
     channels: list[int] = Field([32, 64, 128], min_length=1, max_length=6)
-    """Of the convolutions, each of which halves the sides of the image: three make 8 x 8 regions of 64 x 64 pixels."""
+    """Channels of the convolutions. Each halves both sides of the image: three make 8 x 8 regions of 64 x 64 pixels."""
     feature_width: int | None = Field(None, ge=1)
-    """With `encoder: features`, how many numbers a region has in the files."""
+    """With `encoder: features`, the numbers per region in the files."""
     decoder: Literal["plain", "attention", "transformer"] = "attention"
-    """An LSTM that is shown the image once (Vinyals), one that looks at its regions for every word (Xu), or a
-    Transformer's decoder."""
+    """An LSTM that reads the image once (Vinyals), an LSTM that attends to the regions for every word (Xu), or a
+    Transformer decoder."""
     width: int = Field(256, ge=2)
-    """Of a region, a word's vector and the decoder's states."""
+    """Width of the regions, the word embeddings and the decoder states."""
     attention: int = Field(256, ge=1)
     """Width of the attention's hidden layer, with `decoder: attention`."""
     gated: bool = True
-    """With `decoder: attention`, whether a gate says how much of the image each word needs (Xu, section 4.2.1)."""
+    """With `decoder: attention`, whether a gate scales the context vector for each word (Xu, section 4.2.1)."""
     doubly_stochastic: float = Field(1.0, ge=0)
-    """With `decoder: attention`, lambda of the penalty that asks for every region to be looked at (Xu, equation 14). It
-    spreads the looks: less of it, and they rest on what a word is about. 0 is off."""
+    """With `decoder: attention`, the weight lambda of the penalty for regions that get too little or too much attention
+    (Xu, equation 14). It spreads the attention; a smaller value lets each word concentrate. 0 is off."""
     layers: int = Field(2, ge=1)
     """Blocks, with `decoder: transformer`."""
     heads: int = Field(4, ge=1)
@@ -74,38 +78,90 @@ class CaptionerConfig(ModelConfig):
     @model_validator(mode="after")
     def _sizes_fit(self) -> CaptionerConfig:
         if (self.encoder == "features") != (self.feature_width is not None):
-            raise ValueError("'encoder: features' and 'feature_width: ...' need each other")
+            raise ValueError("'encoder: features' and 'feature_width: ...' must be given together")
         if self.encoder == "convolution" and not self.reading.columns:
-            raise ValueError(f"{len(self.channels)} channels leave nothing of {self.images.size} pixels to look at")
-        if self.decoder == "transformer" and self.width % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+            raise ValueError(f"{len(self.channels)} channels leave no region of {self.images.size} pixels")
+        if self.decoder == "transformer":
+            check_heads(self.heads, self.width)
         return self
 
     @property
     def reading(self) -> Reading:
-        """What is read of an image."""
-        side = halved(self.images.size, len(self.channels))
+        """How an image becomes regions."""
+        side = self.images.size >> len(self.channels)  # each stage halves, and drops an odd row
         return Reading(self.images, side, side, self.feature_width)
 
     @property
-    def alignment(self) -> str:
-        """The attentions over the regions, as `Generator.alignment` names them."""
-        return DECODERS[self.decoder].alignment
+    def alignment(self) -> str:  # type: ignore[override]  # it depends on the decoder
+        return {"plain": "", "attention": "attention", "transformer": "decoder.*.cross_attention"}[self.decoder]
+
+
+class Convolution(nn.Module):
+    """A convolution (LeCun et al. 1989), LayerNorm over the channels of each position, and ReLU.
+
+    Ba et al. 2016, arXiv:1607.06450. GroupNorm, over the whole image, or BatchNorm, over the images of a batch, would
+    leak information between regions: no word would need to attend to the right one.
+    """
+
+    def __init__(self, before: int, after: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(before, after, kernel, stride, padding=1)
+        self.norm = nn.LayerNorm(after)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, channels, height, width], before and after."""
+        channels_last = self.norm(self.convolution(x).permute(0, 2, 3, 1))
+        return torch.relu(channels_last).permute(0, 3, 1, 2)
+
+
+class Convolutions(nn.Module):
+    """Pixels -> a grid of regions; each region sees its own part of the image and a little around it.
+
+    A stage halves both sides by a 4 x 4 kernel with stride 2, which unlike a 3 x 3 kernel is centred on the 2 x 2
+    pixels that it merges. A last 3 x 3 kernel reads the neighbours.
+    """
+
+    def __init__(self, channels: Sequence[int]) -> None:
+        super().__init__()
+        halving = [Convolution(before, after, 4, 2) for before, after in pairwise([3, *channels])]
+        self.stages = nn.Sequential(*halving, Convolution(channels[-1], channels[-1], 3, 1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Bytes [B, height, width, 3] -> regions [B, S, D], row by row from the top left."""
+        levels = pixels.permute(0, 3, 1, 2).to(next(self.parameters()).dtype) / 127.5 - 1
+        regions_BSD: Tensor = self.stages(levels).flatten(2).transpose(1, 2)
+        return regions_BSD
+
+
+class GridPositions(nn.Module):
+    """Add a position encoding to each region: half of the width encodes its row, half its column.
+
+    Parmar et al. 2018, arXiv:1802.05751, section 3.1, with sinusoidal encodings. No parameters, and any grid.
+    """
+
+    def forward(self, x_BSD: Tensor, columns_B: Tensor) -> Tensor:
+        """`columns_B` is the number of columns of each image's grid."""
+        places, width = x_BSD.shape[1], x_BSD.shape[2]
+        place_S = torch.arange(places, device=x_BSD.device)
+        row_BS, column_BS = place_S // columns_B[:, None], place_S % columns_B[:, None]
+        halves = (width - width // 2, width // 2)
+        rows_SD, columns_SD = (sinusoidal_positions(places, half).to(x_BSD) for half in halves)
+        return x_BSD + torch.cat([rows_SD[row_BS], columns_SD[column_BS]], dim=-1)
 
 
 @dataclass(frozen=True)
 class Caption(Output):
-    """The hidden states, and how much each region was looked at in all, where that is known."""
+    """The hidden states, and the summed attention weights of each region if they were computed."""
 
     attended_BS: Tensor | None = None
 
 
 class ImageEncoder(nn.Module):
-    """An image as annotation vectors a_i, one a region, that also tell where the region stands.
+    """An image as annotation vectors a_i, one per region, with its position:
 
         a_i = LayerNorm(W x_i) + position_i
 
-    x_i is what the convolutions, or the network that made the features, see in region i.
+    x_i is the output of the convolutions for region i, or its features from a file.
     """
 
     def __init__(self, config: CaptionerConfig) -> None:
@@ -122,14 +178,16 @@ class ImageEncoder(nn.Module):
         return self.regions(source.shown, source.columns_B)
 
     def regions(self, shown: Tensor, columns_B: Tensor) -> Tensor:
-        """Of pixels as bytes, [B, size, size, 3], or features [B, S, D]; `columns_B` of an image stand side by side."""
+        """Pixels as bytes [B, size, size, 3], or features [B, S, D] -> a_BSD, of grids with `columns_B` columns."""
         x_BSD = self.convolutions(shown)
         a_BSD: Tensor = self.dropout(self.positions(self.norm(self.W(x_BSD.to(self.W.weight))), columns_B))
         return a_BSD
 
 
 class Captioner(Generator):
-    """What the three have in common: the encoder, the words, the readout."""
+    """What the three captioners share: image encoder, word embeddings, readout."""
+
+    config: CaptionerConfig
 
     def __init__(self, config: CaptionerConfig, target_size: int) -> None:
         super().__init__()
@@ -143,17 +201,13 @@ class Captioner(Generator):
     def embeddings(self) -> dict[str, Embedding]:
         return {"target": self.target_embedding}
 
-    def readout(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden)
-        return logits
 
-
-# Shown once
+# Vinyals: the image is read once
 
 
 @dataclass(frozen=True)
 class PlainState:
-    """The recurrent state, a row each."""
+    """The recurrent state per row."""
 
     carry: Carry
 
@@ -163,13 +217,11 @@ class PlainState:
 
 class PlainCaptioner(Captioner):
     """
-    Vinyals et al. 2015, equations 10 to 12, with the image as the first thing that is read:
+    Vinyals et al. 2015, equations 10 to 12, the image is the first input:
         x_{-1} = CNN(I)        CNN(I) = max_i max(0, W_I a_i)
         x_t    = W_e S_t
         p_{t+1} = softmax(LSTM(x_t))
     """
-
-    alignment = ""
 
     def __init__(self, config: CaptionerConfig, target_size: int) -> None:
         super().__init__(config, target_size)
@@ -177,7 +229,7 @@ class PlainCaptioner(Captioner):
         self.decoder = nn.LSTM(config.width, config.width, batch_first=True)
 
     def encode(self, source: Tokens) -> Carry:
-        """The state after the image."""
+        """The recurrent state after the image."""
         regions_BSD = torch.relu(self.W_I(self.image_encoder(source)))
         visible_BS = Visibility(source.lengths_B).keys_BK(regions_BSD.shape[1])
         assert visible_BS is not None
@@ -190,7 +242,7 @@ class PlainCaptioner(Captioner):
         return self.dropout(states_BTD), after
 
     def forward(self, batch: Batch) -> Caption:
-        return Caption(self.decode(shifted(batch.target), self.encode(batch.source))[0])
+        return Caption(self.decode(decoder_input(batch.target), self.encode(batch.source))[0])
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> PlainState:
         return PlainState(tuple(part.repeat_interleave(rows, dim=1) for part in self.encode(source)))
@@ -200,7 +252,7 @@ class PlainCaptioner(Captioner):
         return self.readout(hidden_R1D[:, 0]), PlainState(carry)
 
 
-# Looked at for every word
+# Xu: attention for every word
 
 
 class AttentiveCaptioner(Captioner):
@@ -213,8 +265,6 @@ class AttentiveCaptioner(Captioner):
         p(y_t)   = softmax(L_o (E y_{t-1} + L_h h_t + L_z z_t))
     """
 
-    alignment = "attention"
-
     def __init__(self, config: CaptionerConfig, target_size: int) -> None:
         super().__init__(config, target_size)
         width = config.width
@@ -225,14 +275,14 @@ class AttentiveCaptioner(Captioner):
         self.L_h, self.L_z = Linear(width, width), Linear(width, width)
 
     def encode(self, source: Tokens) -> tuple[Carry, Memory]:
-        memory = self.attention.remember(self.image_encoder(source), source.lengths_B)
+        memory = self.attention.memory(self.image_encoder(source), source.lengths_B)
         total_BD = memory.h_BSD.masked_fill(~memory.visible_BS[..., None], 0).sum(1)
         mean_BD = total_BD / memory.lengths_B[:, None]
         return self.bridge((mean_BD, mean_BD)), memory
 
-    def look(self, h_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """z_t, and the weights alpha_t where the penalty needs them."""
-        h_BQD = grouped(h_RD, len(memory.h_BSD))
+    def context(self, h_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
+        """z_t, and the weights alpha_t in training, where the penalty needs them."""
+        h_BQD = group_rows(h_RD, len(memory.h_BSD))
         if is_recording() or not torch.is_grad_enabled():
             z_BQD, alpha_BQS = self.attention(h_BQD, memory), None
         else:
@@ -243,7 +293,7 @@ class AttentiveCaptioner(Captioner):
         return (gate * z_BQD).flatten(0, 1), alpha_BQS
 
     def recur(self, words_RG: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor, Tensor | None]:
-        z_RD, alpha_BQS = self.look(carry[0], memory)
+        z_RD, alpha_BQS = self.context(carry[0], memory)
         return fed_step("lstm", self.cell, words_RG, z_RD, carry), z_RD, alpha_BQS
 
     def deep_output(self, y: Tensor, h: Tensor, z: Tensor) -> Tensor:
@@ -252,16 +302,16 @@ class AttentiveCaptioner(Captioner):
 
     def forward(self, batch: Batch) -> Caption:
         carry, memory = self.encode(batch.source)
-        y_BTD = self.dropout(self.target_embedding(shifted(batch.target)))
+        y_BTD = self.dropout(self.target_embedding(decoder_input(batch.target)))
         states, contexts, attended_BS = [], [], None
-        for step, words_BG in enumerate(words_read(self.cell, y_BTD).unbind(1)):
+        for step, words_BG in enumerate(word_gates(self.cell, y_BTD).unbind(1)):
             carry, z_BD, alpha_B1S = self.recur(words_BG, carry, memory)
             states.append(carry[0])
             contexts.append(z_BD)
             if alpha_B1S is not None:
                 real_B1 = (batch.target.lengths_B - 1 > step)[:, None]
-                looked_BS = alpha_B1S[:, 0].masked_fill(~real_B1, 0)
-                attended_BS = looked_BS if attended_BS is None else attended_BS + looked_BS
+                step_BS = alpha_B1S[:, 0].masked_fill(~real_B1, 0)
+                attended_BS = step_BS if attended_BS is None else attended_BS + step_BS
         return Caption(self.deep_output(y_BTD, torch.stack(states, 1), torch.stack(contexts, 1)), attended_BS)
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> BahdanauState:
@@ -270,17 +320,15 @@ class AttentiveCaptioner(Captioner):
 
     def step(self, tokens_R: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
         y_RD = self.target_embedding(tokens_R)
-        carry, z_RD, _ = self.recur(words_read(self.cell, y_RD), state.carry, state.memory)
+        carry, z_RD, _ = self.recur(word_gates(self.cell, y_RD), state.carry, state.memory)
         return self.readout(self.deep_output(y_RD, carry[0], z_RD)), BahdanauState(carry, state.memory)
 
 
-# Looked at by every block
+# Transformer: attention in every block
 
 
 class TransformerCaptioner(Captioner):
-    """Vaswani et al. 2017, section 3.1: the decoder, with the regions for the encoder's states."""
-
-    alignment = "decoder.*.cross_attention"
+    """Vaswani et al. 2017, section 3.1: the decoder, with regions instead of encoder states."""
 
     def __init__(self, config: CaptionerConfig, target_size: int) -> None:
         super().__init__(config, target_size)
@@ -297,7 +345,7 @@ class TransformerCaptioner(Captioner):
         return x_BTD
 
     def forward(self, batch: Batch) -> Caption:
-        memory_BSD, x_BTD = self.image_encoder(batch.source), self.embed(shifted(batch.target))
+        memory_BSD, x_BTD = self.image_encoder(batch.source), self.embed(decoder_input(batch.target))
         own, source = Visibility(batch.target.lengths_B - 1, causal=True), Visibility(batch.source.lengths_B)
         for block in self.decoder:
             x_BTD = block(x_BTD, memory_BSD, own, source)
@@ -305,11 +353,11 @@ class TransformerCaptioner(Captioner):
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
         memory_BSD = self.image_encoder(source)
-        looks = [torch.stack(block.cross_attention.keys_values(memory_BSD)) for block in self.decoder_blocks()]
-        source_N2BHSE = torch.stack(looks)
+        keys_values = [torch.stack(block.cross_attention.keys_values(memory_BSD)) for block in self.decoder_blocks()]
+        source_N2BHSE = torch.stack(keys_values)
         heads, head_width = self.config.heads, self.config.width // self.config.heads
         return TransformerState(
-            own_MN2RHE=source_N2BHSE.new_zeros(max_length, len(looks), 2, len(source) * rows, heads, head_width),
+            own_MN2RHE=source_N2BHSE.new_zeros(max_length, len(keys_values), 2, len(source) * rows, heads, head_width),
             source_N2BHSE=source_N2BHSE,
             visible=Visibility(source.lengths_B),
             positions_MD=None,
@@ -335,12 +383,9 @@ DECODERS: dict[str, type[Captioner]] = {
     "attention": AttentiveCaptioner,
     "transformer": TransformerCaptioner,
 }
-"""`model.decoder` -> captioner."""
+"""`model.decoder` -> model."""
 
 
-def build_captioner(config: CaptionerConfig, target_size: int) -> Captioner:
-    """The captioner that a config describes, with fresh weights from torch's generator."""
-    model = DECODERS[config.decoder](config, target_size)
-    if config.vectors is not None and config.vectors.freeze:
-        model.target_embedding.requires_grad_(False)
-    return model
+def captioner(config: CaptionerConfig, target_size: int) -> Captioner:
+    """A captioner with the decoder that the config names."""
+    return DECODERS[config.decoder](config, target_size)

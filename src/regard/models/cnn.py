@@ -1,9 +1,10 @@
-"""Convolutions over words, from scratch: Kim 2014, "Convolutional neural networks for sentence classification",
+"""Convolutions over words, trained from scratch: Kim 2014, "Convolutional neural networks for sentence classification",
 arXiv:1408.5882; for each token Collobert et al. 2011, "Natural language processing (almost) from scratch",
 arXiv:1103.0398."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.layers.embeddings import Embedding
-from regard.models.base import ModelConfig, Presets
-from regard.models.contextual import Contextual
+from regard.models.base import Contextual, ModelConfig, Presets
 
 
 class CNNConfig(ModelConfig):
@@ -23,44 +23,44 @@ class CNNConfig(ModelConfig):
         "tiny": {"embedding": 64, "maps": 32},
         "base": {"embedding": 300, "maps": 100},
     }
+    reads = "text"
+    head_defaults: ClassVar[Mapping[str, Any]] = {"dropout": 0.5}
+
     kind: Literal["cnn"] = "cnn"
     preset: Literal["tiny", "base"] = "base"
-    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     embedding: int = Field(300, ge=1)
-    """Width of a token's vector."""
+    """Width of the token embeddings."""
     widths: list[int] = Field([3, 4, 5], min_length=1)
-    """How many tokens a filter looks at, for each kind of filter."""
+    """Filter widths in tokens."""
     maps: int = Field(100, ge=1)
     """Filters of each width."""
     dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on the embeddings; the paper's 0.5 stands before the last layer: head.dropout."""
+    """Dropout on the embeddings; the paper's 0.5 is before the last layer: head.dropout."""
 
 
 class CNN(Contextual):
     """
-    Kim 2014, equations 2 to 4, for a filter w that looks at h words from word i on:
+    Kim 2014, equations 2 to 4, for a filter w over h words from word i on:
         c_i = relu(w . x_{i:i+h-1} + b)
-        c^  = max_i c_i                                 over all i within the text: `pooling: max` of the head
+        c^  = max_i c_i                                 over all i within the text: the head's `pooling: max`
 
-    The vector of token i holds c_i of every filter; zero, the least a c_i can be, where the filter would reach over the
-    end. A text that is shorter than a filter is filled up with zeros.
+    The vector of token i has c_i of every filter; it is zero, the smallest c_i, where the filter would extend beyond
+    the end. A text shorter than a filter is padded with zeros.
 
-    Where the head has an answer for each token, there is no maximum over time, and the filter stands around its token:
+    With `by_token`, an answer for each token, there is no maximum over time, and the filter is centred on its token:
         c_i = relu(w . x_{i-(h-1)/2 : i+h/2} + b)       Collobert et al. 2011, section 3.2.1, the window approach
-    with zeros, where the paper learns a padding vector, before the first token and after the last.
+    Before the first and after the last token it reads zeros; the paper learns a padding vector.
     """
 
-    def __init__(self, config: CNNConfig, vocabulary_size: int, *, by_token: bool = False) -> None:
+    config: CNNConfig
+
+    def __init__(self, config: CNNConfig, vocabulary_size: int) -> None:
         super().__init__()
-        self.by_token = by_token
         self.config, self.width, self.depth = config, config.maps * len(config.widths), 1
         self.embedding = Embedding(vocabulary_size, config.embedding)
         self.convolutions = nn.ModuleList(nn.Conv1d(config.embedding, config.maps, h) for h in config.widths)
         self.dropout = nn.Dropout(config.dropout)
-
-    @property
-    def embeddings(self) -> dict[str, Embedding]:
-        return {"text": self.embedding}
 
     def layers_of(self, batch: Any) -> list[Tensor]:
         text, place_L = batch.text, torch.arange(batch.text.ids_BL.shape[1], device=batch.text.ids_BL.device)

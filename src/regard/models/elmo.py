@@ -1,23 +1,23 @@
-"""Peters et al. 2018, "Deep contextualized word representations", arXiv:1802.05365: two language models in one."""
+"""Peters et al. 2018, "Deep contextualized word representations", arXiv:1802.05365: ELMo."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batch import TextBatch, Tokens
-from regard.layers.characters import CharacterCNN
 from regard.layers.embeddings import Embedding, Readout
-from regard.layers.lstm import LSTMLayer
-from regard.models.base import ModelConfig, Output, Presets
-from regard.models.contextual import Contextual
+from regard.layers.recurrence import LSTMLayer
+from regard.models.base import Contextual, ModelConfig, Output, Presets
+from regard.text.spelling import CHARACTERS, Spelling
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-"""Width and number of the published model's filters."""
+"""Filters of the published model: width and number."""
 
 
 class ELMoConfig(ModelConfig):
@@ -28,40 +28,130 @@ class ELMoConfig(ModelConfig):
         "small": {"width": 128, "hidden": 512, "filters": 256, "highway": 1},
         "base": {"width": 512, "hidden": 4096, "filters": 2048, "highway": 2, "cell_clip": 3.0},
     }
+    reads = "text"
+    pretraining = "both_directions"
+    equal_layers = True
+    head_defaults: ClassVar[Mapping[str, Any]] = {"features": "mix", "freeze": "all", "bilstm": 128}
+
     kind: Literal["elmo"] = "elmo"
     preset: Literal["tiny", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     words: Literal["characters", "tokens"] = "characters"
-    """Where a word's vector comes from: a convolution over its characters, so that words outside the vocabulary have
-    vectors of their own, too (the paper); or a table with a vector for each word of the vocabulary."""
+    """Where word vectors come from: a convolution over the characters, so that words outside the vocabulary have their
+    own vectors too (the paper); or an embedding for each word of the vocabulary."""
     characters: int = Field(16, ge=1)
-    """Width of a character's vector."""
+    """Width of the character embeddings."""
     filters: int = Field(256, ge=64)
-    """Filters of the convolution over characters, of widths 1 to 7, in the shares of the published model."""
+    """Filters of the convolution over characters, of widths 1 to 7, in the proportions of the published model."""
     longest_word: int = Field(50, ge=3)
-    """Characters of a word that are read, in bytes of UTF-8 and with the two that mark its ends."""
+    """The most characters of a word that are read: bytes of UTF-8, and two markers for its ends."""
     highway: int = Field(1, ge=0)
     """Highway layers above the convolution."""
     width: int = Field(128, ge=1)
-    """Width of a word's vector and of what each direction's layers hand on: the projection."""
+    """Width of a word vector, and of the projected output of each layer in each direction."""
     hidden: int = Field(512, ge=1)
     """Memory cells of each layer in each direction."""
     layers: int = Field(2, ge=1)
-    """Recurrent layers in each direction; all but the first add their input to their output."""
+    """Recurrent layers in each direction; all but the first have a residual connection."""
     cell_clip: float | None = Field(None, gt=0)
-    """Hold memory cells within this bound, at the cost of a loop over time."""
+    """Clip memory cells to this absolute value, which needs a slow loop over time."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout on what each layer reads, and before the softmax."""
+    """Dropout on the input of each layer, and before the softmax."""
 
     @property
     def letters(self) -> int | None:
         return self.longest_word if self.words == "characters" else None
 
 
+class Highway(nn.Module):
+    """A layer with a gate that lets part of its input through unchanged.
+
+    Srivastava et al. 2015, arXiv:1505.00387, equation 3; Kim et al. 2016, arXiv:1508.06615, equation 8:
+        t = sigmoid(W_T y + b_T)
+        z = t * relu(W_H y + b_H) + (1 - t) * y
+    b_T begins at -2, so that at first nearly everything passes.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.W_H, self.W_T = nn.Linear(width, width), nn.Linear(width, width)
+        nn.init.constant_(self.W_T.bias, -2.0)
+
+    def forward(self, y: Tensor) -> Tensor:
+        t = torch.sigmoid(self.W_T(y))
+        return t * torch.relu(self.W_H(y)) + (1 - t) * y
+
+
+class CharacterCNN(nn.Module):
+    """Word vectors from characters. Kim et al. 2016, arXiv:1508.06615, section 2.2, with ReLU as in Peters et al. 2018:
+
+        f^k[i] = relu(<C^k[*, i : i + w - 1], H> + b)          the filter H of width w at character i of word k
+        y^k    = max_i f^k[i]                                  one number per filter, concatenated
+
+    then highway layers and a projection. A word shorter than a filter is padded with zeros; otherwise no filter
+    extends beyond the end of a word.
+
+    The spelling of vocabulary words is in a buffer of this layer, that of other words in the batch.
+    """
+
+    characters_VC: Tensor
+
+    def __init__(
+        self, characters_VC: Tensor, *, embedding: int, filters: Sequence[tuple[int, int]], highway: int, width: int
+    ) -> None:
+        super().__init__()
+        self.register_buffer("characters_VC", characters_VC, persistent=False)
+        self.embedding = nn.Embedding(CHARACTERS, embedding, padding_idx=0)
+        self.convolutions = nn.ModuleList(nn.Conv1d(embedding, count, size) for size, count in filters)
+        total = sum(count for _, count in filters)
+        self.highway = nn.ModuleList(Highway(total) for _ in range(highway))
+        self.projection = nn.Linear(total, width)
+
+    def forward(self, ids_BL: Tensor, spelling: Spelling | None = None) -> Tensor:
+        """[B, L] -> [B, L, D]. Each distinct word is computed once."""
+        if spelling is None:
+            words_P, index_BL = torch.unique(ids_BL, return_inverse=True)
+            return self.words(self.characters_VC[words_P])[index_BL]
+        known = len(self.characters_VC)
+        ids_BL = torch.where(spelling.numbers_BL > 0, known - 1 + spelling.numbers_BL, ids_BL)
+        words_P, index_BL = torch.unique(ids_BL, return_inverse=True)  # sorted: words of the batch come last
+        known_PC = self.characters_VC[words_P[words_P < known]]
+        unknown_PC = spelling.characters_PC[words_P[words_P >= known] - known]
+        return self.words(_stack_rows(known_PC, unknown_PC))[index_BL]
+
+    def words(self, characters_PC: Tensor) -> Tensor:
+        """Characters [P, C] of words -> vectors [P, D]."""
+        widest = max(convolution.kernel_size[0] for convolution in self._convolutions())
+        characters_PC = nn.functional.pad(characters_PC, (0, max(0, widest - characters_PC.shape[1])))
+        lengths_P1 = (characters_PC > 0).sum(1, keepdim=True)
+        C_PEC = self.embedding(characters_PC).transpose(1, 2)
+        y_PD = torch.cat([_max_over_time(f(C_PEC), lengths_P1 - f.kernel_size[0]) for f in self._convolutions()], dim=1)
+        for highway in self.highway:
+            y_PD = highway(y_PD)
+        projected: Tensor = self.projection(y_PD)
+        return projected
+
+    def _convolutions(self) -> list[nn.Conv1d]:
+        return cast("list[nn.Conv1d]", list(self.convolutions))
+
+
+def _stack_rows(*tables_PC: Tensor) -> Tensor:
+    """The rows of all tables in one table, padded to the widest."""
+    width = max(table_PC.shape[1] for table_PC in tables_PC)
+    return torch.cat([nn.functional.pad(table_PC, (0, width - table_PC.shape[1])) for table_PC in tables_PC])
+
+
+def _max_over_time(f_PDC: Tensor, last_P1: Tensor) -> Tensor:
+    """relu of the maximum of each filter, over the positions up to the last one within the word."""
+    place_C = torch.arange(f_PDC.shape[2], device=f_PDC.device)
+    beyond_PC = place_C > last_P1.clamp(min=0)
+    return f_PDC.masked_fill(beyond_PC[:, None], -torch.inf).amax(2).relu()
+
+
 @dataclass(frozen=True)
 class BothOutput(Output):
-    """Hidden states at every position: of the forward direction, which predict the next token, as `hidden_BTD`, and of
-    the backward direction, which predict the token before."""
+    """Hidden states of the forward direction, which predict the next token, as `hidden_BTD`, and of the backward
+    direction, which predict the token before."""
 
     backward_BLD: Tensor
 
@@ -69,13 +159,15 @@ class BothOutput(Output):
 class ELMo(Contextual):
     """
     Peters et al. 2018, sections 3.1 and 3.2:
-        p(t_1 ... t_N) = prod_k p(t_k | t_1 ... t_{k-1}; x, forward LSTM, s)        x and s, the words' vectors and
+        p(t_1 ... t_N) = prod_k p(t_k | t_1 ... t_{k-1}; x, forward LSTM, s)        x and s, the word vectors and
         p(t_1 ... t_N) = prod_k p(t_k | t_{k+1} ... t_N; x, backward LSTM, s)       the softmax, are shared
         R_k = {x_k, [forward h_kj ; backward h_kj] | j = 1 ... L}                   layer 0 is [x_k ; x_k]
     """
 
+    config: ELMoConfig
+
     def __init__(self, config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None = None) -> None:
-        """`characters_VC` spells every token of the vocabulary (layers/characters.py), for `words: characters`."""
+        """`characters_VC` spells every token of the vocabulary (text/spelling.py), for `words: characters`."""
         super().__init__()
         self.config, self.width, self.depth, self.letters = config, 2 * config.width, config.layers, config.letters
         self.embedding = _word_vectors(config, vocabulary_size, characters_VC)
@@ -89,30 +181,24 @@ class ELMo(Contextual):
         self.dropout = nn.Dropout(config.dropout)
         self.output = Readout(config.width, vocabulary_size, None)
 
-    @property
-    def embeddings(self) -> dict[str, Embedding]:
-        """Those that word vectors may fill: none where words are made of characters."""
-        return {"text": self.embedding} if isinstance(self.embedding, Embedding) else {}
-
     def forward(self, batch: TextBatch) -> BothOutput:
         _, forward, backward = self._read(batch.text)
         return BothOutput(self.dropout(forward[-1]), self.dropout(backward[-1]))
 
     def _read(self, text: Tokens) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The words' vectors and each layer's states, of either direction and in the order of the text."""
+        """The word vectors, and the states of each layer in each direction, in the order of the text."""
         x_BLD, order_BL = self._words(text), reversal(text)
         forward = self._through(self.forward_layers, x_BLD)
         backward = self._through(self.backward_layers, reordered(x_BLD, order_BL))
         return x_BLD, forward, [reordered(h_BLD, order_BL) for h_BLD in backward]
 
     def _words(self, text: Tokens) -> Tensor:
-        """A vector for each word by itself."""
-        spelt = isinstance(self.embedding, CharacterCNN)
-        x_BLD: Tensor = self.embedding(text.ids_BL, text.spelling) if spelt else self.embedding(text.ids_BL)
+        by_character = isinstance(self.embedding, CharacterCNN)
+        x_BLD: Tensor = self.embedding(text.ids_BL, text.spelling) if by_character else self.embedding(text.ids_BL)
         return x_BLD
 
     def _through(self, layers: nn.ModuleList, x_BLD: Tensor) -> list[Tensor]:
-        """Padding stands on the right: no state of a word has read it."""
+        """The outputs of all layers. Padding is on the right, so it does not reach the state of any word."""
         outputs: list[Tensor] = []
         for layer in layers:
             h_BLD, _ = layer(self.dropout(x_BLD))
@@ -132,7 +218,7 @@ class ELMo(Contextual):
 def _word_vectors(config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None) -> CharacterCNN | Embedding:
     if config.words == "tokens":
         return Embedding(vocabulary_size, config.width)
-    assert characters_VC is not None, "words are made of characters, but none are given"
+    assert characters_VC is not None, "the spelling of the vocabulary is missing"
     assert len(characters_VC) == vocabulary_size
     filters = [(size, max(1, count * config.filters // 2048)) for size, count in FILTERS]
     return CharacterCNN(
@@ -145,12 +231,12 @@ def _word_vectors(config: ELMoConfig, vocabulary_size: int, characters_VC: Tenso
 
 
 def reversal(text: Tokens) -> Tensor:
-    """Where to find the token that stands at each place of a text read backwards; padding stays where it is."""
+    """The position of each token of the reversed text in the original; padding stays where it is."""
     place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
     backwards_BL = text.lengths_B[:, None] - 1 - place_L
     return torch.where(backwards_BL >= 0, backwards_BL, place_L)
 
 
 def reordered(x_BLD: Tensor, order_BL: Tensor) -> Tensor:
-    """Tokens in another order; a reversal undoes itself."""
+    """Tokens in another order; a reversal is its own inverse."""
     return x_BLD.gather(1, order_BL[..., None].expand_as(x_BLD))

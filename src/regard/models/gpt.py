@@ -1,4 +1,4 @@
-"""Radford et al. 2018, "Improving language understanding by generative pre-training": GPT, a decoder by itself."""
+"""Radford et al. 2018, "Improving language understanding by generative pre-training": the Transformer decoder alone."""
 
 from __future__ import annotations
 
@@ -14,17 +14,25 @@ from torch.nn import functional as F
 
 from regard.data.batch import TextBatch, Tokens
 from regard.layers.attention import MultiHeadAttention
+from regard.layers.cuda_graphs import StepGraph, can_capture, graph_capacity
 from regard.layers.embeddings import Embedding, Readout
-from regard.layers.graphs import StepGraph, captures, room_for
 from regard.layers.linear import Linear
 from regard.layers.packing import Packing
 from regard.layers.positions import Positions
 from regard.layers.visibility import Visibility
-from regard.models.base import ModelConfig, Output, Presets, sources_of
-from regard.models.contextual import LanguageModel, better_packed, last_of
+from regard.models.base import (
+    LanguageModel,
+    ModelConfig,
+    Output,
+    Presets,
+    check_heads,
+    last_of,
+    should_pack,
+    sources_of,
+)
 
-Remember = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Keys and values of the tokens that are read -> those to look at."""
+Cache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Stores the keys and values of the input tokens -> all keys and values to attend to."""
 
 
 class GPTConfig(ModelConfig):
@@ -36,35 +44,41 @@ class GPTConfig(ModelConfig):
         "small": {"layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
         "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072},
     }
+    reads = "text"
+    generates = True
+    pretraining = "next_token"
+    causal = True
+    equal_layers = True
+    head_pooling = "last"
+
     kind: Literal["gpt"] = "gpt"
     preset: Literal["tiny", "mini", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     layers: int = Field(6, ge=1)
     """Blocks."""
     width: int = Field(512, ge=1)
-    """Width of every token's vector."""
+    """Width of the embeddings and of all layers."""
     heads: int = Field(8, ge=1)
-    """Attention heads; they divide the width among them."""
+    """Attention heads; each gets an equal share of the width."""
     feed_forward: int = Field(2048, ge=1)
     """Width inside the feed-forward layers."""
     max_positions: int = Field(512, ge=1)
-    """How many positions are learned: no text may be longer."""
+    """Number of learned positions: no text may be longer."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on the embeddings and on the output of every sub-layer."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on the attention weights. The paper's is 0.1; a GPU is faster without, if lengths differ."""
+    """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths differ."""
     norm: Literal["post", "pre"] = "post"
     """LayerNorm after each sub-layer (the paper), or before it and once at the end (GPT-2)."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> GPTConfig:
-        if self.width % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide the width {self.width}")
+        check_heads(self.heads, self.width)
         return self
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = GELU(x W_1 + b_1) W_2 + b_2, with the GELU that the paper's code approximates by a tanh.
+    """FFN(x) = GELU(x W_1 + b_1) W_2 + b_2, with the tanh approximation of GELU in the paper's code.
 
     Hendrycks & Gimpel 2016, arXiv:1606.08415:
         GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
@@ -97,12 +111,12 @@ class Block(nn.Module):
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x_BLD: Tensor, visible: Visibility, remember: Remember | None = None) -> Tensor:
+    def forward(self, x_BLD: Tensor, visible: Visibility, cache: Cache | None = None) -> Tensor:
         attention, read_BLD = self.self_attention, self._before(self.attention_norm, x_BLD)
-        if remember is None:
-            attended_BLD = attention.of_itself(read_BLD, visible)
+        if cache is None:
+            attended_BLD = attention.attend_to_self(read_BLD, visible)
         else:
-            attended_BLD = attention(read_BLD, *remember(*attention.keys_values(read_BLD)), visible)
+            attended_BLD = attention(read_BLD, *cache(*attention.keys_values(read_BLD)), visible)
         x_BLD = self._after(self.attention_norm, x_BLD, attended_BLD)
         norm = self.feed_forward_norm
         return self._after(norm, x_BLD, self.feed_forward(self._before(norm, x_BLD)))
@@ -119,29 +133,29 @@ class Block(nn.Module):
 
 @dataclass(frozen=True)
 class GPTState:
-    """The keys and values of every block, a row each with room for more: a row's tokens stand side by side from the
-    first place on, so that beginnings of unequal length leave no gaps."""
+    """The keys and values of every block per row, with space for more. A row's tokens fill the cache from its start
+    without gaps, also after prompts of different lengths."""
 
     own_N2RHME: Tensor
     lengths_R: Tensor
-    """How many tokens each row holds."""
+    """Cached tokens of each row."""
     longest: int
-    """The most of them, or of those that a row has held that was left behind since, on the host."""
+    """At least the largest of `lengths_R`, known on the host; a longer row may have been dropped since."""
     sources: int
     last_BD: Tensor | None
-    """Before the first step: the hidden state after each beginning."""
+    """Before the first step: the hidden state after each prompt."""
     graph: StepGraph | None = None
     stepped: bool = False
-    """Whether a step was computed, so that the next one may be captured."""
+    """Whether a step has run, so that the next one may be captured."""
 
     def select(self, rows_BW: Tensor) -> GPTState:
         rows_R, rows = rows_BW.flatten(), len(self.lengths_R)
-        known = self.own_N2RHME[..., : self.longest, :].index_select(2, rows_R)
+        filled = self.own_N2RHME[..., : self.longest, :].index_select(2, rows_R)
         if len(rows_BW) == self.sources and len(rows_R) == rows:
-            self.own_N2RHME[..., : self.longest, :] = known
+            self.own_N2RHME[..., : self.longest, :] = filled
             return self
-        own_N2RHME = known.new_zeros(*known.shape[:4], *self.own_N2RHME.shape[4:])
-        own_N2RHME[..., : self.longest, :] = known
+        own_N2RHME = filled.new_zeros(*filled.shape[:4], *self.own_N2RHME.shape[4:])
+        own_N2RHME[..., : self.longest, :] = filled
         kept_B = sources_of(rows_BW, rows // self.sources)
         last_BD = None if self.last_BD is None else self.last_BD.index_select(0, kept_B)
         return GPTState(
@@ -162,6 +176,8 @@ class GPT(LanguageModel):
         P(u) = softmax(h_n W_e^T)
     """
 
+    config: GPTConfig
+
     def __init__(self, config: GPTConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.config, self.longest = config, config.max_positions
@@ -176,7 +192,7 @@ class GPT(LanguageModel):
 
     @torch.no_grad()
     def _initialise(self) -> None:
-        """N(0, 0.02) (section 4.1); with pre-norm, what is added to the residual stream less by sqrt(2 n) (GPT-2)."""
+        """N(0, 0.02) (section 4.1); GPT-2 divides the layers that add to the residual stream by sqrt(2 n)."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=0.02)
@@ -184,10 +200,6 @@ class GPT(LanguageModel):
             for name, parameter in self.named_parameters():
                 if name.endswith(("W_O.weight", "W_2.weight")):
                     parameter.mul_((2 * self.config.layers) ** -0.5)
-
-    @property
-    def embeddings(self) -> dict[str, Embedding]:
-        return {"text": self.embedding}
 
     @property
     def head_width(self) -> int:
@@ -200,16 +212,16 @@ class GPT(LanguageModel):
         return self._read(batch, without=0).hidden_BTD
 
     def _read(self, batch: TextBatch, without: int) -> Output:
-        """The texts `without` their last tokens."""
+        """Hidden states of the texts `without` their last tokens."""
         dropout = self.config.attention_dropout if self.training else 0.0
-        if better_packed(batch.text, self.embedding.weight, head_width=self.head_width, dropout=dropout):
+        if should_pack(batch.text, self.embedding.weight, head_width=self.head_width, dropout=dropout):
             return self.forward_packed(batch, without)
         ids_BT = batch.text.ids_BL[:, : batch.text.ids_BL.shape[1] - without]
         x_BTD = self.dropout(self.positions(self.embedding(ids_BT)))
         return Output(self._through(x_BTD, Visibility(batch.text.lengths_B - without, causal=True)))
 
     def forward_packed(self, batch: TextBatch, without: int = 1) -> Output:
-        """The same with all texts in one row, each seeing itself only: nothing is computed for padding."""
+        """The same on packed texts, without computing padding."""
         packing = Packing.of(batch.text, without=without)
         ids_BT = batch.text.ids_BL[:, : batch.text.ids_BL.shape[1] - without]
         x_1PD = self.dropout(self.positions.packed(self.embedding(packing.pack(ids_BT)), packing))
@@ -222,10 +234,6 @@ class GPT(LanguageModel):
         hidden_BLD: Tensor = self.norm(x_BLD)
         return hidden_BLD
 
-    def readout(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden)
-        return logits
-
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         visible = Visibility(batch.text.lengths_B, causal=True)
         layers = [self.dropout(self.positions(self.embedding(batch.text.ids_BL)))]
@@ -234,14 +242,13 @@ class GPT(LanguageModel):
         return [*layers[:-1], self.norm(layers[-1])]
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> GPTState:
-        """Read the beginnings. Their keys are held once a row, beside those of what is written: one look sees both."""
+        """Read the prompts. Each row caches the keys and values of its prompt before those of the tokens written."""
         length, visible = source.ids_BL.shape[1], Visibility(source.lengths_B, causal=True)
         x_BLD = self.dropout(self.positions(self.embedding(source.ids_BL)))
-        room = (len(self.blocks), 2, len(source) * rows, self.config.heads, length + max_length, self.head_width)
-        # Zeros, since room that is not written yet is looked at with a weight of 0.
-        own_N2RHME = x_BLD.new_zeros(room)
+        shape = (len(self.blocks), 2, len(source) * rows, self.config.heads, length + max_length, self.head_width)
+        own_N2RHME = x_BLD.new_zeros(shape)  # zeros: a step attends to the unfilled part too, with weight 0
         for number, block in enumerate(self.blocks):
-            x_BLD = block(x_BLD, visible, partial(_keep_beginning, own_N2RHME[number]))
+            x_BLD = block(x_BLD, visible, partial(_cache_prompts, own_N2RHME[number]))
         last_BD = last_of(self.norm(x_BLD), source)
         return GPTState(own_N2RHME, source.lengths_B.repeat_interleave(rows), length, len(source), last_BD)
 
@@ -249,38 +256,38 @@ class GPT(LanguageModel):
         if state.last_BD is not None:
             logits_RV = self.readout(state.last_BD).repeat_interleave(len(tokens_R) // state.sources, 0)
             return logits_RV, replace(state, last_BD=None)
-        if state.longest >= self.config.max_positions:  # the longest row may have left since it was counted
-            self.positions.expect(int(state.lengths_R.max()) + 1)
+        if state.longest >= self.config.max_positions:  # the longest row may have been dropped since
+            self.positions.check_length(int(state.lengths_R.max()) + 1)
         graph = state.graph
-        if state.stepped and captures(tokens_R):
-            if graph is None or graph.room <= state.longest:
-                room = room_for(state.longest, state.own_N2RHME.shape[4])
-                graph = StepGraph.of(tokens_R, room, lambda tokens, room: self.advance(tokens, state, room))
+        if state.stepped and can_capture(tokens_R):
+            if graph is None or graph.capacity <= state.longest:
+                capacity = graph_capacity(state.longest, state.own_N2RHME.shape[4])
+                graph = StepGraph.capture(tokens_R, capacity, lambda tokens, size: self.advance(tokens, state, size))
             logits_RV = graph.run(tokens_R)
         else:
             logits_RV = self.advance(tokens_R, state, state.longest + 1)
         return logits_RV, replace(state, longest=state.longest + 1, graph=graph, stepped=True)
 
-    def advance(self, tokens_R: Tensor, state: GPTState, room: int) -> Tensor:
-        """One step in place, looking at the first `room` places of the cache, of which a row may fill fewer."""
+    def advance(self, tokens_R: Tensor, state: GPTState, capacity: int) -> Tensor:
+        """One step in place. It attends to the first `capacity` positions of the cache; a row may fill fewer."""
         places_R, visible = state.lengths_R, Visibility(state.lengths_R + 1)
         x_R1D = self.dropout(self.embedding(tokens_R) + self.positions.learned(places_R))[:, None]
-        own_N2RHKE = state.own_N2RHME[..., :room, :]
+        own_N2RHKE = state.own_N2RHME[..., :capacity, :]
         for number, block in enumerate(self.blocks):
-            x_R1D = block(x_R1D, visible, partial(_keep_next, own_N2RHKE[number], places_R))
+            x_R1D = block(x_R1D, visible, partial(_cache_token, own_N2RHKE[number], places_R))
         state.lengths_R.add_(1)
         return self.readout(self.norm(x_R1D)[:, 0])
 
 
-def _keep_beginning(own_2RHME: Tensor, k_BHLE: Tensor, v_BHLE: Tensor) -> tuple[Tensor, Tensor]:
-    """Keep the keys and values of each beginning in all of its rows; it looks at itself."""
-    kept_2BHLE = torch.stack([k_BHLE, v_BHLE])
-    own_2RHME[..., : k_BHLE.shape[2], :] = kept_2BHLE.repeat_interleave(own_2RHME.shape[1] // len(k_BHLE), 1)
+def _cache_prompts(own_2RHME: Tensor, k_BHLE: Tensor, v_BHLE: Tensor) -> tuple[Tensor, Tensor]:
+    """Store the keys and values of each prompt in all of its rows. A prompt attends to itself."""
+    prompt_2BHLE = torch.stack([k_BHLE, v_BHLE])
+    own_2RHME[..., : k_BHLE.shape[2], :] = prompt_2BHLE.repeat_interleave(own_2RHME.shape[1] // len(k_BHLE), 1)
     return k_BHLE, v_BHLE
 
 
-def _keep_next(own_2RHKE: Tensor, places_R: Tensor, k_RH1E: Tensor, v_RH1E: Tensor) -> tuple[Tensor, Tensor]:
-    """Keep those of one more token, each row's at its own place; it looks at all that its row holds."""
+def _cache_token(own_2RHKE: Tensor, places_R: Tensor, k_RH1E: Tensor, v_RH1E: Tensor) -> tuple[Tensor, Tensor]:
+    """Store those of one more token at the end of each row. It attends to its whole row."""
     rows_R, k_RHKE, v_RHKE = torch.arange(len(places_R), device=places_R.device), own_2RHKE[0], own_2RHKE[1]
     k_RHKE[rows_R, :, places_R] = k_RH1E[:, :, 0]
     v_RHKE[rows_R, :, places_R] = v_RH1E[:, :, 0]

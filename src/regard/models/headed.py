@@ -1,74 +1,71 @@
-"""A model of texts under a head: what is fine-tuned, with the base whole, in part or not at all."""
+"""A model of single texts with a head for a task: fine-tuned whole, in part, or only the head."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from regard.config import Config
+from regard.data.batch import Tokens
 from regard.errors import ConfigError
 from regard.layers.embeddings import Embedding
-from regard.layers.layer_mix import LayerMix
 from regard.layers.recurrence import RecurrentEncoder
-from regard.models.bert import BERT, BERTConfig
-from regard.models.bilstm import BiLSTM, BiLSTMConfig
-from regard.models.cnn import CNN, CNNConfig
-from regard.models.contextual import Contextual, LanguageModel
-from regard.models.elmo import ELMo, ELMoConfig
-from regard.models.gpt import GPT, GPTConfig
-from regard.models.heads import Pooling
-from regard.models.language_models import build
-from regard.models.lstm_lm import LSTMLanguageModelConfig
-
-AnyTextConfig = Annotated[
-    LSTMLanguageModelConfig | ELMoConfig | GPTConfig | BERTConfig | BiLSTMConfig | CNNConfig,
-    Field(discriminator="kind"),
-]
-"""The models that can stand under a head."""
-CAUSAL = ("lstm_lm", "gpt")
-"""Those that see only what stands before a token, and so have a language model's loss."""
-POOLING: dict[str, Pooling] = {
-    "lstm_lm": "last", "elmo": "max", "gpt": "last", "bert": "first", "bilstm": "max", "cnn": "max",
-}  # fmt: skip
-"""What one vector for a text is made of, model by model, unless it is said."""
-HEAD_DEFAULTS: dict[str, dict[str, Any]] = {
-    "elmo": {"features": "mix", "freeze": "all", "bilstm": 128},
-    "cnn": {"dropout": 0.5},
-    "bilstm": {"dropout": 0.3},
-}
-"""What suits a model better than the defaults of the section `head`: ELMo's frozen features, Kim's dropout."""
+from regard.models import build_model
+from regard.models.base import Contextual, HeadPooling, last_of, real_BL
 
 
 class HeadConfig(Config):
-    """What stands above the model, and how much of the model itself learns."""
+    """The head above the model, and which part of the model is trained."""
 
     dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout before the head's last layer."""
     freeze: Literal["all"] | Annotated[int, Field(ge=0)] = 0
-    """What of the model stays as it is: 0 nothing, k the embeddings and the first k layers, all everything (frozen
-    features). Default: 0; all for elmo."""
+    """What is not trained: 0 nothing, k the embeddings and the first k layers, all the whole model (frozen features).
+    Default: 0; all for elmo."""
     features: Literal["last", "mix"] = "last"
-    """What the head reads: the last layer, or a mix of all layers whose weights are learned (ELMo's way). Default:
-    last; mix for elmo."""
+    """What the head reads: the last layer, or a mix of all layers with learned weights (as in ELMo). Default: last; mix
+    for elmo."""
     bilstm: int | None = Field(None, ge=1)
     """Width of each direction of an LSTM between the model and the head; null has none. Default: null; 128 for elmo,
-    whose frozen features need something that learns."""
+    whose frozen features need layers that are trained."""
     layer_decay: float = Field(1.0, gt=0, le=1)
-    """What the learning rate is multiplied by from one layer to the one below: 1 is the same for all; 0.9 lets what
-    is pre-trained and general change less than what is new."""
+    """Factor of the learning rate from one layer to the layer below: 1 is the same rate for all; with 0.9 lower,
+    pre-trained layers change less than the new head."""
     auxiliary: float = Field(0.0, ge=0)
-    """Weight of the language model's own loss beside the task's; 0.5 in GPT's paper. Only for lstm_lm and gpt."""
+    """Weight of the language-model loss beside the task's loss; 0.5 in GPT's paper. Only for lstm_lm and gpt."""
+
+
+class LayerMix(nn.Module):
+    """A weighted mean of all layers; the weights are learned for the task.
+
+    Peters et al. 2018, arXiv:1802.05365, equation 1:
+        ELMo_k = gamma * sum_j softmax(s)_j h_kj
+    """
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.s = nn.Parameter(torch.zeros(layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    @property
+    def weights_N(self) -> Tensor:
+        return self.s.softmax(0)
+
+    def forward(self, layers: Sequence[Tensor]) -> Tensor:
+        mixed: Tensor = self.gamma * torch.einsum("n,n...->...", self.weights_N, torch.stack(list(layers)))
+        return mixed
 
 
 class Headed(nn.Module):
-    """A base and a head above it. Weights are named `base.*`, `mix.*`, `bilstm.*` and `head.*`."""
+    """A base model and a head. Weights are named `base.*`, `mix.*`, `bilstm.*` and `head.*`."""
 
     def __init__(self, base: Contextual, config: HeadConfig, head: Callable[[int], nn.Module]) -> None:
-        """`head` is made for the width of what it reads."""
+        """`head` builds the head for the width of its input."""
         super().__init__()
         self.base, self.config = base, config
         self.mix = _mix_of(base) if config.features == "mix" else None
@@ -87,7 +84,7 @@ class Headed(nn.Module):
         return freeze == "all" or (freeze > 0 and depth <= freeze)
 
     def train(self, mode: bool = True) -> Self:
-        """A base that is frozen as a whole neither learns nor draws dropout."""
+        """A base that is frozen as a whole has no dropout either."""
         super().train(mode)
         if self.config.freeze == "all":
             self.base.eval()
@@ -95,69 +92,169 @@ class Headed(nn.Module):
 
     @property
     def embeddings(self) -> dict[str, Embedding]:
-        """The base's tables of word vectors."""
         return self.base.embeddings
 
     def states(self, batch: Any) -> Tensor:
-        """What the head reads: [B, L, D]. What stands on padding means nothing."""
-        learns = torch.is_grad_enabled() and self.config.freeze != "all"
-        with torch.set_grad_enabled(learns):
+        """The input of the head, [B, L, D]. Values on padding are arbitrary."""
+        trained = torch.is_grad_enabled() and self.config.freeze != "all"
+        with torch.set_grad_enabled(trained):
             layers = [self.base.states(batch)] if self.mix is None else self.base.layers_of(batch)
         h_BLD: Tensor = layers[-1] if self.mix is None else self.mix(layers)
         return h_BLD if self.bilstm is None else self.bilstm(h_BLD, batch.text)[0]
 
     def forward(self, batch: Any) -> Tensor:
-        """What the head says: [B, Y] of rows, [B, L, Y] of tokens."""
+        """The output of the head: [B, Y] for rows, [B, L, Y] for tokens."""
         logits: Tensor = self.head(self.states(batch), batch)
         return logits
 
     def rate_of(self, name: str) -> float:
-        """The share of the learning rate that a weight has: layer_decay to the power of the layers above it."""
+        """The factor of the learning rate for a weight: layer_decay to the power of the number of layers above it."""
         top = self.base.depth + 1
         depth = self.base.depth_of(name.removeprefix("base.")) if name.startswith("base.") else top
         return self.config.layer_decay ** (top - depth)
 
 
 def _mix_of(base: Contextual) -> LayerMix:
-    if not isinstance(base, ELMo | GPT | BERT):
-        what = "the layers of this model differ in width, so that they cannot be mixed"
-        raise ConfigError(what, where="head.features", hint="set it to last, or take elmo, gpt or bert")
+    if not base.config.equal_layers:
+        what = "the layers of this model have different widths and cannot be mixed"
+        raise ConfigError(what, where="head.features", hint="set it to last, or use elmo, gpt or bert")
     return LayerMix(base.depth + 1)
 
 
 def build_base(
-    config: Any, vocabulary_size: int, characters_VC: Tensor | None, *, keep_readout: bool, by_token: bool = False
+    config: Any, vocabulary_size: int, *, keep_readout: bool, by_token: bool = False, **options: Any
 ) -> Contextual:
-    """The model under a head with fresh weights, without what only pre-training needs.
+    """The model below a head, with new weights and without the modules that only pre-training needs.
 
     `by_token`: whether the head has an answer for each token.
     """
-    if isinstance(config, BiLSTMConfig | CNNConfig):
-        base: Contextual = (
-            CNN(config, vocabulary_size, by_token=by_token)
-            if isinstance(config, CNNConfig)
-            else BiLSTM(config, vocabulary_size)
-        )
-        if config.vectors is not None and config.vectors.freeze:
-            base.embeddings["text"].requires_grad_(False)
-        return base
-    base = build(config, vocabulary_size, characters_VC)
-    assert not keep_readout or isinstance(base, LanguageModel)
-    base.forget_pretraining(keep_readout=keep_readout)
+    base: Contextual = build_model(config, vocabulary_size, **options)
+    assert config.causal or not keep_readout
+    base.by_token = by_token
+    base.drop_pretraining_heads(keep_readout=keep_readout)
     return base
 
 
-def weights_for(model: Headed, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A run's weights under the names that they have here, less those that have no place.
+def weights_for(model: Headed, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a run under the names of this model, without those that it does not have.
 
-    A pre-trained model becomes the base; BERT's pooler, which next-sentence prediction has trained, goes to the head.
+    A pre-trained model becomes the base; BERT's pooler, trained by next-sentence prediction, becomes the head's.
     """
-    if not any(name.startswith("base.") for name in theirs):
-        theirs = {_name_here(name): tensor for name, tensor in theirs.items()}
+    if not any(name.startswith("base.") for name in weights):
+        weights = {_headed_name(name): tensor for name, tensor in weights.items()}
     own = model.state_dict()
-    return {name: tensor for name, tensor in theirs.items() if name in own}
+    return {name: tensor for name, tensor in weights.items() if name in own}
 
 
-def _name_here(name: str) -> str:
+def _headed_name(name: str) -> str:
     pooler = "next_sentence.pooler."
     return f"head.pooler.{name.removeprefix(pooler)}" if name.startswith(pooler) else f"base.{name}"
+
+
+# Heads: hidden states -> one answer for a text, or one for each token
+
+
+class TextHead(nn.Module):
+    """An answer for each row of a batch, [B, Y], from one vector.
+
+    c = pool(h)                                   the first token for BERT, the last for GPT, the maximum for a CNN
+    c = tanh(W_p c + b_p)                         with a pooler, which BERT has from its pre-training
+    logits = W dropout(c) + b                     Devlin et al. 2019, arXiv:1810.04805, section 4.1
+    """
+
+    def __init__(self, width: int, outputs: int, *, pooling: HeadPooling, pooler: bool, dropout: float) -> None:
+        super().__init__()
+        self.pooling: HeadPooling = pooling
+        self.pooler = nn.Linear(width, width) if pooler else None
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs)
+        _initialise(self)
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        c_BD = pool(h_BLD, batch.text, self.pooling)
+        if self.pooler is not None:
+            c_BD = torch.tanh(self.pooler(c_BD))
+        logits_BY: Tensor = self.linear(self.dropout(c_BD))
+        return logits_BY
+
+
+class ApartHead(nn.Module):
+    """An answer for two texts that were read separately, [X, Y], from their vectors u and v; their rows alternate.
+
+    Reimers & Gurevych 2019, arXiv:1908.10084, section 3:
+        logits = W dropout([u; v; |u - v|]) + b             for classes
+        number = w cos(u, v) + b                            for a similarity
+    """
+
+    def __init__(self, width: int, outputs: int, *, pooling: HeadPooling, dropout: float, number: bool) -> None:
+        super().__init__()
+        self.pooling: HeadPooling = pooling
+        self.number = number
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(1 if number else 3 * width, outputs)
+        _initialise(self)
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        c_BD = pool(h_BLD, batch.text, self.pooling)
+        u_XD, v_XD = c_BD.view(-1, 2, c_BD.shape[-1]).unbind(1)
+        if self.number:
+            number_XY: Tensor = self.linear(F.cosine_similarity(u_XD, v_XD)[:, None])
+            return number_XY
+        logits_XY: Tensor = self.linear(self.dropout(torch.cat([u_XD, v_XD, (u_XD - v_XD).abs()], dim=1)))
+        return logits_XY
+
+
+class TokenHead(nn.Module):
+    """An answer for each token: logits = W dropout(h) + b, [B, L, Y]."""
+
+    def __init__(self, width: int, outputs: int, *, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs)
+        _initialise(self)
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        logits_BLY: Tensor = self.linear(self.dropout(h_BLD))
+        return logits_BLY
+
+
+class QuestionHead(nn.Module):
+    """An answer for each token of a question and a text, for models in which no token state has read both.
+
+    Chen et al. 2017, arXiv:1704.00051, section 3.2, with a question vector as Kim 2014 makes a sentence vector:
+        q = max_i h_i                                  over the question
+        logits = (W q + w) . dropout(h)                for every token; w does not depend on the question
+    """
+
+    def __init__(self, width: int, outputs: int, *, dropout: float) -> None:
+        super().__init__()
+        self.outputs = outputs
+        self.dropout = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, outputs * width)
+        _initialise(self)
+
+    def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
+        question_BL1 = (real_BL(batch.text) & (batch.segments_BL == 0))[..., None]
+        q_BD = h_BLD.masked_fill(~question_BL1, -torch.inf).amax(1)
+        w_BYD = self.linear(q_BD).view(len(q_BD), self.outputs, -1)
+        return torch.einsum("bld,byd->bly", self.dropout(h_BLD), w_BYD)
+
+
+def _initialise(head: nn.Module) -> None:
+    """N(0, 0.02), as in BERT and GPT."""
+    for module in head.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.02)
+            nn.init.zeros_(module.bias)
+
+
+def pool(h_BLD: Tensor, text: Tokens, pooling: HeadPooling) -> Tensor:
+    """[B, L, D] -> [B, D], without padding."""
+    if pooling == "first":
+        return h_BLD[:, 0]
+    if pooling == "last":
+        return last_of(h_BLD, text)
+    real_BL1 = real_BL(text)[..., None]
+    if pooling == "mean":
+        return (h_BLD * real_BL1).sum(1) / text.lengths_B[:, None]
+    return h_BLD.masked_fill(~real_BL1, -torch.inf).amax(1)

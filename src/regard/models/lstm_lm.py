@@ -1,7 +1,7 @@
-"""The LSTM language model, to be pre-trained and then fine-tuned.
+"""The LSTM language model, for pre-training and fine-tuning.
 
-Dai & Le 2015, "Semi-supervised sequence learning", arXiv:1511.01432. What keeps it from learning by heart is Merity et
-al. 2017, "Regularizing and optimizing LSTM language models", arXiv:1708.02182 (AWD-LSTM).
+Dai & Le 2015, "Semi-supervised sequence learning", arXiv:1511.01432. The regularisation is that of Merity et al. 2017,
+"Regularizing and optimizing LSTM language models", arXiv:1708.02182 (AWD-LSTM).
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ from torch.nn import functional as F
 
 from regard.data.batch import TextBatch, Tokens
 from regard.layers.embeddings import Embedding, Readout
-from regard.layers.locked_dropout import LockedDropout
-from regard.layers.lstm import LayerCarry, LSTMLayer
-from regard.models.base import ModelConfig, Output, Presets, sources_of
-from regard.models.contextual import LanguageModel, last_of
+from regard.layers.recurrence import LayerCarry, LSTMLayer
+from regard.models.base import LanguageModel, ModelConfig, Output, Presets, last_of, sources_of
 
 Carry = tuple[LayerCarry, ...]
-"""What the layers remember of each row, the first layer first."""
+"""The recurrent state of all layers, the first layer first."""
 
 
 class LSTMLanguageModelConfig(ModelConfig):
@@ -42,17 +40,23 @@ class LSTMLanguageModelConfig(ModelConfig):
             "weight_dropout": 0.5,
         },
     }
+    reads = "text"
+    generates = True
+    pretraining = "next_token"
+    causal = True
+    head_pooling = "last"
+
     kind: Literal["lstm_lm"] = "lstm_lm"
     preset: Literal["tiny", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins. `base` is AWD-LSTM on WikiText-2."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` is AWD-LSTM on WikiText-2."""
     embedding: int = Field(256, ge=1)
-    """Width of a token's vector."""
+    """Width of the token embeddings."""
     hidden: int = Field(512, ge=1)
-    """Width of the recurrent state; with `tie` that of the last layer is `embedding`."""
+    """Width of the recurrent state; with `tie` the last layer has the width `embedding`."""
     layers: int = Field(2, ge=1)
     """Recurrent layers."""
     word_dropout: float = Field(0.0, ge=0, lt=1)
-    """Share of the vocabulary whose vectors are dropped, wherever in the batch the words stand."""
+    """Share of the vocabulary whose embeddings are dropped, at all their positions in the batch."""
     input_dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout on the embeddings, the same at all steps."""
     hidden_dropout: float = Field(0.1, ge=0, lt=1)
@@ -60,30 +64,43 @@ class LSTMLanguageModelConfig(ModelConfig):
     output_dropout: float = Field(0.1, ge=0, lt=1)
     """Dropout before the readout, the same at all steps."""
     weight_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on the weights that lead from one state to the next, the same at all steps (DropConnect)."""
+    """Dropout on the recurrent weights, the same at all steps (DropConnect)."""
     tie: bool = True
     """Whether the readout is the transposed embedding."""
     objective: Literal["next_token", "autoencoder"] = "next_token"
-    """What it learns: the next token, or to read a text and then write it from memory (the sequence autoencoder)."""
+    """What it learns: the next token, or to read a text and then reproduce it (the sequence autoencoder)."""
 
     @model_validator(mode="after")
     def _one_tied_layer_fits(self) -> LSTMLanguageModelConfig:
         if self.tie and self.layers == 1 and self.hidden != self.embedding:
-            fits = f"hidden={self.embedding} or tie=false"
-            raise ValueError(f"a single layer before a tied readout is as wide as the embedding: {fits}")
+            hint = f"set hidden={self.embedding} or tie=false"
+            raise ValueError(f"a single layer with a tied readout must be as wide as the embedding: {hint}")
         return self
+
+
+class LockedDropout(nn.Module):
+    """Dropout with one mask per row for all steps (Gal & Ghahramani 2016, arXiv:1512.05287)."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        if not (self.training and self.rate):
+            return x_BLD
+        return x_BLD * F.dropout(x_BLD.new_ones(x_BLD.shape[0], 1, x_BLD.shape[2]), self.rate)
 
 
 @dataclass(frozen=True)
 class CarriedOutput(Output):
-    """Hidden states, and what is remembered after the last token that was read."""
+    """Hidden states, and the recurrent state after the last token."""
 
     carry: Carry
 
 
 @dataclass(frozen=True)
 class LSTMState:
-    """What is remembered of each row; before the first step also the hidden state after each beginning."""
+    """The recurrent state of each row; before the first step also the hidden state after each prompt."""
 
     carry: Carry
     last_BD: Tensor | None
@@ -99,9 +116,11 @@ class LSTMState:
 class LSTMLanguageModel(LanguageModel):
     """
     Dai & Le 2015, section 2; Merity et al. 2017, sections 2 and 4:
-        h_t = LSTM(h_{t-1}, x_t)                   layer upon layer; the state goes on from batch to batch
+        h_t = LSTM(h_{t-1}, x_t)                   in each layer; the state may be carried from batch to batch
         p(x_{t+1} | x_1 ... x_t) = softmax(W h_t + b)
     """
+
+    config: LSTMLanguageModelConfig
 
     def __init__(self, config: LSTMLanguageModelConfig, vocabulary_size: int) -> None:
         super().__init__()
@@ -112,20 +131,16 @@ class LSTMLanguageModel(LanguageModel):
         outputs = [*[config.hidden] * (config.layers - 1), width]
         inputs = [config.embedding, *outputs[:-1]]
         self.layers = nn.ModuleList(
-            LSTMLayer(read, wide, weight_dropout=config.weight_dropout)
-            for read, wide in zip(inputs, outputs, strict=True)
+            LSTMLayer(before, after, weight_dropout=config.weight_dropout)
+            for before, after in zip(inputs, outputs, strict=True)
         )
         self.input_dropout = LockedDropout(config.input_dropout)
         self.hidden_dropout = LockedDropout(config.hidden_dropout)
         self.output_dropout = LockedDropout(config.output_dropout)
         self.output = Readout(width, vocabulary_size, self.embedding if config.tie else None)
 
-    @property
-    def embeddings(self) -> dict[str, Embedding]:
-        return {"text": self.embedding}
-
     def embed(self, ids_BL: Tensor) -> Tensor:
-        """The words' vectors; whole words are dropped (Merity et al. 2017, section 4.3)."""
+        """Token embeddings; dropout drops whole words of the vocabulary (Merity et al. 2017, section 4.3)."""
         x_BLD: Tensor = self.embedding(ids_BL)
         if self.training and self.config.word_dropout:
             kept_V1 = F.dropout(x_BLD.new_ones(self.embedding.num_embeddings, 1), self.config.word_dropout)
@@ -133,31 +148,27 @@ class LSTMLanguageModel(LanguageModel):
         return cast(Tensor, self.input_dropout(x_BLD))
 
     def read(self, text: Tokens, carry: Carry | None = None) -> tuple[list[Tensor], Carry]:
-        """The states of all layers, embeddings first, and what is remembered after each text's last token."""
-        even = bool((text.host_lengths_B == text.ids_BL.shape[1]).all())
+        """The states of all layers, embeddings first, and the recurrent state after each text's last token."""
+        equal_lengths = bool((text.host_lengths_B == text.ids_BL.shape[1]).all())
         outputs, carries = [self.embed(text.ids_BL)], []
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, LSTMLayer)
             read_BLD = outputs[-1] if number == 0 else self.hidden_dropout(outputs[-1])
             before = None if carry is None else carry[number]
-            h_BLD, after = layer(read_BLD, before) if even else layer.read(read_BLD, text, before)
+            h_BLD, after = layer(read_BLD, before) if equal_lengths else layer.read(read_BLD, text, before)
             outputs.append(h_BLD)
             carries.append(after)
         return outputs, tuple(carries)
 
     def forward(self, batch: TextBatch, carry: Carry | None = None) -> CarriedOutput:  # type: ignore[override]
-        """Go on from `carry`, or from nothing."""
+        """Start from the recurrent state `carry`, or from zeros."""
         outputs, after = self.read(without_last(batch.text), carry)
         return CarriedOutput(self.output_dropout(outputs[-1]), after)
 
-    def rewrite(self, batch: TextBatch) -> CarriedOutput:
-        """Read the whole text, then write it from memory with the same weights: the sequence autoencoder."""
-        _, remembered = self.read(batch.text)
-        return self.forward(batch, remembered)
-
-    def readout(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden)
-        return logits
+    def reconstruct(self, batch: TextBatch) -> CarriedOutput:
+        """Read the whole text, then predict it from the final state with the same weights: the sequence autoencoder."""
+        _, carry = self.read(batch.text)
+        return self.forward(batch, carry)
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         return self.read(batch.text)[0]
@@ -178,5 +189,5 @@ class LSTMLanguageModel(LanguageModel):
 
 
 def without_last(text: Tokens) -> Tokens:
-    """What is read to predict a text: all of it but the last token of each."""
+    """The input for predicting each next token: the texts without their last tokens."""
     return Tokens(text.ids_BL[:, :-1], text.lengths_B - 1, text.host_lengths_B - 1)

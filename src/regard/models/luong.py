@@ -15,45 +15,49 @@ from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.linear import Linear
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, FedCells, RecurrentEncoder, as_carry, as_torch
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
-from regard.models.base import Generator, ModelConfig, Output, Presets, shifted
+from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input
 
 
 class LuongConfig(ModelConfig):
-    """RNN that looks at the source after its recurrent step (Luong 2015)."""
+    """RNN that attends to the source after its recurrent step (Luong 2015)."""
 
     PRESETS: ClassVar[Presets] = {
         "tiny": {"embedding": 128, "hidden": 128, "attention": 128, "layers": 1},
         "small": {"embedding": 512, "hidden": 512, "attention": 512, "layers": 1},
         "base": {"embedding": 1000, "hidden": 1000, "attention": 1000, "layers": 4},
     }
+    reads = "source"
+    generates = True
+    alignment = "attention"
+
     kind: Literal["luong"] = "luong"
     preset: Literal["tiny", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins. `base` is the paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     cell: Cell = "lstm"
-    """The recurrence: plain RNN, GRU or LSTM (the paper's)."""
+    """The recurrent cell: plain RNN, GRU or LSTM (the paper's)."""
     embedding: int = Field(512, ge=1)
-    """Width of a token's vector, and of the attentional state that the readout reads: tanh keeps its values small, so
-    one much narrower than `hidden` learns badly."""
+    """Width of the token embeddings, and of the attentional state that the readout reads: tanh keeps its values small,
+    so a width far below `hidden` learns badly."""
     hidden: int = Field(512, ge=1)
-    """Width of the recurrent state, of each direction and of the decoder."""
+    """Width of the recurrent state, of each encoder direction and of the decoder."""
     layers: int = Field(1, ge=1)
     """Recurrent layers on each side."""
     bidirectional: bool = False
     """Whether the encoder also reads from right to left."""
     score: Literal["dot", "general", "concat", "scaled_dot"] = "general"
-    """How a state of the decoder is held against one of the encoder: h_t . h_s, h_t . W_a h_s,
+    """How a decoder state h_t is scored against an encoder state h_s: h_t . h_s, h_t . W_a h_s,
     v_a . tanh(W_a [h_t ; h_s]), or h_t . h_s / sqrt(width). `dot` and `scaled_dot` need an encoder that reads in one
     direction."""
     attention: int = Field(512, ge=1)
     """Width of the attention's hidden layer, with `score: concat`."""
     reach: Literal["global", "local_m", "local_p"] = "global"
-    """How much of the source is looked at: all of it, a window that moves on with the target (local-m), or a window
-    around a position that the model predicts, which counts less towards its edges (local-p)."""
+    """Which part of the source is attended to: all of it, a window that moves along with the target (local-m), or a
+    window around a position that the model predicts, with smaller weights towards its edges (local-p)."""
     window: int = Field(10, ge=1)
-    """D: how many positions to each side of its centre a local window takes in."""
+    """D: the positions on each side of its centre that a local window includes."""
     input_feeding: bool = True
     """Whether the decoder also reads the attentional state of the step before. Without it the decoder's states do not
-    depend on where it looked, and training computes all steps in one call."""
+    depend on the attention, and training computes all steps in one call."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings, between layers and before the readout."""
     tie: Tie = "none"
@@ -69,23 +73,23 @@ class LuongConfig(ModelConfig):
         return self
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
-        """A window that always holds the whole source is not local: that was not meant."""
+        """A window that always covers the whole source is not local: this must be a mistake."""
         if self.reach == "global" or self.window < longest_source - 1:
             return
         raise ConfigError(
-            f"{self.window} positions to each side take in every source whole: the longest has {longest_source} tokens",
+            f"{self.window} positions on each side cover every source: the longest has {longest_source} tokens",
             where="model.window",
             hint=f"at most {longest_source - 2}, or model.reach=global" if longest_source > 2 else "model.reach=global",
         )
 
 
 class MonotonicWindow(nn.Module):
-    """Source and target in step: look around the position one has come to oneself.
+    """A window around the source position with the same number as the target position.
 
     Luong et al. 2015, section 3.2, local-m:
-        p_t = t                       and look at [p_t - D, p_t + D]
+        p_t = t                       window [p_t - D, p_t + D]
 
-    A target may go on after its source has ended: once no word is left in the window, the last one stays in it.
+    A target may be longer than its source: then the window stays at the end, with the last source position in it.
     """
 
     def __init__(self, reach: int) -> None:
@@ -94,17 +98,17 @@ class MonotonicWindow(nn.Module):
 
     def forward(self, h_BQD: Tensor, t_Q: Tensor, memory: Memory) -> Focus:
         p_BQ = torch.minimum(t_Q, memory.lengths_B[:, None] - 1 + self.D)
-        return Focus(from_centre(p_BQ, memory).abs() <= self.D)
+        return Focus(offsets_from(p_BQ, memory).abs() <= self.D)
 
 
 class PredictiveWindow(nn.Module):
-    """Let the decoder's state say where to look.
+    """A window around a source position that is predicted from the decoder state.
 
     Luong et al. 2015, section 3.2, local-p, equations 9 and 10, with source positions s = 0, ..., S - 1:
-        p_t    = S sigmoid(v_p . tanh(W_p h_t))                                and look at [p_t - D, p_t + D]
+        p_t    = S sigmoid(v_p . tanh(W_p h_t))                                window [p_t - D, p_t + D]
         a_t(s) = align(h_t, h_s) exp(-(s - p_t)^2 / (2 sigma^2))               sigma = D / 2
 
-    The weights of a query thus sum to less than 1.
+    So the weights of a query sum to less than 1.
     """
 
     def __init__(self, width: int, reach: int) -> None:
@@ -115,14 +119,14 @@ class PredictiveWindow(nn.Module):
 
     def forward(self, h_BQD: Tensor, t_Q: Tensor, memory: Memory) -> Focus:
         place_BQ = self.v_p(torch.tanh(self.W_p(h_BQD))).squeeze(-1)
-        # In half precision neighbouring positions of a long source would be one and the same.
+        # In half precision neighbouring positions of a long source would have the same number.
         place_BQ = place_BQ.to(torch.promote_types(place_BQ.dtype, torch.float32))
-        distance_BQS = from_centre(memory.lengths_B[:, None] * torch.sigmoid(place_BQ), memory)
+        distance_BQS = offsets_from(memory.lengths_B[:, None] * torch.sigmoid(place_BQ), memory)
         sigma = self.D / 2
         return Focus(distance_BQS.abs() <= self.D, torch.exp(-(distance_BQS**2) / (2 * sigma**2)))
 
 
-def from_centre(p_BQ: Tensor, memory: Memory) -> Tensor:
+def offsets_from(p_BQ: Tensor, memory: Memory) -> Tensor:
     """s - p_t for every source position s."""
     s_S = torch.arange(memory.h_BSD.shape[1], device=p_BQ.device)
     return s_S - p_BQ[:, :, None]
@@ -130,7 +134,7 @@ def from_centre(p_BQ: Tensor, memory: Memory) -> Tensor:
 
 @dataclass(frozen=True)
 class LuongState:
-    """The decoder's recurrent state and the last attentional one a row, the encoded source a source."""
+    """Per row the recurrent and the last attentional state of the decoder, per source the encoded source."""
 
     carry: Carry
     fed_RD: Tensor
@@ -138,7 +142,7 @@ class LuongState:
     written: int = 0
 
     def select(self, rows_BW: Tensor) -> LuongState:
-        rows_R, memory = rows_BW.flatten(), self.memory.of_groups(rows_BW, len(self.fed_RD))
+        rows_R, memory = rows_BW.flatten(), self.memory.select_groups(rows_BW, len(self.fed_RD))
         carry = tuple(part.index_select(1, rows_R) for part in self.carry)
         return LuongState(carry, self.fed_RD.index_select(0, rows_R), memory, self.written)
 
@@ -147,14 +151,14 @@ class Luong(Generator):
     """
     Luong et al. 2015, section 3, equations 5 and 6; input feeding is section 3.3:
         h_t  = f(h_{t-1}, y_{t-1} [, h~_{t-1}])
-        c_t  = sum_s a_t(s) h_s                           looked up with h_t
+        c_t  = sum_s a_t(s) h_s                           the attention's query is h_t
         h~_t = tanh(W_c [c_t ; h_t])
         p(y_t | y_<t, x) = softmax(W_s h~_t)
 
-    Where the paper copies the encoder's last state into the decoder, a bridge stands here: it also fits two directions.
+    The paper copies the encoder's last state into the decoder; a bridge here also works with two directions.
     """
 
-    alignment = "attention"
+    config: LuongConfig
 
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -183,10 +187,10 @@ class Luong(Generator):
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
         carry = tuple(part.repeat_interleave(rows, dim=1) for part in self.bridge(last))
         fed_RD = h_BSD.new_zeros(len(source) * rows, self.config.embedding)
-        return LuongState(carry, fed_RD, self.attention.remember(h_BSD, source.lengths_B))
+        return LuongState(carry, fed_RD, self.attention.memory(h_BSD, source.lengths_B))
 
     def attentional(self, h_RTD: Tensor, memory: Memory, first: int) -> Tensor:
-        """h~_t of the steps from `first` on; the rows of a source stand as queries side by side before its states."""
+        """h~_t of the steps from `first` on. All rows of a source are queries to the same memory."""
         sources, (rows, steps) = len(memory.h_BSD), h_RTD.shape[:2]
         h_BQD = h_RTD.reshape(sources, -1, h_RTD.shape[-1])
         t_Q = torch.arange(first, first + steps, device=h_RTD.device).repeat(rows // sources)
@@ -195,7 +199,7 @@ class Luong(Generator):
         return torch.tanh(self.W_c(torch.cat([c_BQD, h_BQD], dim=-1))).view(rows, steps, -1)
 
     def decode(self, tokens_RT: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
-        """The attentional states of some more steps, all rows at once."""
+        """The attentional states of the next steps, all rows at once."""
         y_RTD = self.dropout(self.target_embedding(tokens_RT))
         if isinstance(self.decoder, FedCells):
             attentional_RTD, carry = self.feed(self.decoder, y_RTD, state)
@@ -206,22 +210,18 @@ class Luong(Generator):
         return self.dropout(attentional_RTD), LuongState(carry, attentional_RTD[:, -1], state.memory, written)
 
     def feed(self, decoder: FedCells, y_RTD: Tensor, state: LuongState) -> tuple[Tensor, Carry]:
-        """Each step waits for where the one before looked: only this needs a loop over time."""
+        """With input feeding each step needs the attentional state before it: only this needs a loop over time."""
         carries = list(zip(*(part.unbind(0) for part in state.carry), strict=True))
         fed_RD, attentional = state.fed_RD, []
-        for t, words_RG in enumerate(decoder.words(y_RTD).unbind(1), state.written):
+        for t, words_RG in enumerate(decoder.word_gates(y_RTD).unbind(1), state.written):
             carries = decoder(words_RG, fed_RD, carries)
             fed_RD = self.attentional(carries[-1][0][:, None], state.memory, t)[:, 0]
             attentional.append(fed_RD)
         return torch.stack(attentional, 1), tuple(torch.stack(part) for part in zip(*carries, strict=True))
 
     def forward(self, batch: Batch) -> Output:
-        hidden_BTD, _ = self.decode(shifted(batch.target), self.begin(batch.source, 1, 0))
+        hidden_BTD, _ = self.decode(decoder_input(batch.target), self.begin(batch.source, 1, 0))
         return Output(hidden_BTD)
-
-    def readout(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden)
-        return logits
 
     def step(self, tokens_R: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
         hidden_R1D, state = self.decode(tokens_R[:, None], state)

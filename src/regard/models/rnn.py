@@ -1,4 +1,4 @@
-"""The encoder-decoder RNN without attention: one fixed vector carries the whole sentence.
+"""The encoder-decoder RNN without attention: one vector of fixed size represents the whole sentence.
 
 Sutskever et al. 2014, arXiv:1409.3215; Cho et al. 2014, arXiv:1406.1078.
 """
@@ -16,7 +16,7 @@ from regard.data.batch import Batch, Tokens
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.linear import Linear
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
-from regard.models.base import Generator, ModelConfig, Output, Presets, shifted, sources_of
+from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input, sources_of
 
 
 class RNNConfig(ModelConfig):
@@ -27,13 +27,16 @@ class RNNConfig(ModelConfig):
         "small": {"embedding": 256, "hidden": 512, "layers": 1},
         "base": {"embedding": 512, "hidden": 1000, "layers": 4},
     }
+    reads = "source"
+    generates = True
+
     kind: Literal["rnn"] = "rnn"
     preset: Literal["tiny", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins."""
+    """A named set of sizes; any field given in the recipe overrides it."""
     cell: Cell = "lstm"
-    """The recurrence: plain RNN, GRU or LSTM."""
+    """The recurrent cell: plain RNN, GRU or LSTM."""
     embedding: int = Field(256, ge=1)
-    """Width of a token's vector."""
+    """Width of the token embeddings."""
     hidden: int = Field(512, ge=1)
     """Width of the recurrent state."""
     layers: int = Field(1, ge=1)
@@ -41,9 +44,9 @@ class RNNConfig(ModelConfig):
     bidirectional: bool = False
     """Whether the encoder also reads from right to left."""
     reverse_source: bool = False
-    """Read the source backwards, as Sutskever does to bring the first words of both sides close together."""
+    """Read the source backwards, as Sutskever does: it brings the first words of both sides close together."""
     context: Literal["start", "every_step"] = "start"
-    """Where the sentence's vector enters the decoder: as its first state (Sutskever), or at every input too (Cho)."""
+    """Where the sentence vector enters the decoder: in its first state (Sutskever), or in every input too (Cho)."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """Dropout on embeddings, between layers and before the readout."""
     tie: Tie = "none"
@@ -52,7 +55,7 @@ class RNNConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class RNNState:
-    """The decoder's recurrent state a row, and the sentence's vector a source."""
+    """The decoder's recurrent state per row, and the sentence vector per source."""
 
     carry: Carry
     c_BD: Tensor
@@ -67,9 +70,11 @@ class RNN(Generator):
     """
     Sutskever et al. 2014, section 2; Cho et al. 2014, section 2.2:
         h_t = f(h_{t-1}, x_t)                      the encoder; its last state is the context c
-        s_t = f(s_{t-1}, y_{t-1} [, c])            the decoder; s_0 comes from c
+        s_t = f(s_{t-1}, y_{t-1} [, c])            the decoder; s_0 is computed from c
         p(y_t | y_<t, x) = softmax(W tanh(V s_t))
     """
+
+    config: RNNConfig
 
     def __init__(self, config: RNNConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -99,7 +104,7 @@ class RNN(Generator):
         self.dropout = nn.Dropout(config.dropout)
 
     def encode(self, source: Tokens) -> tuple[Carry, Tensor]:
-        """The decoder's first state and the context c_BD."""
+        """The first decoder state, and the context c_BD."""
         ids_BS = _reversed(source) if self.config.reverse_source else source.ids_BL
         _, last = self.encoder(self.dropout(self.source_embedding(ids_BS)), source)
         return self.bridge(last), last[0][-1]
@@ -113,12 +118,8 @@ class RNN(Generator):
 
     def forward(self, batch: Batch) -> Output:
         carry, c_BD = self.encode(batch.source)
-        hidden_BTD, _ = self.decode(shifted(batch.target), carry, c_BD)
+        hidden_BTD, _ = self.decode(decoder_input(batch.target), carry, c_BD)
         return Output(hidden_BTD)
-
-    def readout(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden)
-        return logits
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> RNNState:
         carry, c_BD = self.encode(source)
@@ -131,7 +132,7 @@ class RNN(Generator):
 
 
 def _reversed(source: Tokens) -> Tensor:
-    """Each sentence read backwards, its padding still on the right."""
+    """The tokens of each sentence in reverse order, padding still on the right."""
     position_S = torch.arange(source.ids_BL.shape[1], device=source.ids_BL.device)
     backwards_BS = source.lengths_B[:, None] - 1 - position_S
     return source.ids_BL.gather(1, torch.where(backwards_BS >= 0, backwards_BS, position_S))

@@ -1,8 +1,8 @@
-"""Self-attention, step by step: three encoders before one decoder, from nothing but the words to several heads.
+"""Self-attention, step by step: three encoders for one decoder, from no parameters at all to several heads.
 
-The decoder and all else is the Transformer's (Vaswani et al. 2017, arXiv:1706.03762). A layer of the encoder is the
-Transformer's without feed-forward, and its LayerNorm has neither gain nor bias: all that an encoder learns is how to
-attend, so that the three are compared and nothing that stands around them. The first of them learns nothing.
+Everything but the encoder is the Transformer's (Vaswani et al. 2017, arXiv:1706.03762). An encoder layer has no
+feed-forward, and its LayerNorm has neither gain nor bias: the only thing an encoder learns is how to attend, so that a
+comparison of the three shows nothing else. The first encoder learns nothing.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from regard.models.transformer import Sublayer, Transformer, TransformerConfig
 
 
 class SelfAttentionConfig(TransformerConfig):
-    """Self-attention encoder of one of three kinds before the Transformer's decoder."""
+    """One of three self-attention encoders with the Transformer's decoder."""
 
     PRESETS: ClassVar[Presets] = {
         "tiny": {"decoder_layers": 2, "width": 128, "heads": 4, "feed_forward": 256},
         "small": {"decoder_layers": 4, "width": 256, "heads": 4, "feed_forward": 1024},
         "base": {"decoder_layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
     }
-    kind: Literal["self_attention"] = "self_attention"  # type: ignore[assignment]  # it is no Transformer, but reads as one
+    kind: Literal["self_attention"] = "self_attention"  # type: ignore[assignment]  # another kind with the same fields
     preset: Literal["tiny", "small", "base"] = "small"
-    """Sizes under one name; any field given beside it wins."""
+    """A named set of sizes; any field given in the recipe overrides it."""
     encoder: Literal["plain", "projected", "multi_head"] = "multi_head"
-    """How the words of the source look at each other: as they are, softmax(X X^T) X, without a parameter; through
-    projections W_Q, W_K and W_V, with scaled scores; or through several heads of them."""
+    """How the source words attend to each other: without parameters, softmax(X X^T) X; through projections W_Q, W_K and
+    W_V, with scaled scores; or through several heads of these."""
     encoder_layers: int = Field(1, ge=1)
-    """How many times the words of the source look at each other."""
+    """Self-attention layers of the encoder."""
     decoder_layers: int = Field(4, ge=1)
     """Blocks of the decoder."""
     heads: int = Field(4, ge=1)
-    """Attention heads, of the decoder and of `encoder: multi_head`; they divide the width among them."""
+    """Attention heads of the decoder and of `encoder: multi_head`; each gets an equal share of the width."""
     feed_forward: int = Field(1024, ge=1)
     """d_ff: width inside the decoder's feed-forward layers."""
     norm: Literal["post", "pre", "none"] = "post"
@@ -45,7 +45,7 @@ class SelfAttentionConfig(TransformerConfig):
 
 
 class PlainAttention(nn.Module):
-    """Every word becomes an average of all words, by how alike they are. There is nothing to learn:
+    """Every word becomes an average of all words, weighted by similarity. It has no parameters:
 
     softmax(X X^T) X
     """
@@ -58,7 +58,7 @@ class PlainAttention(nn.Module):
 
 
 class ProjectedAttention(nn.Module):
-    """What a word asks, what it answers to and what it says are learned apart (equation 1):
+    """Queries, keys and values have projections of their own (equation 1):
 
     Q, K, V = X W_Q, X W_K, X W_V
     softmax(Q K^T / sqrt(d_k)) V
@@ -81,7 +81,7 @@ class ProjectedAttention(nn.Module):
 
 
 class AttentionLayer(nn.Module):
-    """LayerNorm(X + SelfAttention(X)), nothing else."""
+    """LayerNorm(X + SelfAttention(X)), without a feed-forward layer."""
 
     def __init__(self, config: SelfAttentionConfig) -> None:
         super().__init__()
@@ -107,6 +107,7 @@ class SelfAttention(Transformer):
     """The Transformer with another encoder."""
 
     encoder_block = AttentionLayer
+    config: SelfAttentionConfig
 
     def __init__(self, config: SelfAttentionConfig, source_size: int, target_size: int) -> None:
         super().__init__(config, source_size, target_size)

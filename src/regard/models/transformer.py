@@ -14,14 +14,23 @@ from torch.nn import functional as F
 
 from regard.data.batch import Batch, Tokens
 from regard.errors import ConfigError
-from regard.layers.attention import MultiHeadAttention, is_recording, packs
+from regard.layers.attention import MultiHeadAttention, has_packed_kernel, is_recording
+from regard.layers.cuda_graphs import StepGraph, can_capture, graph_capacity
 from regard.layers.embeddings import Embedding, Readout, Tie, tied_embeddings
-from regard.layers.graphs import StepGraph, captures, room_for
 from regard.layers.linear import Linear
-from regard.layers.packing import Packing, pays
+from regard.layers.packing import Packing, worth_packing
 from regard.layers.positions import PositionKind, Positions
 from regard.layers.visibility import Visibility
-from regard.models.base import Generator, ModelConfig, Output, Presets, grouped, shifted, sources_of
+from regard.models.base import (
+    Generator,
+    ModelConfig,
+    Output,
+    Presets,
+    check_heads,
+    decoder_input,
+    group_rows,
+    sources_of,
+)
 
 
 class TransformerConfig(ModelConfig):
@@ -40,17 +49,21 @@ class TransformerConfig(ModelConfig):
             "dropout": 0.3,
         },
     }
+    reads = "source"
+    generates = True
+    alignment = "decoder.*.cross_attention"
+
     kind: Literal["transformer"] = "transformer"
     preset: Literal["tiny", "small", "base", "big"] = "small"
-    """Sizes under one name; any field given beside it wins. `base` and `big` are the paper's."""
+    """A named set of sizes; any field given in the recipe overrides it. `base` and `big` are the paper's."""
     encoder_layers: int = Field(6, ge=1)
     """Blocks of the encoder."""
     decoder_layers: int = Field(6, ge=1)
     """Blocks of the decoder."""
     width: int = Field(256, ge=1)
-    """d_model: width of every token's vector."""
+    """d_model: width of the embeddings and of all layers."""
     heads: int = Field(4, ge=1)
-    """Attention heads; they divide the width among them."""
+    """Attention heads; each gets an equal share of the width."""
     feed_forward: int = Field(1024, ge=1)
     """d_ff: width inside the feed-forward layers."""
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -60,46 +73,42 @@ class TransformerConfig(ModelConfig):
     activation_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout inside the feed-forward layers."""
     norm: Literal["post", "pre", "none"] = "post"
-    """LayerNorm after each sub-layer (the paper), before it, or nowhere (an ablation). BatchNorm is no choice: its
-    statistics would mix the sentences of a batch and count the padding."""
+    """LayerNorm after each sub-layer (the paper), before it, or nowhere (an ablation). BatchNorm is no alternative: its
+    statistics would mix the sentences of a batch and include the padding."""
     positions: PositionKind = "sinusoidal"
-    """How the model learns where a token stands: fixed waves, learned vectors, or not at all (an ablation)."""
+    """Position encodings: fixed sine waves, learned vectors, or none (an ablation)."""
     max_positions: int = Field(512, ge=1)
-    """How many positions are learned, with `positions: learned`."""
+    """Number of learned positions, with `positions: learned`."""
     scaled: bool = True
     """Divide scores by sqrt(d_k); off is an ablation."""
     look_ahead: bool = False
-    """Let the decoder see the words it is to predict while it trains: an ablation that shows why it must not."""
+    """Let the decoder attend to the words that it has to predict in training: an ablation."""
     residual: bool = True
     """Add each sub-layer's input to its output; off is an ablation."""
     tie: Tie = "none"
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary, the paper's way)."""
     activation: Literal["relu", "swish", "gelu"] = "relu"
-    """What stands inside the feed-forward layers: the paper's ReLU, or what OPUS-MT's models have, x sigmoid(x)."""
+    """Activation of the feed-forward layers: the paper's ReLU, swish x sigmoid(x) as in OPUS-MT's models, or GELU."""
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> TransformerConfig:
-        if self.width % self.heads:
-            fitting = [str(heads) for heads in range(1, min(self.width, 64) + 1) if self.width % heads == 0]
-            raise ValueError(
-                f"{self.heads} heads do not divide the width {self.width} (heads that do: {', '.join(fitting)})"
-            )
+        check_heads(self.heads, self.width)
         return self
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
-        """No text may be longer than the positions, where they are learned."""
-        read = max(longest_source, longest_target)
-        if self.positions == "learned" and read > self.max_positions:
-            what = f"the longest text takes up {read} positions, but the model learns {self.max_positions}"
-            raise ConfigError(what, where="model.max_positions", hint=f"at least {read}, or shorter texts")
+        """No text may have more tokens than learned positions."""
+        longest = max(longest_source, longest_target)
+        if self.positions == "learned" and longest > self.max_positions:
+            what = f"the longest text takes up {longest} positions, but the model learns {self.max_positions}"
+            raise ConfigError(what, where="model.max_positions", hint=f"at least {longest}, or shorter texts")
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "swish": F.silu, "gelu": F.gelu}
-"""`model.activation` -> the function."""
+"""`model.activation` -> function."""
 
 
 class Sublayer(nn.Module):
-    """Around a sub-layer: LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1 and 5.4).
+    """Residual connection, dropout and norm of a sub-layer: LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1, 5.4).
 
     Pre-norm, x + Sublayer(LayerNorm(x)), is Xiong et al. 2020, arXiv:2002.04745.
     """
@@ -112,12 +121,12 @@ class Sublayer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def before(self, x: Tensor) -> Tensor:
-        """What the sub-layer reads."""
+        """The input of the sub-layer."""
         normed: Tensor = self.norm(x) if self.order == "pre" else x
         return normed
 
     def after(self, x: Tensor, out: Tensor) -> Tensor:
-        """What the next one reads."""
+        """The input of the next sub-layer."""
         out = self.dropout(out)
         total = x + out if self.residual else out
         result: Tensor = self.norm(total) if self.order == "post" else total
@@ -125,7 +134,7 @@ class Sublayer(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2), or with another activation in the place of max."""
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2), or another activation instead of max."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -156,13 +165,13 @@ class EncoderBlock(nn.Module):
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         read_BSD = self.around_attention.before(x_BSD)
-        attended_BSD = self.self_attention.of_itself(read_BSD, visible)
+        attended_BSD = self.self_attention.attend_to_self(read_BSD, visible)
         x_BSD = self.around_attention.after(x_BSD, attended_BSD)
         return self.around_feed_forward.after(x_BSD, self.feed_forward(self.around_feed_forward.before(x_BSD)))
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention over what was written, attention over the source, then feed-forward."""
+    """Self-attention over the target so far, attention over the source, then feed-forward."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -174,7 +183,7 @@ class DecoderBlock(nn.Module):
 
     def forward(self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility) -> Tensor:
         read_BTD = self.around_self.before(x_BTD)
-        attended_BTD = self.self_attention.of_itself(read_BTD, own)
+        attended_BTD = self.self_attention.attend_to_self(read_BTD, own)
         x_BTD = self.around_self.after(x_BTD, attended_BTD)
         return self._rest(x_BTD, *self.cross_attention.keys_values(memory_BSD), source)
 
@@ -187,15 +196,15 @@ class DecoderBlock(nn.Module):
         own: Visibility,
         source: Visibility,
     ) -> Tensor:
-        """The same for one more token a row, at `place_1`, after the keys and values of the tokens before it."""
+        """`forward` for one more token per row, at position `place_1`, with the cached keys and values before it."""
         read_R1D = self.around_self.before(x_R1D)
         k_RHKE, v_RHKE = own_2RHKE[0], own_2RHKE[1]
         k_RH1E, v_RH1E = self.self_attention.keys_values(read_R1D)
         k_RHKE.index_copy_(2, place_1, k_RH1E)
         v_RHKE.index_copy_(2, place_1, v_RH1E)
         x_R1D = self.around_self.after(x_R1D, self.self_attention(read_R1D, k_RHKE, v_RHKE, own))
-        # The W rows of a source stand as W queries before its keys, which are then held once, not W times.
-        x_BWD = grouped(x_R1D[:, 0], source_2BHSE.shape[1])
+        # The W rows of a source are W queries to the same keys, so that keys are stored once and not W times.
+        x_BWD = group_rows(x_R1D[:, 0], source_2BHSE.shape[1])
         return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], source).flatten(0, 1)[:, None]
 
     def _rest(self, x_BTD: Tensor, k_BHSE: Tensor, v_BHSE: Tensor, source: Visibility) -> Tensor:
@@ -206,27 +215,29 @@ class DecoderBlock(nn.Module):
 
 @dataclass(frozen=True)
 class TransformerState:
-    """The keys and values of every decoder block: of the words written, a row each with room for more, and of the
-    source; and how many words that is, for the host and for the device."""
+    """The keys and values of every decoder block: per row those of the target so far, with space for more, and per
+    source those of the source."""
 
     own_MN2RHE: Tensor
-    """Places outermost: what is written is one piece of memory, to be copied as such when hypotheses change places."""
+    """Positions are the first axis: so the filled part is one block of memory, which `select` copies at once."""
     source_N2BHSE: Tensor
     visible: Visibility
-    """What may be seen of the source."""
+    """Which source positions are not padding."""
     positions_MD: Tensor | None
     written: int
+    """Tokens per row so far."""
     written_1: Tensor
+    """The same number on the device."""
     graph: StepGraph | None = None
 
     def select(self, rows_BW: Tensor) -> TransformerState:
-        known = self.own_MN2RHE[: self.written].index_select(3, rows_BW.flatten())
+        filled = self.own_MN2RHE[: self.written].index_select(3, rows_BW.flatten())
         sources, rows = self.source_N2BHSE.shape[2], self.own_MN2RHE.shape[3]
         if len(rows_BW) == sources and rows_BW.numel() == rows:
-            self.own_MN2RHE[: self.written] = known
+            self.own_MN2RHE[: self.written] = filled
             return self
-        own_MN2RHE = known.new_zeros(len(self.own_MN2RHE), *known.shape[1:])
-        own_MN2RHE[: self.written] = known
+        own_MN2RHE = filled.new_zeros(len(self.own_MN2RHE), *filled.shape[1:])
+        own_MN2RHE[: self.written] = filled
         if len(rows_BW) == sources:
             return replace(self, own_MN2RHE=own_MN2RHE, graph=None)
         kept_B = sources_of(rows_BW, rows // sources)
@@ -237,12 +248,12 @@ class TransformerState:
 
 
 class Transformer(Generator):
-    """An encoder of self-attention and a decoder that looks at itself and at the encoder."""
+    """An encoder with self-attention, and a decoder with attention to itself and to the encoder."""
 
-    alignment = "decoder.*.cross_attention"
+    config: TransformerConfig
     encoder_block: ClassVar[type[nn.Module]] = EncoderBlock
     packable = True
-    """Whether all its attentions look through heads of `head_width`."""
+    """Whether it can compute on packed sentences: all its attentions have heads of `head_width`."""
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -266,7 +277,7 @@ class Transformer(Generator):
         return embedded
 
     def embed_packed(self, embedding: Embedding, ids_BL: Tensor, packing: Packing) -> Tensor:
-        """The same for packed sentences."""
+        """`embed` for packed sentences."""
         x_1PD = self.positions.packed(embedding(packing.pack(ids_BL)) * math.sqrt(self.config.width), packing)
         embedded: Tensor = self.dropout(x_1PD)
         return embedded
@@ -284,19 +295,19 @@ class Transformer(Generator):
         return hidden_BTD
 
     def forward(self, batch: Batch) -> Output:
-        if self.packable and packs(self.output.linear.weight, self.head_width, self.attention_dropout):
+        if self.packable and has_packed_kernel(self.output.linear.weight, self.head_width, self.attention_dropout):
             return self.forward_packed(batch)
         source, causal = Visibility(batch.source.lengths_B), not self.config.look_ahead
         memory_BSD = self.encode(self.embed(self.source_embedding, batch.source.ids_BL), source)
-        x_BTD = self.embed(self.target_embedding, shifted(batch.target))
+        x_BTD = self.embed(self.target_embedding, decoder_input(batch.target))
         return Output(self.decode(x_BTD, memory_BSD, Visibility(batch.target.lengths_B - 1, causal=causal), source))
 
     def forward_packed(self, batch: Batch) -> Output:
-        """The same without a computation spent on padding."""
+        """`forward` on packed sentences, without computing padding."""
         source, target = Packing.of(batch.source), Packing.of(batch.target, without=1)
         x_1PD = self.embed_packed(self.source_embedding, batch.source.ids_BL, source)
         memory_1PD = self.encode(x_1PD, Visibility(packed=(source, source)))
-        y_1PD = self.embed_packed(self.target_embedding, shifted(batch.target), target)
+        y_1PD = self.embed_packed(self.target_embedding, decoder_input(batch.target), target)
         own = Visibility(causal=not self.config.look_ahead, packed=(target, target))
         hidden_1PD = self.decode(y_1PD, memory_1PD, own, Visibility(packed=(target, source)))
         return Output(target.unpack(hidden_1PD))
@@ -309,16 +320,12 @@ class Transformer(Generator):
     def attention_dropout(self) -> float:
         return self.config.attention_dropout if self.training else 0.0
 
-    def readout(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden)
-        return logits
-
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
-        source_N2BHSE = self.look_at(source)
-        room = (max_length, len(self.decoder), 2, len(source) * rows, self.config.heads, self.head_width)
+        source_N2BHSE = self.source_keys_values(source)
+        shape = (max_length, len(self.decoder), 2, len(source) * rows, self.config.heads, self.head_width)
         return TransformerState(
-            # Zeros, since room that is not written yet is looked at with a weight of 0 by a captured step.
-            own_MN2RHE=source_N2BHSE.new_zeros(room),
+            # Zeros: a captured step attends to the unfilled part too, with weight 0.
+            own_MN2RHE=source_N2BHSE.new_zeros(shape),
             source_N2BHSE=source_N2BHSE,
             visible=Visibility.of(source),
             positions_MD=self.positions.table(source_N2BHSE, max_length),
@@ -326,39 +333,39 @@ class Transformer(Generator):
             written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
         )
 
-    def look_at(self, source: Tokens) -> Tensor:
+    def source_keys_values(self, source: Tokens) -> Tensor:
         """The keys and values of the encoded source for every decoder block, [N, 2, B, H, S, E]."""
-        packing = Packing.of(source) if self.packable and pays(source) and not is_recording() else None
+        packing = Packing.of(source) if self.packable and worth_packing(source) and not is_recording() else None
         if packing is None:
             visible, x_BSD = Visibility.of(source), self.embed(self.source_embedding, source.ids_BL)
         else:
             visible = Visibility(packed=(packing, packing))
             x_BSD = self.embed_packed(self.source_embedding, source.ids_BL, packing)
         memory_BSD = self.encode(x_BSD, visible)
-        looks = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
-        shown = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
-        return torch.stack([torch.stack([shown(k_BHSE), shown(v_BHSE)]) for k_BHSE, v_BHSE in looks])
+        keys_values = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
+        unpack = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
+        return torch.stack([torch.stack([unpack(k_BHSE), unpack(v_BHSE)]) for k_BHSE, v_BHSE in keys_values])
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        self.positions.expect(state.written + 1)
+        self.positions.check_length(state.written + 1)
         graph = state.graph
-        if state.written and captures(tokens_R):
-            if graph is None or graph.room <= state.written:
-                room = room_for(state.written, len(state.own_MN2RHE))
-                graph = StepGraph.of(tokens_R, room, lambda tokens, room: self.advance(tokens, state, room))
+        if state.written and can_capture(tokens_R):
+            if graph is None or graph.capacity <= state.written:
+                capacity = graph_capacity(state.written, len(state.own_MN2RHE))
+                graph = StepGraph.capture(tokens_R, capacity, lambda tokens, size: self.advance(tokens, state, size))
             logits_RV = graph.run(tokens_R)
         else:
             logits_RV = self.advance(tokens_R, state, state.written + 1)
         return logits_RV, replace(state, written=state.written + 1, graph=graph)
 
-    def advance(self, tokens_R: Tensor, state: TransformerState, room: int) -> Tensor:
-        """One step in place, looking at the first `room` places of what is written, which may be more than are."""
+    def advance(self, tokens_R: Tensor, state: TransformerState, capacity: int) -> Tensor:
+        """One step in place. It attends to the first `capacity` positions of the cache, filled or not."""
         x_RD = self.target_embedding(tokens_R) * math.sqrt(self.config.width)
         if state.positions_MD is not None:
             x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
         x_R1D = self.dropout(x_RD)[:, None]
-        own = Visibility() if room == state.written + 1 else Visibility(state.written_1 + 1)
-        own_N2RHKE = state.own_MN2RHE[:room].permute(1, 2, 3, 4, 0, 5)
+        own = Visibility() if capacity == state.written + 1 else Visibility(state.written_1 + 1)
+        own_N2RHKE = state.own_MN2RHE[:capacity].permute(1, 2, 3, 4, 0, 5)
         for number, block in enumerate(self.decoder_blocks()):
             keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
             x_R1D = block.step(x_R1D, *keys_values, state.written_1, own, state.visible)

@@ -1,24 +1,33 @@
-"""Token cross-entropy: what every model that writes is trained on."""
+"""Cross-entropy over the vocabulary: the loss of every model that writes text, and its fast implementation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Batch
 from regard.layers.packing import Packing
-from regard.models.base import Generator
+from regard.layers.visibility import Visibility
+from regard.models.base import Generator, Output
+from regard.models.captioner import Caption, Captioner
 
 LOGITS = {True: 2**24, False: 2**28}
-"""Logits computed at once on a CPU, and on an accelerator, where many small parts would cost time."""
+"""The most logits computed at once on a CPU, and on an accelerator, where many small parts would be slow."""
 
 
-class VocabularyLoss(nn.Module):
-    """Hidden states and the tokens they are to predict -> [2], the smoothed loss to descend and the plain one, summed.
+class Objective(nn.Module):
+    """A model with its training loss: batch -> [2], the loss to minimise and the plain loss to report, both summed."""
+
+    carries: ClassVar[bool] = False
+    """Whether a recurrent state is passed on from batch to batch: batch and state -> ([2], state)."""
+
+
+class VocabularyLoss(Objective):
+    """Hidden states and the tokens that they predict -> [2], the smoothed and the plain loss, summed.
 
     Szegedy et al. 2016, arXiv:1512.00567, section 7, with smoothing epsilon and u uniform over the vocabulary:
         loss = -sum_t sum_k ((1 - epsilon) [k = y_t] + epsilon u_k) log p_k
@@ -32,7 +41,7 @@ class VocabularyLoss(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def total(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
-        """The two sums over all positions, so many of them at a time as fit."""
+        """Both sums over all positions, computed in parts if there are too many logits for one."""
         rows = rows_at_once(hidden_PD, self.model.output)
         if rows >= len(hidden_PD):
             return self.loss(hidden_PD, labels_P)
@@ -40,18 +49,18 @@ class VocabularyLoss(nn.Module):
             parts = zip(torch.split(hidden_PD, rows), torch.split(labels_P, rows), strict=True)
             return torch.stack([self.loss(hidden, labels) for hidden, labels in parts]).sum(0)
         parameters = [parameter for parameter in self.model.output.parameters() if parameter.requires_grad]
-        total: Tensor = InParts.apply(self.loss, rows, labels_P, hidden_PD, *parameters)  # type: ignore[no-untyped-call]
+        total: Tensor = LossInParts.apply(self.loss, rows, labels_P, hidden_PD, *parameters)  # type: ignore[no-untyped-call]
         return total
 
     def loss(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
-        """The two sums for some positions."""
+        """Both sums over some positions."""
         logits_PV, smoothing = self.model.readout(hidden_PD), self.smoothing if self.training else 0.0
         sums_2: Tensor = SmoothedLoss.apply(logits_PV, labels_P, smoothing)  # type: ignore[no-untyped-call]
         return sums_2
 
 
 class TokenCrossEntropy(VocabularyLoss):
-    """The model under its objective: batch -> [2], the smoothed loss to descend and the plain one to report, summed."""
+    """The loss of an encoder-decoder: the target given the source."""
 
     model: Generator
 
@@ -60,22 +69,73 @@ class TokenCrossEntropy(VocabularyLoss):
         self.teacher_forcing = teacher_forcing
 
     def forward(self, batch: Batch) -> Tensor:
+        return self.output_loss(batch)[0]
+
+    def output_loss(self, batch: Batch) -> tuple[Tensor, Output]:
+        """The loss, and the model's output."""
         read = batch
         if self.training and self.teacher_forcing < 1.0:
             read = scheduled_sample(self.model, batch, self.teacher_forcing)
-        real = Packing.of(batch.target, without=1)
-        return self.total(real.pack(self.model(read).hidden_BTD)[0], real.pack(batch.target.ids_BL[:, 1:])[0])
+        output, real = self.model(read), Packing.of(batch.target, without=1)
+        return self.total(real.pack(output.hidden_BTD)[0], real.pack(batch.target.ids_BL[:, 1:])[0]), output
+
+
+class DoublyStochastic(TokenCrossEntropy):
+    """Cross-entropy with a penalty that makes a captioner attend to every region.
+
+    Xu et al. 2015, arXiv:1502.03044, equation 14, summed over the images:
+        L = -log P(y | x) + lambda sum_i (1 - sum_t alpha_ti)^2
+
+    The penalty is part of the loss to minimise, not of the plain loss.
+    """
+
+    model: Captioner
+
+    def __init__(self, model: Captioner, smoothing: float, teacher_forcing: float, weight: float) -> None:
+        super().__init__(model, smoothing, teacher_forcing)
+        self.weight = weight
+
+    def forward(self, batch: Batch) -> Tensor:
+        sums_2, caption = self.output_loss(batch)
+        assert isinstance(caption, Caption)
+        if caption.attended_BS is None:
+            return sums_2
+        penalty = self.weight * attention_penalty(caption.attended_BS, batch.source.lengths_B)
+        return sums_2 + torch.stack([penalty, torch.zeros_like(penalty)])
+
+
+def attention_penalty(attended_BS: Tensor, lengths_B: Tensor) -> Tensor:
+    """sum_i (1 - sum_t alpha_ti)^2 over the real regions of all images."""
+    visible_BS = Visibility(lengths_B).keys_BK(attended_BS.shape[1])
+    assert visible_BS is not None
+    return ((1 - attended_BS) ** 2).masked_fill(~visible_BS, 0).sum()
+
+
+def scheduled_sample(model: Generator, batch: Batch, teacher_forcing: float) -> Batch:
+    """Replace some of the decoder's input words by words that the model itself predicts.
+
+    Bengio et al. 2015, arXiv:1506.03099, in the parallel form of Duckworth et al. 2019, arXiv:1906.04331: one pass
+    with teacher forcing gives the model's predictions for all positions at once, whatever the model.
+    """
+    ids_BT = batch.target.ids_BL
+    with torch.no_grad():
+        predicted_BT = model.readout(model(batch).hidden_BTD).argmax(-1)
+    replaced_BT = torch.rand(predicted_BT.shape, device=ids_BT.device) >= teacher_forcing
+    position_T = torch.arange(1, ids_BT.shape[1], device=ids_BT.device)
+    replaced_BT &= position_T < batch.target.lengths_B[:, None] - 1
+    mixed_BT = torch.cat([ids_BT[:, :1], torch.where(replaced_BT, predicted_BT, ids_BT[:, 1:])], dim=1)
+    return replace(batch, target=replace(batch.target, ids_BL=mixed_BT))
 
 
 class SmoothedLoss(torch.autograd.Function):
-    """The equation above over logits, and its gradient in closed form: torch's own takes twice the passes over them.
+    """The equation of `VocabularyLoss` on logits, with its gradient in closed form: torch needs twice the passes.
 
     d loss / d logit_k = p_k - (1 - epsilon) [k = y] - epsilon u_k
     """
 
     @staticmethod
     def forward(ctx: Any, logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
-        with torch.autocast(logits_PV.device.type, enabled=False):  # which would copy the logits as float32 first
+        with torch.autocast(logits_PV.device.type, enabled=False):  # which would first copy the logits as float32
             log_p_PV = logits_PV.log_softmax(-1, dtype=torch.promote_types(logits_PV.dtype, torch.float32))
         plain = -log_p_PV.gather(1, labels_P[:, None]).sum()
         smoothed = (1 - epsilon) * plain - epsilon * log_p_PV.mean(-1).sum() if epsilon else plain
@@ -84,28 +144,28 @@ class SmoothedLoss(torch.autograd.Function):
         return torch.stack([smoothed, plain])
 
     @staticmethod
-    def backward(ctx: Any, *grads_2: Tensor) -> tuple[Tensor, None, None]:
-        of_smoothed, of_plain = grads_2[0]
-        slope_PV, ctx.log_p_PV = ctx.log_p_PV.exp_(), None  # in place: it is needed only once
-        slope_PV.mul_(of_smoothed + of_plain)
+    def backward(ctx: Any, *gradients_2: Tensor) -> tuple[Tensor, None, None]:
+        of_smoothed, of_plain = gradients_2[0]
+        gradient_PV, ctx.log_p_PV = ctx.log_p_PV.exp_(), None  # in place: it is needed only once
+        gradient_PV.mul_(of_smoothed + of_plain)
         if ctx.epsilon:
-            slope_PV.sub_(of_smoothed * (ctx.epsilon / slope_PV.shape[-1]))
+            gradient_PV.sub_(of_smoothed * (ctx.epsilon / gradient_PV.shape[-1]))
         at_label = -(of_smoothed * (1 - ctx.epsilon) + of_plain)
-        slope_PV.scatter_add_(1, ctx.labels_P[:, None], at_label.expand(len(slope_PV), 1))
-        return slope_PV.to(ctx.dtype), None, None
+        gradient_PV.scatter_add_(1, ctx.labels_P[:, None], at_label.expand(len(gradient_PV), 1))
+        return gradient_PV.to(ctx.dtype), None, None
 
 
 def rows_at_once(hidden_PD: Tensor, output: nn.Module) -> int:
-    """How many positions go through the readout together: at most as many as make LOGITS logits."""
+    """How many positions the readout computes together: at most LOGITS logits."""
     vocabulary = max(parameter.shape[0] for parameter in output.parameters())
     return max(1, LOGITS[hidden_PD.device.type == "cpu"] // vocabulary)
 
 
-class InParts(torch.autograd.Function):
-    """A loss over many positions, some of them at a time, so that not all logits stand in memory at once.
+class LossInParts(torch.autograd.Function):
+    """A loss over many positions, some at a time, so that not all logits are in memory together.
 
-    Each part's gradient is taken right away, in the forward pass; the backward pass only scales it. So nothing is
-    computed twice, and a large vocabulary costs no more memory than a small one.
+    The gradient of each part is computed in the forward pass; the backward pass only scales it. So nothing is computed
+    twice, and a large vocabulary needs no more memory than a small one.
     """
 
     @staticmethod
@@ -117,35 +177,19 @@ class InParts(torch.autograd.Function):
         hidden_PD: Tensor,
         *weights: Tensor,
     ) -> Tensor:
-        totals, slopes, sums = [], [], [torch.zeros_like(weight) for weight in weights]
+        totals, of_hidden, of_weights = [], [], [torch.zeros_like(weight) for weight in weights]
         for hidden, labels in zip(torch.split(hidden_PD.detach(), rows), torch.split(labels_P, rows), strict=True):
             with torch.enable_grad():
                 hidden.requires_grad_()
                 part_2 = loss(hidden, labels)
-                slope, *of_weights = torch.autograd.grad(part_2[0], [hidden, *weights])
+                gradient, *gradients = torch.autograd.grad(part_2[0], [hidden, *weights])
             totals.append(part_2.detach())
-            slopes.append(slope)
-            for total, one in zip(sums, of_weights, strict=True):
-                total += one
-        ctx.save_for_backward(torch.cat(slopes), *sums)
+            of_hidden.append(gradient)
+            for total, part in zip(of_weights, gradients, strict=True):
+                total += part
+        ctx.save_for_backward(torch.cat(of_hidden), *of_weights)
         return torch.stack(totals).sum(0)
 
     @staticmethod
-    def backward(ctx: Any, *grads_2: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, *(grads_2[0][0] * slope for slope in ctx.saved_tensors)
-
-
-def scheduled_sample(model: Generator, batch: Batch, teacher_forcing: float) -> Batch:
-    """Replace some of the words the decoder reads by words it would itself have written.
-
-    Bengio et al. 2015, arXiv:1506.03099, in the parallel form of Duckworth et al. 2019, arXiv:1906.04331: one pass
-    under teacher forcing gives the model's own words for all positions at once, so it serves every kind of model.
-    """
-    ids_BT = batch.target.ids_BL
-    with torch.no_grad():
-        written_BT = model.readout(model(batch).hidden_BTD).argmax(-1)
-    own_BT = torch.rand(written_BT.shape, device=ids_BT.device) >= teacher_forcing
-    position_T = torch.arange(1, ids_BT.shape[1], device=ids_BT.device)
-    own_BT &= position_T < batch.target.lengths_B[:, None] - 1
-    mixed_BT = torch.cat([ids_BT[:, :1], torch.where(own_BT, written_BT, ids_BT[:, 1:])], dim=1)
-    return replace(batch, target=replace(batch.target, ids_BL=mixed_BT))
+    def backward(ctx: Any, *gradients_2: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, None, *(gradients_2[0][0] * gradient for gradient in ctx.saved_tensors)

@@ -1,130 +1,185 @@
-"""What language models learn: the next token, the token before it too, or the text that they have just read."""
+"""The objectives of pre-training: the next token, both directions, reconstruction, and masked tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from regard.data.batch import TextBatch
+from regard.data.batch import MaskedBatch, TextBatch
 from regard.data.dataset import Rows
 from regard.data.raw import Pieces
 from regard.layers.packing import Packing
-from regard.models.base import device_of
-from regard.models.contextual import LanguageModel
+from regard.models.base import LanguageModel, device_of
+from regard.models.bert import BERT
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import Carry, LSTMLanguageModel
 from regard.objectives.cross_entropy import VocabularyLoss
 
+ROWS_AT_ONCE = 1024
+"""Positions whose logits are in memory together when accuracy is measured."""
 Predicted = tuple[Tensor, Tensor]
-"""The hidden states [P, D] at all positions that predict, text by text, and the tokens [P] that they are to predict."""
+"""The hidden states [P, D] of all positions that predict a token, text by text, and these tokens [P]."""
 
 
 def next_tokens(hidden_BTD: Tensor, batch: TextBatch) -> Predicted:
-    """The hidden states at all positions that predict, and the tokens that they are to predict."""
+    """The hidden states of all positions, and the tokens after them."""
     real = Packing.of(batch.text, without=1)
     return real.pack(hidden_BTD)[0], real.pack(batch.text.ids_BL[:, 1:])[0]
 
 
-class NextToken(VocabularyLoss):
-    """A language model under its objective: batch -> [2], smoothed and plain loss, summed over `batch.tokens` tokens.
+class TextLoss(VocabularyLoss):
+    """The loss of a model that predicts all tokens of a text: batch -> [2], summed over `batch.tokens` tokens."""
 
-    Radford et al. 2018, equation 1:    L = -sum_i log P(u_i | u_{i-k}, ..., u_{i-1})
-    """
+    def forward(self, batch: TextBatch) -> Tensor:
+        directions, _ = self.predicted(batch)
+        return torch.stack([self.total(*predicted) for predicted in directions]).mean(0)
+
+    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], Carry | None]:
+        """What is predicted in each direction, and the recurrent state if it is carried."""
+        raise NotImplementedError
+
+
+class NextToken(TextLoss):
+    """Radford et al. 2018, equation 1:    L = -sum_i log P(u_i | u_{i-k}, ..., u_{i-1})"""
 
     model: LanguageModel
 
-    def forward(self, batch: TextBatch) -> Tensor:
-        return self.total(*self.predicted(batch))
-
-    def predicted(self, batch: TextBatch) -> Predicted:
-        return next_tokens(self.model(batch).hidden_BTD, batch)
+    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], None]:
+        return (next_tokens(self.model(batch).hidden_BTD, batch),), None
 
 
-class CarriedNextToken(VocabularyLoss):
-    """The same where a batch goes on from what is remembered of the one before: truncated back-propagation.
+class CarriedNextToken(TextLoss):
+    """The same for a stream: a batch starts from the recurrent state of the batch before (truncated back-propagation).
 
-    Batch and what is remembered -> [2], and what is remembered now. A batch that does not carry on begins from nothing,
-    and no gradient goes back into the batch before.
+    A batch that does not continue the one before starts from zeros, and no gradient flows into earlier batches.
+    """
+
+    model: LSTMLanguageModel
+    carries = True
+
+    def forward(self, batch: TextBatch, carry: Carry | None = None) -> tuple[Tensor, Carry]:  # type: ignore[override]
+        (predicted,), carry = self.predicted(batch, carry)
+        return self.total(*predicted), carry
+
+    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], Carry]:
+        start = first_rows(carry, len(batch.text)) if batch.carries and carry is not None else None
+        output = self.model(batch, start)
+        after = tuple((h_BD.detach(), c_BD.detach()) for h_BD, c_BD in output.carry)
+        return (next_tokens(output.hidden_BTD, batch),), after
+
+
+class SequenceAutoencoder(TextLoss):
+    """Read a text, then reproduce it from the final state.
+
+    Dai & Le 2015, arXiv:1511.01432, section 2: encoder and decoder are the same LSTM.
     """
 
     model: LSTMLanguageModel
 
-    def forward(self, batch: TextBatch, carry: Carry | None = None) -> tuple[Tensor, Carry]:
-        predicted, remembered = self.predicted(batch, carry)
-        return self.total(*predicted), remembered
-
-    def predicted(self, batch: TextBatch, carry: Carry | None) -> tuple[Predicted, Carry]:
-        output = self.model(batch, carry if batch.carries else None)
-        remembered = tuple((h_BD.detach(), c_BD.detach()) for h_BD, c_BD in output.carry)
-        return next_tokens(output.hidden_BTD, batch), remembered
+    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], None]:
+        return (next_tokens(self.model.reconstruct(batch).hidden_BTD, batch),), None
 
 
-class SequenceAutoencoder(VocabularyLoss):
-    """Read a text, then write it from memory: batch -> [2], summed over `batch.tokens` tokens.
+class BothDirections(TextLoss):
+    """ELMo's loss: the mean of the forward and the backward loss.
 
-    Dai & Le 2015, arXiv:1511.01432, section 2: the encoder and the decoder are the same LSTM.
-    """
-
-    model: LSTMLanguageModel
-
-    def forward(self, batch: TextBatch) -> Tensor:
-        return self.total(*self.predicted(batch))
-
-    def predicted(self, batch: TextBatch) -> Predicted:
-        return next_tokens(self.model.rewrite(batch).hidden_BTD, batch)
-
-
-class BothDirections(VocabularyLoss):
-    """ELMo under its objective: batch -> [2], the mean of the forward and the backward loss, summed over tokens.
-
-    Peters et al. 2018, arXiv:1802.05365, section 3.1, maximises the sum of the two directions' log-likelihoods
+    Peters et al. 2018, arXiv:1802.05365, section 3.1, maximises the sum of both directions' log-likelihoods
         sum_k log p(t_k | t_1 ... t_{k-1}) + log p(t_k | t_{k+1} ... t_N)
-    Half of it is what the published code descends; so the mean over `batch.tokens` tokens is that of one direction, and
-    its exponential the perplexity that the paper reports.
+    The published code minimises half of it, the mean: so the loss per token is that of one direction, and its
+    exponential is the perplexity that the paper reports.
     """
 
     model: ELMo
 
-    def forward(self, batch: TextBatch) -> Tensor:
-        return self.directions(batch).mean(0)
-
-    def directions(self, batch: TextBatch) -> Tensor:
-        """[2, 2]: the forward direction's smoothed and plain loss, then the backward direction's."""
-        return torch.stack([self.total(*one) for one in self.predicted(batch)])
-
-    def predicted(self, batch: TextBatch) -> tuple[Predicted, Predicted]:
+    def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], None]:
         output, real = self.model(batch), Packing.of(batch.text, without=1)
-        before_PD = real.pack(output.backward_BLD[:, 1:])[0]
+        backward_PD = real.pack(output.backward_BLD[:, 1:])[0]
         before_P = real.pack(batch.text.ids_BL[:, :-1])[0]
-        return next_tokens(output.hidden_BTD[:, :-1], batch), (before_PD, before_P)
+        return (next_tokens(output.hidden_BTD[:, :-1], batch), (backward_PD, before_P)), None
 
 
 def predicted_by(
-    objective: VocabularyLoss, examples: Pieces, batch_tokens: int
+    objective: TextLoss, examples: Pieces, batch_tokens: int
 ) -> Iterator[tuple[Rows, tuple[Predicted, ...]]]:
-    """All examples batch by batch, and what is predicted in each direction that the model reads in; a state is carried
-    from batch to batch where the objective has one."""
+    """All examples batch by batch, and what is predicted in each direction."""
     carry = None
     for rows in examples.measured(batch_tokens):
-        batch = examples.batch(rows).to(device_of(objective)).unnamed()
-        if isinstance(objective, CarriedNextToken):
-            before = first_rows(carry, len(rows)) if batch.carries and carry is not None else None
-            predicted, carry = objective.predicted(batch, before)
-            yield rows, (predicted,)
-        elif isinstance(objective, BothDirections):
-            yield rows, objective.predicted(batch)
-        else:
-            assert isinstance(objective, NextToken | SequenceAutoencoder)
-            yield rows, (objective.predicted(batch),)
+        predicted, carry = objective.predicted(examples.batch(rows).to(device_of(objective)).unnamed(), carry)
+        yield rows, predicted
 
 
 def first_rows(carry: Carry, rows: int) -> Carry:
-    """What is remembered of the first rows: those of a batch that has fewer than the one before."""
+    """The recurrent state of the first rows: a batch may have fewer rows than the one before."""
     return tuple((h_BD[:rows], c_BD[:rows]) for h_BD, c_BD in carry)
 
 
-def moved(carry: Carry | None, device: torch.device) -> Carry | None:
-    """What is remembered, on another device."""
+def carry_to(carry: Carry | None, device: torch.device) -> Carry | None:
+    """The recurrent state on another device."""
     return None if carry is None else tuple((h_BD.to(device), c_BD.to(device)) for h_BD, c_BD in carry)
+
+
+# BERT
+
+
+class MaskedTokens(VocabularyLoss):
+    """BERT's loss: masked tokens, and next-sentence prediction.
+
+    Devlin et al. 2019, arXiv:1810.04805, section A.2: the sum of the mean masked-LM likelihood and the mean
+    next-sentence likelihood. The loss of a batch is divided by its P masked tokens, so for its B pairs
+        loss = sum_P masked + (P / B) sum_B next        and        loss / P = mean_P masked + mean_B next
+    When batches are accumulated, the mean over a batch's pairs is weighted by its masked tokens. The plain loss is
+    without the next sentence, so that the exponential of its mean is a perplexity.
+    """
+
+    model: BERT
+
+    def forward(self, batch: MaskedBatch) -> Tensor:
+        hidden_BLD = self.model(batch).hidden_BTD
+        loss_2 = self.total(masked_states(hidden_BLD, batch), batch.labels_P)
+        if batch.follows_B is None or self.model.next_sentence is None:
+            return loss_2
+        next_loss = F.cross_entropy(self.model.next_sentence(hidden_BLD), 1 - batch.follows_B.long())
+        return loss_2 + torch.stack([len(batch.labels_P) * next_loss, torch.zeros_like(next_loss)])
+
+
+def masked_states(hidden_BLD: Tensor, batch: MaskedBatch) -> Tensor:
+    """The hidden states of the positions to predict, [P, D]."""
+    return hidden_BLD.flatten(0, 1).index_select(0, batch.places_P)
+
+
+@dataclass(frozen=True)
+class MaskedSums:
+    """Sums over a batch, for means over all batches."""
+
+    loss: float
+    """Cross-entropy of the masked tokens."""
+    correct: int
+    """Masked tokens that were predicted correctly."""
+    masked: int
+    next_loss: float
+    """Cross-entropy of next-sentence prediction."""
+    next_correct: int
+    """Pairs that were classified correctly."""
+    pairs: int
+
+
+@torch.inference_mode()
+def masked_sums(model: BERT, batch: MaskedBatch) -> MaskedSums:
+    """Loss and accuracy of a batch."""
+    hidden_BLD = model(batch).hidden_BTD
+    loss, correct, masked_PD = 0.0, 0, masked_states(hidden_BLD, batch)
+    parts = zip(torch.split(masked_PD, ROWS_AT_ONCE), torch.split(batch.labels_P, ROWS_AT_ONCE), strict=True)
+    for hidden_PD, labels_P in parts:
+        logits_PV = model.readout(hidden_PD)
+        loss += float(F.cross_entropy(logits_PV, labels_P, reduction="sum"))
+        correct += int((logits_PV.argmax(-1) == labels_P).sum())
+    if batch.follows_B is None or model.next_sentence is None:
+        return MaskedSums(loss, correct, len(batch.labels_P), 0.0, 0, 0)
+    logits_BY, classes_B = model.next_sentence(hidden_BLD), 1 - batch.follows_B.long()
+    next_loss = float(F.cross_entropy(logits_BY, classes_B, reduction="sum"))
+    next_correct = int((logits_BY.argmax(-1) == classes_B).sum())
+    return MaskedSums(loss, correct, len(batch.labels_P), next_loss, next_correct, len(classes_B))

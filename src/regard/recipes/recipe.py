@@ -102,10 +102,11 @@ class Recipe(Config, Generic[D, E, M]):
     @classmethod
     def _coverage_needs_attention(cls, search: SearchConfig, others: ValidationInfo) -> SearchConfig:
         model = others.data.get("model")
-        if search.coverage_penalty and model and not getattr(MODELS.get(model.kind, model), "alignment", ""):
-            looking = ", ".join(kind for kind, known in MODELS.items() if known.alignment)
+        if search.coverage_penalty and model and not model.alignment:
+            known = {kind: config for kind, (config, _) in MODELS.items() if config.reads == "source"}
+            attending = ", ".join(kind for kind, config in known.items() if config.alignment)
             raise ValueError(
-                f"coverage_penalty needs attention over the source, and {model.kind} has none: {looking} have"
+                f"coverage_penalty needs attention over the source, and {model.kind} has none: {attending} have"
             )
         return search
 

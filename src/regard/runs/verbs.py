@@ -13,7 +13,7 @@ import torch
 from regard.config import apply_overrides
 from regard.data.images import LIMIT
 from regard.errors import CheckpointError, ConfigError, DecodeError, Problem
-from regard.models.contextual import Contextual, Pooling
+from regard.models.base import Contextual, Pooling
 from regard.models.headed import Headed
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.file_inputs import typed_rows

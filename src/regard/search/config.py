@@ -1,4 +1,4 @@
-"""What is asked of the search."""
+"""The recipe's section `search`."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from regard.config import Config
 
 Normalisation = Literal["none", "mean", "wu", "reward"]
-"""How log P is made comparable between lengths."""
+"""How log P is normalised for length."""
 SAMPLING = ("temperature", "top_k", "top_p")
-"""What only samples have."""
+"""Fields for sampling only."""
 WIDEST = 1000
-"""Hypotheses that are followed side by side at most."""
+"""The largest beam."""
 
 
 class SearchConfig(Config):
-    """How a trained model writes. All lengths count the tokens that are written, the final `</s>` included."""
+    """How a trained model writes. All lengths are in output tokens, the final `</s>` included."""
 
     sample: bool = False
-    """Draw the output at random from the model's distribution instead of looking for the best one."""
+    """Sample the output from the model's distribution instead of searching for the best one."""
     beam: int = Field(5, ge=1, le=WIDEST)
-    """How many hypotheses are followed side by side; 1 is greedy search, and sampling allows no other. Memory and time
-    grow with it, and beyond 10 or 20 outputs hardly change."""
+    """Beam size: the number of hypotheses kept in each step; 1 is greedy search, and the only value for sampling.
+    Memory and time grow with it, and beyond 10 or 20 outputs hardly change."""
     nbest: int = Field(1, ge=1, le=10_000)
-    """How many outputs to give for each input, best first: at most `beam`, or so many independent samples."""
+    """Number of outputs for each input, best first: at most `beam`; with sampling, independent samples."""
     normalisation: Normalisation = "mean"
-    """The objective that ranks finished hypotheses. `none`: log P; `mean`: log P / length^alpha; `wu`:
+    """What ranks finished hypotheses. `none`: log P; `mean`: log P / length^alpha; `wu`:
     log P / ((5 + length) / 6)^alpha (Wu 2016); `reward`: log P + alpha for each token. alpha is `length_penalty`."""
     length_penalty: float = Field(1.0, ge=0, le=10)
-    """alpha of the `normalisation`: 0 ranks by log P, more favours longer outputs, and with `mean` 1 is the mean log P
-    of a token. `normalisation: none` has none."""
+    """alpha of the `normalisation`: 0 ranks by log P, larger values favour longer outputs; with `mean`, 1 is the mean
+    log P per token. No effect with `normalisation: none`."""
     coverage_penalty: float = Field(0.0, ge=0)
-    """beta of the coverage penalty (Wu 2016), which ranks outputs lower that left parts of the source unattended; the
-    paper has 0.2. Only for models with attention over the source, and slower. 0 is off."""
+    """beta of the coverage penalty (Wu 2016), which ranks an output lower if it left parts of the source unattended;
+    0.2 in the paper. Only for models with attention over the source, and slower. 0 is off."""
     repetition_penalty: float = Field(1.0, ge=1)
-    """How many times the log P of a token counts in every ranking when the output already holds it; samples are drawn
-    accordingly. 1 is off, 1.2 is usual (Keskar 2019). The score stays the model's own log P."""
+    """Factor of the log P of a token that the output already contains, in every ranking and in sampling. 1 is off, 1.2
+    is usual (Keskar 2019). The score stays the model's log P."""
     no_repeat_ngram: int | None = Field(None, ge=1)
-    """No sequence of so many tokens is written twice in one output."""
+    """No sequence of this many tokens occurs twice in an output."""
     banned: list[str] = Field([])
-    """Texts that no output holds, however it is cut into tokens: `he` rules out `the` as well, `책` also `책을`. Case
-    counts, unless the tokenizer makes all lower case. A prompt or source may hold them."""
+    """Texts that no output contains, however it is split into tokens: `he` rules out `the` too, `책` also `책을`. Case
+    matters, unless the tokenizer lowercases. A prompt or source may contain them."""
     prefix: str | None = None
-    """The text that each output begins with, cut into tokens as it stands: end it where a word ends. Its log P is part
-    of the score, and what it says is exempt from all other rules."""
+    """The text that each output begins with, split into tokens as it is: it should end at the end of a word. Its log P
+    is part of the score, and no other rule applies to it."""
     min_length: int = Field(0, ge=0, le=2048)
-    """Fewest tokens to write, also where the length of the source would allow fewer; at most as many as a source may
-    have."""
+    """The fewest tokens of an output, also if the length of the source would allow fewer; at most as many as a source
+    may have."""
     max_length: int | None = Field(None, ge=1)
-    """Most tokens to write, whatever the length of the source."""
+    """The most tokens of an output, whatever the length of the source."""
     max_length_ratio: float = Field(2.0, ge=0)
-    """Most tokens to write for each token of the source; `max_length_offset` comes on top."""
+    """The most output tokens per source token; `max_length_offset` is added."""
     max_length_offset: int = Field(50, ge=0)
-    """Tokens that may be written beyond `max_length_ratio` times the length of the source."""
+    """Output tokens allowed in addition to `max_length_ratio` times the length of the source."""
     min_length_ratio: float = Field(0.0, ge=0)
-    """Fewest tokens to write for each token of the source, rounded up."""
+    """The fewest output tokens per source token, rounded up."""
     unknown: bool = False
-    """Whether `<unk>` may be written. The score is the model's own log P either way."""
+    """Whether an output may contain `<unk>`. The score is the model's log P either way."""
     temperature: float = Field(1.0, gt=0)
-    """Sampling: logits are divided by this; below 1 is more careful, above 1 more daring. Where there is no sampling,
-    this and the next two are left out, or null."""
+    """Sampling: logits are divided by this; below 1 the distribution is sharper, above 1 flatter. Without sampling,
+    leave out this field and the next two, or set them to null."""
     top_k: int | None = Field(None, ge=1)
-    """Sampling: draw among the k most probable tokens only."""
+    """Sampling: only among the k most probable tokens."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Sampling: draw among the fewest most probable tokens that hold this share of the probability, after `top_k`."""
+    """Sampling: only among the smallest set of tokens with this share of the probability, after `top_k`."""
     seed: int = Field(1, ge=0, lt=2**63)
     """Sampling: the same seed and source give the same samples, whatever else is in the batch."""
 
@@ -82,7 +82,7 @@ class SearchConfig(Config):
     @classmethod
     def _samples_have_no_beam(cls, beam: int, others: ValidationInfo) -> int:
         if others.data.get("sample") and beam > 1:
-            raise ValueError(f"samples are drawn one by one, without a beam of {beam}: set beam: 1, or sample: false")
+            raise ValueError(f"sampling has no beam, but beam is {beam}: set beam: 1, or sample: false")
         return beam
 
     @field_validator("nbest")
@@ -107,7 +107,7 @@ class SearchConfig(Config):
         most = others.data.get("max_length_ratio", math.inf) + others.data.get("max_length_offset", 0)
         if ratio > most:
             raise ValueError(
-                f"{ratio:g} tokens for each one are more than max_length_ratio and max_length_offset allow"
+                f"{ratio:g} tokens per source token are more than max_length_ratio and max_length_offset allow"
             )
         return ratio
 
@@ -115,7 +115,7 @@ class SearchConfig(Config):
     @classmethod
     def _banned_are_texts(cls, banned: list[str]) -> list[str]:
         if not all(text.strip() for text in banned):
-            raise ValueError("an empty text cannot be banned: every output holds it")
+            raise ValueError("an empty text cannot be banned: every output contains it")
         return banned
 
     @field_validator("prefix")
@@ -129,7 +129,7 @@ class SearchConfig(Config):
     @classmethod
     def _for_samples_only(cls, value: float | int | None, others: ValidationInfo) -> float | int | None:
         name = str(others.field_name)
-        # The default may be written out: a run keeps its whole resolved recipe.
+        # The default is allowed: a run stores its whole resolved recipe.
         if others.data.get("sample") is False and value != cls.model_fields[name].default:
             raise ValueError(f"only sampling uses {name}: set sample: true, or leave {name} out")
         return value

@@ -1,17 +1,18 @@
-"""Hypotheses: as the search hands them out, and as tensors while it is under way."""
+"""Hypotheses: as the search returns them, and as tensors while it runs."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from regard.search.objective import Objective, coverage
+from regard.search.ranking import Ranking, coverage
 
 NEVER = -math.inf
-"""log P of what may not be chosen and of a slot that holds nothing. The rest keeps the model's own: nothing is
+"""log P of a token that is ruled out, and of an empty slot. Other tokens keep the model's log P: nothing is
 renormalised."""
 
 
@@ -20,39 +21,39 @@ class Hypothesis:
     """A finished output."""
 
     tokens: tuple[int, ...]
-    """What was written, the final `</s>` included."""
+    """The output, with the final `</s>`."""
     score: float
     """log P of exactly these tokens under the model."""
     objective: float
-    """What the ranking goes by: the score normalised for length, less the penalties that were asked for."""
+    """The value that ranks it: the score normalised for length, with the penalties of the config."""
 
 
 @dataclass(frozen=True)
 class Live:
-    """Hypotheses that go on, W slots for each sentence that is still in the batch."""
+    """Unfinished hypotheses, W slots for each sentence that is still in the batch."""
 
     sentences_B: Tensor
-    """The number of each group's sentence in the batch that the search was given."""
+    """The index of each group's sentence in the batch that the search was given."""
     history_BWT: Tensor
-    """The tokens written so far."""
+    """The tokens so far."""
     total_BW: Tensor
-    """What hypotheses rank by: log P so far, with the repetition penalty if there is one; NEVER in an empty slot."""
+    """What hypotheses are ranked by: log P so far, with the repetition penalty; NEVER in an empty slot."""
     own_BW: Tensor | None = None
-    """The model's own log P so far; None where it is `total_BW`."""
+    """The model's log P so far; None if it equals `total_BW`."""
     attended_BWS: Tensor | None = None
-    """The attention to each source token, summed over the steps so far and this one; None where nobody asks."""
+    """The attention to each source token, summed over the steps so far and this one; None without coverage penalty."""
 
     @property
     def score_BW(self) -> Tensor:
-        """The model's own log P so far."""
+        """The model's log P so far."""
         return self.total_BW if self.own_BW is None else self.own_BW
 
-    def objective_BW(self, objective: Objective, source_lengths_B: Tensor) -> Tensor:
-        """What hypotheses that end here are ranked by, given the lengths of all sources."""
-        cover_BW = None
+    def objective_BW(self, ranking: Ranking, source_lengths_B: Tensor) -> Tensor:
+        """The ranking value of hypotheses that end here, given the lengths of all sources."""
+        covered_BW = None
         if self.attended_BWS is not None:
-            cover_BW = coverage(self.attended_BWS, source_lengths_B[self.sentences_B])
-        return objective(self.total_BW, self.history_BWT.shape[-1], cover_BW)
+            covered_BW = coverage(self.attended_BWS, source_lengths_B[self.sentences_B])
+        return ranking(self.total_BW, self.history_BWT.shape[-1], covered_BW)
 
     def pick(self, groups_B1: Tensor, slots_BW: Tensor) -> Live:
         """These slots of these groups."""
@@ -64,15 +65,15 @@ class Live:
         assert total_BW is not None
         return Live(self.sentences_B[groups_B1[:, 0]], history_BWT, total_BW, own_BW, attended_BWS)
 
-    def having_looked(self, looked_BWS: Tensor | None) -> Live:
-        """The same after one more look at the source."""
-        if looked_BWS is None or self.attended_BWS is None:
+    def add_attention(self, weights_BWS: Tensor | None) -> Live:
+        """The same with the attention of one more step."""
+        if weights_BWS is None or self.attended_BWS is None:
             return self
-        return replace(self, attended_BWS=self.attended_BWS + looked_BWS)
+        return replace(self, attended_BWS=self.attended_BWS + weights_BWS)
 
-    def without(self, gone: Tensor) -> Live:
-        """The same with these slots [B, W] (or all of these sentences, [B, 1]) empty."""
-        return replace(self, total_BW=self.total_BW.masked_fill(gone, NEVER))
+    def without(self, removed: Tensor) -> Live:
+        """The same with these slots [B, W] (or all slots of these sentences, [B, 1]) empty."""
+        return replace(self, total_BW=self.total_BW.masked_fill(removed, NEVER))
 
 
 @dataclass(frozen=True)
@@ -83,36 +84,46 @@ class Choice:
     """The slot of the hypothesis that is continued."""
     tokens_BW: Tensor
     total_BW: Tensor
-    """`Live.total_BW` with the new token; NEVER where nothing was taken."""
+    """`Live.total_BW` with the new token; NEVER if nothing was taken."""
 
     def continued(self, live: Live, log_p_BWV: Tensor | None) -> Live:
-        """The hypotheses that were chosen, the new token included; with the model's own log P where ranks differ."""
+        """The chosen hypotheses with their new token; `log_p_BWV` is needed if the ranking differs from log P."""
         written = live.history_BWT.shape[-1]
         before_BWT = live.history_BWT.gather(1, self.parents_BW[..., None].expand(-1, -1, written))
         history_BWT = torch.cat([before_BWT, self.tokens_BW[..., None]], dim=-1)
         own_BW, attended_BWS = None, None
         if live.own_BW is not None:
             assert log_p_BWV is not None
-            place_BW = self.parents_BW * log_p_BWV.shape[-1] + self.tokens_BW
-            own_BW = live.own_BW.gather(1, self.parents_BW) + log_p_BWV.flatten(1).gather(1, place_BW)
+            index_BW = self.parents_BW * log_p_BWV.shape[-1] + self.tokens_BW
+            own_BW = live.own_BW.gather(1, self.parents_BW) + log_p_BWV.flatten(1).gather(1, index_BW)
         if live.attended_BWS is not None:
             positions = live.attended_BWS.shape[-1]
             attended_BWS = live.attended_BWS.gather(1, self.parents_BW[..., None].expand(-1, -1, positions))
         return Live(live.sentences_B, history_BWT, self.total_BW, own_BW, attended_BWS)
 
 
-class Finished:
-    """Hypotheses that have ended: one slot each, in the order in which they ended, and a last slot for what has not.
+class Observer(Protocol):
+    """Called after every search step. Without an observer the search computes nothing for it."""
 
-    All of it stays on the device until the search is over, so that collecting a hypothesis waits for nothing.
+    def step(self, log_p_BWV: Tensor, allowed_BWV: Tensor, live: Live, choice: Choice) -> None:
+        """One step, before finished hypotheses are removed.
+
+        `log_p_BWV` is the model's log P of each next token, whatever the rules; `allowed_BWV` is True for tokens that
+        the rules allow. `live.sentences_B` are indices in the batch that the search was given.
+        """
+        ...
+
+
+class Finished:
+    """Finished hypotheses, one slot each, in the order in which they ended; the last slot takes what has not ended.
+
+    Everything stays on the device until the search is over, so that no step waits for the GPU.
     """
 
-    def __init__(
-        self, slots: int, longest: int, objective: Objective, source_lengths_B: Tensor, *, like: Tensor
-    ) -> None:
+    def __init__(self, slots: int, longest: int, ranking: Ranking, source_lengths_B: Tensor, *, like: Tensor) -> None:
         sentences, device = len(source_lengths_B), like.device
         self._slots = slots
-        self._objective = objective
+        self._ranking = ranking
         self._source_lengths_B = source_lengths_B
         self._tokens_BWT = torch.zeros(sentences, slots + 1, longest, dtype=torch.long, device=device)
         self._lengths_BW = torch.zeros(sentences, slots + 1, dtype=torch.long, device=device)
@@ -121,17 +132,17 @@ class Finished:
         self._count_B = torch.zeros(sentences, dtype=torch.long, device=device)
 
     def add(self, ends: Live, ended_BW: Tensor) -> None:
-        """Keep the hypotheses that have ended, in the order of their slots."""
-        if ended_BW.device.type == "cpu" and not ended_BW.any():  # on a GPU, asking would take longer than doing it
+        """Store the hypotheses that have ended, in the order of their slots."""
+        if ended_BW.device.type == "cpu" and not ended_BW.any():  # on a GPU this test would cost more than the rest
             return
         sentences_B, length = ends.sentences_B, ends.history_BWT.shape[-1]
         number_BW = self._count_B[sentences_B][:, None] + ended_BW.cumsum(-1) - 1
         slot_BW = torch.where(ended_BW, number_BW, self._slots)
-        place = (sentences_B[:, None], slot_BW)
-        self._tokens_BWT[..., :length][place] = ends.history_BWT
-        self._lengths_BW[place] = length
-        self._score_BW[place] = ends.score_BW
-        self._objective_BW[place] = ends.objective_BW(self._objective, self._source_lengths_B)
+        index = (sentences_B[:, None], slot_BW)
+        self._tokens_BWT[..., :length][index] = ends.history_BWT
+        self._lengths_BW[index] = length
+        self._score_BW[index] = ends.score_BW
+        self._objective_BW[index] = ends.objective_BW(self._ranking, self._source_lengths_B)
         self._count_B[sentences_B] += ended_BW.sum(-1)
 
     def count(self, sentences_B: Tensor) -> Tensor:
@@ -139,19 +150,19 @@ class Finished:
         return self._count_B[sentences_B]
 
     def objective_to_beat(self, sentences_B: Tensor, nbest: int) -> Tensor:
-        """The objective of each sentence's number `nbest`; NEVER where there are fewer."""
+        """The ranking value of the `nbest`-th best hypothesis of each sentence; NEVER if there are fewer."""
         return self._objective_BW[sentences_B, : self._slots].topk(nbest).values[:, -1]
 
     def best(self, nbest: int) -> list[list[Hypothesis]]:
-        """The best of each sentence by the objective; among equals, the one that ended first."""
+        """The best hypotheses of each sentence; of equal ones the first that ended."""
         tokens_BWT, lengths = self._tokens_BWT.cpu(), self._lengths_BW.tolist()
         scores, objectives = self._score_BW.tolist(), self._objective_BW.tolist()
 
         def best_of(b: int, count: int) -> list[Hypothesis]:
             ranked = sorted(range(count), key=lambda w: -objectives[b][w])[:nbest]
-            written = (tokens_BWT[b, w, : lengths[b][w]].tolist() for w in ranked)
+            outputs = (tokens_BWT[b, w, : lengths[b][w]].tolist() for w in ranked)
             return [
-                Hypothesis(tuple(ids), scores[b][w], objectives[b][w]) for w, ids in zip(ranked, written, strict=True)
+                Hypothesis(tuple(ids), scores[b][w], objectives[b][w]) for w, ids in zip(ranked, outputs, strict=True)
             ]
 
         return [best_of(b, count) for b, count in enumerate(self._count_B.tolist())]

@@ -1,19 +1,85 @@
-"""What may be written where: each rule rules out candidates before anything is chosen."""
+"""Which tokens may come next: each rule rules out candidates before anything is chosen. And length limits, prefixes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from regard.data.batch import Tokens
-from regard.search.banned import NOTHING, Banned, forbid_tokens
+from regard.errors import DecodeError
+from regard.search.banned import NO_TOKEN, BannedTexts, NoBannedText, forbid_tokens
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Live
-from regard.search.limits import ANY_WORDING, Limits, Wording
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """`SearchConfig.prefix` and `SearchConfig.banned` as tokens."""
+
+    prefixes: Sequence[Sequence[int]] = ()
+    """The beginning of each sentence's output, `()` for none; empty: no output has a prefix."""
+    banned: BannedTexts | None = None
+    """What no output may contain."""
+    contexts: Sequence[Sequence[int]] = ()
+    """The tokens before each output, if it continues a text; empty: outputs stand alone."""
+
+    def of(self, sentences: Sequence[int]) -> Constraints:
+        """The constraints of these sentences."""
+        prefixes, contexts = (
+            [each[number] for number in sentences] if each else () for each in (self.prefixes, self.contexts)
+        )
+        return Constraints(prefixes, self.banned, contexts)
+
+
+UNCONSTRAINED = Constraints()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The fewest and most tokens of each sentence's output, `</s>` included."""
+
+    shortest: list[int]
+    longest: list[int]
+
+    @staticmethod
+    def of(source_lengths: Sequence[int], config: SearchConfig, constraints: Constraints) -> Limits:
+        """The limits for sources of these lengths, or a DecodeError if they allow no output."""
+        limits = Limits(shortest_lengths(source_lengths, config), length_limits(source_lengths, config))
+        for source, least, most in zip(source_lengths, limits.shortest, limits.longest, strict=True):
+            if least > most:
+                what = (
+                    f"a source of {source} tokens needs an output of at least {least}, but at most {most} are allowed"
+                )
+                hint = "lower it, or raise search.max_length or search.max_length_ratio"
+                raise DecodeError(what, where="search.min_length_ratio", hint=hint)
+        for prefix, most in zip(constraints.prefixes, limits.longest, strict=False):
+            if len(prefix) >= most:
+                what = f"a prefix of {len(prefix)} tokens and the end do not fit into the {most} that are allowed"
+                hint = "shorten it, or raise search.max_length or search.max_length_offset"
+                raise DecodeError(what, where="search.prefix", hint=hint)
+        return limits
+
+
+def shortest_lengths(source_lengths: Iterable[int], config: SearchConfig) -> list[int]:
+    """The fewest tokens of the output for each source."""
+    return [max(1, config.min_length, math.ceil(config.min_length_ratio * length)) for length in source_lengths]
+
+
+def length_limits(source_lengths: Iterable[int], config: SearchConfig) -> list[int]:
+    """The most tokens of the output for each source; `min_length` raises the limit if necessary."""
+    ceiling = math.inf if config.max_length is None else config.max_length
+    floor = max(1, config.min_length)
+    limits = (int(config.max_length_ratio * length + config.max_length_offset) for length in source_lengths)
+    return [max(floor, int(min(ceiling, limit))) for limit in limits]
+
+
+# Rules
 
 
 class Rule(Protocol):
@@ -22,12 +88,12 @@ class Rule(Protocol):
     name: str
 
     def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
-        """Set to NEVER, in place, what may not come next."""
+        """Set tokens that may not come next to NEVER, in place."""
         ...
 
 
 class NeverWritten:
-    """Tokens that are no part of a text: `<pad>`, `<s>`, and `<unk>` unless it is asked for."""
+    """Tokens that no output contains: `<pad>`, `<s>`, and `<unk>` unless the config allows it."""
 
     name = "never written"
 
@@ -38,8 +104,8 @@ class NeverWritten:
         log_p_BWV.index_fill_(-1, self._tokens, NEVER)
 
 
-class NotTooShort:
-    """`</s>` may not come before the shortest length of a sentence."""
+class MinimumLength:
+    """No `</s>` before the shortest length of a sentence."""
 
     name = "minimum length"
 
@@ -55,8 +121,8 @@ class NotTooShort:
             log_p_BWV[..., self._end_id].masked_fill_(too_short_B1, NEVER)
 
 
-class NotTooLong:
-    """At its limit a sentence may only end, so that every hypothesis is a finished sequence with a true log P."""
+class MaximumLength:
+    """Only `</s>` at the longest length of a sentence: so every hypothesis is a finished sequence with a true log P."""
 
     name = "maximum length"
 
@@ -67,14 +133,14 @@ class NotTooLong:
 
     def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
         length = live.history_BWT.shape[-1] + 1
-        if length in self._limits:  # a pass over the whole vocabulary, so only where some sentence needs it
+        if length in self._limits:  # the whole vocabulary is rewritten, so only if some sentence needs it
             at_limit_B = self._limits_B[live.sentences_B] == length
-            goes_on_V = torch.arange(log_p_BWV.shape[-1], device=log_p_BWV.device) != self._end_id
-            log_p_BWV.masked_fill_(at_limit_B[:, None, None] & goes_on_V, NEVER)
+            not_end_V = torch.arange(log_p_BWV.shape[-1], device=log_p_BWV.device) != self._end_id
+            log_p_BWV.masked_fill_(at_limit_B[:, None, None] & not_end_V, NEVER)
 
 
 class NoRepeat:
-    """No sequence of n tokens comes twice."""
+    """No sequence of n tokens occurs twice."""
 
     name = "repeated n-gram"
 
@@ -92,23 +158,23 @@ class NoRepeat:
 
 
 class Prefixes:
-    """What each sentence begins with: where its prefix has a token, no other rule counts."""
+    """The beginning of each sentence's output; inside a prefix no other rule applies."""
 
     name = "prefix"
 
     def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
         self._longest = max((len(ids) for ids in prefixes), default=0)
-        padded = [[*ids, *[NOTHING] * (self._longest - len(ids))] for ids in prefixes]
+        padded = [[*ids, *[NO_TOKEN] * (self._longest - len(ids))] for ids in prefixes]
         self._tokens_BT = torch.tensor(padded, dtype=torch.long, device=device)
 
-    def due(self, live: Live) -> Tensor | None:
-        """The token that each sentence must go on with, NOTHING behind its prefix; None if all are behind theirs."""
+    def next_tokens(self, live: Live) -> Tensor | None:
+        """The next prefix token of each sentence, NO_TOKEN after its prefix; None if all are after theirs."""
         written = live.history_BWT.shape[-1]
         return self._tokens_BT[live.sentences_B, written][:, None, None] if written < self._longest else None
 
 
 class Rules:
-    """All the rules of a search together."""
+    """All rules of a search."""
 
     def __init__(self, limits: Limits, rules: Sequence[Rule], prefixes: Prefixes) -> None:
         self.limits = limits
@@ -116,54 +182,54 @@ class Rules:
         self._rules, self._prefixes = rules, prefixes
 
     def rule_out(self, log_p_BWV: Tensor, live: Live) -> Tensor:
-        """NEVER for what may not come next. Overwrites what it is given."""
-        due_B11 = self._prefixes.due(live)
-        own_BWV = None if due_B11 is None else log_p_BWV.clone()
+        """log P with NEVER for tokens that may not come next. Overwrites its input."""
+        forced_B11 = self._prefixes.next_tokens(live)
+        own_BWV = None if forced_B11 is None else log_p_BWV.clone()
         for rule in self._rules:
             rule.forbid(log_p_BWV, live)
-        if due_B11 is None or own_BWV is None:
+        if forced_B11 is None or own_BWV is None:
             return log_p_BWV
-        prefix_BWV = own_BWV.masked_fill_(~_is_token(due_B11, own_BWV), NEVER)
-        return torch.where(due_B11 == NOTHING, log_p_BWV, prefix_BWV)
+        prefix_BWV = own_BWV.masked_fill_(~_is_token(forced_B11, own_BWV), NEVER)
+        return torch.where(forced_B11 == NO_TOKEN, log_p_BWV, prefix_BWV)
 
     def reasons(self, like_BWV: Tensor, live: Live) -> Tensor:
-        """Why a token may not come next: 1 + the number of the first rule that says so in `names`; 0 where it may."""
+        """Why each token may not come next: 1 + the index in `names` of the first rule against it; 0 if it may."""
         reasons_BWV = torch.zeros_like(like_BWV, dtype=torch.long)
         for number, rule in enumerate(self._rules, start=1):
             probe_BWV = torch.zeros_like(like_BWV)
             rule.forbid(probe_BWV, live)
             reasons_BWV.masked_fill_((probe_BWV == NEVER) & (reasons_BWV == 0), number)
-        if (due_B11 := self._prefixes.due(live)) is None:
+        if (forced_B11 := self._prefixes.next_tokens(live)) is None:
             return reasons_BWV
-        return torch.where(due_B11 == NOTHING, reasons_BWV, ~_is_token(due_B11, like_BWV) * len(self.names))
+        return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, ~_is_token(forced_B11, like_BWV) * len(self.names))
 
 
 def _is_token(tokens_B11: Tensor, like_BWV: Tensor) -> Tensor:
-    """Whether each place of the vocabulary is the token."""
+    """True at the index of the token in the vocabulary."""
     return tokens_B11 == torch.arange(like_BWV.shape[-1], device=like_BWV.device)
 
 
 def rules_for(
     source: Tokens,
     config: SearchConfig,
-    wording: Wording = ANY_WORDING,
+    constraints: Constraints = UNCONSTRAINED,
     *,
     begin_id: int = BEGIN,
     end_id: int = END,
     pad_id: int | None = PAD,
     unknown_id: int | None = UNK,
 ) -> Rules:
-    """The rules of a search; those that would rule nothing out are left out."""
-    limits, device = Limits.of(source.host_lengths_B.tolist(), config, wording), source.ids_BL.device
+    """The rules of a search, without those that would rule out nothing."""
+    limits, device = Limits.of(source.host_lengths_B.tolist(), config, constraints), source.ids_BL.device
     never = {begin_id, pad_id, None if config.unknown else unknown_id} - {end_id, None}
     rules: list[Rule] = [
         NeverWritten([token for token in never if token is not None], device),
-        NotTooLong(limits.longest, end_id, device),
+        MaximumLength(limits.longest, end_id, device),
     ]
     if max(limits.shortest) > 1:
-        rules.append(NotTooShort(limits.shortest, end_id, device))
-    if wording.banned is not None:
-        rules.append(Banned(wording.banned, wording.begun, device))
+        rules.append(MinimumLength(limits.shortest, end_id, device))
+    if constraints.banned is not None:
+        rules.append(NoBannedText(constraints.banned, constraints.contexts, device))
     if config.no_repeat_ngram is not None:
         rules.append(NoRepeat(config.no_repeat_ngram))
-    return Rules(limits, rules, Prefixes(wording.prefixes, device))
+    return Rules(limits, rules, Prefixes(constraints.prefixes, device))

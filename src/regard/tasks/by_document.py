@@ -15,9 +15,7 @@ from regard.data.raw import Pieces
 from regard.data.segments import Segments
 from regard.models.base import device_of
 from regard.models.bert import BERT
-from regard.objectives.cross_entropy import VocabularyLoss
-from regard.objectives.language_model import Predicted, predicted_by
-from regard.objectives.masked_lm import masked_states
+from regard.objectives.language_model import Predicted, TextLoss, masked_states, predicted_by
 
 AT_ONCE = 8_192
 """Padded tokens that are read at once."""
@@ -28,7 +26,7 @@ Progress = Callable[[int], None]
 
 
 @torch.inference_mode()
-def document_losses(objective: VocabularyLoss, examples: Pieces, progress: Progress = lambda done: None) -> Sums:
+def document_losses(objective: TextLoss, examples: Pieces, progress: Progress = lambda done: None) -> Sums:
     """The summed cross-entropy of each document's tokens, its end included, in nats: [documents].
 
     Where a model reads in both directions, the mean of the two.

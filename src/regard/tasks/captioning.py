@@ -34,9 +34,10 @@ from regard.data.report import Report
 from regard.data.store import Integers
 from regard.data.texts import Progress
 from regard.errors import DataError, DecodeError, Problem, first_of
+from regard.models import any_config, build_model
 from regard.models.base import Generator
-from regard.models.captioner import Captioner, CaptionerConfig, build_captioner
-from regard.objectives.doubly_stochastic import DoublyStochastic
+from regard.models.captioner import Captioner
+from regard.objectives.cross_entropy import DoublyStochastic
 from regard.search import SearchConfig
 from regard.tasks.classification import natural
 from regard.tasks.task import Done, ignore
@@ -79,7 +80,7 @@ class Captioning(TextToText):
     """What has a tokenizer."""
     data = Data[Captioned]
     evaluation = EvaluationConfig
-    models = CaptionerConfig
+    models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
@@ -180,7 +181,8 @@ class Captioning(TextToText):
         """Any captioner can read any images."""
 
     def model(self) -> Captioner:
-        return build_captioner(self.recipe.model, self.tokenizers["target"].size)
+        model: Captioner = build_model(self.recipe.model, self.tokenizers["target"].size)
+        return model
 
     def objective(self, model: Generator) -> DoublyStochastic:
         assert isinstance(model, Captioner)

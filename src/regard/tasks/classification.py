@@ -20,7 +20,7 @@ from regard.data.framing import Arrangement
 from regard.data.labelled import Labelled, LabelledData
 from regard.errors import ConfigError, DataError, Problem, did_you_mean
 from regard.models.headed import Headed
-from regard.objectives.classes import ClassCrossEntropy, by_example
+from regard.objectives.labels import ClassCrossEntropy, by_example
 from regard.tasks.headed import HeadedRecipe
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, joined_text, refuse_labels
 from regard.tasks.metrics import classification_metrics

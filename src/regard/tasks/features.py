@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.errors import DecodeError
-from regard.models.base import device_of
-from regard.models.bert import BERT
-from regard.models.contextual import Contextual, Pooling
+from regard.models.base import Contextual, Pooling, device_of
 from regard.tasks.inputs import by_length, encode_inputs, numbered, padded, refuse_longer
 from regard.text.spelling import unknown_in
 from regard.text.tokenizers import Tokenizer
@@ -80,7 +78,7 @@ def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
 
 def _first(model: Contextual, tokenizer: Tokenizer) -> int:
     """What a text begins with: [CLS], or for a language model the `</s>` of the text before."""
-    return tokenizer.begin if isinstance(model, BERT) else tokenizer.end
+    return tokenizer.begin if model.config.segments else tokenizer.end
 
 
 @torch.inference_mode()
@@ -100,7 +98,7 @@ def _read(
 
 
 def _batch(model: Contextual, text: Tokens) -> TextBatch | MaskedBatch:
-    if not isinstance(model, BERT):
+    if not model.config.segments:
         return TextBatch(text)
     nothing = text.ids_BL.new_empty(0)
     return MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)

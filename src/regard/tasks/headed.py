@@ -13,11 +13,11 @@ from regard.data.config import Recipe
 from regard.data.framing import Framing, Long
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError
-from regard.models.contextual import Contextual
-from regard.models.headed import CAUSAL, HEAD_DEFAULTS, AnyTextConfig, HeadConfig, Headed, build_base
-from regard.tasks.raw import check_max_length
+from regard.models import MODELS, any_config, config_of
+from regard.models.base import Contextual
+from regard.models.headed import HeadConfig, Headed, build_base
+from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import Task
-from regard.text.spelling import spelled
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
@@ -46,7 +46,7 @@ class HeadedTask(Task):
     searches = False
     columns = ("text",)
     evaluation: ClassVar[type[Config]] = NothingToChoose
-    models = AnyTextConfig
+    models = any_config(lambda config: config.reads == "text")
     recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig
     """The recipe's section `head`."""
@@ -58,7 +58,7 @@ class HeadedTask(Task):
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """A recipe's tree with what suits its model, where it does not say."""
         data, model, head, training = (_section(tree, name) for name in ("data", "model", "head", "training"))
-        head = HEAD_DEFAULTS.get(str(model.get("kind")), {}) | head
+        head = {**config_of(model.get("kind")).head_defaults, **head}
         positions, longest = model.get("max_positions"), cls.data.model_fields["max_length"].default
         if "data" in tree and isinstance(positions, int) and positions < longest:
             tree = tree | {"data": {"max_length": positions} | data}
@@ -81,11 +81,9 @@ class HeadedTask(Task):
 
     def base(self) -> Contextual:
         """The model under the head, fresh."""
-        config, tokenizer, characters_VC = self.recipe.model, self.tokenizers["text"], None
-        if config.letters is not None:
-            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)
-        keep_readout = self.recipe.head.auxiliary > 0
-        return build_base(config, tokenizer.size, characters_VC, keep_readout=keep_readout, by_token=self.by_token)
+        config, tokenizer = self.recipe.model, self.tokenizers["text"]
+        keep_readout, options = self.recipe.head.auxiliary > 0, spelling_options(config, tokenizer)
+        return build_base(config, tokenizer.size, keep_readout=keep_readout, by_token=self.by_token, **options)
 
     @cached_property
     def framing(self) -> Framing:
@@ -108,7 +106,7 @@ class HeadedTask(Task):
         if freeze != "all" and freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
         if self.recipe.head.auxiliary > 0:
-            _check_auxiliary(self.recipe.head, kind)
+            _check_auxiliary(self.recipe)
 
 
 def _section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -116,11 +114,13 @@ def _section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
     return section if isinstance(section, dict) else {}
 
 
-def _check_auxiliary(head: Any, kind: str) -> None:
+def _check_auxiliary(recipe: Any) -> None:
     """The language model's loss is that of the states which the head reads."""
-    if kind not in CAUSAL:
-        what = f"{kind} is no language model that reads from left to right"
-        raise ConfigError(what, where="head.auxiliary", hint=f"set it to 0, or take {' or '.join(CAUSAL)}")
+    head = recipe.head
+    if not recipe.model.causal:
+        what = f"{recipe.model.kind} is no language model that reads from left to right"
+        causal = [kind for kind, model in MODELS.items() if model.config.causal]
+        raise ConfigError(what, where="head.auxiliary", hint=f"set it to 0, or take {' or '.join(causal)}")
     if head.freeze == "all" or head.features != "last" or head.bilstm is not None:
         what = "the language model's loss needs a head right above a last layer that learns"
         raise ConfigError(what, where="head.auxiliary", hint="features: last, bilstm: null, and freeze below all")

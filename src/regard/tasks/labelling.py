@@ -23,9 +23,9 @@ from regard.data.prepare import Prepared
 from regard.data.store import Integers
 from regard.data.texts import Texts
 from regard.errors import DataError, Problem, first_of
-from regard.models.base import device_of
-from regard.models.headed import POOLING, HeadConfig, Headed
-from regard.models.heads import ApartHead, Pooling, TextHead
+from regard.models import config_of
+from regard.models.base import HeadPooling, device_of
+from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.tasks.columns import corpus_of, header_in, labelled_in, labelled_of, suffix_of
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import Inputs, problem_in_text, refuse
@@ -42,7 +42,7 @@ Scores = NDArray[np.float32]
 class TextHeadConfig(HeadConfig):
     """A head that has one answer for a text."""
 
-    pooling: Pooling = "max"
+    pooling: HeadPooling = "max"
     """One vector for a text: that of its first or last token, or the mean or the largest values over all. Default:
     first for bert (through the pooler that it was pre-trained with), last for lstm_lm and gpt, max for others."""
 
@@ -58,8 +58,8 @@ class TextLabelling(HeadedTask):
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().complete(tree)
         kind = tree["model"].get("kind") if isinstance(tree.get("model"), dict) else None
-        pooling = "mean" if tree["head"].get("apart") else POOLING.get(str(kind))
-        return tree | {"head": ({"pooling": pooling} if pooling else {}) | tree["head"]}
+        pooling = "mean" if tree["head"].get("apart") else config_of(kind).head_pooling
+        return tree | {"head": {"pooling": pooling} | tree["head"]}
 
     # Data
 

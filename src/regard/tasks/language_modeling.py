@@ -9,10 +9,9 @@ from dataclasses import replace
 from itertools import islice
 from os.path import commonprefix
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from regard.data.corpora import Part
@@ -20,29 +19,25 @@ from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
 from regard.data.raw import Pieces, RawTokens, Streams, contiguous_pieces, document_pieces
 from regard.errors import ConfigError, DecodeError
-from regard.models.base import device_of
-from regard.models.contextual import LanguageModel
-from regard.models.elmo import ELMo, ELMoConfig
-from regard.models.gpt import GPTConfig
-from regard.models.language_models import build
-from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
-from regard.models.memory_lm import MemoryLanguageModelConfig
-from regard.objectives.cross_entropy import VocabularyLoss
+from regard.models import any_config, build_model
+from regard.models.base import LanguageModel, device_of
+from regard.models.elmo import ELMo
+from regard.models.lstm_lm import LSTMLanguageModel
 from regard.objectives.language_model import (
     BothDirections,
     CarriedNextToken,
     NextToken,
     SequenceAutoencoder,
+    TextLoss,
     predicted_by,
 )
 from regard.search import Hypothesis, SearchConfig, score_texts, search
 from regard.tasks.inputs import Inputs, by_length, encode_inputs, encode_target, padded, refuse_longer
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import RawTextTask, check_max_length
+from regard.tasks.raw import RawTextTask, check_max_length, spelling_options
 from regard.tasks.task import Done, ignore
 from regard.tasks.text_to_text import DECODE_TOKENS, Output, Prediction, Recorders, wording_of
 from regard.text.normalise import fold_white_space
-from regard.text.spelling import spelled
 from regard.text.tokenizers import Tokenizer
 
 SCORE_TOKENS = 8_192
@@ -79,9 +74,7 @@ class LanguageModeling(RawTextTask):
     name = "language_modeling"
     writes = "text"
     data = LanguageData
-    models = Annotated[
-        MemoryLanguageModelConfig | LSTMLanguageModelConfig | ELMoConfig | GPTConfig, Field(discriminator="kind")
-    ]
+    models = any_config(lambda config: config.pretraining in ("next_token", "both_directions"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -113,12 +106,10 @@ class LanguageModeling(RawTextTask):
             raise ConfigError(what, where="training.teacher_forcing", hint="leave it at 1")
 
     def model(self) -> Any:
-        config, tokenizer, characters_VC = self.recipe.model, self.tokenizers["text"], None
-        if config.letters is not None:
-            characters_VC = spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)
-        return build(config, tokenizer.size, characters_VC)
+        tokenizer = self.tokenizers["text"]
+        return build_model(self.recipe.model, tokenizer.size, **spelling_options(self.recipe.model, tokenizer))
 
-    def objective(self, model: Any) -> VocabularyLoss:
+    def objective(self, model: Any) -> TextLoss:
         smoothing = self.recipe.training.label_smoothing
         if isinstance(model, ELMo):
             return BothDirections(model, smoothing)
@@ -218,7 +209,7 @@ class LanguageModeling(RawTextTask):
 
 
 @torch.inference_mode()
-def measured(objective: VocabularyLoss, examples: Pieces) -> tuple[list[float], int]:
+def measured(objective: TextLoss, examples: Pieces) -> tuple[list[float], int]:
     """The summed cross-entropy of all tokens in each direction that the model reads in, and how many they are."""
     sums: list[Tensor] = []
     tokens = 0
@@ -256,7 +247,7 @@ def continuations(
     Scores and tokens are of what is new.
     """
     prompts = encode_prompts(model, tokenizer, inputs.texts, inputs.places)
-    wording = replace(wording_of(tokenizer, config, inputs.prefixes, len(inputs)), begun=prompts)
+    wording = replace(wording_of(tokenizer, config, inputs.prefixes, len(inputs)), contexts=prompts)
     recorders, found = Recorders(tokenizer, begin_id=tokenizer.end), dict[int, list[Output]]()
     for rows, limited in _batches(model, prompts, config):
         source = padded([prompts[row] for row in rows], tokenizer.pad).to(device_of(model))
@@ -264,12 +255,12 @@ def continuations(
             model,
             source,
             limited,
-            wording=wording.of(rows),
+            constraints=wording.of(rows),
             begin_id=tokenizer.end,
             end_id=tokenizer.end,
             pad_id=tokenizer.pad,
             unknown_id=tokenizer.unk,
-            watch=recorders.on(rows, source, limited, wording.of(rows)) if record else None,
+            observer=recorders.on(rows, source, limited, wording.of(rows)) if record else None,
         )
         for row, best in zip(rows, hypotheses, strict=True):
             found[row] = [_output(tokenizer, inputs.texts[row], prompts[row], one) for one in best]

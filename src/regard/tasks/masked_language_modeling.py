@@ -18,10 +18,10 @@ from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
 from regard.errors import ConfigError, DataError, DecodeError, Problem, first_of
+from regard.models import any_config, build_model
 from regard.models.base import device_of
-from regard.models.bert import BERT, BERTConfig
-from regard.models.language_models import build
-from regard.objectives.masked_lm import MaskedTallies, MaskedTokens, masked_states, masked_tallies
+from regard.models.bert import BERT
+from regard.objectives.language_model import MaskedSums, MaskedTokens, masked_states, masked_sums
 from regard.tasks.inputs import Inputs, by_length, padded, refuse_longer
 from regard.tasks.language_modeling import SCORE_TOKENS
 from regard.tasks.metrics import perplexity
@@ -59,7 +59,7 @@ class MaskedLanguageModeling(RawTextTask):
     searches = False
     unit = "masked tokens"
     data = MaskedData
-    models = BERTConfig
+    models = any_config(lambda config: config.pretraining == "masked")
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -107,28 +107,28 @@ class MaskedLanguageModeling(RawTextTask):
             raise ConfigError("model.next_sentence is off", where="training.best", hint="choose another metric")
 
     def model(self) -> Any:
-        return build(self.recipe.model, self.tokenizers["text"].size)
+        return build_model(self.recipe.model, self.tokenizers["text"].size)
 
     def objective(self, model: BERT) -> MaskedTokens:
         return MaskedTokens(model, self.recipe.training.label_smoothing)
 
     def loss(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
-        tallies: list[MaskedTallies] = []
+        tallies: list[MaskedSums] = []
         with torch.inference_mode():
             for rows in examples.measured(SCORE_TOKENS):
-                tallies.append(masked_tallies(model, examples.batch(rows).to(device_of(model))))
+                tallies.append(masked_sums(model, examples.batch(rows).to(device_of(model))))
                 progress(len(rows))
         masked, pairs = sum(one.masked for one in tallies), sum(one.pairs for one in tallies)
         loss = sum(one.loss for one in tallies) / masked
         found = {
             "loss": loss,
             "perplexity": perplexity(loss),
-            "masked_accuracy": sum(one.found for one in tallies) / masked,
+            "masked_accuracy": sum(one.correct for one in tallies) / masked,
         }
         if pairs:
             found |= {"next_sentence_loss": sum(one.next_loss for one in tallies) / pairs}
-            found |= {"next_sentence_accuracy": sum(one.told for one in tallies) / pairs}
+            found |= {"next_sentence_accuracy": sum(one.next_correct for one in tallies) / pairs}
         return found
 
     def validate(self, model: BERT, examples: Segments) -> dict[str, Any]:

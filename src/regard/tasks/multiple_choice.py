@@ -21,7 +21,7 @@ from regard.data.labelled import ChoiceData, Choices, list_of
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError, Problem
 from regard.models.headed import Headed
-from regard.objectives.classes import ChoiceCrossEntropy, by_choice
+from regard.objectives.labels import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import as_texts, class_metrics, listed, prediction_lines, probabilities, ranked
 from regard.tasks.columns import MOST, choices_in
 from regard.tasks.inputs import only_file

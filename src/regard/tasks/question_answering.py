@@ -40,9 +40,8 @@ from regard.data.store import Integers, TokenColumn
 from regard.data.texts import Texts
 from regard.errors import Problem
 from regard.models.base import device_of
-from regard.models.headed import CAUSAL, HeadConfig, Headed
-from regard.models.heads import AskedHead, TokenHead
-from regard.objectives.spans import SpanCrossEntropy, span_logits
+from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
+from regard.objectives.labels import SpanCrossEntropy, span_logits
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import Inputs, by_length, encode_inputs, only_file, refuse
 from regard.tasks.metrics import Script, best_threshold, exact_match, f1
@@ -175,7 +174,7 @@ class QuestionAnswering(HeadedTask):
         found = []
         for start, stop in windows(len(context), room, framing.stride):
             framed = framing.frame(question, context[start:stop])
-            no_answer = len(framed.ids) - 1 if self.recipe.model.kind in CAUSAL else 0
+            no_answer = len(framed.ids) - 1 if self.recipe.model.causal else 0
             found.append(Window(framed, len(question) + 2, start, stop, no_answer))
         return found
 
@@ -231,9 +230,10 @@ class QuestionAnswering(HeadedTask):
 
     # Training
 
-    def make_head(self, width: int) -> TokenHead | AskedHead:
+    def make_head(self, width: int) -> TokenHead | QuestionHead:
         """Convolutions see a few tokens, so no token of the text would know the question: the head compares them."""
-        return (AskedHead if self.recipe.model.kind == "cnn" else TokenHead)(width, 2, dropout=self.recipe.head.dropout)
+        head = QuestionHead if self.recipe.model.kind == "cnn" else TokenHead
+        return head(width, 2, dropout=self.recipe.head.dropout)
 
     def objective(self, model: Headed) -> SpanCrossEntropy:
         return SpanCrossEntropy(model, self.recipe.head.auxiliary)

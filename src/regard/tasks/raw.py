@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from regard.config import Config
 from regard.data.config import Recipe
@@ -21,12 +22,14 @@ from regard.data.raw import RawTokens, encode_documents
 from regard.data.report import ColumnReport, Histogram
 from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError
+from regard.models.base import ModelConfig
 from regard.tasks.inputs import only_file
 from regard.tasks.task import Task
 from regard.text.files import TextFile
 from regard.text.normalise import fold_white_space
 from regard.text.sentences import Sentences
-from regard.text.tokenizers import Tokenizers, train_tokenizers
+from regard.text.spelling import spelled
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 from regard.text.vocabularies import SPECIAL
 
 
@@ -133,6 +136,13 @@ class _Lines:
 
     def __getitem__(self, index: int) -> str:
         return fold_white_space(self._texts[index])
+
+
+def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
+    """The option of `build_model` that a model which reads characters needs: the spelling of the vocabulary."""
+    if config.letters is None:
+        return {}
+    return {"characters_VC": spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)}
 
 
 def check_max_length(length: int, positions: int | None, init: str | None) -> None:

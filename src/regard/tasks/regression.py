@@ -17,9 +17,9 @@ from regard.data.dataset import Dataset
 from regard.data.framing import Arrangement
 from regard.data.labelled import LabelledData
 from regard.errors import Problem
-from regard.models.headed import CAUSAL, Headed
-from regard.models.heads import ApartHead, TextHead
-from regard.objectives.classes import SquaredError, by_example
+from regard.models import config_of
+from regard.models.headed import ApartHead, Headed, TextHead
+from regard.objectives.labels import SquaredError, by_example
 from regard.tasks.classification import arrangement_of
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, joined_text, refuse_labels
 from regard.tasks.metrics import pearson, spearman
@@ -52,7 +52,7 @@ class Regression(TextLabelling):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().complete(tree)
-        causal = isinstance(tree.get("model"), dict) and tree["model"].get("kind") in CAUSAL
+        causal = isinstance(tree.get("model"), dict) and config_of(tree["model"].get("kind")).causal
         both_orders = causal and _has_pairs(tree) and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 

@@ -27,9 +27,10 @@ from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, facts_in
 from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError, DecodeError, Problem, did_you_mean, first_of
+from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
-from regard.objectives.answer import AnswerCrossEntropy, losses
+from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.inputs import Inputs, only_file, refuse
 from regard.tasks.metrics import perplexity
 from regard.tasks.story_inputs import Typed, asked_in, object_inputs, typed_in
@@ -57,7 +58,7 @@ class StoryAnswering(Task):
     columns = ("text",)
     data = StoryData
     evaluation = NoStoryEvaluation
-    models = MemoryNetworkConfig
+    models = any_config(lambda config: config.reads == "story")
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "error": False}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "tokenizer": {"kind": "word", "lowercase": True},
@@ -202,7 +203,8 @@ class StoryAnswering(Task):
                 refuse_long_stories(examples, self.recipe.model, option="")
 
     def model(self) -> MemoryNetwork:
-        return MemoryNetwork(self.recipe.model, self.tokenizers["text"].size)
+        model: MemoryNetwork = build_model(self.recipe.model, self.tokenizers["text"].size)
+        return model
 
     def objective(self, model: MemoryNetwork) -> AnswerCrossEntropy:
         return AnswerCrossEntropy(model, self.recipe.training.label_smoothing)
@@ -240,7 +242,7 @@ class StoryAnswering(Task):
             wrong_BI = answered.logits_BIV.argmax(-1) != batch.answers_B[:, None]
             unknown_B1 = (batch.answers_B == self.tokenizers["text"].unk)[:, None]  # the answer of no training question
             looked_BN = answered.p_NBIS[:, :, model.winner].argmax(-1).T
-            parts.append((losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN))
+            parts.append((answer_losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN))
             progress(len(rows))
         losses_BI, wrong_BI, looked_BN = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
         return Tally(losses_BI, wrong_BI, looked_BN)

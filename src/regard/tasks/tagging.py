@@ -43,9 +43,8 @@ from regard.data.store import Integers
 from regard.data.texts import Texts
 from regard.errors import NAMED, ConfigError, DataError, Problem
 from regard.models.base import device_of
-from regard.models.headed import CAUSAL, HeadConfig, Headed
-from regard.models.heads import TokenHead
-from regard.objectives.tags import TagCrossEntropy
+from regard.models.headed import HeadConfig, Headed, TokenHead
+from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.classification import as_texts
 from regard.tasks.headed import HeadedTask
 from regard.tasks.inputs import Inputs, by_length, encode_inputs, only_file, problem_in_text
@@ -158,7 +157,7 @@ class Tagging(HeadedTask):
     @cached_property
     def marking(self) -> Marking:
         """A model that reads from left to right knows a word only at its last token."""
-        return Marking(self.framing, self.recipe.data.words != "characters", self.recipe.model.kind in CAUSAL)
+        return Marking(self.framing, self.recipe.data.words != "characters", self.recipe.model.causal)
 
     def words(self, examples: Dataset, row: int) -> list[list[int]]:
         """The tokens of each word of an example."""

@@ -185,7 +185,7 @@ class Task:
     def first_weights(self, model: Any, train: Examples) -> None:
         """Start the model's own readout from how often each token is a target; called before the first step."""
         if getattr(model, "output", None) is not None:
-            model.output.expect(torch.from_numpy(train.frequencies()))
+            model.output.initialise_bias(torch.from_numpy(train.frequencies()))
 
     def objective(self, model: Any) -> nn.Module:
         """The model under its loss: batch -> [2], the loss to minimise and the loss to report, both summed.

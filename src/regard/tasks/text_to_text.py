@@ -24,13 +24,12 @@ from regard.data.images import Picture
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
 from regard.errors import DataError, DecodeError, Problem, first_of
-from regard.models import AnyModelConfig, build_model
+from regard.models import any_config, build_model
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.search import Ban, Hypothesis, SearchConfig, Watch, Wording, as_hypotheses, score, search
-from regard.search.limits import Limits
+from regard.search import BannedTexts, Constraints, Hypothesis, Observer, SearchConfig, as_hypotheses, score, search
 from regard.search.record import Recorder
-from regard.search.rules import rules_for
+from regard.search.rules import Limits, rules_for
 from regard.tasks.columns import corpus_of
 from regard.tasks.inputs import (
     LONGEST,
@@ -102,7 +101,7 @@ class TextToText(Task):
 
     columns: ClassVar[tuple[str, ...]] = ("source", "target")
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
-    models: ClassVar[Any] = AnyModelConfig
+    models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     writes = "target"
     lengths_of: ClassVar[LengthsOf] = "source"
     """Which of the two texts has the length that quality is shown by."""
@@ -198,7 +197,9 @@ class TextToText(Task):
         self.recipe.model.check_data(source, target)
 
     def model(self) -> Generator:
-        return build_model(self.recipe.model, self.tokenizers["source"].size, self.tokenizers["target"].size)
+        sizes = self.tokenizers["source"].size, self.tokenizers["target"].size
+        model: Generator = build_model(self.recipe.model, *sizes)
+        return model
 
     def objective(self, model: Generator) -> TokenCrossEntropy:
         return TokenCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.training.teacher_forcing)
@@ -281,7 +282,7 @@ class TextToText(Task):
         wording = wording_of(target, config, inputs.prefixes, len(inputs))
         recorders = Recorders(target, begin_id=target.begin)
 
-        def recorded(rows: list[int]) -> Watch:
+        def recorded(rows: list[int]) -> Observer:
             return recorders.on(rows, self._sources(model, encoded, rows), config, wording.of(rows))
 
         hypotheses = dict[int, list[Hypothesis]]()
@@ -312,8 +313,8 @@ class TextToText(Task):
         encoded: Sequence[Encoded],
         config: SearchConfig,
         *,
-        wording: Wording | None = None,
-        watch: Callable[[list[int]], Watch | None] = no_watch,
+        wording: Constraints | None = None,
+        watch: Callable[[list[int]], Observer | None] = no_watch,
     ) -> Iterator[tuple[list[int], list[list[Hypothesis]]]]:
         """Row numbers and their hypotheses, batch by batch; `watch` gives the observer of a batch's search.
 
@@ -329,12 +330,12 @@ class TextToText(Task):
                 model,
                 self._sources(model, encoded, rows),
                 config,
-                wording=wording.of(rows),
+                constraints=wording.of(rows),
                 begin_id=target.begin,
                 end_id=target.end,
                 pad_id=target.pad,
                 unknown_id=target.unk,
-                watch=watch(rows),
+                observer=watch(rows),
             )
             yield rows, hypotheses
 
@@ -388,7 +389,7 @@ class Recorders:
         self._target, self._begin_id = target, begin_id
         self._batches: list[tuple[list[int], Recorder, int]] = []
 
-    def on(self, rows: list[int], source: Tokens, config: SearchConfig, wording: Wording) -> Recorder:
+    def on(self, rows: list[int], source: Tokens, config: SearchConfig, wording: Constraints) -> Recorder:
         """The one who looks on while these rows are decoded."""
         target = self._target
         rules = rules_for(
@@ -421,10 +422,10 @@ def tokens_read(encoded: Encoded, tokenizers: Tokenizers) -> list[str]:
     return source.tokens([*encoded, source.end])
 
 
-def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Wording:
+def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Constraints:
     """The wording of `count` outputs. `prefixes` has one for each, empty for none; else `config.prefix` is for all."""
     if prefixes is None and config.prefix is None and not config.banned:
-        return Wording()
+        return Constraints()
     where = ["search.prefix"]
     if prefixes is not None:
         where = [f"prefix {number}" for number in range(1, len(prefixes) + 1)]
@@ -436,7 +437,7 @@ def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[st
     problems = [_problem(tokenizer, *one, banned) for one in zip(texts, encoded, where, strict=True)]
     if found := [problem for problem in problems if problem]:
         raise DecodeError(problems=first_of(found))
-    return Wording(encoded * count if prefixes is None else encoded, ban_of(tokenizer, config))
+    return Constraints(encoded * count if prefixes is None else encoded, ban_of(tokenizer, config))
 
 
 def _problem(tokenizer: Tokenizer, text: str, ids: Sequence[int], where: str, banned: Sequence[str]) -> Problem | None:
@@ -452,10 +453,11 @@ def _problem(tokenizer: Tokenizer, text: str, ids: Sequence[int], where: str, ba
     return None
 
 
-def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> Ban | None:
+def ban_of(tokenizer: Tokenizer, config: SearchConfig) -> BannedTexts | None:
     """The texts of `config.banned`, as outputs spell them, worked out for a vocabulary; None where there is none."""
     spelt = [one.encode() for text in config.banned if (one := tokenizer.normalised(text))]
     if not spelt:
         return None
     never = {tokenizer.pad, tokenizer.begin, tokenizer.end} | (set() if config.unknown else {tokenizer.unk})
-    return Ban(spelt, {token: piece for token, piece in enumerate(tokenizer.token_bytes()) if token not in never})
+    pieces = {token: piece for token, piece in enumerate(tokenizer.token_bytes()) if token not in never}
+    return BannedTexts(spelt, pieces)

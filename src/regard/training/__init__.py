@@ -1,1 +1,1 @@
-"""The loop on one screen, optimisers, schedules, validation."""
+"""The training loop, optimisers, schedules, memory; and the verbs `train` and `check`."""

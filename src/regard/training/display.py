@@ -1,4 +1,4 @@
-"""What a person sees while a model trains."""
+"""What `train` and `check` show in the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class Display:
-    """A progress bar on a terminal, plain lines elsewhere, nothing if quiet. Writes to standard error."""
+    """A progress bar on a terminal, plain lines elsewhere, nothing if quiet. It writes to standard error."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
@@ -38,40 +38,40 @@ class Display:
         self._bar.stop()
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line."""
         self.console.print(text, markup=False)
 
     def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
-        """Move the bar."""
+        """Update the progress bar."""
         self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
 
     def logged(self, line: dict[str, Any], steps: int, unit: str = "tokens") -> None:
-        """A line of the training log; `unit` is what the losses are counted by."""
+        """Show a line of the training log; `unit` is what the loss is a mean over."""
         facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} {unit}/s"
         self.doing("training", line["step"], steps, facts)
         if not self.console.is_terminal:
             left = (steps - line["step"]) * line["seconds_per_step"]
             self.say(f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about {duration(left)} left")
 
-    def validated(self, line: dict[str, Any], standing: str) -> None:
-        """A validation: its metrics, how it stands to those before and a few translations."""
+    def validated(self, line: dict[str, Any], verdict: str) -> None:
+        """Show a validation: its metrics, whether it is the best so far, and a few outputs."""
         shown = {name: value for name, value in line.items() if isinstance(value, float)}
         metrics = "  ".join(f"{name} {value:.3f}" for name, value in shown.items())
-        self.say(f"validation at step {line['step']:,}: {metrics}{f'  ({standing})' if standing else ''}")
+        self.say(f"validation at step {line['step']:,}: {metrics}{f'  ({verdict})' if verdict else ''}")
         for sample in line.get("samples", ()):
             self.say(f"    {sample['source']}\n     -> {sample['output']}\n      = {sample['target']}")
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: 45 s, 3 min, 2.5 h."""
+    """Seconds as text: 45 s, 3 min, 2.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def check_sentences(found: dict[str, Any]) -> Iterator[str]:
-    """What `check` found, for people."""
-    model, data, training = found["model"], found["data"], found["training"]
+def check_sentences(result: dict[str, Any]) -> Iterator[str]:
+    """The result of `check` as lines of text."""
+    model, data, training = result["model"], result["data"], result["training"]
     counts = {name: f"{count:,}" for name, count in model["parts"].items()}
     tied = {name: f"{counts.get(name, 0)} and what {owner} has" for name, owner in model.get("tied", {}).items()}
     parts = ", ".join(f"{name} {count}" for name, count in (counts | tied).items())
@@ -103,21 +103,21 @@ def check_sentences(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _batches(training: dict[str, Any]) -> str:
-    """How many batches an epoch has, how large they may be, and what the first one looks like."""
+    """Batches per epoch, their largest size, and the shape of the first one."""
     shapes = {name: shape for name, shape in training["sample_batch"].items() if isinstance(shape, list)}
     padded = ", ".join(f"{name} padded to {longest}" for name, (_, longest) in shapes.items())
     rows, _ = next(iter(shapes.values()))
     budget = training["batch_tokens"]
-    alone = ", or one example" if any(longest > budget for _, longest in shapes.values()) else ""
+    single = ", or one example" if any(longest > budget for _, longest in shapes.values()) else ""
     return (
-        f"{training['batches_per_epoch']:,} an epoch of at most {budget:,} tokens{alone}; "
+        f"{training['batches_per_epoch']:,} an epoch of at most {budget:,} tokens{single}; "
         f"the first: {rows} example{'s' if rows > 1 else ''}, {padded}"
     )
 
 
 def _counted(counts: dict[str, int], most: int = 12) -> str:
-    """The most frequent labels, each with its count and share."""
-    ranked = sorted(counts.items(), key=lambda one: -one[1])
+    """The most frequent labels with counts and shares."""
+    ranked = sorted(counts.items(), key=lambda item: -item[1])
     total = max(1, sum(counts.values()))
     shown = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:most]]
     return ", ".join([*shown, *([f"and {len(ranked) - most:,} more"] if len(ranked) > most else [])])

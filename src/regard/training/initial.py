@@ -1,15 +1,16 @@
-"""The weights that a training begins with, where they are not drawn at random: word frequencies, vectors, a run's."""
+"""Initial weights that are not random: word frequencies, word vectors, and the weights of another run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import ConfigError, Problem
-from regard.models import Generator
+from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig
 from regard.models.headed import Headed, weights_for
 from regard.recipes.beginning import other_fields
@@ -23,21 +24,21 @@ from regard.text.tokenizers import Tokenizers
 from regard.text.vectors import read_vectors
 
 NAMED = 3
-"""How many weights that differ a message names."""
+"""How many mismatching weights a message names."""
 HEADS = {"masked_head": "output.", "next_sentence": "next_sentence."}
-"""What a pre-trained model may lack: the field that says whether it is there, and how its weights begin."""
+"""Heads that a pre-trained model may lack: config field -> prefix of the weight names."""
 
 
-def initialise(model: Generator, task: Task, recipe: AnyRecipe, base: Path) -> Iterator[str]:
-    """Give a fresh model the weights that the recipe asks for, and say which; paths are relative to `base`.
+def initialise(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> Iterator[str]:
+    """Set the initial weights that the recipe names, with a note on each; paths are relative to `base`.
 
-    With `training.init` the vectors are not read: that run's embeddings have learned from theirs.
+    With `training.init` word vectors are not read: that run has trained embeddings.
     """
     vectors, init = recipe.model.vectors, recipe.training.init
     if init is not None:
         yield _take_weights(model, task, recipe, base)
     if vectors is not None and init is not None:
-        yield f"vectors: model.vectors is not read, the weights of {init} bring embeddings of their own"
+        yield f"vectors: model.vectors is not read, the weights of {init} include embeddings"
     elif vectors is not None:
         setting = "model.embedding" if hasattr(recipe.model, "embedding") else "model.width"
         for side, file in vectors.files.items():
@@ -45,16 +46,17 @@ def initialise(model: Generator, task: Task, recipe: AnyRecipe, base: Path) -> I
 
 
 @torch.no_grad()
-def _take_vectors(model: Generator, side: str, file: TextFile, setting: str, tokenizers: Tokenizers) -> str:
-    if side not in model.embeddings:
-        raise ConfigError("this model makes its words' vectors itself", where="model.vectors", hint="leave it out")
-    weight_VD = model.embeddings[side].weight
+def _take_vectors(model: nn.Module, side: str, file: TextFile, setting: str, tokenizers: Tokenizers) -> str:
+    embeddings = cast("dict[str, Embedding]", model.embeddings)
+    if side not in embeddings:
+        raise ConfigError("this model has no word embeddings", where="model.vectors", hint="leave it out")
+    weight_VD = embeddings[side].weight
     vectors = read_vectors(file, tokenizers[side], weight_VD.shape[1], setting)
     weight_VD[torch.from_numpy(vectors.tokens)] = torch.from_numpy(vectors.values)
     return f"vectors: {len(vectors.tokens):,} of {len(weight_VD):,} {side} tokens found"
 
 
-def _take_weights(model: Generator | Headed, task: Task, recipe: AnyRecipe, base: Path) -> str:
+def _take_weights(model: Any, task: Task, recipe: AnyRecipe, base: Path) -> str:
     name = str(recipe.training.init)
     run = Run.open(base / name)
     checkpoint = run.checkpoint("best")
@@ -63,7 +65,7 @@ def _take_weights(model: Generator | Headed, task: Task, recipe: AnyRecipe, base
     if problems:
         raise ConfigError(problems=problems)
     weights = load_weights(checkpoint)
-    if isinstance(model, Headed):
+    if hasattr(recipe, "head"):
         fresh = _take_base(model, run, task, weights)
     else:
         weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
@@ -73,22 +75,22 @@ def _take_weights(model: Generator | Headed, task: Task, recipe: AnyRecipe, base
 
 
 def _with_heads(
-    model: Generator, weights: dict[str, Tensor], theirs: ModelConfig, ours: ModelConfig
+    model: nn.Module, weights: dict[str, Tensor], theirs: ModelConfig, ours: ModelConfig
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """A run's weights with fresh ones for heads that only this recipe has, and without those of heads that it has not;
-    and which heads are fresh."""
-    asked = [(prefix, getattr(ours, field, False), getattr(theirs, field, False)) for field, prefix in HEADS.items()]
-    new = tuple(prefix for prefix, here, there in asked if here and not there)
-    gone = tuple(prefix for prefix, here, there in asked if there and not here)
+    """The weights of a run, with new ones for heads that only this recipe has and without heads that it lacks; and the
+    names of the new heads."""
+    heads = [(prefix, getattr(ours, field, False), getattr(theirs, field, False)) for field, prefix in HEADS.items()]
+    new = tuple(prefix for prefix, here, there in heads if here and not there)
+    gone = tuple(prefix for prefix, here, there in heads if there and not here)
     fresh = {name: tensor.detach() for name, tensor in stored_weights(model).items() if name.startswith(new)}
     kept = {name: tensor for name, tensor in weights.items() if not name.startswith(gone)}
     return fresh | kept, [prefix.removesuffix(".") for prefix in new]
 
 
 def _take_base(model: Headed, run: Run, task: Task, weights: dict[str, Tensor]) -> list[str]:
-    """Give a model under a head what there is for it in a run's weights; the names of those that stay fresh.
+    """Copy the weights of a run that a model with a head can use; the names of the modules that stay new.
 
-    The last layer of a head is taken over only where it means the same: one task, the same labels.
+    The last layer of the head is copied only if it has the same meaning: the same task and labels.
     """
     ours, theirs = stored_weights(model), weights_for(model, weights)
     same_labels = getattr(run.task, "labels", ()) == getattr(task, "labels", ())
@@ -100,22 +102,22 @@ def _take_base(model: Headed, run: Run, task: Task, weights: dict[str, Tensor]) 
 
 
 def _other_tokenizers(run: Run, name: str, tokenizers: Tokenizers) -> Iterator[Problem]:
-    """The same id must mean the same token; whether two sides share one object does not matter."""
+    """Each id must mean the same token in both runs."""
     theirs = {side: tokenizer.fingerprint for side, tokenizer in run.tokenizers.items()}
     if theirs == {side: tokenizer.fingerprint for side, tokenizer in tokenizers.items()}:
         return
     files = ", ".join(f"{side}: {name}/tokenizer.{side}.json" for side in theirs)
     reuse = f"{name}/tokenizer.json" if run.tokenizers.joint else f"{{{files}}}, tokenizer.joint: false"
-    what = f"{name} has another tokenizer, with which every token means another"
+    what = f"{name} has another tokenizer, so its embeddings are those of other tokens"
     yield Problem("training.init", what, f"use that one: tokenizer.file: {reuse}")
 
 
 def _other_model(name: str, theirs: ModelConfig, ours: ModelConfig) -> Iterator[Problem]:
-    """Weights may fit where they mean nothing (heads), or only in part, under layers that are still random (depth)."""
+    """Fields that differ, even if the shapes of the weights match: the number of heads, for example."""
     there, here = theirs.model_dump(), ours.model_dump()
     if there["kind"] != here["kind"]:
-        what, hint = f"{name} is a {there['kind']}, this recipe asks for {here['kind']}", "leave the section model out"
-        yield Problem("training.init", what, f"{hint}: it is then that run's")
+        what = f"{name} is a {there['kind']}, this recipe has the model {here['kind']}"
+        yield Problem("training.init", what, "leave the section model out, to use that run's model")
         return
     yield from other_fields(there, here, name)
 

@@ -1,4 +1,4 @@
-"""The training loop, and everything it is made of."""
+"""The training loop: `Trainer.train`, and the steps it calls."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.data.batch import AnyBatch, TextBatch
+from regard.data.batch import AnyBatch
 from regard.data.batches import Position, Stream, ahead
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, RegardError
-from regard.models import Generator
-from regard.objectives.language_model import CarriedNextToken, first_rows, moved
+from regard.objectives.language_model import carry_to
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.checkpoints import (
@@ -34,32 +33,38 @@ from regard.runs.run import MetricsLog, put_weights, stored_weights
 from regard.tasks import TASKS
 from regard.tasks.metrics import perplexity
 from regard.training.display import Display
-from regard.training.half_weights import HalfWeights
-from regard.training.optimiser import build_optimiser, move_average
-from regard.training.progress import Progress, Ranked, random_state, restore_random_state, total_steps
-from regard.training.schedule import Plateau, schedule_factor
-from regard.training.tracking import asked_to_stop, tracker
-from regard.training.validation import validate
+from regard.training.mixed_precision import HalfWeights
+from regard.training.optimiser import Plateau, build_optimiser, move_average, schedule_factor
+from regard.training.progress import (
+    Progress,
+    Ranked,
+    Write,
+    metrics_writer,
+    random_state,
+    restore_random_state,
+    stop_requests,
+    total_steps,
+)
 
 AHEAD = 8
-"""Batches that are prepared while the device works."""
-SETTLE_EVERY = 10
-"""Steps after which losses are fetched from a GPU; on a CPU they are there at once."""
+"""Batches that are prepared in advance."""
+COLLECT_EVERY = 10
+"""Steps between two transfers of losses from a GPU; on a CPU they are available at once."""
 
 
-class Interrupted(Exception):  # noqa: N818 (it is no error)
-    """The user pressed Ctrl-C; the run was saved first."""
+class Interrupted(Exception):  # noqa: N818 (not an error)
+    """The user pressed Ctrl-C, and the run has been saved."""
 
 
 class Trainer:
-    """One training: model, optimiser, data, and the folder it is written to."""
+    """One training: model, optimiser, data, and the run folder."""
 
     def __init__(
         self,
         run: Run,
         recipe: AnyRecipe,
         data: Prepared[Any],
-        model: Generator,
+        model: nn.Module,
         accelerator: Accelerator,
         display: Display,
     ) -> None:
@@ -70,18 +75,18 @@ class Trainer:
         self.average = copy.deepcopy(model).requires_grad_(False).to(accelerator.device) if self.config.ema else None
         self.model = model.to(accelerator.device)
         objective = self.task.objective(self.model)
-        self.carries = isinstance(objective, CarriedNextToken)
+        self.carries = objective.carries
         if self.carries and accelerator.num_processes > 1:
-            what = "streams are read in one process, this training has several"
+            what = "a stream is read by one process, but this training has several"
             raise ConfigError(what, where="data.blocks", hint="set it to documents, or train in one process")
         self.carry: Any = None
-        self.halves = None if self.config.compile else HalfWeights.where_they_pay(objective, accelerator)
+        self.halves = None if self.config.compile else HalfWeights.if_faster(objective, accelerator)
         if self.config.compile:
             objective.compile(dynamic=True)
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
         self.plateau = Plateau(self.config)
         self.progress = Progress()
-        self.unsettled: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
+        self.pending: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
         self.group = self.config.accumulate * accelerator.num_processes
         batches = self.stream().epoch_batches(0)
         self.steps = total_steps(self.config.steps, self.config.epochs, batches, self.group)
@@ -101,15 +106,15 @@ class Trainer:
         )
 
     def train(self) -> None:
-        """Update until the end; log, validate and save on the way."""
+        """Update until the last step; log, validate and save when due."""
         progress = self.progress
-        log = MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length) if self.leads else None
+        log = MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length) if self.is_main else None
         batches = ahead(self.stream(), AHEAD, move=lambda batch: batch.to(self.accelerator.device))
-        with closing(batches), asked_to_stop() as stop, tracker(self.run, self.progress.step, log) as write:
+        with closing(batches), stop_requests() as stop, metrics_writer(self.run, progress.step, log) as write:
             while progress.step < self.steps and not progress.stopped:
                 started = time.perf_counter()
                 self.update([next(batches) for _ in range(self.config.accumulate)])
-                self.settle(progress.step % SETTLE_EVERY == 0)
+                self.collect_losses(progress.step % COLLECT_EVERY == 0)
                 progress.seconds += time.perf_counter() - started
                 if progress.step % self.config.log_every == 0 or progress.step == self.steps:
                     write(self.log_line())
@@ -117,7 +122,7 @@ class Trainer:
                 if validated:
                     write(self.validation_line())
                 due = validated or progress.step % self.checkpoint_every == 0
-                stopping = self.over_processes(len(stop)) > 0  # in one process, then all stop at the same step
+                stopping = self.over_processes(len(stop)) > 0  # all processes stop at the same step
                 if due or stopping:
                     self.save(log, due)
                 if stopping and progress.step < self.steps:
@@ -125,7 +130,7 @@ class Trainer:
             self.finish(write)
 
     def update(self, batches: list[tuple[AnyBatch, Position]]) -> None:
-        """One step: loss = sum over its tokens * processes / tokens of all processes, whatever the accumulation."""
+        """One step. Loss = sum over its tokens * processes / tokens of all processes, whatever the accumulation."""
         progress, accelerator = self.progress, self.accelerator
         factor = schedule_factor(self.config, progress.step + 1, self.steps) * self.plateau.scale
         for group in self.optimiser.param_groups:
@@ -147,74 +152,74 @@ class Trainer:
         if self.average is not None and self.config.ema:
             move_average(self.average, self.model, self.config.ema, progress.step)
         sums_3 = torch.stack([*torch.stack(losses).sum(0), norm])
-        self.unsettled.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
+        self.pending.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
 
     def sums(self, batch: AnyBatch) -> Tensor:
-        """The objective's two sums; where the text goes on from the batch before, so does the model's state."""
+        """The objective's two sums; a recurrent state is passed on from batch to batch if the objective carries one."""
         if not self.carries:
             sums_2: Tensor = self.objective(batch.unnamed())
             return sums_2
-        assert isinstance(batch, TextBatch)
-        carry = first_rows(self.carry, len(batch.text)) if batch.carries else None
-        sums_2, self.carry = self.objective(batch.unnamed(), carry)
+        sums_2, self.carry = self.objective(batch.unnamed(), self.carry)
         return sums_2
 
     def clip(self) -> Any:
-        """Shorten the gradient where it is longer than `training.clip`; a model may do so part by part."""
+        """Clip the gradient norm to `training.clip`; a model may have its own way to do so. Returns the norm before."""
         limit = self.config.clip or math.inf
-        by_parts = getattr(self.model, "clip_gradients", None)
-        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), limit if by_parts is None else math.inf)
-        if by_parts is not None:
-            by_parts(limit)
+        own_clip = getattr(self.model, "clip_gradients", None)
+        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), limit if own_clip is None else math.inf)
+        if own_clip is not None:
+            own_clip(limit)
         return norm
 
     def over_processes(self, count: int) -> int:
+        """The sum over all processes."""
         if self.accelerator.num_processes == 1:
             return count
         return int(self.accelerator.reduce(torch.tensor(count, device=self.accelerator.device)))
 
-    def settle(self, now: bool = True) -> None:
-        """Fetch losses that are due and add them up; one that is not a number stops before it reaches a checkpoint.
+    def collect_losses(self, now: bool = True) -> None:
+        """Fetch pending losses from the device and add them up; stop at NaN or infinity, before it is saved.
 
-        Nor does a gradient that is not: it spoils the weights, though only the next loss would show it. With fp16 the
-        scaler passes over such a step.
+        A gradient that is NaN breaks the weights, but only the next loss would show it, so it is checked too. With fp16
+        the scaler skips such a step.
         """
-        if not self.unsettled or not (now or self.accelerator.device.type == "cpu"):
+        if not self.pending or not (now or self.accelerator.device.type == "cpu"):
             return
-        sums = self.accelerator.reduce(torch.stack([sums_3 for _, _, sums_3, _ in self.unsettled])).tolist()
-        for (step, tokens, _, batches), (smoothed, plain, norm) in zip(self.unsettled, sums, strict=True):
+        sums = self.accelerator.reduce(torch.stack([sums_3 for _, _, sums_3, _ in self.pending])).tolist()
+        for (step, tokens, _, batches), (smoothed, plain, norm) in zip(self.pending, sums, strict=True):
             if not math.isfinite(smoothed):
-                raise self.not_a_number("loss", step, batches)
+                raise self.not_finite("loss", step, batches)
             if not (math.isfinite(norm) or self.accelerator.scaler):
-                raise self.not_a_number("gradient", step, batches)
+                raise self.not_finite("gradient", step, batches)
             self.progress.loss_sum += smoothed
             self.progress.plain_sum += plain
             self.progress.tokens += tokens
-        self.unsettled.clear()
+        self.pending.clear()
 
-    def not_a_number(self, what: str, step: int, batches: list[AnyBatch]) -> RegardError:
+    def not_finite(self, what: str, step: int, batches: list[AnyBatch]) -> RegardError:
+        """The error for a loss or gradient that is NaN or infinite, with the examples of its batch."""
         examples = [example for batch in batches for example in batch.examples]
-        places = ", ".join([*(self.data.train.where(one) for one in examples[:3]), *(["..."] if examples[3:] else [])])
-        named = f", first in a batch of {len(examples)} examples: {places}" if examples else ""
+        places = [self.data.train.where(example) for example in examples[:3]] + (["..."] if examples[3:] else [])
+        named = f", first in a batch of {len(examples)} examples: {', '.join(places)}" if examples else ""
         last = self.run.pointer("last")
-        kept = f"; the last checkpoint, {last.name}, is whole" if last else ""
+        kept = f"; the last checkpoint, {last.name}, is intact" if last else ""
         return RegardError(
-            f"the {what} is not a number any more{named}",
+            f"the {what} became NaN or infinite{named}",
             where=f"step {step}",
             hint=f"lower training.learning_rate, raise training.warmup or use precision bf16 or fp32{kept}",
         )
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         return bool(self.accelerator.is_main_process)
 
     @property
-    def usable(self) -> Generator:
-        """The model to validate and to use: the average, where there is one."""
+    def used_model(self) -> nn.Module:
+        """The model to validate and to use: the moving average if there is one."""
         return self.model if self.average is None else self.average
 
     def log_line(self) -> dict[str, Any]:
-        self.settle()
+        self.collect_losses()
         progress = self.progress
         seconds = max(progress.seconds, 1e-9)
         line = {
@@ -235,54 +240,63 @@ class Trainer:
         return line
 
     def validation_line(self) -> dict[str, Any]:
-        self.settle()
+        self.collect_losses()
         progress = self.progress
-        found = [validate(self.task, self.usable, self.data.validation) if self.leads else {}]
-        line = {"event": "validation", "step": progress.step, **broadcast_object_list(found)[0]}
+        metrics = [self.validate(self.used_model) if self.is_main else {}]
+        line = {"event": "validation", "step": progress.step, **broadcast_object_list(metrics)[0]}
         if not math.isfinite(line["loss"]):
-            raise self.not_a_number("validation loss", progress.step, [])
+            raise self.not_finite("validation loss", progress.step, [])
         entry = Ranked(line[self.config.best], progress.step, line["loss"])
         tied = bool(progress.best) and entry.value == progress.best[0].value
-        self.plateau.heard(not progress.best or self.cost(entry.value) < self.cost(progress.best[0].value))
+        self.plateau.add_validation(not progress.best or self.cost(entry.value) < self.cost(progress.best[0].value))
         best = self.ranks(entry)
         progress.waited = 0 if best else progress.waited + 1
         progress.stopped = self.out_of_patience()
-        self.display.validated(line, self.standing(best, tied))
+        self.display.validated(line, self.verdict(best, tied))
         if progress.stopped:
-            self.display.say(f"stopped: {self.reason}")
+            self.display.say(f"stopped: {self.stop_reason}")
         return line
 
-    def standing(self, best: bool, tied: bool) -> str:
-        """What to say of a checkpoint that is the best; the loss decides between equals."""
+    def validate(self, model: nn.Module) -> dict[str, Any]:
+        """The task's metrics on the validation examples, with the model in evaluation mode."""
+        training = model.training
+        model.eval()
+        try:
+            return self.task.validate(model, self.data.validation)
+        finally:
+            model.train(training)
+
+    def verdict(self, best: bool, tied: bool) -> str:
+        """The display's comment on a checkpoint that is the best; the loss decides between equal metrics."""
         if not best:
             return ""
         return f"as good in {self.config.best}, lower loss: best so far" if tied else "best so far"
 
     def cost(self, value: float) -> float:
-        """The metric that decides, as something to make small."""
+        """The metric `training.best`, negated if higher is better."""
         return -value if self.task.higher_is_better[self.config.best] else value
 
     @property
-    def reason(self) -> str:
-        """Why a training stopped by itself."""
+    def stop_reason(self) -> str:
+        """Why early stopping ended the training."""
         return f"{self.progress.waited} validations without a better {self.config.best}"
 
     def out_of_patience(self) -> bool:
         return self.config.patience is not None and self.progress.waited >= self.config.patience
 
     def order(self, entry: Ranked) -> tuple[float, float]:
-        """What sorts checkpoints, best first: the metric, and among equals the loss; then the earlier one is first."""
+        """The sort key of checkpoints, best first: the metric, then the loss; then the earlier one comes first."""
         return self.cost(entry.value), entry.loss
 
     def ranks(self, entry: Ranked) -> bool:
-        """Enter a checkpoint among the best; whether it is the best of all."""
+        """Add a checkpoint to the best ones; whether it is the best of all."""
         ranked = sorted([*self.progress.best, entry], key=self.order)
         self.progress.best = ranked[: self.config.keep_best]
         return ranked[0] == entry
 
     def save(self, log: MetricsLog | None, due: bool) -> None:
-        """A checkpoint that training can go on from bit by bit, then the pointers to it, then a tidy folder."""
-        self.settle()
+        """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
+        self.collect_losses()
         if log is None:
             return
         progress = self.progress
@@ -291,7 +305,7 @@ class Trainer:
         name = step_name(progress.step)
         own = stored_weights(self.model)
         checkpoint = Checkpoint(
-            weights=stored_weights(self.usable),
+            weights=stored_weights(self.used_model),
             training_weights=None if self.average is None else own,
             training={
                 "optimiser": self.optimiser.state_dict(),
@@ -309,7 +323,7 @@ class Trainer:
         self.tidy()
 
     def tidy(self) -> None:
-        """Point to the best checkpoint and drop those that are no longer needed."""
+        """Point to the best checkpoint and delete those that are no longer needed."""
         progress = self.progress
         best = [entry.step for entry in progress.best]
         self.run.point("best", step_name(best[0] if best else progress.step))
@@ -319,28 +333,29 @@ class Trainer:
         best = [{"step": entry.step, self.config.best: entry.value} for entry in self.progress.best]
         return {"step": step, "best": best, "tokenizer": self.data.tokenizers.fingerprint}
 
-    def finish(self, write: Any) -> None:
-        """Average the last checkpoints where the recipe asks for it, and use the average if it validates better."""
+    def finish(self, write: Write) -> None:
+        """Average the last checkpoints if the recipe says so, and use the average if it validates better."""
         folders = [self.run.checkpoints / step_name(step) for step in self.progress.recent]
-        if self.config.average == 1 or not folders or not self.leads:
+        if self.config.average == 1 or not folders or not self.is_main:
             return
         weights = average_weights(folders)
         averaged = self.run.build().to(self.accelerator.device)
         put_weights(averaged, weights, self.run.folder)
-        line = {"event": "average", "step": self.progress.step, **validate(self.task, averaged, self.data.validation)}
+        line = {"event": "average", "step": self.progress.step, **self.validate(averaged)}
         best = self.progress.best
         entry = Ranked(line[self.config.best], self.progress.step, line["loss"])
         better = not best or self.order(entry) < self.order(best[0])
         self.display.say(f"average of the last {len(folders)} checkpoints:")
-        self.display.validated(line, self.standing(better, bool(best) and entry.value == best[0].value))
-        kept = Checkpoint(stored_weights(averaged), self.facts(self.progress.step))  # with what validation chose
-        save_checkpoint(self.run.checkpoints / "average", kept)
+        self.display.validated(line, self.verdict(better, bool(best) and entry.value == best[0].value))
+        # After the validation, which may set buffers of the model
+        checkpoint = Checkpoint(stored_weights(averaged), self.facts(self.progress.step))
+        save_checkpoint(self.run.checkpoints / "average", checkpoint)
         if better:
             self.run.point("best", "average")
         write(line)
 
     def restore(self) -> bool:
-        """Go on from the last checkpoint, if there is one."""
+        """Continue from the last checkpoint; False if there is none."""
         folder = self.run.resumable()
         if folder is None:
             return False
@@ -348,7 +363,7 @@ class Trainer:
         weights, training = load_training(folder)
         data = self.data.train.fingerprint()
         if training.get("data", data) != data:
-            hint = "put it back as it was, or start anew with another --out"
+            hint = "restore the data, or start a new run with another --out"
             raise CheckpointError(
                 "the training data has changed since the run began", where=str(self.run.folder), hint=hint
             )
@@ -360,10 +375,10 @@ class Trainer:
             self.accelerator.scaler.load_state_dict(training["scaler"])
         self.plateau.restore(training["plateau"])
         self.progress = Progress.of(training["progress"])
-        self.carry = moved(training.get("carry"), self.accelerator.device)
+        self.carry = carry_to(training.get("carry"), self.accelerator.device)
         self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)
-        if self.leads:
+        if self.is_main:
             if self.run.pointer("last") is None:
                 self.run.point("last", folder.name)
             self.tidy()

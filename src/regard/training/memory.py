@@ -1,4 +1,4 @@
-"""How large a batch the memory of a device holds: measured with two small ones, a line drawn through them."""
+"""The largest batch that fits into the memory of a device: measured with two small batches and extrapolated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from regard.data.batch import AnyBatch
 from regard.data.dataset import Examples
 from regard.errors import ConfigError
-from regard.models import Generator
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.recipes.training import TrainingConfig
@@ -31,24 +30,24 @@ from regard.text.tokenizers import Tokenizers
 from regard.training.optimiser import build_optimiser
 
 SHARE = 0.9
-"""The part of the free memory that may be planned with; the rest is for what is not measured, and for holes in it."""
+"""The share of the free memory to plan with; the rest is for what is not measured, and for fragmentation."""
 BYTES_PER_PARAMETER = {"sgd": 12, "adam": 16, "adamw": 16}
-"""Weights, gradients and the optimiser's memory, in single precision."""
+"""Weights, gradients and optimiser state, in single precision."""
 GPU_TOKENS = 1024
-"""Size of the smaller batch on a GPU, large enough to tell it from the libraries' own memory."""
+"""Tokens of the smaller batch on a GPU: enough to be distinguished from the libraries' own memory."""
 ROUND = 256
-"""Budgets are multiples of this where they are larger."""
+"""Larger results are rounded down to a multiple of this."""
 
 
 @dataclass(frozen=True)
-class Need:
-    """The bytes that training takes up: some in any case, and more for each token of a batch."""
+class MemoryUse:
+    """The bytes that training needs: a fixed part, and more for each token of a batch."""
 
     fixed: float
     per_token: float
 
     @classmethod
-    def through(cls, small: tuple[int, int], large: tuple[int, int]) -> Need:
+    def through(cls, small: tuple[int, int], large: tuple[int, int]) -> MemoryUse:
         """The line through two points (tokens, bytes)."""
         slope = max(0.0, (large[1] - small[1]) / (large[0] - small[0]))
         return cls(small[1] - slope * small[0], slope)
@@ -57,48 +56,48 @@ class Need:
         return self.fixed + self.per_token * tokens
 
 
-def largest_batch(need: Need, available: int, *, wish: int, longest: int) -> int:
-    """The largest budget up to `wish` that leaves a tenth free; 0 where not even the longest example fits.
+def largest_batch(use: MemoryUse, available: int, *, limit: int, longest: int) -> int:
+    """The largest `batch_tokens` up to `limit` that leaves a tenth free; 0 if not even the longest example fits.
 
-    An example that is longer than the budget is a batch of its own, so no budget below it would help.
+    An example longer than `batch_tokens` is a batch of its own, so a value below its length would not help.
     """
-    room = SHARE * available
-    if need.bytes(max(wish, longest)) <= room:
-        return wish
-    if need.bytes(longest) > room:
+    usable = SHARE * available
+    if use.bytes(max(limit, longest)) <= usable:
+        return limit
+    if use.bytes(longest) > usable:
         return 0
-    fitting = int((room - need.fixed) / need.per_token)
+    fitting = int((usable - use.fixed) / use.per_token)
     return fitting // ROUND * ROUND or fitting
 
 
 def largest_measured(
-    measure: Callable[[int], int], *, rows: int, length: int, available: int, wish: int, longest: int
+    measure: Callable[[int], int], *, rows: int, length: int, available: int, limit: int, longest: int
 ) -> int:
-    """The same, where `measure` gives the bytes for so many examples of a length.
+    """The same from measurements: `measure` returns the bytes for a number of examples of one length.
 
-    The line through two small batches lies above what large ones need, since the loss computes those in parts. So
-    where it falls short of the wish, a batch that fits by it is measured in turn, as long as that finds room for more.
+    The line through two small batches overestimates large ones, whose loss is computed in parts. So if the result is
+    below the limit, a batch of that size is measured too, and the line drawn again, as long as the result grows.
     """
     small, large = ((count * length, measure(count)) for count in (rows, 2 * rows))
-    fits = largest_batch(Need.through(small, large), available, wish=wish, longest=longest)
-    while fits < wish and large[0] < fits // length * length:
+    fits = largest_batch(MemoryUse.through(small, large), available, limit=limit, longest=longest)
+    while fits < limit and large[0] < fits // length * length:
         large = (fits // length * length, measure(fits // length))
-        before, fits = fits, largest_batch(Need.through(small, large), available, wish=wish, longest=longest)
+        before, fits = fits, largest_batch(MemoryUse.through(small, large), available, limit=limit, longest=longest)
         if fits < 1.1 * before:
             break
     return fits
 
 
 def fitting_batch_tokens(
-    recipe: AnyRecipe, train: Examples, model: Generator, accelerator: Accelerator, available: int | None = None
+    recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator, available: int | None = None
 ) -> int:
-    """`training.batch_tokens` as it is, or lower if the device holds less; 0 where it does not hold one example.
+    """`training.batch_tokens`, or less if the device has too little memory; 0 if not even one example fits.
 
-    Measured with the longest example, since shorter ones need no more for each token. Neither the model nor the random
-    generators are changed. `available` bytes are taken for free, if not what the device itself says.
+    Measured with the longest example, since shorter ones need no more per token. Neither the model nor the random
+    generators are changed. `available` is the free memory in bytes; default: what the device reports.
     """
-    wish, on_cpu = recipe.training.batch_tokens, accelerator.device.type == "cpu"
-    assert isinstance(wish, int)
+    limit, on_cpu = recipe.training.batch_tokens, accelerator.device.type == "cpu"
+    assert isinstance(limit, int)
     if available is None:
         available = available_memory(accelerator.device) // (accelerator.num_processes if on_cpu else 1)
     example = train.longest_example()
@@ -109,11 +108,11 @@ def fitting_batch_tokens(
 
     rows = 1 if on_cpu else max(1, GPU_TOKENS // length)
     longest = int(train.lengths.max())
-    return largest_measured(measure, rows=rows, length=length, available=available, wish=wish, longest=longest)
+    return largest_measured(measure, rows=rows, length=length, available=available, limit=limit, longest=longest)
 
 
 def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
-    """A sentence where examples are longer than a batch is to be, for `check` and for those who train at once."""
+    """A note if examples are longer than `training.batch_tokens`."""
     assert isinstance(config.batch_tokens, int)
     longer = int(np.count_nonzero(train.lengths > config.batch_tokens))
     if not longer:
@@ -124,13 +123,8 @@ def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
     ]
 
 
-def longest_example(train: Examples) -> int:
-    """The one that takes up the most memory."""
-    return train.longest_example()
-
-
-def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: Generator, accelerator: Accelerator) -> int:
-    """The bytes that training with such batches takes up, from a copy of the model."""
+def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator) -> int:
+    """The bytes that training with such batches needs, measured with a copy of the model."""
     device = accelerator.device
     measured = _estimated_bytes if device.type == "cpu" else _measured_bytes
     with unchanged_generators(device):
@@ -138,29 +132,29 @@ def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: Generator, accelerator
     if device.type != "cpu":
         gc.collect()
         torch.get_device_module(device).empty_cache()
-    # The average of the weights, and the buckets in which processes exchange gradients
+    # The moving average of the weights, and the buckets for the exchange of gradients between processes
     copies = int(recipe.training.ema is not None) + int(accelerator.num_processes > 1)
     return size + 4 * copies * count_parameters(model)
 
 
-def _estimated_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: Generator, accelerator: Accelerator) -> int:
-    """On a CPU, which does not count: weights, gradients, optimiser, and what the backward pass will need."""
+def _estimated_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator) -> int:
+    """On a CPU, where allocations are not counted: weights, gradients, optimiser, and saved activations."""
     objective = _objective(recipe, trial)
     with accelerator.autocast():
         _, saved = saved_by(trial, lambda: sums_of(objective(batch.unnamed())))
     return count_parameters(trial) * BYTES_PER_PARAMETER[recipe.training.optimizer] + saved
 
 
-def _measured_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: Generator, accelerator: Accelerator) -> int:
-    """On a GPU: the most that an update holds. The first one makes the optimiser's memory."""
-    before = _most_held(accelerator.device, lambda: None)
+def _measured_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator) -> int:
+    """On a GPU: the peak of the second update, since the first one allocates the optimiser state."""
+    before = _peak_bytes(accelerator.device, lambda: None)
     update = _updates(recipe, trial.to(accelerator.device), accelerator)
     update(batch)
-    return _most_held(accelerator.device, lambda: update(batch)) - before
+    return _peak_bytes(accelerator.device, lambda: update(batch)) - before
 
 
-def _most_held(device: torch.device, work: Callable[[], None]) -> int:
-    """The most bytes while it works; on MPS those the driver holds after it, which it does not give back by itself."""
+def _peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
+    """The peak memory during `work`; on MPS what the driver holds after it, which it does not release by itself."""
     if device.type == "mps":
         work()
         torch.mps.synchronize()
@@ -172,18 +166,17 @@ def _most_held(device: torch.device, work: Callable[[], None]) -> int:
     return torch.cuda.max_memory_allocated()
 
 
-def _objective(recipe: AnyRecipe, trial: Generator) -> nn.Module:
+def _objective(recipe: AnyRecipe, trial: nn.Module) -> nn.Module:
     return TASKS[recipe.task](recipe, Tokenizers({})).objective(trial).train()  # losses need no tokenizers
 
 
-def sums_of(found: Any) -> Tensor:
-    """The two sums of an objective, also of one that gives a state to carry on beside them."""
-    sums_2: Tensor = found[0] if isinstance(found, tuple) else found
-    return sums_2
+def sums_of(result: Tensor | tuple[Tensor, Any]) -> Tensor:
+    """The two sums of an objective, also if it returns a recurrent state too."""
+    return result[0] if isinstance(result, tuple) else result
 
 
-def _updates(recipe: AnyRecipe, trial: Generator, accelerator: Accelerator) -> Callable[[AnyBatch], None]:
-    """Updates as the loop makes them; where it accumulates, gradients stay while a batch is computed."""
+def _updates(recipe: AnyRecipe, trial: nn.Module, accelerator: Accelerator) -> Callable[[AnyBatch], None]:
+    """Updates as in the training loop; with accumulation, gradients stay allocated during a batch."""
     objective, optimiser = _objective(recipe, trial), build_optimiser(trial, recipe.training)
 
     def update(batch: AnyBatch) -> None:
@@ -198,38 +191,38 @@ def _updates(recipe: AnyRecipe, trial: Generator, accelerator: Accelerator) -> C
 
 
 @contextmanager
-def memory_named(recipe: AnyRecipe, fitting: Callable[[], int] = lambda: 0) -> Iterator[None]:
-    """Out of memory, in the user's words; `fitting` measures which batches would fit, and may itself run out of it.
+def explained_out_of_memory(recipe: AnyRecipe, fitting: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """Turn an out-of-memory error into a ConfigError with a `batch_tokens` that fits, from `fitting` if it succeeds.
 
-    Without an answer, half of the batch: activations grow with it, and twice the accumulation makes up for it.
+    Otherwise half the batch is suggested, with twice the accumulation.
     """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not _out_of_memory(error):
             raise
-        clear_frames(error.__traceback__)  # they hold what filled the memory
+        clear_frames(error.__traceback__)  # they still refer to large tensors
         config = recipe.training
         assert isinstance(config.batch_tokens, int)
-        fits = _or_nothing(fitting)
+        fits = _or_zero(fitting)
         tokens = fits if 0 < fits < config.batch_tokens else max(1, config.batch_tokens // 2)
         accumulate = math.ceil(config.accumulate * config.batch_tokens / tokens)
         raise ConfigError(
             f"out of memory with batches of {config.batch_tokens:,} tokens",
             where="training.batch_tokens",
             hint=f"{tokens}{' fits, and' if tokens == fits else ''} with training.accumulate={accumulate} makes the "
-            "same steps, or take a smaller model",
+            "same steps, or use a smaller model",
         ) from None
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Torch has a class of its own for a GPU's memory only; an illegal access to memory is another matter."""
-    said = str(error).lower()
+    """torch has an error class for GPU memory only. An illegal memory access is not meant."""
+    text = str(error).lower()
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or "out of memory" in said or "not enough memory" in said or "can't allocate memory" in said
+    return known or any(phrase in text for phrase in ("out of memory", "not enough memory", "can't allocate memory"))
 
 
-def _or_nothing(fitting: Callable[[], int]) -> int:
+def _or_zero(fitting: Callable[[], int]) -> int:
     try:
         return fitting()
     except (RuntimeError, MemoryError) as error:
@@ -238,24 +231,24 @@ def _or_nothing(fitting: Callable[[], int]) -> int:
         return 0
 
 
-def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: Generator, accelerator: Accelerator) -> int:
-    """The batch that would have fitted, once all that training held is given back."""
+def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> int:
+    """The `batch_tokens` that would have fitted, measured after the training's memory is released."""
     model.zero_grad(set_to_none=True)
     model.to("cpu")
     accelerator.free_memory()
     return fitting_batch_tokens(recipe, train, model, accelerator)
 
 
-def with_fitting_batches(recipe: AnyRecipe, train: Examples, model: Generator, accelerator: Accelerator) -> AnyRecipe:
-    """`batch_tokens: auto`, lowered to what fits into the memory of every process's device."""
-    with memory_named(recipe):
+def with_fitting_batches(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> AnyRecipe:
+    """The recipe with `batch_tokens` lowered to what fits into the memory of every process."""
+    with explained_out_of_memory(recipe):
         fitting = fitting_batch_tokens(recipe, train, model, accelerator)
     tokens = int(accelerator.gather(torch.tensor([fitting], device=accelerator.device)).min())
     if tokens == 0:
         raise ConfigError(
-            f"not even the longest example, of {int(train.lengths.max()):,} tokens, fits into the memory",
+            f"not even the longest example, of {int(train.lengths.max()):,} tokens, fits into memory",
             where="training.batch_tokens",
-            hint="take a smaller model, or lower data.max_length",
+            hint="use a smaller model, or lower data.max_length",
         )
     tree = recipe.model_dump()
     tree["training"]["batch_tokens"] = tokens
@@ -263,22 +256,22 @@ def with_fitting_batches(recipe: AnyRecipe, train: Examples, model: Generator, a
 
 
 def saved_by(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, int]:
-    """What a forward pass gives, and the bytes that it keeps for the backward pass besides the weights."""
-    kept: dict[int, int] = {}
+    """The result of a forward pass, and the bytes that it saves for the backward pass, without the weights."""
+    saved: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         output = forward()
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    return output, sum(size for pointer, size in kept.items() if pointer not in weights)
+    return output, sum(size for pointer, size in saved.items() if pointer not in weights)
 
 
 @contextmanager
 def unchanged_generators(device: torch.device) -> Iterator[None]:
-    """Dropout within draws nothing from what comes after."""
+    """Restore the random generators afterwards."""
     module = None if device.type == "cpu" else torch.get_device_module(device)
     before, on_device = torch.get_rng_state(), module.get_rng_state() if module else None
     try:
@@ -290,7 +283,7 @@ def unchanged_generators(device: torch.device) -> Iterator[None]:
 
 
 def available_memory(device: torch.device) -> int:
-    """The bytes that a training may still take up on the device."""
+    """The free memory of a device in bytes."""
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         reserved, allocated = torch.cuda.memory_reserved(device), torch.cuda.memory_allocated(device)
@@ -303,7 +296,7 @@ def available_memory(device: torch.device) -> int:
 
 
 def available_main_memory(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """What Linux says it could give to a program; elsewhere, all there is. Windows does not say: take what is asked."""
+    """Available memory as Linux reports it; elsewhere all of it. Windows reports nothing: no limit."""
     with suppress(OSError, ValueError, IndexError):
         [line] = [line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable:")]
         return int(line.split()[1]) * 1024

@@ -1,7 +1,9 @@
-"""How gradients become updates, and the moving average of the weights that may come of them."""
+"""The optimiser, the learning-rate schedule, and the moving average of the weights."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -12,19 +14,19 @@ from regard.recipes.training import TrainingConfig
 
 def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     """Adam (Kingma & Ba 2015, arXiv:1412.6980), AdamW (arXiv:1711.05101) or SGD over all parameters."""
-    parameters = parameter_groups(model, config.learning_rate)
-    fused = all(one.device.type in ("cpu", "cuda") for group in parameters for one in group["params"])
+    groups = parameter_groups(model, config.learning_rate)
+    fused = all(weight.device.type in ("cpu", "cuda") for group in groups for weight in group["params"])
     if config.optimizer == "sgd":
         return torch.optim.SGD(
-            parameters, config.learning_rate, config.momentum, weight_decay=config.weight_decay, fused=fused
+            groups, config.learning_rate, config.momentum, weight_decay=config.weight_decay, fused=fused
         )
-    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    optimiser = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
     betas = (config.betas[0], config.betas[1])
-    return kind(parameters, config.learning_rate, betas, eps=1e-9, weight_decay=config.weight_decay, fused=fused)
+    return optimiser(groups, config.learning_rate, betas, eps=1e-9, weight_decay=config.weight_decay, fused=fused)
 
 
 def parameter_groups(model: nn.Module, learning_rate: float) -> list[dict[str, Any]]:
-    """The weights that learn, by the share of the learning rate that the model has for each (`rate_of`).
+    """The trainable weights, grouped by the model's factor of the learning rate for each (`rate_of`).
 
     Layer-wise decay: Howard & Ruder 2018, arXiv:1801.06146, section 3.2, "discriminative fine-tuning".
     """
@@ -38,10 +40,73 @@ def parameter_groups(model: nn.Module, learning_rate: float) -> list[dict[str, A
 
 @torch.no_grad()
 def move_average(average: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """average = d * average + (1 - d) * weights, d rising from 2/11 to `decay` to forget the start soon."""
+    """average = d * average + (1 - d) * weights; d rises from 2/11 to `decay`, so that the start is soon forgotten."""
     decay = min(decay, (1 + step) / (10 + step))
     torch._foreach_lerp_(_tensors(average), _tensors(model), 1.0 - decay)
 
 
 def _tensors(model: nn.Module) -> list[Tensor]:
     return [parameter.data for parameter in model.parameters()]
+
+
+# The learning rate over time
+
+
+def schedule_factor(config: TrainingConfig, step: int, steps: int) -> float:
+    """The factor of the highest learning rate at step 1, 2, ... `steps`; `plateau` scales it too.
+
+    Linear warm-up, then: inverse square root as in Vaswani et al. 2017, arXiv:1706.03762, equation 3; linear to zero;
+    half a cosine to zero (Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts); or constant.
+    """
+    if step < config.warmup:
+        return step / config.warmup
+    done = min(1.0, (step - config.warmup) / max(1, steps + 1 - config.warmup))
+    match config.schedule:
+        case "inverse_sqrt":
+            return math.sqrt(max(1, config.warmup) / max(1, step))
+        case "linear":
+            return 1.0 - done
+        case "cosine":
+            return 0.5 * (1.0 + math.cos(math.pi * done))
+        case "constant" | "plateau":
+            return 1.0
+
+
+class Plateau:
+    """Lowers the learning rate when the validation has stopped improving."""
+
+    def __init__(self, config: TrainingConfig) -> None:
+        self.factor, self.patience = config.plateau_factor, config.plateau_patience
+        self.active = config.schedule == "plateau"
+        self.scale = 1.0
+        self.waited = 0
+
+    def add_validation(self, improved: bool) -> None:
+        self.waited = 0 if improved else self.waited + 1
+        if self.active and self.waited > self.patience:
+            self.scale *= self.factor
+            self.waited = 0
+
+    def state(self) -> dict[str, float]:
+        return {"scale": self.scale, "waited": self.waited}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self.scale, self.waited = state["scale"], int(state["waited"])
+
+
+def length_notes(config: TrainingConfig, steps: int) -> Iterator[str]:
+    """Notes on a training that ends before `training.steps`, or is hardly longer than its warm-up."""
+    if config.steps is not None and steps < config.steps:
+        yield f"training.epochs={config.epochs} ends at step {steps:,}, before training.steps={config.steps}"
+    if 2 * config.warmup > steps:
+        yield (
+            f"training.warmup={config.warmup} is more than half of the {steps:,} steps: the model will hardly learn; "
+            f"{max(1, steps // 10)} would be a tenth"
+        )
+
+
+def resume_notes(before: TrainingConfig, now: TrainingConfig, done: int, steps: int) -> Iterator[str]:
+    """A note if a schedule that falls to zero now covers another number of steps."""
+    if now.schedule in ("linear", "cosine") and (before.steps, before.epochs) != (now.steps, now.epochs):
+        rate = now.learning_rate * schedule_factor(now, done + 1, steps)
+        yield f"the {now.schedule} schedule now covers {steps:,} steps: the learning rate continues at {rate:.2g}"

@@ -1,9 +1,11 @@
-"""Where a training stands, and what else a checkpoint must hold for it to go on exactly."""
+"""The progress of a training, all that a checkpoint needs for an exact resume, and the loop's log and stop signal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +13,11 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import START, Position
+from regard.runs import Run
+from regard.runs.run import MetricsLog
+from regard.text.files import writing
+
+Write = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -18,24 +25,24 @@ class Ranked:
     """A checkpoint among the best."""
 
     value: float
-    """Of the metric that decides."""
+    """The metric `training.best`."""
     step: int
     loss: float = -math.inf
-    """Of the validation: the lower one wins a tie. Where an older version did not keep it, the earlier one stays."""
+    """The validation loss: the lower one wins a tie. Old runs did not store it; then the earlier checkpoint wins."""
 
 
 @dataclass
 class Progress:
-    """Where a training stands, apart from weights and optimiser."""
+    """The progress of a training, without weights and optimiser."""
 
     step: int = 0
     position: Position = START
     best: list[Ranked] = field(default_factory=list)
     """The best checkpoints, best first."""
     recent: list[int] = field(default_factory=list)
-    """Steps of the last checkpoints that were due, to average at the end; what Ctrl-C saves is not among them."""
+    """Steps of the last regular checkpoints, to average at the end; not those that Ctrl-C saved."""
     waited: int = 0
-    """Validations since the last better one."""
+    """Validations since the last improvement."""
     stopped: bool = False
     seconds: float = 0.0
     loss_sum: float = 0.0
@@ -44,11 +51,11 @@ class Progress:
     """Sums since the last line of the log."""
     logged_step: int = 0
     log_length: int = 0
-    """Bytes of metrics.jsonl."""
+    """Size of metrics.jsonl in bytes."""
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Progress:
-        """What `asdict` made of it."""
+        """The inverse of `asdict`."""
         progress = cls(**stored)
         progress.position = Position(**stored["position"])
         progress.best = [Ranked(**entry) if isinstance(entry, dict) else Ranked(*entry) for entry in stored["best"]]
@@ -56,13 +63,13 @@ class Progress:
 
 
 def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group: int) -> int:
-    """How many updates: what comes first of `steps` and `epochs`."""
+    """The number of updates: the smaller of `steps` and `epochs`."""
     by_epochs = math.inf if epochs is None else math.ceil(epochs * epoch_batches / group)
     return int(min(math.inf if steps is None else steps, by_epochs))
 
 
 def random_state() -> dict[str, Tensor]:
-    """The generators that dropout and sampling draw from."""
+    """The random generators of dropout and sampling."""
     state = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state()
@@ -73,5 +80,59 @@ def restore_random_state(state: dict[str, Tensor], rank: int) -> None:
     torch.set_rng_state(state["cpu"])
     if torch.cuda.is_available() and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"])
-    if rank:  # only the first process's generators were saved; the others need draws of their own
+    if rank:  # only the generators of the first process were saved; the others need different ones
         torch.manual_seed(int(torch.randint(2**62, ())) + rank)
+
+
+@contextmanager
+def metrics_writer(run: Run, step: int, log: MetricsLog | None) -> Iterator[Write]:
+    """Writes lines from `step` on to metrics.jsonl, and to TensorBoard if it is installed."""
+    board: Any = _tensorboard(run, step) if log else None
+
+    def write(line: dict[str, Any]) -> None:
+        if log:
+            log.write(line)
+        with writing(run.folder / "tensorboard"):
+            for name, value in line.items() if board else ():
+                if isinstance(value, (int, float)) and name != "step":
+                    board.add_scalar(f"{line['event']}/{name}", value, line["step"])
+
+    try:
+        yield write
+    finally:
+        if log:
+            log.close()
+        if board:
+            with suppress(OSError):
+                board.close()
+
+
+def _tensorboard(run: Run, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(run.folder / "tensorboard"), purge_step=step + 1)
+
+
+@contextmanager
+def stop_requests() -> Iterator[list[bool]]:
+    """A list that gets an entry when the user presses Ctrl-C or a scheduler sends SIGTERM; the second time interrupts
+    at once."""
+    requests: list[bool] = []
+
+    def handle(number: int, frame: Any) -> None:
+        if requests:
+            raise KeyboardInterrupt
+        requests.append(True)
+
+    try:
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not in the main thread: the caller handles signals
+        yield requests
+        return
+    try:
+        yield requests
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from torch import nn
 
 from regard.config.load import Tree
 from regard.data.batches import auto_batch_tokens
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
-from regard.models import Generator
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, load_recipe, recipe_of, with_absolute_paths
 from regard.recipes.training import TrainingConfig
@@ -25,8 +26,8 @@ from regard.tasks import TASKS, Task
 from regard.training.display import Display
 from regard.training.initial import initialise
 from regard.training.loop import Interrupted, Trainer
-from regard.training.memory import budget_note, fitting_afterwards, memory_named, with_fitting_batches
-from regard.training.schedule import length_notes, resume_notes
+from regard.training.memory import budget_note, explained_out_of_memory, fitting_afterwards, with_fitting_batches
+from regard.training.optimiser import length_notes, resume_notes
 
 CHANGEABLE = frozenset(
     f"training.{name}"
@@ -35,7 +36,7 @@ CHANGEABLE = frozenset(
         "keep_best", "patience", "decode", "samples", "average",
     )
 )  # fmt: skip
-"""What a resumed training may do otherwise: how long, how often, where. All else would make it another training."""
+"""Fields that may change when a training is resumed; any other change would make it another training."""
 
 
 def train(
@@ -46,48 +47,48 @@ def train(
     resume: bool = False,
     quiet: bool = False,
 ) -> Run:
-    """Train what a recipe describes into the run folder `out`; with `resume`, go on where it was left."""
+    """Train the model of a recipe into the run folder `out`; with `resume`, continue from its last checkpoint."""
     folder = Path(out)
-    asked, base = load_recipe(recipe, overrides)
-    check_metric(asked)
+    given, base = load_recipe(recipe, overrides)
+    check_metric(given)
     existing = _existing(folder, resume)
-    accelerator = make_accelerator(asked.training)
+    accelerator = make_accelerator(given.training)
     with Display(quiet=quiet or not accelerator.is_main_process) as display:
         with accelerator.main_process_first():
             tokenizers = existing.tokenizers if existing else None
-            data = TASKS[asked.task].prepare(asked, base, tokenizers, lambda what, done: display.doing(what, done))
-        resolved = resolve(asked, base, data, accelerator.device, existing)
+            data = TASKS[given.task].prepare(given, base, tokenizers, lambda what, done: display.doing(what, done))
+        resolved = resolve(given, base, data, accelerator.device, existing)
         if existing:
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
         model = _build(task, resolved, accelerator)
         if existing is None or existing.resumable() is None:
             task.first_weights(model, data.train)
-            for sentence in initialise(model, task, asked, base):
+            for sentence in initialise(model, task, given, base):
                 display.say(sentence)
-        if existing is None and asked.training.batch_tokens == "auto":
-            wished, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
-            if resolved != wished:
-                display.say(f"batch_tokens: {resolved.training.batch_tokens:,}, which is what the memory holds")
+        if existing is None and given.training.batch_tokens == "auto":
+            before, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
+            if resolved != before:
+                display.say(f"batch_tokens: {resolved.training.batch_tokens:,}, the most that fits into memory")
         run = existing or _create(folder, resolved, data, accelerator)
-        held = locked(folder) if accelerator.is_main_process else nullcontext()
-        with held, memory_named(resolved, lambda: fitting_afterwards(resolved, data.train, model, accelerator)):
+        lock = locked(folder) if accelerator.is_main_process else nullcontext()
+        measure = partial(fitting_afterwards, resolved, data.train, model, accelerator)
+        with lock, explained_out_of_memory(resolved, measure):
             _train(run, resolved, data, model, accelerator, display)
     return run
 
 
-def _build(task: Task, recipe: AnyRecipe, accelerator: Accelerator) -> Generator:
-    """The model, with the same first weights in every process, but its own dropout in each."""
-    seed = recipe.training.seed
-    with memory_named(recipe):
-        torch.manual_seed(seed)
-        model: Generator = task.model()
-        torch.manual_seed(seed + accelerator.process_index)
+def _build(task: Task, recipe: AnyRecipe, accelerator: Accelerator) -> nn.Module:
+    """The model, with the same initial weights in every process but different dropout."""
+    with explained_out_of_memory(recipe):
+        torch.manual_seed(recipe.training.seed)
+        model: nn.Module = task.model()
+        torch.manual_seed(recipe.training.seed + accelerator.process_index)
     return model
 
 
 def _train(
-    run: Run, recipe: AnyRecipe, data: Prepared[Any], model: Generator, accelerator: Accelerator, display: Display
+    run: Run, recipe: AnyRecipe, data: Prepared[Any], model: nn.Module, accelerator: Accelerator, display: Display
 ) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     notes = [*length_notes(recipe.training, trainer.steps), *budget_note(recipe.training, data.train)]
@@ -106,14 +107,15 @@ def _train(
         f"{accelerator.num_processes} process{'es' if accelerator.num_processes > 1 else ''}"
     )
     if trainer.progress.stopped:
-        display.say(f"it had stopped by itself: {trainer.reason}; with more training.patience it goes on")
+        display.say(f"it was stopped early: {trainer.stop_reason}; a larger training.patience continues it")
     try:
         trainer.train()
     except Interrupted:
-        display.say(f"interrupted and saved at step {trainer.progress.step:,}; the same command with --resume goes on")
+        step = trainer.progress.step
+        display.say(f"interrupted and saved at step {step:,}; the same command with --resume continues it")
         raise
     except RegardError as error:
-        error.add_note(f"in process {accelerator.process_index}")  # what other processes may not meet
+        error.add_note(f"in process {accelerator.process_index}")  # other processes may not have this error
         raise
     display.say(f"done: {run.folder}")
 
@@ -123,11 +125,11 @@ def _refuse_fewer_steps(config: TrainingConfig, trainer: Trainer) -> None:
     if done > trainer.steps:
         where = "training.epochs" if config.steps is None else "training.steps"
         what = f"the run has made {done:,} steps, more than {trainer.steps:,}"
-        raise ConfigError(what, where=where, hint="--checkpoint of other commands takes an earlier checkpoint")
+        raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
-    """accelerate's hold on the device, the precision and the other processes."""
+    """accelerate's handle on the device, the precision and the other processes."""
     wanted, cuda = config.device, torch.cuda.is_available()
     mps = torch.backends.mps.is_available()
     if (wanted == "cuda" and not cuda) or (wanted == "mps" and not mps):
@@ -143,8 +145,8 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
         raise ConfigError("fp16 needs a CUDA GPU", where="training.precision", hint="allowed here: auto, fp32, bf16")
     if on_gpu:
         torch.set_float32_matmul_precision("high")
-        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every shape, and batches have many
-    # Another training in this process may have chosen another precision or device
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it compiles for every shape, and batches have many
+    # An earlier training in this process may have used another precision or device
     AcceleratorState._reset_state(reset_partial_state=not torch.distributed.is_initialized())
     on_cpu = wanted == "cpu" or not (cuda or mps)
     return Accelerator(mixed_precision="no" if precision == "fp32" else precision, cpu=on_cpu)
@@ -153,17 +155,17 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
 def resolve(
     recipe: AnyRecipe, base: Path, data: Prepared[Any], device: torch.device, existing: Run | None = None
 ) -> AnyRecipe:
-    """The recipe with what only the data or the run's beginning can tell, and with paths that hold from anywhere."""
+    """The recipe with the values that depend on the data or on the run to resume, and with absolute paths."""
     TASKS[recipe.task](recipe, data.tokenizers).check(data)
     tree = with_absolute_paths(data.task.recipe, base).model_dump()
     if recipe.training.batch_tokens == "auto":
-        wished = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
-        tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else wished
+        default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
+        tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
     return recipe_of(tree)
 
 
 def check_metric(recipe: AnyRecipe) -> None:
-    """`training.best` must be a metric of the task, and one that the validation computes."""
+    """`training.best` must be a metric that the task's validation computes."""
     metrics = TASKS[recipe.task].higher_is_better
     name = recipe.training.best
     if name not in metrics:
@@ -173,25 +175,25 @@ def check_metric(recipe: AnyRecipe) -> None:
 
 
 def _existing(folder: Path, resume: bool) -> Run | None:
-    """The run to go on with; None where one is to begin: in a new folder, or one where nothing was trained yet."""
+    """The run to resume; None for a new run, in a new folder or in one without a checkpoint."""
     if not folder.exists() or (is_vacant(folder) and not (resume and (folder / "recipe.yaml").exists())):
         return None
     if not folder.is_dir():
         raise CheckpointError("there is a file of this name", where=str(folder), hint="give another --out")
     if not resume:
         if (folder / "recipe.yaml").exists():
-            what, hint = "the run folder exists already", "--resume goes on with it; give another --out for a new one"
+            what, hint = "the run folder exists already", "--resume continues it; give another --out for a new run"
         else:
-            what, hint = "the folder exists already, and has other files than those of a run", "give another --out"
+            what, hint = "the folder exists already, and contains files that are not of a run", "give another --out"
         raise CheckpointError(what, where=str(folder), hint=hint)
     return Run.open(folder)
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
     if accelerator.is_main_process:
-        _existing(folder, resume=False)  # another process may have made it since
+        _existing(folder, resume=False)  # another process may have created it since
         if folder.exists():
-            with locked(folder):  # or may be training there, before its first checkpoint
+            with locked(folder):  # or may be training in it, before its first checkpoint
                 pass
         Run.create(folder, recipe, data.tokenizers)
     accelerator.wait_for_everyone()
@@ -199,7 +201,7 @@ def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: A
 
 
 def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
-    """A resumed training is the same training: its recipe may differ only where that changes nothing that was done."""
+    """A resumed training must have the same recipe, up to CHANGEABLE."""
     before, now = dict(_leaves(run.recipe.model_dump())), dict(_leaves(recipe.model_dump()))
     problems = [
         Problem(path, f"the run was started with {before.get(path)!r}, this recipe says {now.get(path)!r}")

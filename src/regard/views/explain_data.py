@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.views.explanation import KINDS, NAMES, Explanation, unit
+from regard.views.explanation import KINDS, NAMES, Explanation
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.labels import label
 from regard.views.seen import Kind
@@ -36,7 +36,6 @@ def page_data(explanation: Explanation, wish: Wish) -> dict[str, Any]:
         if attentions := explanation.of_kind(kind):
             found["kinds"][kind] = {
                 "name": NAMES[kind],
-                "unit": unit(kind),
                 "layers": len(attentions),
                 "heads": len(attentions[0].weights),
                 "rows": [label(piece) for piece in attentions[0].queries],
@@ -44,7 +43,7 @@ def page_data(explanation: Explanation, wish: Wish) -> dict[str, Any]:
             }
     for kind, name, weights in matrices:
         found["matrices"][f"{kind}/{name}"] = _packed(weights, None if (kind, name) == whole else kept)
-    for view in ("occlusion", "heads", "hops", "mix", "masks", "positions"):
+    for view in ("occlusion", "heads", "mix", "masks", "positions"):
         if view in explanation.views:
             shown = (wish if view == wish.view else Wish(view)).pictures(explanation)
             found["heatmaps"] |= {one.title: _packed_heatmap(one) for one in shown}

@@ -76,9 +76,8 @@ function fillLayers(wish) {
   const rollout = data.matrices[view.value + "/1/rollout"];
   byId("choosers").hidden = !kind || (kind.layers * kind.heads === 1 && !rollout);
   if (!kind) return;
-  const each = Array.from({ length: kind.layers }, (_, n) => [String(n + 1), kind.unit + " " + (n + 1)]);
-  fill(layer, kind.layers > 1 ? [["mean", "mean of all " + kind.unit + "s"], ...each] : each, wish);
-  layer.previousSibling.textContent = kind.unit === "hop" ? "Hop" : "Layer";
+  const each = Array.from({ length: kind.layers }, (_, n) => [String(n + 1), "layer " + (n + 1)]);
+  fill(layer, kind.layers > 1 ? [["mean", "mean of all layers"], ...each] : each, wish);
   head.parentElement.hidden = kind.heads === 1 && !rollout;
 }
 function fillHeads(wish) {

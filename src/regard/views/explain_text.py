@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,11 @@ from torch import Tensor, nn
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
 from regard.errors import DecodeError
-from regard.layers.layer_mix import LayerMix
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.models.elmo import ELMo
-from regard.models.headed import Headed
+from regard.models.headed import Headed, LayerMix
 from regard.models.lstm_lm import LSTMLanguageModel
-from regard.models.memory_lm import MemoryLanguageModel
 from regard.runs import Run
 from regard.runs.verbs import device_named, with_search
 from regard.tasks.inputs import Inputs, encode_inputs, refuse_longer
@@ -27,16 +25,12 @@ from regard.tasks.masked_language_modeling import GAP, filled, with_gaps
 from regard.text.normalise import fold_white_space
 from regard.text.spelling import Spelling
 from regard.text.tokenizers import Tokenizer
-from regard.views.capture import Observed, watch, watching
+from regard.views.capture import watch, watching
 from regard.views.explain_parts import attention_of, positions_of, steps_of
 from regard.views.explanation import Explanation
 from regard.views.leave_out import leave_one_out
-from regard.views.past_words import watch_hops
 from regard.views.seen import Kind, Mix, Step
 from regard.views.words import word_starts
-
-KINDS_OF_ONE_TEXT: dict[str, Kind] = {"bert": "encoder", "memory_lm": "memory"}
-"""What a model's attention is; that of the others is a decoder's."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +65,9 @@ def explain_text(
         _refuse_continuing(run, {"--target": target, "--beam": beam})
     reading = _read(run, model, text, target, beam)
     ids, length = [*reading.row.ids, *[tokenizer.pad] * padding], len(reading.row.ids)
-    kind = KINDS_OF_ONE_TEXT.get(run.recipe.model.kind, "decoder")
+    kind: Kind = "encoder" if run.recipe.model.kind == "bert" else "decoder"
     batch = _batch(ids, reading.row.segments, length, bert=kind == "encoder").to(device_of(model))
-    observed = _watched(model, lambda: _states(model, batch))
+    observed = watch(model, lambda: _states(model, batch))
     pieces, starts = tuple(tokenizer.pieces(ids)), word_starts(tokenizer, ids)
     steps = _steps(model, observed.hidden_TD, tokenizer, ids[:length])
     left_out = isinstance(model, Headed) and (occlusion or (not observed.weights_HQK and model.mix is None))
@@ -171,10 +165,6 @@ def _batch(ids: Sequence[int], segments: Sequence[int], length: int, *, bert: bo
 
 
 # ----------------------------------------------------------------------------------------------- what is seen
-
-
-def _watched(model: Any, read: Callable[[], Tensor]) -> Observed:
-    return watch_hops(model, read) if isinstance(model, MemoryLanguageModel) else watch(model, read)
 
 
 def _states(model: Any, batch: Any) -> Tensor:

@@ -22,8 +22,7 @@ from regard.views.seen import Attention, Kind, Mix, Step
 from regard.views.words import merge_pieces, words_of
 
 View = Literal[
-    "alignment", "encoder", "decoder", "memory", "mix", "occlusion", "probabilities", "heads", "hops", "masks",
-    "positions",
+    "alignment", "encoder", "decoder", "mix", "occlusion", "probabilities", "heads", "hops", "masks", "positions",
 ]  # fmt: skip
 Choice = int | Literal["mean", "all"]
 """A layer or head by its number from 1; the mean over them; or a picture of each."""
@@ -34,7 +33,6 @@ NAMES = {
     "alignment": "attention over the source",
     "encoder": "self-attention of the encoder",
     "decoder": "self-attention of the decoder",
-    "memory": "attention over past words",
 }
 MISSING = {
     "positions": "position encodings",
@@ -49,7 +47,6 @@ SIDES: dict[Kind, tuple[str, str]] = {
     "alignment": ("target", "source"),
     "encoder": ("source", "source"),
     "decoder": ("inputs", "inputs"),
-    "memory": ("inputs", "inputs"),
 }
 """What looks and what is looked at, by the names of `Explanation.starts`."""
 WIDEST = 128
@@ -119,8 +116,6 @@ class Explanation:
         mix += [] if self.occlusion is None else ["occlusion"]
         steps: list[View] = ["probabilities"] if self.steps else []
         positions: list[View] = [] if self.positions is None else ["positions"]
-        if "memory" in kinds:
-            return ["hops", *kinds, *steps, "masks"]
         masks: list[View] = ["heads", "masks"] if kinds else []
         return [*kinds, *mix, *steps, *masks, *positions]
 
@@ -159,7 +154,7 @@ class Explanation:
     ) -> Sequence[Heatmap]:
         """The pictures of a view: one, or one a layer or head where `all` of them are asked for.
 
-        `step` is the query that `heads` and `hops` are about, from 1.
+        `step` is the query that `heads` is about, from 1.
         """
         if view not in self.views:
             lacks = "heads" if view == "heads" and self.attentions else "attention"
@@ -171,7 +166,7 @@ class Explanation:
         if view == "occlusion":
             assert self.occlusion is not None
             return [self.occlusion.heatmap(self.title)]
-        if view == "heads" or view == "hops":
+        if view == "heads":
             return [self._heads(layer, step)]
         if view == "probabilities":
             return [self._probabilities()]
@@ -179,6 +174,7 @@ class Explanation:
             return [self._positions()]
         if view == "masks":
             return self._masks()
+        assert view != "hops", "only stories have hops, and they are explained elsewhere"
         if rollout:
             return self._rolled_out(view, layer, head)
         return self._chosen(view, layer, head)
@@ -186,7 +182,7 @@ class Explanation:
     def _chosen(self, kind: Kind, layer: Choice, head: Choice) -> list[Alignment]:
         attentions = self.of_kind(kind)
         weights_NHQK = np.stack([attention.weights for attention in attentions])
-        layers = choices(layer, len(attentions), "--layer", unit(kind))
+        layers = choices(layer, len(attentions), "--layer")
         heads = choices(head, weights_NHQK.shape[1], "--head")
         return [
             self._picture(attentions[0], weights_NHQK[n][:, h].mean((0, 1), dtype=np.float64), layer_name, head_name)
@@ -247,21 +243,20 @@ class Explanation:
         return Heatmap(tuple(rows), tuple(columns), values, title)
 
     def _heads(self, layer: Choice, step: int | None) -> Heatmap:
-        """Where one query looked, a row for each head of each layer, or for each hop."""
+        """Where one query looked, a row for each head of each layer."""
         kind = next(kind for kind in KINDS if self.of_kind(kind))
         attentions = self.of_kind(kind)
         queries, number = len(attentions[0].queries), self.looks + 1 if step is None else step
         if not 1 <= number <= queries:
             raise DecodeError(f"there is no step {number}", where="--step", hint=f"allowed: 1 to {queries}")
-        shown = choices("all" if layer == "mean" else layer, len(attentions), "--layer", unit(kind))
+        shown = choices("all" if layer == "mean" else layer, len(attentions), "--layer")
         rows = [
-            (name if kind == "memory" else f"{name}, head {head}", weights_QK[number - 1])
+            (f"{name}, head {head}", weights_QK[number - 1])
             for name, [n] in shown.items()
             for head, weights_QK in enumerate(attentions[n].weights, 1)
         ]
         columns = tuple(map(label, attentions[0].keys))
-        by = "hop" if kind == "memory" else "head"
-        title = f"{label(attentions[0].queries[number - 1])} by {by} · {self.title}"
+        title = f"{label(attentions[0].queries[number - 1])} by head · {self.title}"
         return Heatmap(tuple(name for name, _ in rows), columns, np.stack([row for _, row in rows]), title)
 
     def _positions(self) -> Heatmap:
@@ -308,14 +303,9 @@ class Explanation:
         }
 
 
-def unit(kind: Kind) -> str:
-    """What a model has several of, one after the other, each with an attention of this kind."""
-    return "hop" if kind == "memory" else "layer"
-
-
-def choices(choice: Choice, count: int, option: str, what: str | None = None) -> dict[str, Sequence[int]]:
+def choices(choice: Choice, count: int, option: str) -> dict[str, Sequence[int]]:
     """What to average for each picture, by its name: all of them, one of them, or each of them."""
-    what = what or option.strip("-")
+    what = option.strip("-")
     if choice == "mean":
         return {"": range(count)}
     if choice == "all":

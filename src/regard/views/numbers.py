@@ -22,12 +22,10 @@ from regard.layers.scores import (
     SummedAttention,
 )
 from regard.models import bert, gpt
-from regard.models.memory_lm import MemoryLanguageModel
 from regard.models.transformer import Sublayer
 from regard.views.capture import Call, watching
-from regard.views.explanation import KINDS, NAMES, Explanation, View, unit
+from regard.views.explanation import KINDS, NAMES, Explanation, View
 from regard.views.labels import label
-from regard.views.past_words import work_out_hop
 from regard.views.seen import Attention
 from regard.views.worked import SOFTMAX, Line, Worked
 
@@ -60,16 +58,6 @@ def work_out(
     queries = len(written) or len(attention.queries)
     _check("--head", head, len(attention.weights))
     _check("--step", step, queries)
-    if isinstance(explanation.model, MemoryLanguageModel):
-        return work_out_hop(
-            explanation.model,
-            explanation.read,
-            attention.keys,
-            hop=attention.layer - 1,
-            place=step - 1,
-            title=_title(explanation, attention, step - 1, ""),
-            step=explanation.steps[step - 1],
-        )
     module = explanation.model.get_submodule(attention.name)
     calls = _calls(explanation, attention.name)
     with torch.inference_mode():
@@ -114,9 +102,8 @@ def _title(explanation: Explanation, attention: Attention, step: int, heads: str
     layers = len(explanation.of_kind(attention.kind))
     verb = "writing" if attention.kind == "alignment" else "at"
     place = f"{verb} {label(attention.queries[step])}, step {step + 1} of {len(attention.queries)}"
-    module = "" if attention.kind == "memory" else f" ({attention.name})"
-    which = f"{unit(attention.kind)} {attention.layer} of {layers}{heads}"
-    return f"{NAMES[attention.kind]}{module}, {which}, {place}"
+    which = f"layer {attention.layer} of {layers}{heads}"
+    return f"{NAMES[attention.kind]} ({attention.name}), {which}, {place}"
 
 
 def _rows(outputs: Sequence[Tensor]) -> Tensor:

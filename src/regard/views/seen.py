@@ -13,7 +13,7 @@ from regard.views.heatmap import Heatmap
 CELLS = 24
 """Cells of a bar that is full."""
 
-Kind = Literal["alignment", "encoder", "decoder", "memory"]
+Kind = Literal["alignment", "encoder", "decoder"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Attention:
     """Of the module inside the model."""
     kind: Kind
     layer: int
-    """From 1; of a memory, the hop."""
+    """From 1."""
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     weights: npt.NDArray[np.float32]

@@ -12,11 +12,9 @@ from regard.views.heatmap import Heatmap
 
 NO_EFFECT: dict[str, frozenset[View]] = {
     "--layer": frozenset({"mix", "occlusion", "probabilities", "masks", "positions"}),
-    "--head": frozenset({"mix", "occlusion", "probabilities", "masks", "positions", "heads", "hops"}),
-    "--rollout": frozenset({"mix", "occlusion", "probabilities", "masks", "positions", "heads", "hops"}),
-    "--step": frozenset(
-        {"alignment", "encoder", "decoder", "memory", "mix", "occlusion", "probabilities", "masks", "positions"}
-    ),
+    "--head": frozenset({"mix", "occlusion", "probabilities", "masks", "positions", "heads"}),
+    "--rollout": frozenset({"mix", "occlusion", "probabilities", "masks", "positions", "heads"}),
+    "--step": frozenset({"alignment", "encoder", "decoder", "mix", "occlusion", "probabilities", "masks", "positions"}),
     "--words": frozenset({"mix", "occlusion", "probabilities", "positions"}),
     "--padding": frozenset({"mix", "occlusion", "probabilities", "positions"}),
 }

@@ -1,0 +1,193 @@
+"""The losses of tasks with labels: classes, numbers, choices, tags, spans, and one-word answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.data.batch import LabelledBatch, StoryBatch, TextBatch
+from regard.data.tagged import NO_TAG
+from regard.models.base import real_BL
+from regard.models.headed import Headed
+from regard.models.memory_network import MemoryNetwork, MemoryOutput
+from regard.objectives.cross_entropy import Objective, VocabularyLoss
+from regard.objectives.language_model import next_tokens
+
+
+class HeadLoss(Objective):
+    """The loss of a head, summed over its answers, and optionally that of the language model below it.
+
+    Radford et al. 2018, equation 5, with L_2 the head's loss and L_1 that of the language model, if `auxiliary`:
+        L_3 = L_2 + lambda L_1
+    L_1 is the mean over the tokens of the batch, added for each answer. It is not part of the plain loss.
+    """
+
+    def __init__(self, model: Headed, auxiliary: float = 0.0, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.auxiliary, self.smoothing = model, auxiliary, smoothing
+
+    def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
+        """[2]: the head's loss."""
+        raise NotImplementedError
+
+    def answers(self, batch: LabelledBatch) -> int | Tensor:
+        """The number of answers that the loss is summed over."""
+        return len(batch.labels)
+
+    def forward(self, batch: LabelledBatch) -> Tensor:
+        states_BLD = self.model.states(batch)
+        loss_2 = self.losses(self.model.head(states_BLD, batch), batch)
+        if not (self.auxiliary and self.training):
+            return loss_2
+        sums_2, tokens = language_model_loss(self.model.base, states_BLD, batch)
+        added = self.auxiliary * self.answers(batch) * sums_2[0] / tokens
+        return loss_2 + torch.stack([added, torch.zeros_like(added)])
+
+
+def language_model_loss(base: Any, states_BLD: Tensor, batch: LabelledBatch) -> tuple[Tensor, int]:
+    """The summed loss of the next tokens, [2], and the number of tokens."""
+    hidden_PD, labels_P = next_tokens(states_BLD[:, :-1], TextBatch(batch.text))
+    return VocabularyLoss(base).total(hidden_PD, labels_P), len(labels_P)
+
+
+def by_example(logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
+    """The mean over the rows of each example: [B, Y] -> [X, Y].
+
+    Rows are the windows of a long text, or both orders of two texts. GPT adds up the vectors of both orders (Radford et
+    al. 2018, section 3.3), which is the same up to a factor.
+    """
+    examples = len(batch.labels)
+    if examples == len(logits_BY):
+        return logits_BY
+    sums_XY = logits_BY.new_zeros(examples, logits_BY.shape[1]).index_add(0, batch.owners_B, logits_BY)
+    return sums_XY / batch.owners_B.bincount(minlength=examples)[:, None]
+
+
+def by_choice(logits_B1: Tensor, batch: LabelledBatch) -> Tensor:
+    """Each row is a choice: [B, 1] -> [X, Y], one column per choice of an example."""
+    return logits_B1.view(len(batch.labels), -1)
+
+
+class ClassCrossEntropy(HeadLoss):
+    """
+    loss = -sum_x w_{y_x} ((1 - epsilon) log p_{y_x} + epsilon / Y sum_y log p_y)      p = softmax(logits)
+
+    with class weights w, all 1 unless the recipe sets them. The plain loss has neither w nor epsilon.
+    """
+
+    weights_Y: Tensor | None
+
+    def __init__(
+        self, model: Headed, weights_Y: Tensor | None = None, smoothing: float = 0.0, auxiliary: float = 0.0
+    ) -> None:
+        super().__init__(model, auxiliary, smoothing)
+        self.register_buffer("weights_Y", weights_Y, persistent=False)
+
+    def scores(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
+        return by_example(logits_BY, batch)
+
+    def losses(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
+        scores_XY = self.scores(logits_BY, batch).float()
+        plain_X = F.cross_entropy(scores_XY, batch.labels, reduction="none")
+        smoothed_X = plain_X
+        if self.training and self.smoothing:
+            smoothed_X = F.cross_entropy(scores_XY, batch.labels, reduction="none", label_smoothing=self.smoothing)
+        if self.weights_Y is not None:
+            smoothed_X = smoothed_X * self.weights_Y[batch.labels]
+        return torch.stack([smoothed_X.sum(), plain_X.sum()])
+
+
+class ChoiceCrossEntropy(ClassCrossEntropy):
+    """The same over the choices of an example, each scored separately (Radford et al. 2018, section 3.3)."""
+
+    def scores(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
+        return by_choice(logits_BY, batch)
+
+
+class SquaredError(HeadLoss):
+    """loss = sum_x (score_x - y_x)^2"""
+
+    def losses(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
+        scores_X = by_example(logits_BY, batch)[:, 0].float()
+        loss = F.mse_loss(scores_X, batch.labels, reduction="sum")
+        return torch.stack([loss, loss])
+
+
+class TagCrossEntropy(HeadLoss):
+    """
+    loss = -sum_w log softmax(logits)_{y_w}        over the words w, each at the token that has its tag
+
+    Devlin et al. 2019, arXiv:1810.04805, section 5.3.
+    """
+
+    def __init__(self, model: Headed, smoothing: float = 0.0, auxiliary: float = 0.0) -> None:
+        super().__init__(model, auxiliary, smoothing)
+
+    def answers(self, batch: LabelledBatch) -> Tensor:
+        return (batch.labels != NO_TAG).sum()
+
+    def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
+        logits_PY, labels_P = logits.flatten(0, 1).float(), batch.labels.flatten()
+        # ignore_index, not a mask: indexing with a mask would wait for the GPU to count its elements
+        plain = F.cross_entropy(logits_PY, labels_P, ignore_index=NO_TAG, reduction="sum")
+        smoothed = plain
+        if self.training and self.smoothing:
+            smoothed = F.cross_entropy(
+                logits_PY, labels_P, ignore_index=NO_TAG, reduction="sum", label_smoothing=self.smoothing
+            )
+        return torch.stack([smoothed, plain])
+
+
+class SpanCrossEntropy(HeadLoss):
+    """
+    P_i = exp(S . T_i) / sum_j exp(S . T_j)            token i begins the answer; the same with E for its end
+    loss = -sum_b (log P_start + log P_end) / 2
+
+    Devlin et al. 2019, arXiv:1810.04805, sections 4.2 and 4.3: in a row b without the answer, both are the first token,
+    or the last token if the model reads from left to right.
+    """
+
+    def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
+        logits_B2L = span_logits(logits, batch)
+        loss = F.cross_entropy(logits_B2L.flatten(0, 1), batch.labels.flatten(), reduction="sum") / 2
+        return torch.stack([loss, loss])
+
+
+def span_logits(logits_BL2: Tensor, batch: LabelledBatch) -> Tensor:
+    """Logits of the first and of the last token of the answer, [B, 2, L], -inf on padding."""
+    return logits_BL2.float().mT.masked_fill(~real_BL(batch.text)[:, None], -torch.inf)
+
+
+# The memory network
+
+
+class AnswerCrossEntropy(Objective):
+    """The loss of a memory network with several restarts, summed over questions.
+
+    Its value is the mean over restarts, its gradient that of their sum: so each restart learns as if it were alone.
+    """
+
+    def __init__(self, model: MemoryNetwork, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, batch: StoryBatch) -> Tensor:
+        output = self.model(batch)
+        plain_BI = answer_losses(output, batch.answers_B)
+        smoothed_BI = answer_losses(output, batch.answers_B, self.smoothing) if self.smoothing else plain_BI
+        return torch.stack([_mean_with_gradient_of_sum(smoothed_BI), _mean_with_gradient_of_sum(plain_BI)])
+
+
+def answer_losses(output: MemoryOutput, answers_B: Tensor, smoothing: float = 0.0) -> Tensor:
+    """-log P of each correct answer, for each restart: [B, I]."""
+    logits_BVI = output.logits_BIV.transpose(1, 2)
+    answers_BI = answers_B[:, None].expand(-1, logits_BVI.shape[2])
+    return F.cross_entropy(logits_BVI, answers_BI, reduction="none", label_smoothing=smoothing)
+
+
+def _mean_with_gradient_of_sum(losses_BI: Tensor) -> Tensor:
+    mean_B, sum_B = losses_BI.mean(1), losses_BI.sum(1)
+    return (mean_B.detach() + sum_B - sum_B.detach()).sum()
