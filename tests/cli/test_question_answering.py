@@ -14,7 +14,6 @@ import regex
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.objectives.spans import SpanCrossEntropy
 
 from command_line import fail, succeed, write
 from places import SHARED
@@ -25,6 +24,7 @@ from regard.data.squad import QuestionedText, answers_in, squad_questions
 from regard.errors import DataError
 from regard.layers.packing import pays
 from regard.models.headed import Headed
+from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig

@@ -16,7 +16,6 @@ import regex
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.objectives.tags import TagCrossEntropy
 from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
@@ -29,6 +28,7 @@ from regard.data.framing import windows
 from regard.data.readers import open_corpus
 from regard.errors import DataError
 from regard.models.headed import Headed
+from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.tasks.inputs import Inputs

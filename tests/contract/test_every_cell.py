@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from regard.objectives.spans import SpanCrossEntropy
-from regard.objectives.tags import TagCrossEntropy
 
 from command_line import fail, succeed, write
 from regard.config import kinds_in
 from regard.data.dataset import Dataset
+from regard.objectives.labels import SpanCrossEntropy, TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.tasks import TASKS

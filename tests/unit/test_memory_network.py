@@ -10,11 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from regard.objectives.answer import AnswerCrossEntropy
 from torch import Tensor
 
 from regard.data.batch import StoryBatch
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig, position_weights
+from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.story_answering import with_gaps
 
 V = 11
