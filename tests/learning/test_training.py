@@ -512,9 +512,7 @@ def test_bf16_on_a_cpu_learns(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path)
 
 def test_a_loss_that_is_not_a_number_stops_with_the_batch_named(tiny_recipe: Tree, tmp_path: Path) -> None:
     recipe = with_training(tiny_recipe, learning_rate=1e30, checkpoint_every=1, validate_every=50)
-    with pytest.raises(
-        RegardError, match=r"step 2: the loss became NaN.*corpus reverse:\d+.*step-00000001"
-    ):
+    with pytest.raises(RegardError, match=r"step 2: the loss became NaN.*corpus reverse:\d+.*step-00000001"):
         train(recipe, out=tmp_path / "run", quiet=True)
     run = Run.open(tmp_path / "run")
     assert folders(run) == {"step-00000001"}
