@@ -42,7 +42,7 @@ class Case:
 
     @property
     def kind(self) -> str:
-        return str(self.config.kind)  # type: ignore[attr-defined]
+        return self.config.kind
 
     def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, **changes: Any) -> Any:
         """A model in evaluation mode, with weights that all matter."""

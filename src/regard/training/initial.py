@@ -74,7 +74,7 @@ def _take_vectors(model: nn.Module, side: str, file: TextFile, setting: str, tok
     return f"vectors: {len(vectors.tokens):,} of {len(weight_VD):,} {side} tokens found"
 
 
-def _take_weights(model: Any, recipe: AnyRecipe, base: Path, tokenizers: Tokenizers) -> str:
+def _take_weights(model: nn.Module, recipe: AnyRecipe, base: Path, tokenizers: Tokenizers) -> str:
     name = str(recipe.training.init)
     run = Run.open(base / name)
     checkpoint = run.checkpoint("best")
@@ -84,7 +84,7 @@ def _take_weights(model: Any, recipe: AnyRecipe, base: Path, tokenizers: Tokeniz
         raise ConfigError(problems=problems)
     weights = load_weights(checkpoint)
     if hasattr(recipe, "head"):
-        fresh = _take_base(model, run, recipe, weights)
+        fresh = _take_base(cast(Headed, model), run, recipe, weights)
     else:
         weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
         _refuse_other_shapes(name, weights, stored_weights(model))
