@@ -14,8 +14,9 @@ from torch import Tensor
 
 import regard as api
 from command_line import fail, regard, succeed, write
+from labelled_cases import MODELS, SIZES, TRAINING, pretraining, weights_of
+from labelled_cases import labelled_batch_of as batch_of
 from regard.config import write_yaml
-from regard.data.batch import LabelledBatch, Tokens
 from regard.data.framing import labelled_batch
 from regard.models.bert import BERTConfig
 from regard.models.cnn import CNN, CNNConfig
@@ -23,7 +24,6 @@ from regard.models.gpt import GPTConfig
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, build_base, pool
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
 from regard.tasks import TASKS
 from regard.tasks.inputs import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
@@ -31,31 +31,6 @@ from regard.training.optimiser import parameter_groups
 from regard.training.train import train
 
 Tree = dict[str, Any]
-SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64, "dropout": 0.0}
-MODELS: dict[str, Tree] = {
-    "gpt": {"kind": "gpt", **SIZES},
-    "bert": {"kind": "bert", **SIZES},
-    "plain-bert": {"kind": "bert", **SIZES, "next_sentence": False},
-    "lstm": {"kind": "lstm_lm", "embedding": 16, "hidden": 24, "layers": 2},
-    "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1},
-}
-TRAINING: Tree = {
-    "steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "log_every": 1,
-}  # fmt: skip
-
-
-def pretraining(model: Tree) -> Tree:
-    bert = model["kind"] == "bert"
-    return {
-        "task": "masked_language_modeling" if bert else "language_modeling",
-        "data": {
-            "train": {"corpus": "tales-en", "size": 60}, "validation": {"corpus": "tales-en", "size": 5},
-            "max_length": 24,
-        },
-        "tokenizer": {"kind": "wordpiece" if bert else "bpe", "vocabulary": 200},
-        "model": model,
-        "training": TRAINING,
-    }  # fmt: skip
 
 
 def classification(init: Path | None = None, head: Tree | None = None, **training: Any) -> Tree:
@@ -82,25 +57,11 @@ def pretrained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> di
     return {name: folder / name for name in MODELS}
 
 
-def weights_of(run: Path, checkpoint: str = "last") -> dict[str, Tensor]:
-    return load_weights(Run.open(run).checkpoint(checkpoint))
-
-
 def headed(kind: str = "bert", **head: Any) -> Headed:
     config = {"bert": BERTConfig, "gpt": GPTConfig}[kind](**SIZES)
     base = build_base(config, 20, keep_readout=kind == "gpt")
     made = lambda width: TextHead(width, 3, pooling="first", pooler=kind == "bert", dropout=0.0)  # noqa: E731
     return Headed(base, HeadConfig(**head), made)
-
-
-def batch_of(rows: list[list[int]], labels: list[Any], owners: list[int] | None = None) -> LabelledBatch:
-    lengths_B = torch.tensor([len(row) for row in rows])
-    ids_BL = torch.zeros(len(rows), int(lengths_B.max()), dtype=torch.long)
-    for number, row in enumerate(rows):
-        ids_BL[number, : len(row)] = torch.tensor(row)
-    owners_B = torch.tensor(owners or range(len(rows)))
-    text = Tokens.of(ids_BL, lengths_B)
-    return LabelledBatch(text, torch.zeros_like(ids_BL), owners_B, torch.tensor(labels), tokens=len(labels))
 
 
 # Taken over

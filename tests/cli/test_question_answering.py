@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
+from labelled_cases import QUESTIONS
 from places import SHARED
 from regard.data.dataset import Dataset
 from regard.data.framing import padded_rows
 from regard.data.readers import open_corpus
 from regard.data.squad import QuestionedText, answers_in, squad_questions
 from regard.errors import DataError
-from regard.layers.packing import pays
+from regard.layers.packing import worth_packing
 from regard.models.headed import Headed
 from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
@@ -40,25 +41,10 @@ from test_offsets import TEXTS
 
 REAL = SHARED
 CONTEXT = "The Normans came to Sicily in 1060 😀 and took café Lim\u0301a."
-RECIPE: dict[str, Any] = {
-    "task": "question_answering",
-    "data": {
-        "train": {"corpus": "portraits-en", "size": 1500},
-        "validation": {"corpus": "portraits-en", "size": 60},
-        "test": {"corpus": "portraits-en", "size": 200},
-        "max_length": 96,
-    },
-    "tokenizer": {"kind": "word"},
-    "model": {"kind": "bert", "layers": 2, "width": 64, "heads": 4, "feed_forward": 128, "dropout": 0.0},
-    "training": {
-        "epochs": 5, "batch_tokens": 512, "learning_rate": 0.004, "schedule": "linear", "device": "cpu",
-        "validate_every": 200,
-    },
-}  # fmt: skip
 
 
 def recipe_file(folder: Path, **changes: Any) -> Path:
-    return write(folder / "recipe.yaml", json.dumps({**RECIPE, **changes}))
+    return write(folder / "recipe.yaml", json.dumps({**QUESTIONS, **changes}))
 
 
 def asked(id: str, question: str, *answers: tuple[Any, str], **others: Any) -> dict[str, Any]:
@@ -338,14 +324,14 @@ def test_answers_are_joined_over_windows_as_in_a_plain_loop(characters: Tokenize
 
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_model_answers_the_same_alone_and_among_others(characters: Tokenizer, kind: str) -> None:
-    tree = {**RECIPE, "model": {"kind": kind, "preset": "tiny"}, "head": {"no_answer": True}}
+    tree = {**QUESTIONS, "model": {"kind": kind, "preset": "tiny"}, "head": {"no_answer": True}}
     task = QuestionAnswering(recipe_of(tree), Tokenizers({"text": characters}))
     task = task.with_search(SearchConfig(nbest=2, beam=2))
     model = model_of(task).double()  # in single precision ELMo with such weights is chaotic
     typed = ["Where?\tAnna lives in Oslo.", "Anna?\t민수는 서울에 산다. Anna lives in Oslo.", "Oslo\tAnna."]
     questions, contexts = map(list, zip(*(one.split("\t") for one in typed), strict=True))
     examples = examples_of(task, contexts, questions)
-    assert pays(padded_rows([task.windows(examples, row)[0].row for row in range(3)], 0)[0])
+    assert worth_packing(padded_rows([task.windows(examples, row)[0].row for row in range(3)], 0)[0])
     together = [one.to_json() for one in task.predict(model, Inputs.of(typed))]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):
@@ -433,10 +419,10 @@ def test_logits_are_those_of_transformers(berts: Any) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abcdefghi"])
     assert tokenizer.size == VOCABULARY
     tree = {
-        **RECIPE,
+        **QUESTIONS,
         "model": {"kind": "bert", **SIZES},
         "head": {"dropout": 0.0},
-        "data": {**RECIPE["data"], "max_length": 20},
+        "data": {**QUESTIONS["data"], "max_length": 20},
     }
     task = QuestionAnswering(recipe_of(tree), Tokenizers({"text": tokenizer}))
     model = task.model().eval()
@@ -535,7 +521,7 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
     assert "name the questions" in message(data={"train": {}})
     write(tmp_path / "a.csv", "x")
     assert "a.csv: questions cannot be read from a .csv" in message(data={"train": {"file": "a.csv"}})
-    assert "data.max_length" in message(data={**RECIPE["data"], "max_length": 9999})
+    assert "data.max_length" in message(data={**QUESTIONS["data"], "max_length": 9999})
     write(tmp_path / "a.jsonl", '{"context": "Anna left.", "question": "Who?", "answers": ["Ben"]}\n')
     assert message(data={"train": {"file": "a.jsonl"}}).startswith("a.jsonl:1: the answer 'Ben' does not stand in its")
 

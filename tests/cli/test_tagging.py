@@ -20,6 +20,7 @@ from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
 from command_line import fail, succeed, write
+from labelled_cases import TAGGING
 from places import SHARED
 from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, tags_of
 from regard.data.corpora import generate
@@ -241,7 +242,7 @@ def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(token
 
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: Tokenizer, kind: str) -> None:
-    tree = {**RECIPE, "model": {"kind": kind, "preset": "tiny"}, "head": {"labels": labels_of({"PER"}, "bioes")}}
+    tree = {**TAGGING, "model": {"kind": kind, "preset": "tiny"}, "head": {"labels": labels_of({"PER"}, "bioes")}}
     torch.manual_seed(0)
     task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
     model = with_weights_that_matter(task.model())
@@ -331,24 +332,12 @@ def test_logits_are_those_of_transformers(berts: Any) -> None:
 
 # Through the command line
 
-RECIPE: dict[str, Any] = {
-    "task": "tagging",
-    "data": {
-        "train": {"corpus": "names-en", "size": 1000},
-        "validation": {"corpus": "names-en", "size": 100},
-        "test": {"corpus": "names-en", "size": 200},
-    },
-    "tokenizer": {"kind": "word"},
-    "model": {"kind": "bilstm", "preset": "tiny"},
-    "training": {"epochs": 5, "batch_tokens": 512, "learning_rate": 0.01, "schedule": "linear", "device": "cpu"},
-}
-
 
 UNKNOWN = "does not stand in the training sentences or head.labels"
 
 
 def recipe_file(folder: Path, **changes: Any) -> Path:
-    return write(folder / "recipe.yaml", json.dumps({**RECIPE, **changes}))
+    return write(folder / "recipe.yaml", json.dumps({**TAGGING, **changes}))
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from command_line import fail, succeed, write
+from labelled_cases import MODELS, QUESTIONS, TAGGING, labelled_batch_of, pretraining, weights_of
 from regard.config import kinds_in
 from regard.data.dataset import Dataset
 from regard.objectives.labels import SpanCrossEntropy, TagCrossEntropy
@@ -19,9 +20,6 @@ from regard.runs import Run
 from regard.tasks import TASKS
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.train import train
-from test_fine_tuning import MODELS, batch_of, pretraining, weights_of
-from test_question_answering import RECIPE as QUESTIONS
-from test_tagging import RECIPE as TAGS
 
 KINDS = ("lstm_lm", "elmo", "gpt", "bert", "bilstm", "cnn")
 TEXT = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
@@ -108,7 +106,7 @@ def test_runs_of_different_models_are_compared(answerers: dict[str, Path]) -> No
 
 
 def test_convolutions_find_names(tmp_path: Path) -> None:
-    recipe = write(tmp_path / "r.yaml", json.dumps({**TAGS, "model": {"kind": "cnn", "preset": "tiny"}}))
+    recipe = write(tmp_path / "r.yaml", json.dumps({**TAGGING, "model": {"kind": "cnn", "preset": "tiny"}}))
     succeed("train", recipe, "training.epochs=3", "--out", tmp_path / "run", "--json")
     assert succeed("evaluate", tmp_path / "run", "--json").json["f1"] > 0.9
     assert (
@@ -144,7 +142,7 @@ def test_answers_are_learned_above_a_language_model(name: str, tmp_path: Path) -
 
 def built(task: str, kind: str, **head: Any) -> tuple[Any, Any]:
     """A small model of the task under its objective."""
-    tree = {"question_answering": QUESTIONS, "tagging": TAGS}[task]
+    tree = {"question_answering": QUESTIONS, "tagging": TAGGING}[task]
     model = {"kind": kind, "preset": "tiny"} | ({"words": "tokens"} if kind == "elmo" else {})
     head |= {"labels": ["O", "B-X", "I-X"]} if task == "tagging" else {}
     recipe = recipe_of({**tree, "model": model, "head": head})
@@ -162,7 +160,7 @@ def test_every_weight_that_learns_has_a_gradient(task: str, kind: str) -> None:
     head = {"freeze": 0, "bilstm": None, "features": "last"}
     model, objective = built(task, kind, **head, **({"auxiliary": 0.5} if kind in ("lstm_lm", "gpt") else {}))
     labels = [[1, 2], [0, 0]] if task == "question_answering" else [[-100, 1, 2, 0, -100], [-100, 0, -100, -100, -100]]
-    objective.train()(batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels))[0].backward()
+    objective.train()(labelled_batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels))[0].backward()
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
@@ -175,7 +173,7 @@ def test_the_auxiliary_loss_is_that_of_a_classifier_for_each_answer(kind: str) -
         ("tagging", tags, 4, TagCrossEntropy),
     ):
         model, _ = built(task, kind, auxiliary=0.5)
-        batch = batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels)
+        batch = labelled_batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels)
         log_p_BLV = model.base.eval().readout(model.states(batch)).log_softmax(-1)
         said = [log_p_BLV[0, place, token] for place, token in enumerate([4, 5, 6, 3])]
         said += [log_p_BLV[1, place, token] for place, token in enumerate([5, 3])]

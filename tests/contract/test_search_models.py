@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DecodeError
-from regard.models import MODELS
 from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, as_hypotheses, search
 from regard.text.vocabularies import END
 from search_cases import (
@@ -32,11 +31,6 @@ from search_cases import (
 A, B, C, D = 4, 5, 6, 7
 LIMIT = 3
 every_kind = pytest.mark.parametrize("case", EVERY_KIND)
-
-
-def test_every_model_that_writes_is_among_the_cases() -> None:
-    covered = {writer(case).model.config.kind for case in EVERY_KIND}
-    assert covered == {kind for kind, model in MODELS.items() if model.config.generates}
 
 
 @cache
@@ -77,7 +71,7 @@ def check_exhaustive(case: str, options: dict[str, Any], prefixes: list[Ids], ba
         SearchConfig(beam=len(log_p), nbest=len(log_p), max_length=LIMIT, **options),
         wording(prefixes, banned),
     )
-    found = search(found_by.model, found_by.read([0, 1], 0), config, constraints=words)
+    found = search(found_by.model, found_by.case.sources([0, 1]), config, constraints=words)
     for row in (0, 1):
         length, prefix = found_by.length(row), prefixes[row] if prefixes else ()
         allowed = [ids for ids in log_p if plain_allowed(config, ids, length, prefix, banned)]
@@ -91,7 +85,7 @@ def check_exhaustive(case: str, options: dict[str, Any], prefixes: list[Ids], ba
         assert_same(found[row], expected)
         for nbest in (1, 3):  # now the search may stop early, and must not lose by it
             fewer = config.model_copy(update={"nbest": nbest})
-            [best] = search(found_by.model, found_by.read([row], 0), fewer, constraints=words.of([row]))
+            [best] = search(found_by.model, found_by.case.sources([row]), fewer, constraints=words.of([row]))
             assert_same(best, expected[:nbest])
 
 
@@ -134,7 +128,7 @@ def searched(
     found_by = writer(case)
     covering = {"coverage_penalty": 0.3} if found_by.model.alignment else {}
     config = SearchConfig(**ROOM | HARD | covering | options)  # type: ignore[arg-type]
-    return search(found_by.model, found_by.read(order, extra), config, constraints=words.of(order))
+    return search(found_by.model, found_by.case.sources(order, extra), config, constraints=words.of(order))
 
 
 @pytest.mark.parametrize("case", EVERY_CASE)
@@ -198,12 +192,14 @@ def test_no_batch_and_no_options_change_an_output_or_make_its_score_untrue(
         assert [one.score for one in found] == pytest.approx([sum(log_p) for log_p in scores], abs=1e-9)
 
 
-@pytest.mark.parametrize("case", [case for case in EVERY_KIND if not any(writer(case).begun)])
+@pytest.mark.parametrize("case", [case for case in EVERY_KIND if not writer(case).reads_prompts])
 def test_given_targets_are_judged_as_the_search_judges_them(case: str) -> None:
     found_by = writer(case)
     config = SearchConfig(**{"coverage_penalty": 0.3 if found_by.model.alignment else 0.0} | HARD)  # type: ignore[arg-type]
     found = [(number, one) for number, several in enumerate(searched(case, NUMBERS)) for one in several]
-    judged = as_hypotheses(found_by.model, found_by.pairs([(number, one.tokens) for number, one in found], 0), config)
+    judged = as_hypotheses(
+        found_by.model, found_by.case.continued([(number, one.tokens) for number, one in found]), config
+    )
     assert_same(judged, [(one.tokens, one.score, one.objective) for _, one in found])
 
 
@@ -211,7 +207,7 @@ def test_given_targets_are_judged_as_the_search_judges_them(case: str) -> None:
 def test_coverage_needs_a_model_that_looks_at_the_source(case: str) -> None:
     found_by = writer(case)
     with pytest.raises(DecodeError, match=r"search.coverage_penalty: .* has no attention over the source"):
-        search(found_by.model, found_by.read(NUMBERS, 0), SearchConfig(coverage_penalty=0.2))
-    if not any(found_by.begun):
+        search(found_by.model, found_by.case.sources(NUMBERS), SearchConfig(coverage_penalty=0.2))
+    if not found_by.reads_prompts:
         with pytest.raises(DecodeError, match="has no attention over the source"):
-            as_hypotheses(found_by.model, found_by.pairs([(0, (A, END))], 0), SearchConfig(coverage_penalty=0.2))
+            as_hypotheses(found_by.model, found_by.case.continued([(0, (A, END))]), SearchConfig(coverage_penalty=0.2))

@@ -112,15 +112,6 @@ def test_each_row_keeps_its_tokens_side_by_side_from_the_first_place() -> None:
         close(state.own_N2RHME[0, 0, row, :, : len(text)], model.blocks[0].self_attention.keys_values(embedded)[0][0])
 
 
-@both_norms
-def test_dropout_is_drawn_in_training_only(case: str) -> None:
-    model, batch = build(CASES[case].model_copy(update={"dropout": 0.3})), text_batch()
-    assert torch.equal(next_logits(model, batch), next_logits(model, batch))
-    close(next_logits(model, batch), next_logits(build(CASES[case]), batch))
-    model.train()
-    assert not torch.allclose(next_logits(model, batch), next_logits(model, batch))
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are captured on a GPU only")
 @both_norms
 def test_captured_steps_are_the_steps(case: str) -> None:

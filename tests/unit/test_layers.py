@@ -16,14 +16,19 @@ from torch import Tensor, nn
 import plain
 from model_cases import CASES, SOURCES, build, close, tokens_of
 from places import ROOT
+from regard.data.dataset import Dataset
 from regard.layers.attention import MultiHeadAttention, attend, recording
 from regard.layers.embeddings import Embedding, Readout
+from regard.layers.linear import FEW_ROWS, LARGE_WEIGHT, Linear
+from regard.layers.packing import Packing
 from regard.layers.positions import Positions, sinusoidal_positions
 from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch, word_gates
 from regard.layers.visibility import Visibility
 from regard.models.bahdanau import time_segments
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from regard.training.initial import initialise_biases
 
 
 def lists_of(module: nn.Module) -> plain.Weights:
@@ -428,3 +433,84 @@ def test_every_step_of_every_sentence_is_computed_once_and_in_order(lengths: lis
     assert len(places) == len(set(places))
     assert real <= set(places)
     assert len(places) <= 2 * len(real) + width, "little padding is computed"
+
+
+# Linear layers with few rows on a CPU
+
+
+@pytest.mark.parametrize("rows", [*FEW_ROWS, FEW_ROWS.stop, 20])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("width", "out"), [(7, 3), (64, LARGE_WEIGHT // 64 + 1)])
+def test_few_rows_give_what_torch_gives(rows: int, bias: bool, width: int, out: int) -> None:
+    torch.manual_seed(rows)
+    ours, theirs = Linear(width, out, bias=bias).double(), nn.Linear(width, out, bias=bias).double()
+    theirs.load_state_dict(ours.state_dict())
+    turned = torch.randn(width, rows).double().t()  # column by column, like the output of such a layer
+    for x in (turned, turned[:, None], turned[None]):
+        with torch.inference_mode():
+            found = ours(x)
+        assert found.shape == theirs(x).shape
+        torch.testing.assert_close(found.clone(), theirs(x).detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_reach_weights_also_with_few_rows() -> None:
+    layer = Linear(4, 3)
+    layer(torch.ones(2, 4)).sum().backward()
+    assert layer.weight.grad is not None
+    torch.testing.assert_close(layer.weight.grad, torch.full((3, 4), 2.0))
+
+
+# Packing
+
+
+def test_packing_by_hand() -> None:
+    tokens = tokens_of([[5, 6, 3], [7, 3], [8, 9, 4, 3]], extra=1)
+    packing = Packing.of(tokens)
+    assert packing.pack(tokens.ids_BL).tolist() == [[5, 6, 3, 7, 3, 8, 9, 4, 3]]
+    assert packing.places_P.tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3]
+    assert packing.bounds.tolist() == [0, 3, 5, 9]
+    assert packing.longest == 4
+    padded = packing.unpack(packing.pack(tokens.ids_BL))
+    assert padded.tolist() == [[5, 6, 3, 0, 0], [7, 3, 0, 0, 0], [8, 9, 4, 3, 0]]
+
+
+def test_packing_without_the_last_token_of_each() -> None:
+    tokens = tokens_of([[2, 6, 3], [2, 3]])
+    packing = Packing.of(tokens, without=1)
+    assert packing.pack(tokens.ids_BL[:, :-1]).tolist() == [[2, 6, 2]]
+    assert packing.bounds.tolist() == [0, 2, 3]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernel for packed sentences needs a GPU")
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_packed_kernel_equals_the_equation_on_a_gpu(causal: bool) -> None:
+    queries = Packing.of(tokens_of([[5, 6, 3], [7, 3], [8, 9, 4, 3]]).to("cuda"))
+    keys = queries if causal else Packing.of(tokens_of([[5, 3], [7, 6, 5, 3], [8, 3]]).to("cuda"))
+    q, k, v = (torch.randn(1, 2, size, 16, device="cuda") for size in (9, 9 if causal else 8, 9 if causal else 8))
+    visible = Visibility(causal=causal, packed=(queries, keys))
+    expected = attend(q, k, v, visible, owner=nn.Identity())
+    halves = (x.bfloat16() for x in (q, k, v))
+    torch.testing.assert_close(attend(*halves, visible, owner=nn.Identity()).float(), expected, atol=0.03, rtol=0.03)
+
+
+# The initial bias of the readout
+
+
+def test_the_bias_is_the_log_of_the_smoothed_frequencies() -> None:
+    readout = Readout(2, 4, None)
+    readout.initialise_bias(torch.tensor([0, 1, 3, 0]))
+    torch.testing.assert_close(readout.linear.bias.detach(), torch.tensor([1 / 8, 2 / 8, 4 / 8, 1 / 8]).log())
+
+
+def test_target_tokens_are_counted_with_the_end_of_each_example() -> None:
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["ab"])
+    texts = {"source": ["a", "b"], "target": ["aab", "a"]}
+    dataset = Dataset.of(texts, Tokenizers({"source": tokenizer, "target": tokenizer}), str)
+    model = build(CASES["luong-fed"])
+    model.output = Readout(2, tokenizer.size, None)
+    initialise_biases(model, dataset)
+    [a], [b] = tokenizer.encode("a"), tokenizer.encode("b")
+    smoothed = 4 + 2 + 3 + (tokenizer.size - 3)  # three a, one b, two </s>, and one more for each token
+    bias = model.output.linear.bias.exp().tolist()
+    expected = {a: 4 / smoothed, b: 2 / smoothed, tokenizer.end: 3 / smoothed, tokenizer.pad: 1 / smoothed}
+    assert {token: bias[token] for token in expected} == pytest.approx(expected)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import language_model_cases
 import plain
 from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, each_real, logits_of
 from regard.data.batch import Batch
-from regard.objectives.cross_entropy import TokenCrossEntropy, scheduled_sample
+from regard.objectives import cross_entropy
+from regard.objectives.cross_entropy import TokenCrossEntropy, VocabularyLoss, scheduled_sample
 from regard.text.vocabularies import BEGIN, END
 
 ONE_OF_EACH = ["rnn-lstm", "bahdanau-gru", "luong-fed-local-p", "self-attention-plain", "transformer"]
@@ -21,12 +25,28 @@ ONE_OF_EACH = ["rnn-lstm", "bahdanau-gru", "luong-fed-local-p", "self-attention-
 @pytest.mark.parametrize("case", ONE_OF_EACH)
 def test_the_loss_in_plain_loops(case: str, smoothing: float) -> None:
     model, batch = build(CASES[case]), batch_of(extra=2, filler=7)
-    objective = TokenCrossEntropy(model, smoothing=smoothing)
-    logits = [logits_TV.tolist() for logits_TV in each_real(logits_of(model, batch))]
+    check_loss(TokenCrossEntropy(model, smoothing), batch, each_real(logits_of(model, batch)), TARGETS)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("case", language_model_cases.GENERATING)
+def test_the_next_token_loss_in_plain_loops(case: str, smoothing: float) -> None:
+    model = language_model_cases.build(language_model_cases.CASES[case])
+    batch, texts = language_model_cases.text_batch(extra=2, filler=7), language_model_cases.TEXTS
+    logits = each_real(language_model_cases.next_logits(model, batch), texts)
+    check_loss(language_model_cases.objective_for(case, model, smoothing), batch, logits, texts)
+
+
+def check_loss(
+    objective: VocabularyLoss, batch: Any, logits: Sequence[Tensor], targets: Sequence[Sequence[int]]
+) -> None:
+    scores = [logits_TV.tolist() for logits_TV in logits]
 
     def expected(epsilon: float) -> float:
-        pairs = zip(logits, TARGETS, strict=True)
-        return math.fsum(plain.smoothed_loss(scores, target[1:], epsilon) for scores, target in pairs)
+        pairs = zip(scores, targets, strict=True)
+        return math.fsum(plain.smoothed_loss(each, target[1:], epsilon) for each, target in pairs)
+
+    smoothing = objective.smoothing
 
     assert objective.train()(batch).tolist() == pytest.approx([expected(smoothing), expected(0.0)], rel=1e-10)
     assert objective.eval()(batch).tolist() == pytest.approx([expected(0.0)] * 2, rel=1e-10)
@@ -56,6 +76,18 @@ def test_the_loss_of_low_precision_logits_is_summed_in_float32() -> None:
     logits = [logits_TV.tolist() for logits_TV in each_real(logits_of(model, batch_of()))]
     expected = sum(plain.smoothed_loss(scores, target[1:], 0.0) for scores, target in zip(logits, TARGETS, strict=True))
     assert loss[0].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_no_more_logits_than_allowed_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(CASES["rnn-lstm"])
+    objective, seen = TokenCrossEntropy(model).train(), []
+    readout = model.readout
+    monkeypatch.setattr(model, "readout", lambda hidden: seen.append(len(hidden)) or readout(hidden))
+    vocabulary = model.output.linear.weight.shape[0]
+    monkeypatch.setattr(cross_entropy, "LOGITS", dict.fromkeys((True, False), 2 * vocabulary))
+    objective(batch_of(SOURCES, TARGETS))[0].backward()
+    assert max(seen) == 2
+    assert sum(seen) == batch_of(SOURCES, TARGETS).tokens
 
 
 # Scheduled sampling

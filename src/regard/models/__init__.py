@@ -50,7 +50,7 @@ MODELS: dict[str, Kind] = {
 """`model.kind` -> config and model, in the order of the papers."""
 
 
-def build_model(config: Any, *sizes: int, **options: Any) -> Any:
+def build_model(config: ModelConfig, *sizes: int, **options: Any) -> Any:
     """The model that a config describes, with new weights from torch's random generator.
 
     `sizes` are those of its vocabularies: source and target, or the only one. ELMo takes `characters_VC`, the spelling

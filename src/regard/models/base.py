@@ -29,7 +29,7 @@ HeadPooling = Literal["first", "last", "mean", "max"]
 class ModelConfig(Config):
     """The base of every model's config: its presets, and what the model can do.
 
-    The class variables say what a kind of model can do, so that nobody needs to ask for its class.
+    The class variables say what a kind of model can do, so that other code does not have to ask for its class.
     """
 
     PRESETS: ClassVar[Presets] = {}
@@ -55,6 +55,7 @@ class ModelConfig(Config):
 
     vectors: VectorsConfig | None = None
     """Word vectors from files that the embeddings begin with."""
+    kind: str
 
     @model_validator(mode="before")
     @classmethod

@@ -16,7 +16,7 @@ from regard.errors import ConfigError
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
 from regard.models import build_model
-from regard.models.base import Contextual, HeadPooling, last_of, real_BL
+from regard.models.base import Contextual, HeadPooling, ModelConfig, last_of, real_BL
 
 
 class HeadConfig(Config):
@@ -122,7 +122,7 @@ def _mix_of(base: Contextual) -> LayerMix:
 
 
 def build_base(
-    config: Any, vocabulary_size: int, *, keep_readout: bool, by_token: bool = False, **options: Any
+    config: ModelConfig, vocabulary_size: int, *, keep_readout: bool, by_token: bool = False, **options: Any
 ) -> Contextual:
     """The model below a head, with new weights and without the modules that only pre-training needs.
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from regard.data.batch import NO_TAG, LabelledBatch, StoryBatch, TextBatch
-from regard.models.base import real_BL
+from regard.models.base import Contextual, real_BL
 from regard.models.headed import Headed
 from regard.models.memory_network import MemoryNetwork, MemoryOutput
 from regard.objectives.cross_entropy import Objective, VocabularyLoss
@@ -46,7 +44,7 @@ class HeadLoss(Objective):
         return loss_2 + torch.stack([added, torch.zeros_like(added)])
 
 
-def language_model_loss(base: Any, states_BLD: Tensor, batch: LabelledBatch) -> tuple[Tensor, int]:
+def language_model_loss(base: Contextual, states_BLD: Tensor, batch: LabelledBatch) -> tuple[Tensor, int]:
     """The summed loss of the next tokens, [2], and the number of tokens."""
     hidden_PD, labels_P = next_tokens(states_BLD[:, :-1], TextBatch(batch.text))
     return VocabularyLoss(base).total(hidden_PD, labels_P), len(labels_P)

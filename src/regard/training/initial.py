@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +56,7 @@ def _take_vectors(model: nn.Module, side: str, file: TextFile, setting: str, tok
     return f"vectors: {len(vectors.tokens):,} of {len(weight_VD):,} {side} tokens found"
 
 
-def _take_weights(model: Any, task: Task, recipe: AnyRecipe, base: Path) -> str:
+def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> str:
     name = str(recipe.training.init)
     run = Run.open(base / name)
     checkpoint = run.checkpoint("best")
@@ -66,7 +66,7 @@ def _take_weights(model: Any, task: Task, recipe: AnyRecipe, base: Path) -> str:
         raise ConfigError(problems=problems)
     weights = load_weights(checkpoint)
     if hasattr(recipe, "head"):
-        fresh = _take_base(model, run, task, weights)
+        fresh = _take_base(cast(Headed, model), run, task, weights)
     else:
         weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
         _refuse_other_shapes(name, weights, stored_weights(model))

@@ -162,11 +162,12 @@ class Trainer:
         sums_2, self.carry = self.objective(batch.unnamed(), self.carry)
         return sums_2
 
-    def clip(self) -> Any:
+    def clip(self) -> Tensor:
         """Clip the gradient norm to `training.clip`; a model may have its own way to do so. Returns the norm before."""
         limit = self.config.clip or math.inf
         own_clip = getattr(self.model, "clip_gradients", None)
-        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), limit if own_clip is None else math.inf)
+        shared_limit = limit if own_clip is None else math.inf
+        norm: Tensor = self.accelerator.clip_grad_norm_(self.model.parameters(), shared_limit)
         if own_clip is not None:
             own_clip(limit)
         return norm

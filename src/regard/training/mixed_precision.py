@@ -76,6 +76,6 @@ class HalfWeights:
         finally:
             self._put(weights)
 
-    def _put(self, weights: Any) -> None:
+    def _put(self, weights: Sequence[Any]) -> None:
         for (parameters, name), weight in zip(self.places, weights, strict=True):
             parameters[name] = weight  # an attribute of a module must be a Parameter

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
@@ -121,7 +122,7 @@ def stop_requests() -> Iterator[list[bool]]:
     at once."""
     requests: list[bool] = []
 
-    def handle(number: int, frame: Any) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if requests:
             raise KeyboardInterrupt
         requests.append(True)
