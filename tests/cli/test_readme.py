@@ -1,37 +1,47 @@
-"""Every `regard ...` command that the READMEs and the documents show is one that exists."""
+"""The commands, recipes and programs that the documents show are ones that work."""
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
 
+from command_line import succeed, write
 from places import ROOT
 from regard.cli import app
-from regard.recipes.recipe import load_tree
+from regard.recipes.recipe import load_recipe, load_tree
 from regard.recipes.shipped import shipped
 
 READMES = ["README.md", "README.ko.md"]
-DOCUMENTS = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("docs/*.md"))]
+DOCUMENTS = [
+    *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md"))),
+    "benchmarks/README.md",
+    "CONTRIBUTING.md",
+]
+SHELL = ("", "sh", "bash", "shell", "console", "powershell")
 COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
 
-def blocks(text: str) -> Iterator[str]:
-    """The code blocks that hold shell commands."""
+def blocks(text: str, *languages: str) -> Iterator[str]:
+    """The code blocks in one of the languages."""
     for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        if language in ("", "sh", "bash", "shell", "console"):
-            yield block.replace("\\\n", " ")
+        if language in languages:
+            yield block
 
 
 def commands(text: str) -> Iterator[list[str]]:
     """The arguments of every call of `regard`, in a pipe or after an environment variable too."""
-    for block in blocks(text):
-        for line in block.splitlines():
-            words = shlex.split(line.removeprefix("$ "), comments=True)
+    for block in blocks(text, *SHELL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ ").replace("\\", "/"), comments=True)
             for number, word in enumerate(words):
                 before = words[number - 1] if number else "|"
                 if word.rpartition("/")[2] == "regard" and (before == "|" or "=" in before or before == "&&"):
@@ -56,7 +66,8 @@ def complaint(arguments: list[str]) -> str | None:
     values = context.params
     if verb in ("check", "train"):
         recipe = values["recipe"]
-        if not recipe.endswith(".yaml") and recipe not in shipped():
+        is_data = verb == "check" and Path(recipe).suffix not in ("", ".yaml")
+        if not recipe.endswith(".yaml") and recipe not in shipped() and not is_data:
             return f"no recipe {recipe!r} ships"
         if recipe in shipped():
             load_tree(recipe, values["overrides"] or [])
@@ -93,6 +104,45 @@ def test_the_readmes_say_the_same() -> None:
     english, korean = ([arguments[0] for arguments in commands(text)] for text in texts)
     assert english == korean
     assert len({len(re.findall("^## ", text, re.MULTILINE)) for text in texts}) == 1
+
+
+@pytest.mark.parametrize("name", [*READMES, *DOCUMENTS])
+def test_every_script_in_a_document_has_the_options_shown(name: str) -> None:
+    for script, rest in re.findall(r"(benchmarks/\w+\.py|scripts/\w+)((?: [^`\n#|]+)?)", readme(name)):
+        source = (ROOT / script).read_text(encoding="utf-8")
+        known = "pytest" if script == "scripts/check" else source
+        assert [option for option in re.findall(r"(?<= )--[\w-]+", rest) if option not in known] == [], script
+
+
+@pytest.mark.parametrize("name", [*READMES, *DOCUMENTS])
+def test_every_recipe_in_a_document_is_valid(name: str) -> None:
+    for block in blocks(readme(name), "yaml"):
+        load_recipe(yaml.safe_load(block))
+
+
+COLUMNS = "text,label\n" + "".join(f"{word} film {number},{word}\n" for number in range(60) for word in ("good", "bad"))
+
+
+def test_the_commands_for_own_data_do_what_the_readme_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "reviews.csv", COLUMNS)
+    section = readme("README.md").partition("## Your own data")[2].partition("## ")[0]
+    first = next(blocks(section, "sh"))
+    for arguments in commands(f"```sh\n{first}```"):
+        fewer = ["training.epochs=null", "training.steps=5"] if arguments[0] == "train" else []
+        succeed(*arguments[:2], *fewer, *arguments[2:])
+    assert (tmp_path / "runs" / "mine" / "best").exists()
+
+
+def test_the_python_that_is_shown_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = list(blocks(readme("docs/python.md"), "python"))
+    sizes = ", ".join(f'"data.{part}.size=20"' for part in ("train", "validation", "test"))
+    program = "\n".join(shown).replace('"training.epochs=2"', f'"training.epochs=1", {sizes}')
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(compile(program, "docs/python.md", "exec"), {})
+    assert "unknown key 'hiden' (did you mean 'hidden'?)" in out.getvalue()
 
 
 def test_a_wrong_command_would_be_found() -> None:

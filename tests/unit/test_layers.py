@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import plain
 from model_cases import CASES, SOURCES, build, close, tokens_of
 from places import ROOT
+from task_cases import make_task
 from regard.data.dataset import Dataset
 from regard.layers.attention import MultiHeadAttention, attend, recording
 from regard.layers.embeddings import Embedding, Readout
@@ -28,7 +29,6 @@ from regard.models.bahdanau import time_segments
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from regard.training.initial import initialise_biases
 
 
 def lists_of(module: nn.Module) -> plain.Weights:
@@ -505,10 +505,11 @@ def test_the_bias_is_the_log_of_the_smoothed_frequencies() -> None:
 def test_target_tokens_are_counted_with_the_end_of_each_example() -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["ab"])
     texts = {"source": ["a", "b"], "target": ["aab", "a"]}
-    dataset = Dataset.of(texts, Tokenizers({"source": tokenizer, "target": tokenizer}), str)
+    task = make_task("translation", Tokenizers({"source": tokenizer, "target": tokenizer}))
+    dataset = Dataset.of(task, texts, str)
     model = build(CASES["luong-fed"])
     model.output = Readout(2, tokenizer.size, None)
-    initialise_biases(model, dataset)
+    task.first_weights(model, dataset)
     [a], [b] = tokenizer.encode("a"), tokenizer.encode("b")
     smoothed = 4 + 2 + 3 + (tokenizer.size - 3)  # three a, one b, two </s>, and one more for each token
     bias = model.output.linear.bias.exp().tolist()

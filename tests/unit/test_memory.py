@@ -129,7 +129,7 @@ def line(recipe: AnyRecipe, data: Prepared, model: Generator) -> MemoryUse:
     example = data.train.longest_example()
     length, accelerator = int(data.train.lengths[example]), make_accelerator(recipe.training)
     sizes = [step_bytes(recipe, data.train.batch(np.full(rows, example)), model, accelerator) for rows in (1, 2)]
-    return Need.through((length, sizes[0]), (2 * length, sizes[1]))
+    return MemoryUse.through((length, sizes[0]), (2 * length, sizes[1]))
 
 
 @pytest.mark.parametrize("model", MODELS)
