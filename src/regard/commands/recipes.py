@@ -20,6 +20,7 @@ def recipes(
 ) -> None:
     """List the recipes that ship, show one, or copy one to start from."""
     from regard.recipes.shipped import shipped, shipped_text
+    from regard.text.files import write_file
 
     if name is None:
         if out is not None:
@@ -30,7 +31,7 @@ def recipes(
     if out is not None:
         if out.exists():
             raise RegardError("the file exists already", where=str(out), hint="give another --out")
-        out.write_text(text, encoding="utf-8")
+        write_file(out, text)
     if as_json:
         show({"name": name, "recipe": text})
     else:

@@ -9,6 +9,7 @@ order, which changes no value.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch.nn import functional as F
 
 from regard.errors import CheckpointError, DataError
 from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
-from regard.exchange.renaming import Change, Renaming, affine, joined, to_ours, to_theirs
+from regard.exchange.renaming import Renaming, affine, joined, same, to_ours, to_theirs
 from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
 from regard.layers.positions import sinusoidal_positions
 from regard.models.transformer import TransformerConfig
@@ -57,6 +58,16 @@ POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positi
 """Sinusoidal positions, which some files have beside the weights."""
 TABLES = {"all": (SHARED, ENCODER, DECODER, READOUT), "target": (DECODER, READOUT), "none": ()}
 """`model.tie` -> the names of one shared table, of which any may be in the file."""
+ATTENTIONS = {
+    "encoder": {"self_attn": ("self_attention", "around_attention")},
+    "decoder": {"self_attn": ("self_attention", "around_self"), "encoder_attn": ("cross_attention", "around_cross")},
+}
+"""Their name of an attention -> ours, and ours of the sub-layer around it."""
+WIDTH_AXES = {
+    0: re.compile(r".*norm\.(weight|bias)|.*\.(W_O|W_2)\.(weight|bias)"),
+    1: re.compile(r".*embedding\.weight|output\.linear\.weight|.*\.(W_Q|W_KV|W_1)\.weight"),
+}
+"""Axis of the width -> the names of our weights that have it there."""
 END, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
 OFFSET = 103
 """How many tokens of its own Pegasus has before its pieces, unless tokenizer_config.json says otherwise."""
@@ -72,6 +83,7 @@ def read(folder: ModelFolder) -> Imported:
         size = folder.number("vocab_size")
         theirs = _cut_tables(theirs, *(folder.number(name, size) for name in VOCABULARY_SIZES))
     weights = to_ours(_renamings(config), _each_once(theirs, tie, folder.name), folder.name)
+    weights = _reordered(weights, _order(config["width"]))
     rows = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
     tokenizers = _read_tokenizers(folder, rows, begin, shared=tie == "all")
@@ -135,7 +147,8 @@ def write(run: Run, checkpoint: str) -> Exported:
     if config.width % 2:
         what = f"transformers has no counterpart of an odd width, model.width: {config.width}"
         raise CheckpointError(what, where=str(run.folder), hint="an even model.width can be exported")
-    theirs = to_theirs(_renamings(config.model_dump()), stored_weights(run.load_model(checkpoint)))
+    ours = _reordered(stored_weights(run.load_model(checkpoint)), _order(config.width).argsort())
+    theirs = to_theirs(_renamings(config.model_dump()), ours)
     if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
         theirs |= {name: _positions(config.max_positions, config.width).contiguous() for name in POSITIONS}
         theirs = theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))
@@ -254,72 +267,37 @@ def _positions(length: int, width: int) -> Tensor:
     return sinusoidal_positions(length, width)[:, _order(width).argsort()]
 
 
+def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
+    """The same weights with the width in another order."""
+    reordered = dict(weights)
+    for axis, names in WIDTH_AXES.items():
+        for name in filter(names.fullmatch, weights):
+            reordered[name] = weights[name].index_select(axis, order_D)
+    return reordered
+
+
 def _renamings(config: dict[str, Any]) -> list[Renaming]:
     """All weights of a model of this config."""
-    order_D = _order(config["width"])
-    source, target = {"all": (SHARED, None), "target": (ENCODER, DECODER), "none": (ENCODER, DECODER)}[config["tie"]]
-    pairs = [_ordered("source_embedding.weight", source, order_D, 1)]
-    if target is not None:
-        pairs.append(_ordered("target_embedding.weight", target, order_D, 1))
+    bias = Renaming(("output.linear.bias",), (BIAS,), lambda b: [b.flatten()], lambda b: [b[None]])
+    pairs = [bias, *same("source_embedding.weight", SHARED if config["tie"] == "all" else ENCODER)]
+    if config["tie"] != "all":
+        pairs += same("target_embedding.weight", DECODER)
     if config["tie"] == "none":
-        pairs.append(_ordered("output.linear.weight", READOUT, order_D, 1))
-    pairs.append(Renaming(("output.linear.bias",), (BIAS,), lambda b: [b.flatten()], lambda b: [b[None]]))
-    attentions = {
-        "encoder": {"self_attn": ("self_attention", "around_attention")},
-        "decoder": {
-            "self_attn": ("self_attention", "around_self"),
-            "encoder_attn": ("cross_attention", "around_cross"),
-        },
-    }
-    for side, sublayers in attentions.items():
+        pairs += same("output.linear.weight", READOUT)
+    for side, attentions in ATTENTIONS.items():
         for number in range(config[f"{side}_layers"]):
             ours, theirs = f"{side}.{number}", f"model.{side}.layers.{number}"
-            for name, (attention, around) in sublayers.items():
-                pairs += _attention(f"{ours}.{attention}", f"{theirs}.{name}", order_D)
-                pairs += _writes(f"{ours}.{around}.norm", f"{theirs}.{name}_layer_norm", order_D)
-            pairs += _reads(affine(f"{ours}.feed_forward.W_1", f"{theirs}.fc1"), order_D)
-            pairs += _writes(f"{ours}.feed_forward.W_2", f"{theirs}.fc2", order_D)
-            pairs += _writes(f"{ours}.around_feed_forward.norm", f"{theirs}.final_layer_norm", order_D)
+            for name, (attention, around) in attentions.items():
+                pairs += affine(f"{ours}.{attention}.W_Q", f"{theirs}.{name}.q_proj")
+                pairs += joined(f"{ours}.{attention}.W_KV", f"{theirs}.{name}.k_proj", f"{theirs}.{name}.v_proj")
+                pairs += affine(f"{ours}.{attention}.W_O", f"{theirs}.{name}.out_proj")
+                pairs += affine(f"{ours}.{around}.norm", f"{theirs}.{name}_layer_norm")
+            pairs += affine(f"{ours}.feed_forward.W_1", f"{theirs}.fc1")
+            pairs += affine(f"{ours}.feed_forward.W_2", f"{theirs}.fc2")
+            pairs += affine(f"{ours}.around_feed_forward.norm", f"{theirs}.final_layer_norm")
         if config["norm"] == "pre":
-            pairs += _writes(f"{side}_norm", f"model.{side}.layer_norm", order_D)
+            pairs += affine(f"{side}_norm", f"model.{side}.layer_norm")
     return pairs
-
-
-def _attention(ours: str, theirs: str, order_D: Tensor) -> list[Renaming]:
-    return [
-        *_reads(affine(f"{ours}.W_Q", f"{theirs}.q_proj"), order_D),
-        *_reads(joined(f"{ours}.W_KV", f"{theirs}.k_proj", f"{theirs}.v_proj"), order_D),
-        *_writes(f"{ours}.W_O", f"{theirs}.out_proj", order_D),
-    ]
-
-
-def _ordered(ours: str, theirs: str, order_D: Tensor, axis: int) -> Renaming:
-    """A tensor with the width on one axis."""
-    return Renaming((ours,), (theirs,), *_both_ways(order_D, axis))
-
-
-def _both_ways(order_D: Tensor, axis: int) -> tuple[Change, Change]:
-    back_D = order_D.argsort()
-    return (lambda x: [x.index_select(axis, order_D)]), (lambda x: [x.index_select(axis, back_D)])
-
-
-def _writes(ours: str, theirs: str, order_D: Tensor) -> list[Renaming]:
-    """Weight and bias of a layer whose output is the width: a linear layer or a norm."""
-    return [_ordered(f"{ours}.{kind}", f"{theirs}.{kind}", order_D, 0) for kind in ("weight", "bias")]
-
-
-def _reads(pairs: list[Renaming], order_D: Tensor) -> list[Renaming]:
-    """Linear layers whose input is the width: the columns of their matrices are reordered."""
-    read, write = _both_ways(order_D, 1)
-    weight, bias = pairs
-
-    def reading(*theirs: Tensor) -> list[Tensor]:
-        return [read(tensor)[0] for tensor in weight.read(*theirs)]
-
-    def writing(*ours: Tensor) -> list[Tensor]:
-        return list(weight.write(*(write(tensor)[0] for tensor in ours)))
-
-    return [Renaming(weight.ours, weight.theirs, reading, writing), bias]
 
 
 # Tokenizers: Marian has a SentencePiece model for each side and one vocabulary for both or one each; Pegasus has one

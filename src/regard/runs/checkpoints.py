@@ -62,12 +62,10 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file with the usual permissions; the library would let only the owner read it."""
-    path.touch()
-    mode = path.stat().st_mode
+    """Write a safetensors file, with the permissions of its folder; the library would let only the owner read it."""
     with _system_errors(path):
         save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, path, metadata)
-    path.chmod(mode)
+    path.chmod(path.parent.stat().st_mode & 0o666)
 
 
 @contextmanager
