@@ -16,7 +16,6 @@ from torch import Tensor, nn
 import plain
 from model_cases import CASES, SOURCES, build, close, tokens_of
 from places import ROOT
-from task_cases import make_task
 from regard.data.dataset import Dataset
 from regard.layers.attention import MultiHeadAttention, attend, recording
 from regard.layers.embeddings import Embedding, Readout
@@ -29,6 +28,7 @@ from regard.models.bahdanau import time_segments
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from task_cases import make_task
 
 
 def lists_of(module: nn.Module) -> plain.Weights:
