@@ -657,7 +657,7 @@ def test_files_to_evaluate_that_are_wrong(tiny_run: Path, tmp_path: Path) -> Non
     [message] = fail("evaluate", tiny_run, "--file", source, "--file", target)
     assert message.startswith(f"{source}:2: {source} has 2 lines, {target} has 1")
     write(target, "a\n\n")
-    message = f"{target}:2: the line is empty (fill it, or drop the pair)"
+    message = f"{target}:2: the line is empty (fill it, or drop the row)"
     assert fail("evaluate", tiny_run, "--file", source, "--file", target) == [message]
     write(target, f"a\n{'b' * 100_000}\n")
     [message] = fail("evaluate", tiny_run, "--file", source, "--file", target)

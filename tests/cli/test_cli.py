@@ -464,7 +464,7 @@ def test_bad_lines_are_dropped_where_the_recipe_drops_them(hand_made: Path, tmp_
     file = write(tmp_path / "t.tsv", f"a b\tA B\n\tA\nb\tB\na\t{'A ' * 15_000}\n")
     assert succeed("evaluate", tmp_path / "run", "--file", file, "--json").json["sentences"] == 2
     [message] = fail("evaluate", tmp_path / "run", "--file", write(tmp_path / "e.tsv", "\tA\n"))
-    assert message == f"{tmp_path / 'e.tsv'}:1: the source (column 0) is empty (fill it, or drop the pair)"
+    assert message == f"{tmp_path / 'e.tsv'}:1: the source (column 0) is empty (fill it, or drop the row)"
 
 
 def test_evaluation_settings_reach_the_metrics(run: Path) -> None:

@@ -72,8 +72,8 @@ def test_labels_are_sorted_as_people_would() -> None:
 
 def test_balanced_weights_by_hand() -> None:
     """Three a, one b: 4 / (2 * 3) and 4 / (2 * 1); a class of which there is none counts as if there were one."""
-    assert balanced(["a", "b"], [0, 0, 1, 0]) == {"a": pytest.approx(2 / 3), "b": 2.0}
-    assert balanced(["a", "b"], [0, 0]) == {"a": 0.5, "b": 1.0}
+    assert balanced(["a", "b"], ["a", "a", "b", "a"]) == {"a": pytest.approx(2 / 3), "b": 2.0}
+    assert balanced(["a", "b"], ["a", "a"]) == {"a": 0.5, "b": 1.0}
 
 
 def test_probabilities_do_not_overflow() -> None:
