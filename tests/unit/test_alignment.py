@@ -18,7 +18,7 @@ from regard.errors import RegardError
 from regard.views.alignment import Alignment, to_svg, to_terminal, write_svg
 from regard.views.heatmap import colour
 from regard.views.labels import clean, label, text_width, wrap
-from regard.views.terminal import SHADES
+from regard.views.old_terminal import SHADES
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RegardError
-from regard.views.page import (
+from regard.views.old_page import (
     Html,
     bullets,
     can_write_page,

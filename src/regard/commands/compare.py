@@ -51,7 +51,7 @@ def compare(
     from regard.views.compare_terminal import show as show_comparison
     from regard.views.compare_units import UnitComparison
     from regard.views.compare_units_page import units_report
-    from regard.views.page import can_write_page, write_page
+    from regard.views.old_page import can_write_page, write_page
 
     can_write_page(out)
     can_write_csv(tables)

@@ -41,7 +41,7 @@ def diagnose(
     from regard.views.diagnose import diagnose as diagnose_run
     from regard.views.diagnosis_page import diagnosis_page
     from regard.views.diagnosis_text import show as show_diagnosis
-    from regard.views.page import can_write_page, write_page
+    from regard.views.old_page import can_write_page, write_page
     from regard.views.terminal_table import console_of
 
     can_write_page(out)

@@ -136,8 +136,8 @@ def explain(
 def _write(shown: Hops | Explanation | Worked, found: Hops | Explanation, out: Path, wish: Wish) -> None:
     """What was shown; of numbers, which only JSON has, the picture of what they are about."""
     from regard.views.draw import write_explanation
-    from regard.views.files import write_json
     from regard.views.hops import Hops, write_hops
+    from regard.views.old_files import write_json
     from regard.views.worked import Worked
 
     drawn = found if isinstance(shown, Worked) else shown

@@ -13,8 +13,8 @@ import numpy as np
 
 from regard.views.heatmap import Heatmap, Numbers
 from regard.views.labels import FONTS, label
+from regard.views.old_terminal import to_terminal
 from regard.views.svg import to_svg, write_svg
-from regard.views.terminal import to_terminal
 
 __all__ = ["FONTS", "Alignment", "to_svg", "to_terminal", "write_svg"]
 

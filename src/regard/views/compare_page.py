@@ -12,7 +12,7 @@ from regard.views.compare_plots import curve_plots, error_plot, length_plots
 from regard.views.compare_tables import Table
 from regard.views.compare_text import findings, how_many, mean_and_spread, p_text, score_text, title, verdict
 from regard.views.compare_units import UnitComparison
-from regard.views.page import (
+from regard.views.old_page import (
     Cell,
     Html,
     Section,

@@ -12,7 +12,7 @@ from typing import Any
 from regard.config import Config
 from regard.tasks import TextToText
 from regard.views.lengths import Unit, length_buckets, lengths_in
-from regard.views.page import write_page
+from regard.views.old_page import write_page
 from regard.views.paired import Tested
 from regard.views.systems import System, Texts, learning_curve, training_time
 from regard.views.verdicts import for_metrics

@@ -19,7 +19,7 @@ from regard.views.compare_text import (
     verdict,
 )
 from regard.views.compare_units import UnitComparison
-from regard.views.page import shown
+from regard.views.old_page import shown
 from regard.views.terminal_table import Column, console_of, fitting
 
 

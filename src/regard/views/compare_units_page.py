@@ -6,7 +6,7 @@ from regard.runs.splits import measured_text
 from regard.views.compare_page import against_baseline, curves_section, groups_html, recipes_section
 from regard.views.compare_text import findings, how_many, mcnemar_text, p_text, score_text, title, unknown_text
 from regard.views.compare_units import UnitComparison
-from regard.views.page import Cell, Html, Section, bullets, element, page, paragraph, section, table
+from regard.views.old_page import Cell, Html, Section, bullets, element, page, paragraph, section, table
 from regard.views.paired import LEVEL
 
 NOTES = {

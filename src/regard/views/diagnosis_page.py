@@ -10,7 +10,7 @@ from regard.views.beam_sweep import MARGIN, Sweep, Width
 from regard.views.compare_text import how_many, title
 from regard.views.diagnose import Diagnosis, Example
 from regard.views.diagnosis_text import KINDS, fate_text, metrics_text, share_text
-from regard.views.page import Cell, Html, Section, bullets, columns, figure, page, paragraph, section, table
+from regard.views.old_page import Cell, Html, Section, bullets, columns, figure, page, paragraph, section, table
 from regard.views.plot import Series, bars, line_plot
 from regard.views.verdicts import UNKNOWN_NOTE, Verdict
 

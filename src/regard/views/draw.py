@@ -13,11 +13,11 @@ from regard.text.extras import needed
 from regard.views import regions
 from regard.views.explain_page import to_page
 from regard.views.explanation import VIEWS, Choice, Explanation
-from regard.views.files import write_picture
 from regard.views.labels import label, pad
+from regard.views.old_files import write_picture
+from regard.views.old_terminal import to_terminal
 from regard.views.png import to_png
 from regard.views.svg import to_svg
-from regard.views.terminal import to_terminal
 from regard.views.wishes import Wish
 
 

@@ -7,7 +7,7 @@ import json
 from regard.views.explain_data import page_data
 from regard.views.explanation import Explanation
 from regard.views.labels import label, shorten
-from regard.views.page import Html, Section, element, figure, page, paragraph, section, table
+from regard.views.old_page import Html, Section, element, figure, page, paragraph, section, table
 from regard.views.svg import to_svg
 from regard.views.wishes import Wish
 

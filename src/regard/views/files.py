@@ -1,32 +1,53 @@
-"""Pictures and pages on disk: whole, or what was there before."""
+"""Results as files: pages, pictures, JSON; whole, or what was there before."""
 
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-from regard.errors import RegardError
+from regard.errors import CheckpointError, RegardError
+from regard.runs.files import write_bytes
+from regard.text.extras import needed
+from regard.views.report import Result
+
+PAGE = (".html", ".htm")
+PICTURES = (".svg", ".png")
 
 
-def write_json(tree: dict[str, Any], path: Path) -> None:
-    """One object, as text that people can read."""
-    write_picture(path, (json.dumps(tree, ensure_ascii=False) + "\n").encode())
+def check_output(path: Path | None, allowed: Collection[str] = PAGE[:1]) -> None:
+    """Refuse, before any work is done, a file that could not be written; None is no file."""
+    if path is None:
+        return
+    suffix = path.suffix.lower()
+    if suffix not in allowed and not (suffix in PAGE and PAGE[0] in allowed):
+        what = f"cannot write a {path.suffix or 'file without suffix'}"
+        raise RegardError(what, where=str(path), hint=f"allowed: {', '.join(allowed)}")
+    if path.is_dir() or not path.parent.is_dir():
+        what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise RegardError(what, where=str(path), hint="give another --out")
+    if suffix in PICTURES:
+        needed("matplotlib", extra="plots", where=str(path), doing="drawing")
 
 
-def write_picture(path: Path, content: bytes) -> None:
-    """Write aside, sync and rename. A picture that is there already is replaced: people redraw."""
-    aside = path.parent / f".{path.name}.{os.getpid()}.tmp"
+def write_result(result: Result, path: Path) -> None:
+    """Write a result in the format that the suffix names: its page, its figures as one picture, or its numbers."""
+    suffix = path.suffix.lower()
+    if suffix in PICTURES:
+        from regard.views.figures import draw
+
+        write(path, draw(result.report().figures, path))
+    elif suffix in PAGE:
+        from regard.views.page import page
+
+        write(path, page(result.report()).encode())
+    else:
+        write(path, (json.dumps(result.to_json(), ensure_ascii=False) + "\n").encode())
+
+
+def write(path: Path, content: bytes, *, option: str = "--out") -> None:
+    """Write a file whole or not at all; `option` is where its path was given."""
     try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except OSError as error:
-        raise RegardError(f"the picture cannot be written: {error.strerror}", where=str(path)) from None
-    finally:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
+        write_bytes(path, lambda file: file.write(content))
+    except CheckpointError as error:  # this is no checkpoint: nothing can be resumed
+        raise RegardError(error.problems[0].what, where=str(path), hint=f"give another {option}") from None

@@ -21,14 +21,14 @@ from regard.runs.verbs import device_named
 from regard.tasks.answering import facts_found, likeliest_answers, typed_examples
 from regard.tasks.inputs import Inputs
 from regard.tasks.typed import all_questions
-from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, Numbers
-from regard.views.page import Cell, figure, page, paragraph, section, table
+from regard.views.old_files import write_picture
+from regard.views.old_page import Cell, figure, page, paragraph, section, table
+from regard.views.old_terminal import SHADES
 from regard.views.png import to_png
 from regard.views.seen import Candidate, Step
 from regard.views.story_numbers import work_out_story
 from regard.views.svg import to_svg
-from regard.views.terminal import SHADES
 from regard.views.worked import Worked
 
 FACT = "•"

@@ -19,7 +19,7 @@ from regard.views.explain_page import likeliest_tokens
 from regard.views.explanation import Explanation
 from regard.views.heatmap import Heatmap, Numbers, png_of_pixels
 from regard.views.labels import FONTS, clean, label, number, shorten, text_width
-from regard.views.page import figure, page, paragraph
+from regard.views.old_page import figure, page, paragraph
 from regard.views.png import DOTS, POINTS, TITLE_FONT, fonts_for
 
 SIDE, GAP, FONT, TITLE = 150, 14, 14, 17

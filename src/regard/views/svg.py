@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from regard.views.files import write_picture
 from regard.views.heatmap import Heatmap, colour, png_of_cells
 from regard.views.labels import FONTS, clean, number, shorten, text_width, wrap
+from regard.views.old_files import write_picture
 
 FAINTEST = 0.005
 """Share of the largest value below which a cell is not drawn."""
