@@ -49,7 +49,7 @@ FIGURES: dict[str, Figure] = {
     "curves": Curves([Series("하나", [0, 1, 2], [1, math.nan, 3], [0, 0, 2], [2, 3, 4]), Series("two", [0, 2], [2, 2])],
                      "step", "chrF", x_ticks=[(0, "1–5"), (2, "6–9")]),
     "bars": Bars(["짧다", "long"], {"search": [1.0, 0.0], "model": [2.0, math.nan]}, "errors", stacked=True),
-    "heat_maps": HeatMaps(MAPS, ["Show", "Layer"], shown=(1,), tokens=True),
+    "heat_maps": HeatMaps(MAPS, ["Show", "Layer"], shown=(1,), tokens=["source"]),
     "image_map": ImageMap(np.full((4, 4, 3), 200, np.uint8), (2, 2), ["개", "dog"], np.eye(2, 4),
                           ["1,1", "1,2", "2,1"]),
 }  # fmt: skip

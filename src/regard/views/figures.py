@@ -102,10 +102,10 @@ def _texts(panel: HeatMap | Curves | Bars | ImageMap) -> Iterator[str]:
 
 
 def _write_title(place: Any, title: str, wide: float) -> None:
-    """In at most three lines above the panel; about 13 letters fit an inch, half as many Hangul syllables."""
+    """In at most three lines above the panel; about 11 letters fit an inch, half as many Hangul syllables."""
     if not title:
         return
-    columns = max(10, round(13 * wide))
+    columns = max(10, round(11 * wide))
     lines = Text(clean(title)).wrap(Console(width=columns), columns)
     shown = [line.plain.strip() for line in lines]
     if len(shown) > TITLE_LINES:

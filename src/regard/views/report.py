@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -218,8 +218,9 @@ class HeatMaps:
     """The maps that were asked for: the terminal and figures draw these, a page opens with the first of them."""
     title: str = ""
     notes: Sequence[str] = ()
-    tokens: bool = False
-    """Whether a page also shows rows and columns as two lines of tokens; the first reacts to the pointer."""
+    tokens: Collection[str] = ()
+    """The offers of the first chooser whose rows and columns are tokens: a page also shows these as two lines, of
+    which the first reacts to the pointer."""
 
     @property
     def drawn(self) -> list[HeatMap]:
@@ -243,7 +244,7 @@ class HeatMaps:
             numbers = {side: labels.setdefault(texts, len(labels)) for side, texts in sides.items()}
             maps.append(one.packed(None if place in self.shown else kept) | numbers)
         return {"kind": "heat_maps", "title": self.title, "choosers": list(self.choosers), "first": self.shown[0],
-                "tokens": self.tokens, "kept": kept, "labels": [*map(list, labels)], "maps": maps,
+                "tokens": [*self.tokens], "kept": kept, "labels": [*map(list, labels)], "maps": maps,
                 "notes": list(self.notes)}  # fmt: skip
 
 
@@ -287,6 +288,8 @@ class Section:
     parts: Sequence[Part]
     in_terminal: int | None = None
     """How many of the parts the terminal shows; None: all of them."""
+    in_picture: bool = True
+    """Whether a picture shows its figures."""
 
     @property
     def anchor(self) -> str:
@@ -308,7 +311,9 @@ class Report:
 
     @property
     def figures(self) -> list[Figure]:
-        return [part for section in self.sections for part in section.parts if isinstance(part, Figure)]
+        """Those that a picture shows."""
+        shown = [section for section in self.sections if section.in_picture]
+        return [part for section in shown for part in section.parts if isinstance(part, Figure)]
 
     def to_json(self) -> dict[str, Any]:
         return {"title": self.title, "opening": self.opening, "conclusions": list(self.conclusions),

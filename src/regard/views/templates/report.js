@@ -197,7 +197,8 @@ function unpack(part, packed) {
       values[place] = packed.peak * (packed.signed ? (code - 128) / 127 : (code / 255) ** 2);
     });
   }
-  return { rows, columns, values, peak: packed.peak, signed: packed.signed, share: packed.share, title: packed.title };
+  return { rows, columns, values, peak: packed.peak, signed: packed.signed, share: packed.share,
+    title: packed.title, choice: packed.choice };
 }
 function rgb(name) {
   const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -243,7 +244,7 @@ function paint(canvas, map) {
     context.restore();
   });
 }
-// One select a chooser. Each offers what there is under the choices before it; one with a single offer is hidden.
+// One select a chooser. Each offers what there is under the choices before it; one with nothing to choose is hidden.
 function choosers(part, changed) {
   const selects = part.choosers.map(() => make("select"));
   const matching = depth => part.maps.filter(map => selects.slice(0, depth).every((one, n) => one.value === map.choice[n]));
@@ -252,7 +253,7 @@ function choosers(part, changed) {
       const depth = from + n, names = [...new Set(matching(depth).map(map => map.choice[depth]))];
       select.replaceChildren(...names.map(name => new Option(name, name)));
       select.value = names.includes(wish[depth]) ? wish[depth] : names[0];
-      select.parentElement.hidden = names.length < 2;
+      select.parentElement.hidden = names.length < 2 && !(depth && names[0]);
     });
   }
   const bar = make("div", { class: "controls" }, ...selects.map((select, n) => make("label", {}, part.choosers[n], select)));
@@ -268,10 +269,9 @@ function drawHeatMaps(element, part) {
   let map = null, chosen = 0;
   const choice = part.choosers.length ? choosers(part, show) : { chosen: () => part.maps[part.first] };
   if (choice.bar) element.append(choice.bar);
-  if (part.tokens) {
-    element.append(make("p", { class: "muted" },
-      "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
-  }
+  const strips = make("div", {}, make("p", { class: "muted" },
+    "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
+  element.append(strips);
   element.append(make("div", { class: "map" }, canvas), scale);
   function show() {
     map = unpack(part, choice.chosen());
@@ -280,7 +280,8 @@ function drawHeatMaps(element, part) {
       + `${(100 * map.share).toFixed(0)} % of their sum; the .json has all.`;
     const ends = map.signed ? ` in blue, to ${number(-map.peak)} in orange.` : ", the strongest shade.";
     scale.textContent = `From 0 to ${number(map.peak)}${ends}${rest}`;
-    if (part.tokens) showTokens();
+    strips.hidden = !part.tokens.includes(map.choice[0]);
+    if (!strips.hidden) showTokens();
   }
   function showTokens() {
     chosen = Math.min(chosen, map.rows.length - 1);
@@ -310,7 +311,7 @@ function drawHeatMaps(element, part) {
     if (column < 0 || row < 0 || column >= map.columns.length || row >= map.rows.length) return;
     const names = [map.columns[column] || column, map.rows[row] || row];
     canvas.dataset.tip = `${names.join(" → ")}: ${number(map.values[row * map.columns.length + column])}`;
-    if (part.tokens && row !== chosen) { chosen = row; shade(); }
+    if (!strips.hidden && row !== chosen) { chosen = row; shade(); }
   };
   show();
   for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", show);
