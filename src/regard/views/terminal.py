@@ -92,7 +92,7 @@ def _show_table(table: Table, console: Console) -> None:
         _print(console, note)
     if removable[count:]:
         names = ", ".join(table.columns[column] for column in removable[count:])
-        _print(console, f"too wide for this terminal: {names}")
+        _print(console, f"too wide for this terminal: {names} (--json has all)")
 
 
 def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTable:
