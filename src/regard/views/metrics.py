@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 TITLES = {
     "bleu": "BLEU", "bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "chrf": "chrF",
@@ -81,11 +81,11 @@ def _table(name: str, rows: dict[str, dict[str, Any]]) -> list[str]:
     cells = [[name, *columns], *([f"  {row}", *map(_text, values.values())] for row, values in rows.items())]
     widths = [max(cell_len(line[column]) for line in cells) for column in range(len(columns) + 1)]
     widths[0] = max(widths[0], 15)
-    blanks = [[" " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)] for line in cells]
-    return [
-        " ".join([line[0] + blank[0], *(space + cell for cell, space in zip(line[1:], blank[1:], strict=True))])
-        for line, blank in zip(cells, blanks, strict=True)
-    ]
+    return [" ".join([set_cell_size(first, widths[0]), *map(_right, others, widths[1:])]) for first, *others in cells]
+
+
+def _right(text: str, width: int) -> str:
+    return text.rjust(width - cell_len(text) + len(text))
 
 
 def _text(value: Any) -> str:
