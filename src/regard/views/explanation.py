@@ -15,8 +15,8 @@ from regard.data.images import Picture
 from regard.errors import DecodeError, did_you_mean
 from regard.views.labels import label, shorten
 from regard.views.leave_one_out import Occlusion
-from regard.views.recording import Attention, Kind, Numbers, Step, merge_pieces, words_of
-from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Report, Section, Table, Text
+from regard.views.recording import Attention, Kind, Step, merge_pieces, words_of
+from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Numbers, Part, Report, Section, Table, Text, Value
 from regard.views.rollout import Rollout, roll_out
 from regard.views.story import Story
 
@@ -266,14 +266,13 @@ class Explanation:
                 if head != "mean":
                     raise DecodeError("a rollout is over the mean of the heads", where="--head", hint="leave it out")
                 layers = len(self._rolled(view))
-                last = layers if layer == "mean" else layer
-                return [self._rollout_map(view, number) for number in _numbers(last, layers, "--layer")]
+                return [self._rollout_map(view, number or layers) for number in _numbers(layer, layers, "--layer")]
             case "alignment" | "encoder" | "decoder":
                 attentions = self.of_kind(view)
                 return [
-                    self._attention_map(view, n, h)
-                    for n in _numbers(layer, len(attentions), "--layer")
-                    for h in _numbers(head, len(attentions[0].weights), "--head")
+                    self._attention_map(view, layer_number, head_number)
+                    for layer_number in _numbers(layer, len(attentions), "--layer")
+                    for head_number in _numbers(head, len(attentions[0].weights), "--head")
                 ]
             case "heads":
                 return [self._heads()]
@@ -291,9 +290,9 @@ class Explanation:
             attentions = self.of_kind(kind)
             layers, heads = len(attentions), len(attentions[0].weights)
             if layers > 1:
-                yield self._attention_map(kind, "mean", "mean")
+                yield self._attention_map(kind)
             for layer in range(1, layers + 1):
-                yield self._attention_map(kind, layer, "mean")
+                yield self._attention_map(kind, layer)
                 if heads > 1:
                     yield from (self._attention_map(kind, layer, head) for head in range(1, heads + 1))
                 if self.rolls_out:
@@ -304,20 +303,20 @@ class Explanation:
         if self.positions is not None:
             yield self._positions()
 
-    def _attention_map(self, kind: Kind, layer: Choice, head: Choice) -> HeatMap:
-        """The mean over the chosen layers and heads, each a number from 1 or "mean"."""
+    def _attention_map(self, kind: Kind, layer: int | None = None, head: int | None = None) -> HeatMap:
+        """One layer and head, from 1; None is the mean over all of them."""
         attentions = self.of_kind(kind)
-        layers, heads = len(attentions), len(attentions[0].weights)
-        kept = attentions if isinstance(layer, str) else [attentions[layer - 1]]
-        chosen = slice(None) if isinstance(head, str) else slice(head - 1, head)
-        values = np.stack([attention.weights[chosen] for attention in kept]).mean((0, 1), dtype=np.float64)
-        names = [f"{what} {number}" for what, number in (("layer", layer), ("head", head)) if number != "mean"]
-        layer_name, head_name = (
-            f"mean of all {what}s" if number == "mean" and count > 1 else f"{what} {1 if number == 'mean' else number}"
-            for what, number, count in (("layer", layer, layers), ("head", head, heads))
-        )
-        choice = (layer_name, head_name) if layers * heads > 1 or self.rolls_out else ("", "")
-        return self._map(attentions[0], values, names, *choice)
+        counts = len(attentions), len(attentions[0].weights)
+        kept = attentions if layer is None else [attentions[layer - 1]]
+        heads = slice(None) if head is None else slice(head - 1, head)
+        values = np.stack([attention.weights[heads] for attention in kept]).mean((0, 1), dtype=np.float64)
+        chosen = (("layer", layer, counts[0]), ("head", head, counts[1]))
+        names = [f"{what} {number}" for what, number, _ in chosen if number is not None]
+        choice = [
+            f"mean of all {what}s" if number is None and count > 1 else f"{what} {number or 1}"
+            for what, number, count in chosen
+        ]
+        return self._map(attentions[0], values, names, *(choice if max(counts) > 1 or self.rolls_out else ("", "")))
 
     def _rolled(self, kind: Kind) -> tuple[Numbers, ...]:
         return {"alignment": self.rollout.source, "encoder": self.rollout.encoder, "decoder": self.rollout.target}[kind]
@@ -339,11 +338,10 @@ class Explanation:
         keys, queries = attentions[0].keys, attentions[0].queries
         step = self.whole + 1 if self.options.step is None else self.options.step
         check_number("--step", step, len(queries))
-        layer: Choice = "all" if self.options.layer == "mean" else self.options.layer
+        named = [number for number in _numbers(self.options.layer, len(attentions), "--layer") if number]
         rows = {
             f"layer {number}, head {head}": weights_QK[step - 1]
-            for number in _numbers(layer, len(attentions), "--layer")
-            if isinstance(number, int)
+            for number in named or range(1, len(attentions) + 1)
             for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
         }
         name = f"{label(queries[step - 1])} by head"
@@ -427,7 +425,7 @@ class Explanation:
 
     def _likeliest(self, title: str) -> Table:
         """The five likeliest tokens at each step."""
-        rows = []
+        rows: list[list[Value]] = []
         for number, step in enumerate(self.steps, 1):
             candidates = " · ".join(f"{label(one.token)}\u00a0{one.probability:.3f}" for one in step.candidates)
             rows.append([number, label(step.token), f"{step.probability:.3f}", step.rank, candidates])
@@ -480,11 +478,13 @@ def check_number(option: str, number: int, count: int, what: str | None = None) 
         raise DecodeError(f"there is no {what or option.strip('-')} {number}", where=option, hint=hint)
 
 
-def _numbers(choice: Choice, count: int, option: str) -> list[Choice]:
-    """The layers or heads of each map: one by its number, the mean over all, or each of them."""
+def _numbers(choice: Choice, count: int, option: str) -> list[int | None]:
+    """The layer or head of each map, from 1; None is the mean over all."""
+    if choice == "mean":
+        return [None]
     if choice == "all":
         return [*range(1, count + 1)]
-    if choice != "mean" and not 1 <= choice <= count:
+    if not 1 <= choice <= count:
         what = f"there is no {option.strip('-')} {choice}"
         raise DecodeError(what, where=option, hint=f"allowed: 1 to {count}, mean, all")
     return [choice]

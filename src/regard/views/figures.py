@@ -46,8 +46,7 @@ def draw(figures: Sequence[Figure], path: Path) -> bytes:
         raise RegardError("there is no figure to draw", where=str(path), hint="give an .html file")
     kind = path.suffix.lower().removeprefix(".")
     # Text stays text in SVG: who opens it needs the fonts, not who writes it.
-    families = fonts_for("".join(["0123456789.-…", *(text for panel in panels for text in _texts(panel))]), path,
-                         strict=kind == "png")  # fmt: skip
+    families = fonts_for(f"{panels}…", path, strict=kind == "png")
     across = math.ceil(math.sqrt(len(panels)))
     down = math.ceil(len(panels) / across)
     sizes = [_size(panel) for panel in panels]
@@ -85,20 +84,6 @@ def _size(panel: HeatMap | Curves | Bars | ImageMap) -> tuple[float, float]:
             return 1.6 * across, 1.9 * math.ceil((len(panel.words) + 1) / across) + 0.5
         case Curves():
             return 6.0, 4.0
-
-
-def _texts(panel: HeatMap | Curves | Bars | ImageMap) -> Iterator[str]:
-    yield panel.title
-    match panel:
-        case HeatMap():
-            yield from (*panel.rows, *panel.columns)
-        case Bars():
-            yield from (*panel.categories, *panel.series, panel.value_label)
-        case ImageMap():
-            yield from panel.words
-        case Curves():
-            yield from (panel.x_label, panel.y_label, *(series.name for series in panel.series))
-            yield from (text for _, text in panel.x_ticks or ())
 
 
 def _write_title(place: Any, title: str, wide: float) -> None:
@@ -177,7 +162,8 @@ def _draw_heat_map(axes: Any, heat_map: HeatMap, path: Path) -> None:
     upright = max(map(cell_len, heat_map.columns)) <= 2 or "" in heat_map.columns
     slant = {"rotation": 0 if upright else 60, "ha": "center" if upright else "left", "rotation_mode": "anchor"}
     for axis, labels, turned in ((axes.xaxis, heat_map.columns, slant), (axes.yaxis, heat_map.rows, {})):
-        shown = {place: shorten(text, heat_map.label_width) for place, text in enumerate(labels) if text}
+        short = (shorten(text, heat_map.label_width).replace("▁", "_") for text in labels)
+        shown = {place: text for place, text in enumerate(short) if text}
         axis.set_ticks(list(shown), list(shown.values()), fontsize=9, parse_math=False, **turned)
     axes.tick_params(length=0)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=30)

@@ -20,8 +20,7 @@ from regard.tasks.question_answering import answers_to
 from regard.tasks.tagger import Tagger, tag_words
 from regard.text.offsets import Span, Words, word_spans
 from regard.views.labels import clean
-from regard.views.recording import Numbers
-from regard.views.report import Bars, HeatMap, HeatMaps, Part, Table
+from regard.views.report import Bars, HeatMap, HeatMaps, Numbers, Part, Table
 
 MOST_WORDS = 512
 """Longest text in words: each word costs one more reading of it."""
@@ -84,15 +83,16 @@ def _rounded(fall: float) -> float:
 
 def leave_one_out(run: Run, model: Headed, text: str) -> Occlusion:
     """The answer of a model with a head, and how much of it depends on each word."""
-    explained = {"tagging": _tags, "question_answering": _span}.get(run.recipe.task, _label)
-    return explained(run, model, text)
+    answers: dict[str, Callable[[Run, Any, str], Occlusion]] = {"tagging": _tags, "question_answering": _span}
+    return answers.get(run.recipe.task, _label)(run, model, text)
 
 
 def _label(run: Run, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
 
     def predict(*texts: str) -> Sequence[Any]:
-        return run.task.predict(model, run.tokenizers, Inputs.of(texts), run.recipe.search)
+        predictions: Sequence[Any] = run.task.predict(model, run.tokenizers, Inputs.of(texts), run.recipe.search)
+        return predictions
 
     def value_of(prediction: Any) -> float:
         return float(prediction.output if label is None else prediction.probabilities[label])

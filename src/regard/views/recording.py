@@ -25,8 +25,8 @@ from regard.models.base import device_of
 from regard.search.scoring import log_probabilities
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
+from regard.views.report import Numbers
 
-Numbers = npt.NDArray[np.floating]
 Kind = Literal["alignment", "encoder", "decoder", "hops"]
 """Attention over the source, self-attention of the encoder or the decoder, attention over the sentences of a story."""
 

@@ -9,20 +9,40 @@ import base64
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.floating]
-Tone = Literal["", "good", "bad", "muted"]
+Tone = Literal["", "good", "bad", "muted", "code"]
 
 BUDGET = 1_900_000
 """Bytes for the values of all heat maps of a part. Base64 adds a third, and a page should stay below 3 MB."""
 ENTRY = 3
 """Bytes of a value that is stored with its column: one for the value, two for the column."""
+
+
+class Part:
+    """Base of what a section holds."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields; nan, which JSON lacks, is None."""
+        return {"kind": self.kind, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(part) for part in value]
+    return _plain(vars(value)) if is_dataclass(value) else value
 
 
 @dataclass(frozen=True)
@@ -44,30 +64,25 @@ class Cell:
             return f"{self.value:,}"
         return f"{self.value:,.2f}" if abs(self.value) >= 1 or self.value == 0 else f"{self.value:.3g}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {"value": finite(self.value) if isinstance(self.value, float) else self.value, "text": self.text,
-                "tone": self.tone}  # fmt: skip
-
 
 Value = Cell | str | int | float | None
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(Part):
     """Paragraphs, or a list of bullets."""
 
+    kind = "text"
     paragraphs: Sequence[str]
     bullets: bool = False
     tone: Tone = ""
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "text", "paragraphs": list(self.paragraphs), "bullets": self.bullets, "tone": self.tone}
-
 
 @dataclass(frozen=True)
-class Table:
+class Table(Part):
     """Rows under the names of their columns."""
 
+    kind = "table"
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]]
     title: str = ""
@@ -82,13 +97,14 @@ class Table:
     @cached_property
     def numeric(self) -> list[bool]:
         """For each column, whether all its cells are numbers, or texts made of numbers: "0.5 ± 0.1", "< 0.001"."""
-        columns = range(len(self.columns))
-        return [bool(self.cells) and all(_is_number(row[column].text) for row in self.cells) for column in columns]
+        number = re.compile(r"[-+−–±×*<=≤ .,:%()\d]*(?:e[-+]?\d+)?")
+        columns = zip(*self.cells, strict=True) if self.cells else [()] * len(self.columns)
+        return [bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns]
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "table", "title": self.title, "columns": list(self.columns), "numeric": self.numeric,
-                "rows": [[cell.to_json() for cell in row] for row in self.cells], "notes": list(self.notes),
-                "folded": self.folded}  # fmt: skip
+        cells = [[{"value": _plain(cell.value), "text": cell.text, "tone": cell.tone} for cell in row]
+                 for row in self.cells]  # fmt: skip
+        return super().to_json() | {"rows": cells, "numeric": self.numeric}
 
 
 @dataclass(frozen=True)
@@ -101,16 +117,12 @@ class Series:
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        bounds = {"low": self.low, "high": self.high}
-        return {"name": self.name, "x": list(self.x), "y": [*map(finite, self.y)],
-                **{name: values and [*map(finite, values)] for name, values in bounds.items()}}  # fmt: skip
-
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Part):
     """Series over the same axes. Ends of `y_range` that are None, and `x_ticks` (place and text), follow the data."""
 
+    kind = "curves"
     series: Sequence[Series]
     x_label: str
     y_label: str
@@ -118,16 +130,12 @@ class Curves:
     y_range: tuple[float | None, float | None] = (None, None)
     x_ticks: Sequence[tuple[float, str]] | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": "curves", "title": self.title, "x_label": self.x_label, "y_label": self.y_label,
-                "y_range": list(self.y_range), "x_ticks": self.x_ticks and [list(tick) for tick in self.x_ticks],
-                "series": [series.to_json() for series in self.series]}  # fmt: skip
-
 
 @dataclass(frozen=True)
-class Bars:
+class Bars(Part):
     """Horizontal bars: for each category one bar a series, below each other or `stacked` end to end."""
 
+    kind = "bars"
     categories: Sequence[str]
     series: Mapping[str, Sequence[float]]
     value_label: str = ""
@@ -135,10 +143,6 @@ class Bars:
     stacked: bool = False
     span: float = 0.0
     """The axis goes at least to this value."""
-
-    def __post_init__(self) -> None:
-        if any(len(values) != len(self.categories) for values in self.series.values()):
-            raise ValueError("bars need a value for each category")
 
     @property
     def longest(self) -> float:
@@ -148,9 +152,7 @@ class Bars:
         return max(self.span, float(ends.max(initial=0.0))) or 1.0
 
     def to_json(self) -> dict[str, Any]:
-        return {"kind": "bars", "title": self.title, "categories": list(self.categories), "longest": self.longest,
-                "series": [{"name": name, "values": [*map(finite, values)]} for name, values in self.series.items()],
-                "value_label": self.value_label, "stacked": self.stacked}  # fmt: skip
+        return super().to_json() | {"longest": self.longest}
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,9 +210,10 @@ class HeatMap:
 
 
 @dataclass(frozen=True, eq=False)
-class HeatMaps:
+class HeatMaps(Part):
     """One heat map, or several with a chooser for each part of their `choice`."""
 
+    kind = "heat_maps"
     maps: Sequence[HeatMap]
     choosers: Sequence[str] = ()
     """The names of the choosers, the most general first; which maps a later one offers depends on the earlier ones."""
@@ -243,15 +246,15 @@ class HeatMaps:
             sides = {"rows": tuple(one.rows), "columns": tuple(one.columns)}
             numbers = {side: labels.setdefault(texts, len(labels)) for side, texts in sides.items()}
             maps.append(one.packed(None if place in self.shown else kept) | numbers)
-        return {"kind": "heat_maps", "title": self.title, "choosers": list(self.choosers), "first": self.shown[0],
-                "tokens": [*self.tokens], "kept": kept, "labels": [*map(list, labels)], "maps": maps,
-                "notes": list(self.notes)}  # fmt: skip
+        plain = {name: _plain(getattr(self, name)) for name in ("kind", "title", "choosers", "tokens", "notes")}
+        return plain | {"first": self.shown[0], "kept": kept, "labels": [*map(list, labels)], "maps": maps}
 
 
 @dataclass(frozen=True, eq=False)
-class ImageMap:
+class ImageMap(Part):
     """An image, and for each word how much it looked at each region of it."""
 
+    kind = "image_map"
     pixels: npt.NDArray[np.uint8]
     """[height, width, 3]"""
     grid: tuple[int, int]
@@ -270,14 +273,12 @@ class ImageMap:
         return veils.reshape(len(self.words), *self.grid)
 
     def to_json(self) -> dict[str, Any]:
-        weights = [[*map(finite, row)] for row in self.weights.tolist()]
-        return {"kind": "image_map", "title": self.title, "grid": list(self.grid), "words": list(self.words),
-                "weights": weights, "veils": self.veils().round(3).reshape(len(self.words), -1).tolist(),
-                "size": list(self.pixels.shape[:2]), "pixels": _base64(self.pixels)}  # fmt: skip
+        veils = self.veils().round(3).reshape(len(self.words), -1).tolist()
+        return super().to_json() | {"weights": self.weights.tolist(), "veils": veils, "pixels": _base64(self.pixels),
+                                    "size": list(self.pixels.shape[:2])}  # fmt: skip
 
 
 Figure = Curves | Bars | HeatMaps | ImageMap
-Part = Text | Table | Figure
 
 
 @dataclass(frozen=True)
@@ -326,15 +327,6 @@ class Result(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
     def report(self) -> Report: ...
-
-
-def finite(value: float) -> float | None:
-    """JSON has no nan."""
-    return value if math.isfinite(value) else None
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[-+−–±×<=≤ .,:%()\d]*(?:e-?\d+)?", text) is not None
 
 
 def _base64(array: npt.NDArray[Any]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.views.recording import Numbers
+from regard.views.report import Numbers
 
 
 @dataclass(frozen=True)

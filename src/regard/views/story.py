@@ -9,8 +9,8 @@ import numpy as np
 from rich.cells import cell_len
 
 from regard.tasks.answering import facts_found
-from regard.views.recording import Attention, Numbers
-from regard.views.report import HeatMap, HeatMaps, Part, Table
+from regard.views.recording import Attention
+from regard.views.report import HeatMap, HeatMaps, Numbers, Part, Table
 from regard.views.terminal import SHADES
 
 FACT = "•"

@@ -25,6 +25,8 @@ NAMES = (None, 24, 12)
 """Widths of the first column that are tried before a column is left out: as wide as its cells, then folded."""
 NO_TERMINAL = 10_000
 """Width of a file or a pipe."""
+LONGEST = 300
+"""Columns of a cell's text; a page has all of it."""
 
 
 def console_of(width: int | None = None) -> Console:
@@ -92,13 +94,14 @@ def _show_table(table: Table, console: Console) -> None:
         _print(console, note)
     if removable[count:]:
         names = ", ".join(table.columns[column] for column in removable[count:])
-        _print(console, f"too wide for this terminal: {names}")
+        _print(console, f"too wide for this terminal: {names} (--json has all)")
 
 
 def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTable:
+    rows = [[shorten(cell.text, LONGEST) for cell in row] for row in table.cells]
     drawn = RichTable(box=box.SIMPLE_HEAD, show_header=any(table.columns))
     for column in kept:
-        longest = max((cell_len(row[column].text) for row in table.cells), default=0)
+        longest = max((cell_len(row[column]) for row in rows), default=0)
         folded = width if column == 0 else None
         least = longest if table.numeric[column] or (column == 0 and width is None) else min(longest, 16)
         drawn.add_column(
@@ -108,8 +111,8 @@ def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTab
             max_width=folded,
             overflow="fold",
         )
-    for row in table.cells:
-        drawn.add_row(*(RichText(row[column].text) for column in kept))
+    for row in rows:
+        drawn.add_row(*(RichText(row[column]) for column in kept))
     return drawn
 
 

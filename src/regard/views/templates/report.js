@@ -68,7 +68,7 @@ function legend(picture, names, swatch) {
     picture.append(svg("g", { transform: `translate(${x} ${y})` }, ...swatch(n)), write(x + 34, y, name, "start"));
     x += room;
   });
-  return y + FONT / 2 + 10;
+  return y + FONT / 2 + 16;
 }
 const colour = n => `var(--s${n % 8})`;
 const marker = (x, y, n, tip) => svg("path", { transform: `translate(${x} ${y})`, d: MARKERS[n % 8],
@@ -79,7 +79,7 @@ const lineStyle = n => `stroke:${colour(n)};stroke-dasharray:${DASHES[n % DASHES
 
 function drawCurves(element, part) {
   const picture = canvasOf(WIDTH, HEIGHT, part.title || part.y_label);
-  const top = legend(picture, part.series.map(one => one.name),
+  const top = part.series.length < 2 ? EDGE + FONT : legend(picture, part.series.map(one => one.name),
     n => [svg("path", { class: "curve", d: "M2 0H28", style: lineStyle(n) }), marker(15, 0, n)]);
   const present = values => (values || []).filter(value => value !== null);
   const yMarks = marksOf(part.series.flatMap(one => [...present(one.y), ...present(one.low), ...present(one.high)]),
@@ -142,6 +142,7 @@ function line(one, n, across, up) {
 // ------------------------------------------------------------------------------------------------------------- bars
 
 function drawBars(element, part) {
+  part.series = Object.entries(part.series).map(([name, values]) => ({ name, values }));
   const each = part.stacked ? 1 : part.series.length, step = 22 * each + 8;
   const several = part.series.length > 1;
   const negative = part.series.some(one => one.values.some(value => value < 0));
@@ -184,7 +185,8 @@ function bytes(text) {
   return out;
 }
 function unpack(part, packed) {
-  const rows = part.labels[packed.rows], columns = part.labels[packed.columns];
+  // The mark of a word start is as wide as a letter in most fonts: a low line is narrow in all of them.
+  const [rows, columns] = [packed.rows, packed.columns].map(n => part.labels[n].map(text => text.replaceAll("▁", "_")));
   const values = new Float32Array(rows.length * columns.length);
   if (packed.bits) {
     const bits = bytes(packed.bits);
