@@ -41,7 +41,7 @@ def report_of(comparison: Comparison) -> Report:
     """A section that would have nothing to show is left out; the terminal has the first table alone."""
     tables, measured = comparison.tables, comparison.measured
     details = [
-        _lengths(comparison), _unknown(comparison), _mcnemar(comparison), _curves(comparison), _speed(comparison),
+        _lengths(comparison), _mcnemar(comparison), _curves(comparison), _speed(comparison),
         _errors(comparison), _recipes(comparison), _examples(comparison), _differ_most(comparison),
         Section("How it was measured", _methods(comparison)),
     ]  # fmt: skip
@@ -143,8 +143,7 @@ def _quality(comparison: Comparison) -> Section:
         f"give a p-value below {LEVEL}.{NOTES.get(comparison.task, '')}"
     )
     tests = [_tests(comparison, metric) for metric in comparison.metrics]
-    seeds = [_seeds(comparison)] if len(comparison.groups) < len(comparison.systems) else []
-    return Section("Quality", [_summary(comparison), *seeds, *tests, Text([note], tone="muted")], in_terminal=1)
+    return Section("Quality", [_summary(comparison), *tests, Text([note], tone="muted")], in_terminal=1)
 
 
 def _summary(comparison: Comparison) -> Table:
@@ -172,18 +171,6 @@ def _summary(comparison: Comparison) -> Table:
     notes += ["± is the standard deviation over the seeds"] if len(rows) < len(systems) else []
     notes += [f"note: {measured.note}"] if measured.note else []
     return Table([*columns, "parameters", f"{measured.unit} / s"], rows, notes=notes)
-
-
-def _seeds(comparison: Comparison) -> Table:
-    rows: list[list[Value]] = []
-    for row in comparison.tables["groups"]:
-        scores = []
-        for metric in comparison.metrics:
-            low, high = (score_text(metric, row[f"{metric}_{end}"]) for end in ("lowest", "highest"))
-            scores.append(_spread_text(row, metric) + (f" ({low} – {high})" if row["runs"] > 1 else ""))
-        rows.append([row["group"], row["runs"], *scores])
-    heading = "Mean over the seeds ± standard deviation (lowest – highest)"
-    return Table(["system", "runs", *map(title, comparison.metrics)], rows, title=heading)
 
 
 def _tests(comparison: Comparison, metric: str) -> Table:
@@ -240,17 +227,9 @@ def _lengths(comparison: Comparison) -> Section | None:
 
 def _table(rows: Rows, columns: Mapping[str, str], *notes: str) -> Table:
     """Some columns of rows, by their keys, under the titles given for them."""
-    formats = {"unknown": _unknown_text, "p_exact": _p_text, "p_chi_square": _p_text, "chi_square": "{:.2f}".format}
+    formats = {"p_exact": _p_text, "p_chi_square": _p_text, "chi_square": "{:.2f}".format}
     cells = [[formats[key](row[key]) if key in formats else row[key] for key in columns] for row in rows]
     return Table([*columns.values()], cells, notes=notes)
-
-
-def _unknown(comparison: Comparison) -> Section | None:
-    note = comparison.measured.note
-    if note is None:
-        return None
-    columns = {"system": "system", "unknown": "share"}
-    return Section("Unknown tokens", [_table(comparison.tables["systems"], columns, f"{note[0].upper()}{note[1:]}.")])
 
 
 def _mcnemar(comparison: Comparison) -> Section | None:

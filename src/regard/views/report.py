@@ -189,7 +189,7 @@ class HeatMap:
 
     @property
     def binary(self) -> bool:
-        return bool(np.isin(self.values, (0.0, 1.0)).all())
+        return bool(((self.values == 0) | (self.values == 1)).all())
 
     def packed(self, kept: int | None) -> dict[str, Any]:
         """A byte a value, or a bit where all are 0 or 1; with `kept`, only so many of each row, and their columns.

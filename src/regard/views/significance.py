@@ -125,21 +125,21 @@ def _half_interval(values: Rows) -> float:
 class McNemar:
     """McNemar 1947: of the examples that only one of two systems has right, does each have half?"""
 
-    only_baseline: int
-    only_system: int
+    only_baseline_right: int
+    only_system_right: int
 
     @property
     def p_exact(self) -> float:
         """Two-sided, by the binomial distribution."""
-        either, fewer = self.only_baseline + self.only_system, min(self.only_baseline, self.only_system)
-        tail = sum(math.comb(either, count) for count in range(fewer + 1))
-        return min(1.0, float(2 * tail / 2**either))
+        b, c = self.only_baseline_right, self.only_system_right
+        tail = sum(math.comb(b + c, count) for count in range(min(b, c) + 1))
+        return min(1.0, float(2 * tail / 2 ** (b + c)))
 
     @property
     def chi_square(self) -> float:
         """With the continuity correction of Edwards 1948: (|b - c| - 1)^2 / (b + c)."""
-        either = self.only_baseline + self.only_system
-        return max(0, abs(self.only_baseline - self.only_system) - 1) ** 2 / either if either else 0.0
+        b, c = self.only_baseline_right, self.only_system_right
+        return max(0, abs(b - c) - 1) ** 2 / (b + c) if b + c else 0.0
 
     @property
     def p_chi_square(self) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import eq
 from typing import Any
@@ -110,16 +110,8 @@ def mcnemar_table(counts: Mapping[str, Counted], baseline: str) -> Table:
         if base is None or own.right is None or name == baseline:
             continue
         test = McNemar(int(((base > 0) & (own.right == 0)).sum()), int(((base == 0) & (own.right > 0)).sum()))
-        table.append(
-            {
-                "system": name,
-                "only_baseline_right": test.only_baseline,
-                "only_system_right": test.only_system,
-                "p_exact": test.p_exact,
-                "chi_square": test.chi_square,
-                "p_chi_square": test.p_chi_square,
-            }
-        )
+        p_values = {key: getattr(test, key) for key in ("p_exact", "chi_square", "p_chi_square")}
+        table.append({"system": name, **asdict(test), **p_values})
     return table
 
 
