@@ -680,8 +680,8 @@ def test_files_to_evaluate_that_are_wrong(tiny_run: Path, tmp_path: Path) -> Non
 
 def test_pictures_that_cannot_be_drawn(tiny_run: Path, tmp_path: Path) -> None:
     allowed = "allowed: .svg, .png, .html, .json"
-    assert fail("explain", tiny_run, "a", "--out", "x.gif") == [f"x.gif: cannot draw a .gif ({allowed})"]
-    message = f"attention: cannot draw a file without suffix ({allowed})"
+    assert fail("explain", tiny_run, "a", "--out", "x.gif") == [f"x.gif: cannot write a .gif ({allowed})"]
+    message = f"attention: cannot write a file without suffix ({allowed})"
     assert fail("explain", tiny_run, "a", "--out", "attention") == [message]
     picture = tmp_path / "no" / "x.svg"
     assert fail("explain", tiny_run, "a", "--out", picture) == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import html
 import io
 import json
 import re
@@ -32,13 +33,14 @@ from regard.tasks.summarization import RougeConfig, Summarization
 from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.train import train
 from regard.views.compare import Comparison, compare
-from regard.views.compare_page import report
-from regard.views.compare_plots import length_plots
-from regard.views.compare_terminal import show
-from regard.views.compare_text import findings, main_metric, score_text, title, verdict
+from regard.views.compare_report import findings, verdict
 from regard.views.lengths import length_buckets, lengths_in, unit_of
-from regard.views.significance import paired_tests
+from regard.views.metrics import main_metric, score_text, title
+from regard.views.page import page
+from regard.views.report import Curves, HeatMaps
+from regard.views.significance import paired_tests_of_texts
 from regard.views.systems import System, differences, groups_of, names_of
+from regard.views.terminal import show
 
 TEST = {"corpus": "reverse", "size": 30}
 RUNS = {
@@ -79,6 +81,10 @@ def found(runs: Mapping[str, Path], other: Path) -> Comparison:
     return compare(list(runs.values()), hypotheses={"다른": other})
 
 
+def page_of(found: Comparison) -> str:
+    return page(found.report())
+
+
 # ----------------------------------------------------------------------------------------------------------- metrics
 
 
@@ -90,20 +96,22 @@ def test_outputs_and_metrics_are_those_of_predict_and_evaluate(found: Comparison
     assert list(found.systems[0].outputs) == [one.output for one in regard.predict(runs["seed-1"], sources)]
 
 
-def references_of(found: Comparison) -> list[str]:
-    """Of a task that has one for each input."""
-    return [reference for [reference] in found.texts.references]
-
-
-def theirs_of(found: Comparison, test: str) -> dict[str, list[Any]]:
+def theirs_of(found: Comparison, pairs: list[tuple[str, str]], test: str) -> dict[str, list[Any]]:
     """sacreBLEU's own results, by our names for the metrics."""
     named = [(one.name, list(one.outputs)) for one in found.systems]
-    _, theirs = PairedTest(named, {"bleu": BLEU(), "chrf": CHRF()}, [references_of(found)], test_type=test)()
+    references = [target for _, target in pairs]
+    _, theirs = PairedTest(named, {"bleu": BLEU(), "chrf": CHRF()}, [references], test_type=test)()
     return {"bleu": theirs["BLEU"], "chrf": theirs["chrF2"]}
 
 
-def test_scores_and_the_bootstrap_are_those_of_sacrebleu(found: Comparison) -> None:
-    for metric, theirs in theirs_of(found, "bs").items():
+@pytest.fixture(scope="module")
+def pairs(runs: Mapping[str, Path]) -> list[tuple[str, str]]:
+    """The sentences that are compared on."""
+    return pairs_of(runs["plain"])
+
+
+def test_scores_and_the_bootstrap_are_those_of_sacrebleu(found: Comparison, pairs: list[tuple[str, str]]) -> None:
+    for metric, theirs in theirs_of(found, pairs, "bs").items():
         ours = [row for row in found.tables["significance"] if row["metric"] == metric]
         assert [row["score"] for row in ours] == [one.score for one in theirs]
         assert [row["p_bootstrap"] for row in ours] == [one.p_value for one in theirs]
@@ -111,9 +119,11 @@ def test_scores_and_the_bootstrap_are_those_of_sacrebleu(found: Comparison) -> N
         assert (ours[0]["difference"], ours[0]["p_bootstrap"], ours[0]["p_randomisation"]) == (0, None, None)
 
 
-def test_randomisation_is_that_of_sacrebleu_where_no_swap_gives_the_very_difference(found: Comparison) -> None:
+def test_randomisation_is_that_of_sacrebleu_where_no_swap_gives_the_very_difference(
+    found: Comparison, pairs: list[tuple[str, str]]
+) -> None:
     """Other draws of 30 sentences, so up to their noise: the standard error of a share of 10,000 is at most 0.005."""
-    for metric, theirs in theirs_of(found, "ar").items():
+    for metric, theirs in theirs_of(found, pairs, "ar").items():
         ours = [row for row in found.tables["significance"] if row["metric"] == metric]
         for row, other in zip(ours[1:], theirs[1:], strict=True):
             assert row["p_randomisation"] == pytest.approx(other.p_value, abs=0.02)
@@ -150,7 +160,9 @@ def test_randomisation_against_all_swaps_there_are(metric: str, score: Any) -> N
     good = [*references[:6], "we all"]
     bad = [*references[:2], "it was late", "there was no one", "she a book", "he went home at noon", "the sea"]
     outputs = {"bad": bad, "good": good}
-    [_, tested] = paired_tests(outputs, [[one] for one in references], Translation, EvaluationConfig(), [metric])
+    [_, tested] = paired_tests_of_texts(
+        outputs, [[one] for one in references], Translation, EvaluationConfig(), [metric]
+    )
     expected = every_swap(good, bad, references, score)
     assert 0.01 < expected < 0.5
     assert tested.p_randomisation == pytest.approx(expected, abs=0.02)
@@ -163,7 +175,7 @@ def test_a_handful_of_sentences_is_never_significant(sentences: int) -> None:
     references = ["the cat sat on a mat", "two dogs ran far off", "it is late by now", "no", "she reads"][:sentences]
     outputs = {"bad": ["x y z w"] * sentences, "good": references}
     metrics = ["exact_match", "bleu", "chrf"]
-    found = paired_tests(outputs, [[one] for one in references], Translation, EvaluationConfig(), metrics)
+    found = paired_tests_of_texts(outputs, [[one] for one in references], Translation, EvaluationConfig(), metrics)
     for tested in found:
         assert not tested.significant
         if tested.system == "good":
@@ -173,7 +185,7 @@ def test_a_handful_of_sentences_is_never_significant(sentences: int) -> None:
 def test_more_than_one_reference_is_measured_as_sacrebleu_does() -> None:
     references = [["a red car", "the car is red"], ["a dog"], ["no", "none", "not one"]]
     outputs = {"one": ["a red dog", "a dog", "zero"], "other": ["the car is red", "dog", "none"]}
-    found = paired_tests(outputs, references, Captioning, EvaluationConfig(), ["bleu1", "chrf", "exact_match"])
+    found = paired_tests_of_texts(outputs, references, Captioning, EvaluationConfig(), ["bleu1", "chrf", "exact_match"])
     streams = [["a red car", "a dog", "no"], ["the car is red", None, "none"], [None, None, "not one"]]
     for one, other in (found[:2], found[2:4]):
         metric = {"bleu1": BLEU(max_ngram_order=1), "chrf": CHRF()}[one.metric]
@@ -191,7 +203,7 @@ def test_a_system_is_never_significantly_different_from_itself(runs: Mapping[str
     assert [(row["difference"], row["p_bootstrap"], row["p_randomisation"]) for row in again] == [(0, 1, 1)] * 3
     assert not any(row["significant"] for row in again)
     assert all("the same as" in sentence for sentence in findings(twice))
-    assert "The recipes are the same." in report(twice)
+    assert "The recipes are the same." in page_of(twice)
 
 
 def test_a_clear_difference_is_significant_and_so_said(found: Comparison) -> None:
@@ -223,7 +235,7 @@ def test_runs_that_differ_only_in_the_seed_are_one_group_with_mean_and_spread(fo
     assert group["chrf_deviation"] == pytest.approx(abs(first - second) / 2**0.5)
     assert (group["chrf_lowest"], group["chrf_highest"]) == (min(first, second), max(first, second))
     assert single["chrf_deviation"] is None
-    assert f"{group['chrf']:.2f} ± {group['chrf_deviation']:.2f}" in report(found)
+    assert f"{group['chrf']:.2f} ± {group['chrf_deviation']:.2f}" in page_of(found)
 
 
 def test_another_setting_beside_the_seed_makes_another_group() -> None:
@@ -235,8 +247,8 @@ def test_another_setting_beside_the_seed_makes_another_group() -> None:
         system("a_seed1"), system("a_seed2", "training.seed=2"), system("b", "training.seed=3", "search.beam=4"),
         system("a_seed1_again"), system("a_seed3", "training.seed=3"),
     ]  # fmt: skip
-    found = {name: [one.name for one in group] for name, group in groups_of(systems).items()}
-    assert found == {"a (3 seeds)": ["a_seed1", "a_seed2", "a_seed3"], "b": ["b"], "a_seed1_again": ["a_seed1_again"]}
+    seeds = ("a_seed1", "a_seed2", "a_seed3")
+    assert groups_of(systems) == {"a (3 seeds)": seeds, "b": ("b",), "a_seed1_again": ("a_seed1_again",)}
 
 
 def test_only_the_differences_of_recipes_are_listed() -> None:
@@ -294,28 +306,29 @@ def test_lengths_are_counted_in_characters_where_there_are_no_words() -> None:
     assert lengths_in("characters", ["나는", "네"]) == [2, 1]
 
 
-def test_quality_by_length_is_the_metric_of_those_sentences_alone(found: Comparison) -> None:
+def test_quality_by_length_is_the_metric_of_those_sentences_alone(
+    found: Comparison, pairs: list[tuple[str, str]]
+) -> None:
     rows = found.tables["lengths"]
-    assert found.length_unit == "words"
+    assert found.to_json()["length_unit"] == "words"
     assert sum(row["sentences"] for row in rows if row["system"] == "다른") == 30
     for row in rows:
         system = next(one for one in found.systems if one.name == row["system"])
-        chosen = [n for n, text in enumerate(found.texts.sources) if row["from"] <= len(text.split()) <= row["to"]]
-        outputs, references = ([side[n] for n in chosen] for side in (system.outputs, references_of(found)))
+        chosen = [n for n, (source, _) in enumerate(pairs) if row["from"] <= len(source.split()) <= row["to"]]
+        outputs, references = [system.outputs[n] for n in chosen], [pairs[n][1] for n in chosen]
         assert row["sentences"] == len(chosen)
-        assert row["mean_length"] == pytest.approx(
-            sum(len(found.texts.sources[n].split()) for n in chosen) / len(chosen)
-        )
+        assert row["mean_length"] == pytest.approx(sum(len(pairs[n][0].split()) for n in chosen) / len(chosen))
         assert row["chrf"] == CHRF().corpus_score(outputs, [references]).score
         assert row["exact_match"] == sum(map(str.__eq__, outputs, references)) / len(chosen)
 
 
-def test_every_group_is_one_line_of_the_plot(found: Comparison) -> None:
-    plots = length_plots(found)
-    assert set(plots) == {"bleu", "chrf", "exact_match"}
-    for group in found.groups:
-        assert f">{group}</text>" in plots["chrf"]
-    assert plots["chrf"].count("fill-opacity") == 1  # the band of the two seeds
+def test_every_group_is_one_line_of_the_figures(found: Comparison) -> None:
+    section = next(one for one in found.report().sections if one.heading == "Quality by source length")
+    curves = [part for part in section.parts if isinstance(part, Curves)]
+    assert [one.y_label for one in curves] == ["BLEU", "chrF", "exact match"]
+    for one in curves:
+        assert [series.name for series in one.series] == list(found.groups)
+        assert [series.low is not None for series in one.series] == [True, False, False]  # the two seeds
 
 
 # ------------------------------------------------------------------------------------------------- the other sections
@@ -345,7 +358,7 @@ def test_errors_are_those_of_diagnose(found: Comparison, runs: Mapping[str, Path
         assert {name: row[name] for name in names} == {name: diagnosis[name] for name in names}
 
 
-def test_sentences_that_differ_most_come_first(found: Comparison) -> None:
+def test_sentences_that_differ_most_come_first(found: Comparison, pairs: list[tuple[str, str]]) -> None:
     rows = found.tables["differ_most"]
     gaps = []
     for first in range(0, len(rows), 4):
@@ -353,7 +366,7 @@ def test_sentences_that_differ_most_come_first(found: Comparison) -> None:
         assert len({row["sentence"] for row in same}) == 1
         gaps.append(max(row["sentence_chrf"] for row in same) - min(row["sentence_chrf"] for row in same))
         number = same[0]["sentence"] - 1
-        assert same[0]["source"] == found.texts.sources[number]
+        assert same[0]["source"] == pairs[number][0]
         expected = CHRF().sentence_score(same[0]["output"], [same[0]["reference"]]).score
         assert same[0]["sentence_chrf"] == expected
     assert len(gaps) == 20
@@ -362,14 +375,16 @@ def test_sentences_that_differ_most_come_first(found: Comparison) -> None:
 
 def test_attention_is_shown_for_models_that_have_it(found: Comparison) -> None:
     seeds, plain, other = found.systems[:2], found.systems[2], found.systems[3]
-    assert all(set(one.alignments) == set(found.shown) and len(found.shown) == 3 for one in seeds)
+    shown = {row["sentence"] - 1 for row in found.tables["examples"]}
+    assert len(shown) == 3
+    assert all(set(one.alignments) == shown for one in seeds)
     assert not plain.alignments
     assert not other.alignments
-    alignment = seeds[0].alignments[found.shown[0]]
-    assert "".join(alignment.target).replace("</s>", "").replace("▁", " ").strip() == seeds[0].outputs[found.shown[0]]
-    page = report(found)
-    assert page.count('class="cells"') == 6
-    assert "There is no attention to show of plain." in page
+    row = min(shown)
+    written = "".join(seeds[0].alignments[row].rows).replace("⏎", "").replace("␣", " ").replace("▁", " ")
+    assert written.strip() == seeds[0].outputs[row]
+    assert sum(isinstance(figure, HeatMaps) for figure in found.report().figures) == 6
+    assert "There is no attention to show of plain." in page_of(found)
 
 
 # ------------------------------------------------------------------------------------------------- page, JSON and CSV
@@ -391,20 +406,18 @@ def test_csv_holds_what_json_holds(found: Comparison, tmp_path: Path) -> None:
     assert json.loads(json.dumps(tree, ensure_ascii=False))["sentences"] == 30
 
 
-def test_the_page_holds_everything_and_needs_nothing(found: Comparison) -> None:
-    page = report(found)
-    assert not re.search(r"(src|href)=\"http|<script|<link|@import", page)
+def test_the_page_holds_everything(found: Comparison) -> None:
+    written = html.unescape(page_of(found))
     for heading in (
         "Quality", "Quality by source length", "Learning curves", "Speed and size", "Search and model errors",
         "Recipes: only the differences", "The same sentences, with attention", "Where they differ most",
         "How it was measured",
     ):  # fmt: skip
-        assert f"<h2>{heading}</h2>" in page
-    assert "다른" in page
-    assert "nrefs:1|case:mixed" in page
-    assert "greedy search on the first of them (training.decode)" in page
-    assert "or where the reference holds unknown tokens" in page
-    assert all(row["output"].replace("&", "&amp;") in page for row in found.tables["differ_most"])
+        assert f"<h2>{heading}</h2>" in written
+    assert "nrefs:1|case:mixed" in written
+    assert "greedy search on the first of them (training.decode)" in written
+    assert "or where the reference holds unknown tokens" in written
+    assert all(row["output"] in written for row in found.tables["differ_most"])
 
 
 def test_scores_as_they_are_written() -> None:
@@ -428,7 +441,7 @@ def test_a_difference_that_rounds_away_makes_no_headline(found: Comparison) -> N
 
 
 def test_seeds_are_one_system_in_the_terminal_too(found: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
-    show(found)
+    show(found.report())
     shown = capsys.readouterr().out
     group = found.tables["groups"][0]
     assert "seed-2" not in shown
@@ -437,7 +450,7 @@ def test_seeds_are_one_system_in_the_terminal_too(found: Comparison, capsys: pyt
     first, *others = findings(found)
     assert first == f"seed (2 seeds): BLEU {group['bleu']:.2f} ± {group['bleu_deviation']:.2f}."
     assert [sentence.partition(":")[0] for sentence in others] == ["plain", "다른"]
-    assert "another seed" in report(found)
+    assert "another seed" in page_of(found)
 
 
 def test_seeds_against_a_baseline_of_another_kind(runs: Mapping[str, Path]) -> None:
@@ -466,9 +479,9 @@ def test_a_narrow_terminal_cuts_neither_names_nor_numbers(
     named_long: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    show(named_long)
+    show(named_long.report())
     lines = capsys.readouterr().out.splitlines()
-    table = lines[1 : next(n for n, line in enumerate(lines) if line.startswith("*"))]
+    table = lines[2 : next(n for n, line in enumerate(lines) if line.startswith("*"))]
     assert max(map(cell_len, table)) <= columns
     assert not any("…" in line for line in table)
     begun = "".join(line.split()[0] for line in table if line[:2] == "  " and line[2:3].strip())
@@ -489,7 +502,7 @@ def test_the_command(runs: Mapping[str, Path], other: Path, tmp_path: Path) -> N
     out, tables = tmp_path / "report.html", tmp_path / "tables"
     result = succeed("compare", *arguments, "--out", out, "--csv", tables)
     assert "다른" in result.out
-    assert "30 sentences of the test set\n" in result.out
+    assert "30 sentences of the test set, baseline seed-1.\n" in result.out
     assert "30 sentences of the test set, baseline seed-1." in out.read_text(encoding="utf-8")
     assert f"written: {out}\nwritten: {tables}\n" in result.out
     assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
@@ -510,9 +523,8 @@ def test_a_run_without_a_test_set_is_compared_on_its_validation_set_and_says_so(
     arguments = (tiny_run, "--hypotheses", f"o={outputs}", "--beam", 1)
     tree = succeed("compare", *arguments, "--json").json
     assert (tree["split"], tree["note"]) == ("validation", "the run's recipe has no test set")
-    assert (
-        "15 sentences of the validation set (the run's recipe has no test set)\n" in succeed("compare", *arguments).out
-    )
+    said = "15 sentences of the validation set (the run's recipe has no test set), baseline"
+    assert said in succeed("compare", *arguments).out
 
 
 # --------------------------------------------------------------------------------------------------------- other tasks
@@ -554,7 +566,7 @@ def test_summaries_are_compared_by_rouge(summarizer: Path, tmp_path: Path) -> No
     for row in found.tables["significance"]:
         outputs = next(one.outputs for one in found.systems if one.name == row["system"])
         assert row["score"] == pytest.approx(Summarization.metrics(outputs, references, RougeConfig())[row["metric"]])
-    assert "ROUGE-L" in report(found)
+    assert "ROUGE-L" in page_of(found)
 
 
 def test_runs_of_different_tasks_are_refused(

@@ -24,9 +24,8 @@ from regard.runs import Run
 from regard.runs.splits import examples_of
 from regard.tasks.by_document import document_losses, document_masks
 from regard.training.train import train
-from regard.views.compare_units import UnitComparison, compare_units
-from regard.views.paired import McNemar, against_baseline
-from regard.views.units import correlation, f1_of, labelled_counts, language_counts
+from regard.views.significance import McNemar, paired_tests_of_sums
+from regard.views.unit_systems import correlation, f1_of, labelled_counts, language_counts
 
 Tree = dict[str, Any]
 BASE: Tree = {
@@ -187,7 +186,7 @@ def test_randomisation_against_all_swaps_there_are() -> None:
     moved = (other - one)[:, 0]
     found = abs(moved.mean())
     swaps = [abs(np.mean(moved * signs)) >= found - 1e-12 for signs in product((1, -1), repeat=10)]
-    test = against_baseline({"mean": share}, {"one": one, "other": other}, "one")[1]
+    test = paired_tests_of_sums({"mean": share}, {"one": one, "other": other}, "one")[1]
     assert test.difference == pytest.approx(moved.mean())
     assert test.p_randomisation == pytest.approx(np.mean(swaps), abs=0.015)
 
@@ -197,7 +196,7 @@ def test_bootstrap_against_the_normal_distribution() -> None:
     generator = np.random.default_rng(5)
     one = np.stack([generator.normal(size=800), np.ones(800)], axis=1)
     other = one + np.stack([generator.normal(0.06, 1, size=800), np.zeros(800)], axis=1)
-    test = against_baseline({"mean": share}, {"one": one, "other": other}, "one")[1]
+    test = paired_tests_of_sums({"mean": share}, {"one": one, "other": other}, "one")[1]
     moved = (other - one)[:, 0]
     z = abs(moved.mean()) / (moved.std() / math.sqrt(800))
     assert test.p_bootstrap == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.03)
@@ -206,26 +205,28 @@ def test_bootstrap_against_the_normal_distribution() -> None:
 
 def test_equal_systems_are_never_different() -> None:
     rows = np.stack([np.arange(9.0), np.ones(9)], axis=1)
-    test = against_baseline({"mean": share}, {"one": rows, "two": rows.copy()}, "one")[1]
+    test = paired_tests_of_sums({"mean": share}, {"one": rows, "two": rows.copy()}, "one")[1]
     assert (test.difference, test.p_bootstrap, test.p_randomisation, test.significant) == (0, 1, 1, False)
 
 
 def test_nothing_can_be_drawn_of_one_unit() -> None:
     """Every resample of one document is that document, so that any difference would look certain."""
-    test = against_baseline({"mean": share}, {"one": np.array([[1.0, 1.0]]), "two": np.array([[9.0, 1.0]])}, "one")[1]
+    test = paired_tests_of_sums({"mean": share}, {"one": np.array([[1.0, 1.0]]), "two": np.array([[9.0, 1.0]])}, "one")[
+        1
+    ]
     assert (test.p_bootstrap, test.p_randomisation, test.significant) == (None, 1, False)
 
 
 def test_a_score_is_that_of_its_system_however_far_from_the_baseline() -> None:
     """The baseline's score and the difference would lose its digits."""
     rows = {"one": np.array([[1e17, 1.0]] * 3), "two": np.array([[0.25, 1.0]] * 3)}
-    assert against_baseline({"mean": share}, rows, "one")[1].score == 0.25
+    assert paired_tests_of_sums({"mean": share}, rows, "one")[1].score == 0.25
 
 
 def test_one_document_is_compared_in_words(runs: dict[str, Path], tmp_path: Path) -> None:
     file, page = write(tmp_path / "one.txt", "The old man slept in the garden.\n"), tmp_path / "report.html"
     out = succeed("compare", runs["gpt"], runs["lstm"], "--file", file, "--out", page).out
-    assert out.startswith("1 document of ")
+    assert out.startswith("Language modeling, 1 document of ")
     assert "which may be chance (p unknown by bootstrap, 1.000 by randomisation)" in " ".join(out.split())
     assert "1 document of" in page.read_text(encoding="utf-8")
 
@@ -259,7 +260,7 @@ def test_language_models_with_other_tokenizers_are_compared(runs: dict[str, Path
 
 def test_a_huge_perplexity_is_written_shortly() -> None:
     """Of a word and the end of its document: e^(20 / 2) and e^(40 / 2)."""
-    assert language_counts(("one", "two"), np.array([20.0, 40.0])).said == (
+    assert language_counts(("one", "two"), np.array([20.0, 40.0])).outputs == (
         "perplexity 22,026.5",
         "perplexity 4.85e+08",
     )
@@ -267,7 +268,6 @@ def test_a_huge_perplexity_is_written_shortly() -> None:
 
 def test_lower_is_better_for_perplexity(runs: dict[str, Path]) -> None:
     found = api.compare([runs["gpt"], runs["lstm"]])
-    assert isinstance(found, UnitComparison)
     assert found.higher_is_better == {"word_perplexity": False, "bits_per_character": False}
 
 
@@ -316,7 +316,6 @@ def test_what_cannot_be_compared_is_refused(runs: dict[str, Path], tmp_path: Pat
     [message] = fail("compare", runs["gpt"], tmp_path / "other")
     assert "its examples are not those of" in message
     assert "--file" in message
-    opened = [Run.open(runs["gpt"]), Run.open(tmp_path / "other")]
     write(tmp_path / "same.jsonl", "\n".join(json.dumps({"text": text}) for text in ("The fox ran.", "It rained.")))
-    found = compare_units(opened, ["a", "b"], files=[str(tmp_path / "same.jsonl")], baseline="a")
-    assert found.units == 2
+    found = api.compare([runs["gpt"], tmp_path / "other"], files=[str(tmp_path / "same.jsonl")])
+    assert found.to_json()["documents"] == 2

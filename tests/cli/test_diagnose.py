@@ -7,6 +7,7 @@ import math
 import random
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,11 @@ from regard.runs import Run
 from regard.runs.splits import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
-from regard.views.advice import advice
-from regard.views.beam_sweep import Behind, Sweep, Width, resampled
+from regard.views.advice import Behind, Sweep, Width, advice, resampled
 from regard.views.diagnose import Diagnosis
-from regard.views.diagnosis_page import diagnosis_page
-from regard.views.references import wanted_of
-from regard.views.tallies import Tally, wilson
-from regard.views.verdicts import verdict_of
+from regard.views.page import page
+from regard.views.report import Bars, Curves
+from regard.views.search_errors import Tally, score_references, verdict_of, wilson
 
 END = {"</s>": 1.0}
 GARDEN: Table = {
@@ -88,8 +87,8 @@ def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(planted: Plant
         "100 % model errors: more data or a larger model. No beam, however wide, would prefer these references."
     )
     example = found.examples["model"][0].judged
-    assert (example.output, example.wanted.reference) == ("bg", "ad")
-    assert example.wanted.log_p == pytest.approx(math.log(0.15))
+    assert (example.output, example.scored.reference) == ("bg", "ad")
+    assert example.scored.log_p == pytest.approx(math.log(0.15))
     assert example.written.score == pytest.approx(math.log(0.27))
     assert len(found.examples["model"]) == 20
 
@@ -107,7 +106,7 @@ def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(plan
     files = pairs(tmp_path, "c", "b")
     found = regard.diagnose(planted(beam=1), files=files, length_penalty=1.0, sweep=())
     short = found.judged[0]
-    assert short.wanted.objective == pytest.approx(math.log(0.2) / 2)
+    assert short.scored.objective == pytest.approx(math.log(0.2) / 2)
     assert short.written.objective == pytest.approx(math.log(0.2) / 3)
     found = regard.diagnose(planted({**GARDEN, "<s>": {"a": 0.5, "b": 0.28, "c": 0.22}}, beam=1), files=files, sweep=())
     assert (found.judged[0].verdict, found.judged[0].raw_verdict) == ("search", "search")
@@ -139,14 +138,14 @@ def test_where_a_reference_fell_off_by_hand(
 ) -> None:
     found = regard.diagnose(planted(beam=beam), files=pairs(tmp_path, reference), sweep=())
     [example] = [*found.examples["search"], *found.examples["model"]]
-    assert example.fate.to_json() == {"kind": kind, "step": step, "rank": rank, "slots": slots}
+    assert asdict(example.outcome) == {"kind": kind, "step": step, "rank": rank, "slots": slots}
     assert example.token == token
 
 
 def test_a_reference_that_is_left_in_the_beam_when_nothing_can_win_any_more(planted: Planted, tmp_path: Path) -> None:
     table = {**GARDEN, "<s>": {"c": 0.6, "a": 0.4}}
     found = regard.diagnose(planted(table, beam=2), files=pairs(tmp_path, "af"), sweep=())
-    assert found.examples["model"][0].fate.to_json() == {"kind": "left", "step": 2, "rank": None, "slots": 0}
+    assert asdict(found.examples["model"][0].outcome) == {"kind": "left", "step": 2, "rank": None, "slots": 0}
 
 
 def test_ranks_count_repetitions_as_the_search_does(planted: Planted, tmp_path: Path) -> None:
@@ -155,8 +154,8 @@ def test_ranks_count_repetitions_as_the_search_does(planted: Planted, tmp_path: 
     found = regard.diagnose(planted(table, beam=1, repetition_penalty=2.0), files=pairs(tmp_path, "aa"), sweep=())
     [example] = found.examples["model"]
     assert example.judged.output == "ab"
-    assert example.judged.wanted.objective == pytest.approx(2 * math.log(0.5) + math.log(0.2))
-    assert example.fate.to_json() == {"kind": "fell", "step": 2, "rank": 2, "slots": 1}
+    assert example.judged.scored.objective == pytest.approx(2 * math.log(0.5) + math.log(0.2))
+    assert asdict(example.outcome) == {"kind": "fell", "step": 2, "rank": 2, "slots": 1}
 
 
 # References that the search may not write
@@ -165,7 +164,7 @@ def test_ranks_count_repetitions_as_the_search_does(planted: Planted, tmp_path: 
 def test_a_reference_with_an_unknown_token_is_out_of_reach(planted: Planted, tmp_path: Path) -> None:
     found = regard.diagnose(planted(beam=5), files=pairs(tmp_path, "한"), sweep=())
     assert found.unreachable == {"search": {}, "model": {"unknown token": 1}}
-    assert found.examples["model"][0].fate.to_json() == {"kind": "forbidden", "step": 1, "rank": None, "slots": 5}
+    assert asdict(found.examples["model"][0].outcome) == {"kind": "forbidden", "step": 1, "rank": None, "slots": 5}
     assert "because the reference holds unknown tokens" in found.advice[0]
 
 
@@ -177,8 +176,8 @@ def test_what_the_vocabulary_cannot_write_is_the_models_fault(planted: Planted, 
     """`한` is `<unk>`, which is likelier than all that may be written: no search error for all that."""
     found = regard.diagnose(planted(UNKNOWN_FIRST, beam=5), files=pairs(tmp_path, *["한"] * 40))
     one = found.judged[0]
-    assert one.wanted.log_p == pytest.approx(math.log(0.5))
-    assert one.wanted.log_p > one.written.score
+    assert one.scored.log_p == pytest.approx(math.log(0.5))
+    assert one.scored.log_p > one.written.score
     assert counts(found) == (40, 40, 0, 40)
     assert found.raw_search_errors == 0
     assert found.unreachable == {"search": {}, "model": {"unknown token": 40}}
@@ -190,7 +189,7 @@ def test_what_the_vocabulary_cannot_write_is_the_models_fault(planted: Planted, 
     assert not any("Train longer" in sentence or "raise the beam" in sentence for sentence in found.advice)
     example = found.to_json()["examples"]["model_errors"][0]
     assert example["note"] == "the scores of the reference are of its tokens with <unk>, not of the text"
-    assert "its tokens with &lt;unk&gt;" in diagnosis_page(found)
+    assert "its tokens with &lt;unk&gt;" in page(found.report())
     out = succeed("diagnose", planted(UNKNOWN_FIRST, beam=5).folder, "--file", *pairs(tmp_path, "한"), "--no-sweep").out
     assert "of its tokens with <unk>" in out
 
@@ -206,7 +205,7 @@ def test_compare_counts_them_as_the_models_too(planted: Planted, tmp_path: Path)
 def test_a_rule_before_the_unknown_token_makes_no_search_error_of_it(planted: Planted, tmp_path: Path) -> None:
     """What first keeps the search from `g한` is the ban; but without it the search could not write it either."""
     found = regard.diagnose(planted(UNKNOWN_FIRST, beam=5, banned=["g"]), files=pairs(tmp_path, "g한"), sweep=())
-    assert found.judged[0].wanted.forbidden == "banned"
+    assert found.judged[0].scored.forbidden == "banned"
     assert found.unreachable == {"search": {}, "model": {"unknown token": 1}}
 
 
@@ -214,8 +213,8 @@ def test_of_several_references_one_is_judged_by_that_can_be_written(planted: Pla
     """Of `ad`, `한` and `bg` the second has the highest score, that of `<unk>`."""
     run = planted(UNKNOWN_FIRST, beam=1)
     dataset = examples_of(run, None, pairs(tmp_path, "ad", "한", "bg", sources="x"))
-    [wanted] = wanted_of(run, run.load_model(), dataset, [[0, 1, 2]], run.recipe.search)
-    assert (wanted.reference, wanted.references, wanted.unknown) == ("bg", ("ad", "한", "bg"), False)
+    [scored] = score_references(run, run.load_model(), dataset, [[0, 1, 2]], run.recipe.search)
+    assert (scored.reference, scored.references, scored.unknown) == ("bg", ("ad", "한", "bg"), False)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +239,7 @@ def test_a_reference_against_a_rule_is_the_searchs_fault_and_named(
 def test_no_repeated_ngram_forbids_a_reference(planted: Planted, tmp_path: Path) -> None:
     table: Table = {"<s>": {"a": 1.0}, "a": {"a": 0.6, "</s>": 0.4}}
     found = regard.diagnose(planted(table, beam=3, no_repeat_ngram=1), files=pairs(tmp_path, "aa", "a"), sweep=())
-    assert [one.wanted.forbidden for one in found.judged] == ["repeated n-gram", None]
+    assert [one.scored.forbidden for one in found.judged] == ["repeated n-gram", None]
 
 
 def test_what_the_tokenizer_does_not_keep_is_no_search_error(tmp_path: Path, tiny_recipe: dict[str, Any]) -> None:
@@ -317,19 +316,19 @@ def test_verdicts_and_falls_against_plain_loops(
     found = regard.diagnose(run, files=pairs(folder, *everything, sources="x"), sweep=())
     objective = {text: log_p / (len(text) + 1) ** alpha for text, log_p in everything.items()}
     for one in found.judged:
-        wanted, output = one.wanted.reference, one.output
-        assert one.wanted.log_p == pytest.approx(everything[wanted], abs=1e-4)
-        assert one.wanted.objective == pytest.approx(objective[wanted], abs=1e-4)
+        wanted, output = one.scored.reference, one.output
+        assert one.scored.log_p == pytest.approx(everything[wanted], abs=1e-4)
+        assert one.scored.objective == pytest.approx(objective[wanted], abs=1e-4)
         assert one.written.objective == pytest.approx(objective[output], abs=1e-4)
         assert one.error == (wanted != output)
         if abs(objective[wanted] - objective[output]) > 1e-4:
             assert one.verdict == ("search" if objective[wanted] > objective[output] else "model")
     for example in [*found.examples["search"], *found.examples["model"]]:
-        fell = plain_fall(table, example.judged.wanted.reference, beam)
-        if example.fate.kind == "fell":
-            assert (example.fate.step, example.fate.rank) == fell
+        fell = plain_fall(table, example.judged.scored.reference, beam)
+        if example.outcome.kind == "fell":
+            assert (example.outcome.step, example.outcome.rank) == fell
         else:  # the search may be over before the reference falls
-            assert fell is None or example.fate.kind == "left"
+            assert fell is None or example.outcome.kind == "left"
 
 
 @pytest.mark.parametrize(
@@ -360,11 +359,11 @@ def test_a_reference_is_scored_as_the_search_scores_it(tiny_run: Path, tmp_path:
         tmp_path / "own.tsv", "".join(f"{pair[0]}\t{pair[1]}\n" for pair in zip(sources, outputs, strict=True))
     )
     found = regard.diagnose(tiny_run, files=[str(file)], overrides=overrides, sweep=())
-    own = [one for one in found.judged if one.wanted.tokens == one.written.tokens]
+    own = [one for one in found.judged if one.scored.tokens == one.written.tokens]
     assert len(own) >= 3
     for one in own:
-        assert one.wanted.objective == pytest.approx(one.written.objective, rel=1e-4)
-        assert one.wanted.log_p == pytest.approx(one.written.score, rel=1e-4)
+        assert one.scored.objective == pytest.approx(one.written.objective, rel=1e-4)
+        assert one.scored.log_p == pytest.approx(one.written.score, rel=1e-4)
 
 
 # Shares, lengths, beams
@@ -397,9 +396,8 @@ def test_errors_by_source_length_by_hand(planted: Planted, tmp_path: Path) -> No
     file = write(tmp_path / "pairs.tsv", "\n".join(lines))
     found = regard.diagnose(planted(beam=1), files=[str(file)], sweep=())
     assert found.unit == "characters"
-    buckets = [(one.sources.shortest, one.sources.longest, one.tally) for one in found.by_length]
-    (_, _, short), (_, _, long) = buckets
-    assert [bucket[:2] for bucket in buckets] == [(1, 1), (3, 3)]
+    (_, short), (_, long) = found.by_length
+    assert [(bucket.shortest, bucket.longest) for bucket, _ in found.by_length] == [(1, 1), (3, 3)]
     assert (short.sentences, short.errors, short.search_errors, short.model_errors) == (3, 2, 2, 0)
     assert (long.sentences, long.errors, long.search_errors, long.model_errors) == (2, 2, 1, 1)
     assert short.chrf == pytest.approx(100 / 3)
@@ -524,9 +522,9 @@ def test_it_says_what_it_was_measured_on(tiny_run: Path, tmp_path: Path) -> None
     quick = ("--no-sweep", "--limit", 2)
     found = succeed("diagnose", tiny_run, *quick, "--json").json
     assert (found["split"], found["note"]) == ("validation", "the run's recipe has no test set")
-    page, expected = tmp_path / "page.html", "2 sentences of the validation set (the run's recipe has no test set)"
-    assert expected in succeed("diagnose", tiny_run, *quick, "--out", page).out
-    assert expected in html.unescape(page.read_text(encoding="utf-8"))
+    out, expected = tmp_path / "page.html", "2 sentences of the validation set (the run's recipe has no test set)"
+    assert expected in succeed("diagnose", tiny_run, *quick, "--out", out).out
+    assert expected in html.unescape(out.read_text(encoding="utf-8"))
     asked = succeed("diagnose", tiny_run, *quick, "--split", "validation", "--json").json
     assert (asked["split"], "note" in asked) == ("validation", False)
     [file] = pairs(tmp_path, "ab", "bc", sources="ab")
@@ -560,21 +558,21 @@ def test_the_page_is_whole_and_needs_nothing_else(planted: Planted, tmp_path: Pa
     run, out = planted(beam=1), tmp_path / "report.html"
     files = [option for file in pairs(tmp_path, "bg", "ad", "<b>한국어</b> & mehr") for option in ("--file", file)]
     assert succeed("diagnose", run.folder, *files, "--out", out).out.endswith(f"written: {out}\n")
-    page = out.read_text(encoding="utf-8")
-    assert page.endswith("</html>\n")
-    assert "&lt;b&gt;한국어&lt;/b&gt; &amp; mehr" in page
-    assert "<b>" not in page
-    assert page.count("<svg") == 3
-    assert not re.search(r"""(?:src|href)=["'](?!#)|@import|url\(""", page)
-    assert "fell off the beam at step 1" in page
+    written = out.read_text(encoding="utf-8")
+    assert written.endswith("</html>\n")
+    assert "&lt;b&gt;한국어&lt;/b&gt; &amp; mehr" in written
+    assert "<b>" not in written
+    assert "fell off the beam at step 1" in written
 
 
 def test_a_page_without_errors_or_other_beams(planted: Planted, tmp_path: Path) -> None:
     found = regard.diagnose(planted(beam=2), files=pairs(tmp_path, "bg"), sweep=())
-    page = diagnosis_page(found)
-    assert page.count("<svg") == 1
-    assert "there is nothing to mend here" in page
-    assert "The worst" not in page
+    assert [type(figure) for figure in found.report().figures] == [Bars]
+    swept = regard.diagnose(planted(beam=2), files=pairs(tmp_path, "bg"))
+    assert [type(figure) for figure in swept.report().figures] == [Bars, Curves, Curves]
+    written = page(found.report())
+    assert "there is nothing to mend here" in written
+    assert "The worst" not in written
 
 
 def test_progress_reaches_its_end_for_every_beam(planted: Planted, tmp_path: Path) -> None:

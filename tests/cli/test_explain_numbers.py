@@ -16,10 +16,11 @@ from conftest import TINY
 import regard as api
 from command_line import fail, succeed
 from regard.errors import DecodeError
-from regard.views.capture import watching
-from regard.views.explanation import Explanation
-from regard.views.numbers import work_out
+from regard.views.explanation import Explanation, Options, View
+from regard.views.recording import module_calls
+from regard.views.terminal import console_of, show
 from regard.views.worked import Worked
+from regard.views.worked import work_out as work_out_options
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
 LUONG = {"kind": "luong", "embedding": 8, "hidden": 8, "attention": 6}
@@ -50,6 +51,17 @@ def explained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dic
         recipe["training"] |= {"steps": 1, "validate_every": 1, "decode": 0}
         found[name] = api.explain(api.train(recipe, out=folder / name, quiet=True), "a b c", target="c b")
     return found
+
+
+def work_out(found: Explanation, view: View | None = None, **options: Any) -> Worked:
+    return work_out_options(found.select(Options(view, **options)))
+
+
+def text_of(worked: Worked) -> str:
+    console = console_of(width=200)
+    with console.capture() as captured:
+        show(worked.report(), console)
+    return captured.get()
 
 
 def dot(one: list[float], other: list[float]) -> float:
@@ -93,7 +105,7 @@ def test_the_numbers_by_hand(explained: dict[str, Explanation], name: str, step:
 def test_the_context_is_the_one_that_the_recurrent_model_reads(explained: dict[str, Explanation], name: str) -> None:
     found = explained[name]
     reader = "UVC_o" if found.model_kind == "bahdanau" else "W_c"
-    with torch.inference_mode(), watching(found.model, lambda called, _: called == reader) as calls:
+    with torch.inference_mode(), module_calls(found.model, lambda called, _: called == reader) as calls:
         hidden_TD = found.model(found.batch).hidden_BTD[0]
     read_TD = torch.cat([call.inputs[0].reshape(-1, call.inputs[0].shape[-1]) for call in calls[reader]])
     for step, (read_D, hidden_D) in enumerate(zip(read_TD, hidden_TD, strict=True), 1):
@@ -119,7 +131,7 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
     reads = "cross_attention" if view == "decoder" else "feed_forward"
     if found.model_kind == "self_attention" and view == "encoder":
         return  # nothing stands between this attention and the decoder
-    with torch.inference_mode(), watching(found.model, lambda called, _: called == f"{block}.{reads}") as calls:
+    with torch.inference_mode(), module_calls(found.model, lambda called, _: called == f"{block}.{reads}") as calls:
         found.model(found.batch)
     next_D, after_D = calls[f"{block}.{reads}"][0].inputs[0][0, 1], heads[0].after[-1].value_D
     if name == "pre_norm":
@@ -139,7 +151,7 @@ def printed(text: str, beginning: str) -> list[float]:
 @pytest.mark.parametrize("view", ["alignment", "encoder", "decoder"])
 def test_what_is_printed_adds_up(explained: dict[str, Explanation], name: str, view: Any) -> None:
     """x stands for one thing: what is printed for it and for the attention's output sums to what is printed next."""
-    text = work_out(explained[name], view, step=2).to_text()
+    text = text_of(work_out(explained[name], view, step=2))
     x, total = printed(text, "x, the state"), printed(text, "x + that")
     that = printed(text, "[c_1 ; c_2" if "W_O" in text else "the context as it is")
     assert [a + b for a, b in zip(x, that, strict=True)] == pytest.approx(total, abs=1.6e-4)
@@ -163,10 +175,10 @@ def test_a_norm_before_the_attention_is_shown_between_the_state_and_the_query(
 
 def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str, Explanation]) -> None:
     worked = work_out(explained["additive"], step=2)
-    text = worked.to_text()
+    text = text_of(worked)
     assert text.startswith("attention over the source (attention), layer 1 of 1, writing ␣, step 2 of 4\n")
     assert "e_j = v_a . tanh(W_a s + U_a h_j)" in text
-    rows = re.findall(r"^   (\S+) +\[.*\] +\[.*\] +(-?[\d.]+) +([\d.]+) +\[.*\]$", text, flags=re.MULTILINE)
+    rows = re.findall(r"^ +(\S+) +\[.*\] +\[.*\] +(-?[\d.]+) +([\d.]+) +\[.*\] *$", text, flags=re.MULTILINE)
     assert [row[0] for row in rows] == ["a", "␣", "b", "␣", "c", "⏎"]
     assert [float(row[1]) for row in rows] == pytest.approx(worked.scores_K.tolist(), abs=1e-4)
     assert [float(row[2]) for row in rows] == pytest.approx(worked.weights_K.tolist(), abs=1e-4)
@@ -178,17 +190,18 @@ def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str,
 def test_long_texts_show_the_keys_that_weigh_most(tiny_run: Path) -> None:
     found = api.explain(tiny_run, "a b c d e f g h i j" * 2, target="a")
     worked = work_out(found)
-    shown = re.findall(r"^   \S+ +\[.* ([\d.]+) +\[", worked.to_text(), flags=re.MULTILINE)
+    shown = re.findall(r"^ +\S+ +\[.* ([\d.]+) +\[", text_of(worked), flags=re.MULTILINE)
     assert len(shown) == 16
     assert sorted(map(float, shown)) == pytest.approx(sorted(worked.weights_K.tolist())[-16:], abs=1e-4)
     rest = float(worked.weights_K.sum()) - sum(sorted(worked.weights_K.tolist())[-16:])
-    assert f"and {len(found.source) - 16} more, with {rest:.4f} of the weight" in worked.to_text()
+    assert f"and {len(found.source) - 16} more, with {rest:.4f} of the weight" in text_of(worked)
 
 
-def test_the_command_line_prints_and_gives_json(tiny_run: Path) -> None:
+def test_the_command_line_prints_and_gives_json(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     arguments = ("explain", tiny_run, "a b", "--target", "b a", "--numbers", "--step", "2")
     worked = work_out(api.explain(tiny_run, "a b", target="b a"), step=2)
-    assert succeed(*arguments).out == worked.to_text()
+    assert succeed(*arguments).out == text_of(worked)
     assert succeed(*arguments, "--json").json["weights"] == worked.weights_K.tolist()
     message = (
         "--view: the model 'bahdanau' has no self-attention of the encoder to work out (allowed for it: alignment)"
@@ -224,4 +237,4 @@ def test_a_text_may_come_on_standard_input(tiny_run: Path) -> None:
 
 def test_numbers_are_of_tokens(explained: dict[str, Explanation]) -> None:
     with pytest.raises(DecodeError, match="tokens, not of words"):
-        work_out(explained["additive"].words())
+        work_out(explained["additive"], words=True)

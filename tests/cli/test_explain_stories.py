@@ -13,7 +13,9 @@ import torch
 
 import regard as api
 from command_line import fail, succeed, write
-from regard.views.hops import Hops
+from regard.models.memory_network import MemoryNetwork
+from regard.views.explanation import Explanation, Options
+from regard.views.worked import Worked, work_out
 
 STORY = "Mary went to the kitchen.\nJohn walked to the garden.\nWhere is Mary?"
 MODEL = {"kind": "memory_network", "width": 8, "hops": 2, "sentences": 12, "restarts": 2}
@@ -91,7 +93,7 @@ def test_one_of_several_questions_is_chosen_and_which_is_said(run: Path, tmp_pat
     typed = succeed(
         "explain", run, "Mary went to the kitchen. Where is Mary? John left. Where is John?", "--question", 1
     )
-    assert typed.out.startswith("Where is Mary? ")
+    assert "Where is Mary? " in typed.out
     wrong = "--question: there is no question {} (allowed: 1 to 2)"
     assert [fail("explain", run, "--story", babi, "--question", n) for n in (0, 3)] == [
         [wrong.format(n)] for n in (0, 3)
@@ -167,20 +169,19 @@ def plain_hop(model: Any, batch: Any, sentences: int, hop: int) -> dict[str, Any
 
 
 @torch.no_grad()
-def likeliest(hops: Hops, table: str) -> float:
-    """The highest probability of an answer, softmax(W u), by what the last hop makes of the question."""
-    assert hops.model is not None
-    W_VD = hops.model.tables[table][:, hops.model.winner]
-    return float((W_VD @ hops.work_out().after[-1].value_D).softmax(0).max())
+def likeliest(found: Explanation, worked: Worked, table: str) -> float:
+    """The highest probability of an answer, softmax(W u), by the output of the last hop."""
+    model: Any = found.model
+    return float((model.tables[table][:, model.winner] @ worked.after[-1].value_D).softmax(0).max())
 
 
 @pytest.mark.parametrize("hop", [1, 2])
 @torch.no_grad()
 def test_one_hop_worked_out_by_hand(run: Path, hop: int) -> None:
-    hops = api.explain(run, STORY)
-    assert isinstance(hops, Hops)
-    worked = hops.work_out(hop)
-    by_hand = plain_hop(hops.model, hops.batch, 2, hop)
+    found = api.explain(run, STORY)
+    assert found.story is not None
+    worked = work_out(found.select(Options(layer=hop)))
+    by_hand = plain_hop(found.model, found.batch, 2, hop)
     assert worked.query[0].value_D.tolist() == pytest.approx(by_hand["u"], abs=1e-4)
     assert worked.keys == ("1 Mary went to the kitchen.", "2 John walked to the garden.", "(10 empty)")
     for letter in "mc":
@@ -188,11 +189,11 @@ def test_one_hop_worked_out_by_hand(run: Path, hop: int) -> None:
         assert not worked.vectors[f"{letter}_i"][2].any()
     assert worked.scores_K.tolist() == pytest.approx([*by_hand["scores"], math.log(10)], abs=1e-3)
     assert worked.weights_K.tolist() == pytest.approx([*by_hand["p"], 1 - sum(by_hand["p"])], abs=1e-4)
-    assert worked.weights_K[:2].tolist() == pytest.approx(hops.weights_NS[hop - 1].tolist(), abs=1e-5)
+    assert worked.weights_K[:2].tolist() == pytest.approx(found.story.weights_NS[hop - 1].tolist(), abs=1e-5)
     assert worked.context_D.tolist() == pytest.approx(by_hand["o"], abs=1e-4)
     assert worked.after[-1].value_D.tolist() == pytest.approx(by_hand["next"], abs=1e-4)
     if hop == 2:
-        assert likeliest(hops, "C2") == pytest.approx(max(hops.probabilities.values()), abs=1e-5)
+        assert likeliest(found, worked, "C2") == pytest.approx(found.steps[0].probability, abs=1e-5)
 
 
 def test_layer_wise_hops_without_times_are_worked_out_too(tmp_path: Path) -> None:
@@ -201,14 +202,13 @@ def test_layer_wise_hops_without_times_are_worked_out_too(tmp_path: Path) -> Non
         tree = RECIPE | {"model": MODEL | {"sentences": 2} | variant}
         api.train(tree, out=tmp_path / str(number), quiet=True)
         found = api.explain(tmp_path / str(number), STORY)
-        assert isinstance(found, Hops)
-        assert found.model is not None
-        worked = found.work_out()
+        worked, model = work_out(found), found.model
+        assert isinstance(model, MemoryNetwork)
         assert worked.keys[-1] == "2 John walked to the garden."  # the memory is full
-        table = found.model.table_of("W", found.model.config.hops)
-        assert likeliest(found, table) == pytest.approx(max(found.probabilities.values()), abs=1e-5)
-        assert ("T_A" in worked.score_equation) == found.model.config.temporal
-        assert worked.after[-1].equation.count("H u") == (found.model.config.tie == "layer_wise")
+        table = model.table_of("W", model.config.hops)
+        assert likeliest(found, worked, table) == pytest.approx(found.steps[0].probability, abs=1e-5)
+        assert ("T_A" in worked.score_equation) == model.config.temporal
+        assert worked.after[-1].equation.count("H u") == (model.config.tie == "layer_wise")
 
 
 def test_explain_of_a_story_prints_numbers_and_refuses_what_means_nothing(run: Path, tmp_path: Path) -> None:
@@ -221,13 +221,16 @@ def test_explain_of_a_story_prints_numbers_and_refuses_what_means_nothing(run: P
     assert succeed(*given, "--numbers").out.startswith("attention over the story, hop 2 of 2")
     shown = succeed(*given, "--numbers", "--layer", 1, "--json").json
     assert shown["weights"][:2] == pytest.approx(succeed(*given, "--view", "hops", "--json").json["hops"][0], abs=1e-5)
-    hint = "(allowed: --numbers, with --layer for the hop, and --out)"
-    refused = ("--view encoder", "--view masks", "--head 1", "--rollout", "--words", "--step 1", "--padding 1",
-               "--target garden", "--beam 2", "--layer 1")  # fmt: skip
-    for options in map(str.split, refused):
-        [message] = fail(*given, *options)
-        what = "it has no meaning for a question about a story, whose hops are all shown"
-        assert message == f"{options[0]}: {what} {hint}"
+    for option in ("--head 1", "--rollout", "--words", "--step 1", "--padding 1", "--layer 1"):
+        [message] = fail(*given, *option.split())
+        hint = ", or give --numbers" if option in ("--step 1", "--layer 1") else ""
+        assert message == f"{option.split()[0]}: it does not change the view 'hops' (leave it out{hint})"
+    for option in ("--target garden", "--beam 2"):
+        [message] = fail(*given, *option.split())
+        assert message == f"{option.split()[0]}: a run of the task story_answering writes no text (leave it out)"
+    for view, name in (("encoder", "self-attention of the encoder"), ("masks", "attention, so no masks")):
+        message = f"--view: the model 'memory_network' has no {name} (allowed for it: hops)"
+        assert fail(*given, "--view", view) == [message]
     assert fail(*given, "--numbers", "--layer", 7) == ["--layer: there is no hop 7 (allowed: 1 to 2)"]
     [message] = fail(*given, "--out", tmp_path / "no" / "x.svg")
     assert message == f"{tmp_path}/no/x.svg: there is no folder {tmp_path}/no (give another --out)"

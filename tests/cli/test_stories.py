@@ -22,7 +22,8 @@ from regard.recipes.recipe import recipe_of
 from regard.runs.checkpoints import load_weights
 from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.story_inputs import Typed, questions_in
-from regard.views.hops import Hops
+from regard.views.report import HeatMaps, Table
+from regard.views.story import Story
 
 BABI = """\
 1 Mary moved to the bathroom.
@@ -592,13 +593,17 @@ def test_averaged_weights_are_those_of_the_restart_that_validates_best(tmp_path:
 
 def test_a_hop_that_looked_at_nothing_says_so() -> None:
     weights = np.array([[0.2, 0.1], [0.1, 0.8]], dtype=np.float32)
-    hops = Hops("", "Who sat?", ("Mary sat.", "John left."), 0, weights, {"mary": 1.0}, None, (1,), (1, 2))
-    assert hops.verdict() == (
+    story = Story("Who sat?", ("Mary sat.", "John left."), 0, weights, None, (1,), (1, 2))
+    assert story.conclusion() == (
         "hop 1 looked most at nothing (0.700), then at sentence 1; hop 2 looked most at sentence 2: "
         "it agrees with the supporting facts (2)."
     )
-    np.testing.assert_allclose(hops.columns().sum(0), 1, rtol=1e-6)
-    assert hops.rows() == ["  1  Mary sat.", "  2• John left.", "     (nothing)"]
+    table, maps = story.parts("Who sat? Mary")
+    assert isinstance(table, Table)
+    assert isinstance(maps, HeatMaps)
+    np.testing.assert_allclose(maps.maps[0].values.sum(0), 1, rtol=1e-6)
+    assert [row[0] for row in table.rows] == ["  1  Mary sat.", "  2• John left.", "     (nothing)"]
+    assert table.rows[1] == ["  2• John left.", "0.100 ·", "0.800 ▓"]
 
 
 def test_resume_is_exact(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from regard.layers.positions import sinusoidal_positions
 from regard.runs import Run
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import UNK
-from regard.views.capture import observe, watching
-from regard.views.explanation import Explanation
+from regard.views.explanation import Choice, Explanation, Options, View
+from regard.views.recording import Recorded, merge_pieces, module_calls, record, word_starts, words_of
+from regard.views.report import HeatMap
 from regard.views.rollout import roll_out
-from regard.views.words import merge_pieces, word_starts, words_of
 
 MODELS: dict[str, dict[str, Any]] = {
     "rnn": {"kind": "rnn", "embedding": 8, "hidden": 8},
@@ -54,26 +54,35 @@ def transformer(runs: dict[str, Path]) -> Explanation:
     return api.explain(runs["transformer"], "a b c", target="c b")
 
 
-# ---------------------------------------------------------------------------------------------- watched from outside
+def maps(
+    explanation: Explanation, view: View, layer: Choice = "mean", head: Choice = "mean", **options: Any
+) -> list[HeatMap]:
+    return explanation.select(Options(view, layer, head, **options)).heat_maps()
+
+
+# ------------------------------------------------------------------------------------------------------- recording
+
+
+def recorded_in(case: str, extra: int = 0) -> tuple[Any, Any, Recorded]:
+    model, batch = build(CASES[case]), batch_of(extra=extra)
+    return model, batch, record(model, lambda: model(batch).hidden_BTD)
 
 
 @pytest.mark.parametrize("case", ATTENDING_CASES)
 def test_what_is_recorded_is_what_the_fast_path_computes(case: str) -> None:
-    model, batch = build(CASES[case]), batch_of(extra=2)
-    observed = observe(model, batch)
+    model, batch, recorded = recorded_in(case, extra=2)
     length = int(batch.target.lengths_B[0]) - 1
     for training in (False, True):  # with gradients some attentions take yet another path
         with torch.set_grad_enabled(training):
-            close(observed.hidden_TD[:length], model(batch).hidden_BTD[0, :length].detach())
+            close(recorded.hidden_TD[:length], model(batch).hidden_BTD[0, :length].detach())
 
 
 @pytest.mark.parametrize("case", ATTENDING_CASES)
 def test_rows_sum_to_1_and_what_may_not_be_seen_gets_0(case: str) -> None:
-    model, batch = build(CASES[case]), batch_of(extra=2)
-    observed = observe(model, batch)
-    assert observed.weights_HQK
-    for name, weights_HQK in observed.weights_HQK.items():
-        visible_QK = observed.visible_QK[name]
+    _, batch, recorded = recorded_in(case, extra=2)
+    assert recorded.weights_HQK
+    for name, weights_HQK in recorded.weights_HQK.items():
+        visible_QK = recorded.visible_QK[name]
         assert visible_QK.shape == weights_HQK.shape[1:]
         assert not weights_HQK[:, ~visible_QK].any()
         sums_HQ = weights_HQK.sum(-1)
@@ -86,26 +95,26 @@ def test_rows_sum_to_1_and_what_may_not_be_seen_gets_0(case: str) -> None:
 
 
 def test_masks_are_those_of_the_papers() -> None:
-    observed = observe(build(CASES["transformer"]), batch_of(extra=1))
+    *_, recorded = recorded_in("transformer", extra=1)
     source, inputs = 5, 4
     encoder_QK, decoder_QK = (
-        observed.visible_QK["encoder.0.self_attention"],
-        observed.visible_QK["decoder.0.self_attention"],
+        recorded.visible_QK["encoder.0.self_attention"],
+        recorded.visible_QK["decoder.0.self_attention"],
     )
     assert encoder_QK.tolist() == [[k < source for k in range(8)]] * 8
     assert decoder_QK.tolist() == [[k <= q and k < inputs for k in range(7)] for q in range(7)]
-    assert observed.visible_QK["decoder.1.cross_attention"].tolist() == [[k < source for k in range(8)]] * 7
+    assert recorded.visible_QK["decoder.1.cross_attention"].tolist() == [[k < source for k in range(8)]] * 7
 
 
 def test_a_window_is_a_mask() -> None:
-    observed = observe(build(CASES["luong-local-m-plain"]), batch_of())
-    for t, row in enumerate(observed.visible_QK["attention"].tolist()):
+    *_, recorded = recorded_in("luong-local-m-plain")
+    for t, row in enumerate(recorded.visible_QK["attention"].tolist()):
         assert row == [abs(s - t) <= 1 and s < 5 for s in range(7)]
 
 
 def test_a_model_is_left_as_it_was_found() -> None:
     model, name = build(CASES["transformer"]), "decoder.1.cross_attention"
-    with watching(model, lambda called, _: called == name) as calls:
+    with module_calls(model, lambda called, _: called == name) as calls:
         model(batch_of())
     model(batch_of())
     assert {called: len(of) for called, of in calls.items()} == {name: 1}
@@ -136,15 +145,15 @@ def test_every_attention_by_layer_and_head(runs: dict[str, Path], transformer: E
 
 def test_the_mean_one_layer_one_head_and_each_of_them(transformer: Explanation) -> None:
     weights_NHQK = np.stack([one.weights for one in transformer.of_kind("alignment")]).astype(np.float64)
-    [mean] = transformer.pictures("alignment")
+    [mean] = maps(transformer, "alignment")
     assert mean.values == pytest.approx(weights_NHQK.mean((0, 1)))
     assert mean.values.tolist() == transformer.weights.tolist()
-    [second] = transformer.pictures("alignment", layer=2)
+    [second] = maps(transformer, "alignment", 2)
     assert second.values == pytest.approx(weights_NHQK[1].mean(0))
-    each = transformer.pictures("alignment", layer=1, head="all")
+    each = maps(transformer, "alignment", 1, "all")
     assert [one.values.tolist() for one in each] == weights_NHQK[0].tolist()
     assert [one.title.split(" · ")[:2] for one in each] == [["layer 1", "head 1"], ["layer 1", "head 2"]]
-    assert len(transformer.pictures("encoder", layer="all", head="all")) == 4
+    assert len(maps(transformer, "encoder", "all", "all")) == 4
 
 
 def test_json_has_the_recorded_weights_and_the_command_line_prints_it(
@@ -199,7 +208,7 @@ def test_positions_are_the_50_by_128_picture(tmp_path: Path) -> None:
     recipe = copy.deepcopy(TINY) | {"model": {"kind": "transformer", "preset": "tiny"}}
     recipe["training"] |= {"steps": 1, "validate_every": 1, "decode": 0}
     found = api.explain(api.train(recipe, out=tmp_path / "run", quiet=True), "a b", target="b")
-    [picture] = found.pictures("positions")
+    [picture] = maps(found, "positions")
     assert picture.values.shape == (50, 128)
     assert picture.values == pytest.approx(sinusoidal_positions(50, 128).numpy())
     assert picture.values[3, :2] == pytest.approx([np.sin(3), np.cos(3)])
@@ -208,7 +217,7 @@ def test_positions_are_the_50_by_128_picture(tmp_path: Path) -> None:
 
 def test_masks_are_drawn_once_for_all_layers(runs: dict[str, Path]) -> None:
     found = api.explain(runs["transformer"], "a b c", target="c b", padding=2)
-    encoder, decoder, cross = found.pictures("masks")
+    encoder, decoder, cross = maps(found, "masks")
     assert encoder.values.tolist() == [[1.0] * 6 + [0.0] * 2] * 8
     assert decoder.values.tolist() == [[float(k <= q and k < 4) for k in range(6)] for q in range(6)]
     assert cross.values.tolist() == [[1.0] * 6 + [0.0] * 2] * 6
@@ -259,8 +268,8 @@ def test_regions_that_no_layers_mix_are_rolled_out_from_themselves() -> None:
 
 
 def test_a_rollout_is_drawn_up_to_a_layer(transformer: Explanation) -> None:
-    rolled = transformer.rollout()
-    [last], [first] = (transformer.pictures("encoder", layer=layer, rollout=True) for layer in ("mean", 1))
+    rolled = transformer.rollout
+    [last], [first] = (maps(transformer, "encoder", layer, rollout=True) for layer in ("mean", 1))
     assert (last.values.tolist(), first.values.tolist()) == (rolled.encoder[1].tolist(), rolled.encoder[0].tolist())
     mean = transformer.of_kind("encoder")[0].weights.mean(0, dtype=np.float64)
     assert first.values == pytest.approx((mean + np.eye(6)) / 2)
@@ -305,19 +314,19 @@ def test_words_of_a_vocabulary_with_hashes() -> None:
 
 
 def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanation) -> None:
-    words = transformer.words()
+    words = transformer.between_words()
     assert (words.source, words.target) == (("a", "b", "c", "</s>"), ("c", "b", "</s>"))
     assert words.weights == pytest.approx(merge_pieces(transformer.weights, [0, 1, 3], [0, 1, 3, 5]), abs=1e-6)
     assert all(
         one.weights.sum(-1) == pytest.approx(np.ones(one.weights.shape[:2]), abs=1e-5)
         for one in words.attentions.values()
     )
-    assert words.words() is words
+    assert words.between_words() is words
 
 
 def test_a_rollout_between_words_is_merged_from_that_between_pieces(transformer: Explanation) -> None:
     """Products of merged weights would be others: the pieces of a word do not look alike."""
-    rolled, words = transformer.rollout(), transformer.words()
+    rolled, words = transformer.rollout, transformer.between_words()
     starts = {"source": [0, 1, 3, 5], "target": [0, 1, 3], "inputs": [*transformer.starts["inputs"]]}
     for view, layers, looks, looked_at in (
         ("encoder", rolled.encoder, "source", "source"),
@@ -325,11 +334,11 @@ def test_a_rollout_between_words_is_merged_from_that_between_pieces(transformer:
         ("decoder", rolled.target, "inputs", "inputs"),
     ):
         for layer, shares in enumerate(layers, 1):
-            [picture] = words.pictures(view, layer=layer, rollout=True)  # type: ignore[arg-type]
+            [picture] = maps(words, view, layer, rollout=True)  # type: ignore[arg-type]
             assert picture.values == pytest.approx(merge_pieces(shares, starts[looks], starts[looked_at]))
             assert picture.values.shape == (len(picture.rows), len(picture.columns))
     means = [one.weights.mean(0, dtype=np.float64) for one in words.of_kind("encoder")]
-    assert abs(roll_out(means, [], []).encoder[-1] - words.rollout().encoder[-1]).max() > 1e-4
+    assert abs(roll_out(means, [], []).encoder[-1] - words.rollout.encoder[-1]).max() > 1e-4
 
 
 # ----------------------------------------------------------------------------------------------------------- bad input
@@ -350,9 +359,9 @@ def test_what_a_model_does_not_have_is_said_in_one_sentence(runs: dict[str, Path
 def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path], tmp_path: Path) -> None:
     out = succeed("explain", runs["rnn"], "a b", "--target", "b a", "--out", tmp_path / "rnn.html").out.splitlines()
     assert out[0] == "The model 'rnn' has no attention to draw; these are its probabilities."
-    assert [line.split()[0] for line in out[2:7]] == ["written", "b", "␣", "a", "⏎"]
+    assert [line.split()[1] for line in out if line.split()[5:]][-5:] == ["written", "b", "␣", "a", "⏎"]
     page = (tmp_path / "rnn.html").read_text(encoding="utf-8")
-    assert "The model &#x27;rnn&#x27; has no attention to draw." in page
+    assert "has no attention to draw; these are its probabilities." in page
     assert succeed("explain", runs["rnn"], "a b", "--json").json["weights"] is None
 
 
@@ -364,24 +373,24 @@ def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path]
         (["--layer", "first"], "--layer: not a number: 'first' (allowed: a number from 1 on, mean, all)"),
         (["--rollout", "--head", "1"], "--head: a rollout is over the mean of the heads (leave it out)"),
         (["--view", "mask"], "--view: there is no view 'mask' (did you mean 'masks'?)"),
-        (["--padding", "-1"], "--padding: -1 padding tokens cannot be (0 or more)"),
+        (["--padding", "-1"], "--padding: -1 padding tokens are not possible (0 or more)"),
         (["--numbers", "--head", "3"], "--head: there is no head 3 (allowed: 1 to 2)"),
         (["--numbers", "--layer", "9"], "--layer: there is no layer 9 (allowed: 1 to 2)"),
         (["--numbers", "--layer", "all"], "--layer: the numbers are those of one of them (a number from 1 on)"),
         (["--numbers", "--step", "0"], "--step: there is no step 0 (allowed: 1 to 2)"),
-        (["--step", "1"], "--step: it changes nothing of the view 'alignment' (leave it out, or give --numbers)"),
-        (["--view", "masks", "--head", "1"], "--head: it changes nothing of the view 'masks' (leave it out)"),
-        (["--view", "heads", "--rollout"], "--rollout: it changes nothing of the view 'heads' (leave it out)"),
+        (["--step", "1"], "--step: it does not change the view 'alignment' (leave it out, or give --numbers)"),
+        (["--view", "masks", "--head", "1"], "--head: it does not change the view 'masks' (leave it out)"),
+        (["--view", "heads", "--rollout"], "--rollout: it does not change the view 'heads' (leave it out)"),
         (["--view", "probabilities", "--layer", "1"],
-         "--layer: it changes nothing of the view 'probabilities' (leave it out)"),
-        (["--view", "positions", "--words"], "--words: it changes nothing of the view 'positions' (leave it out)"),
+         "--layer: it does not change the view 'probabilities' (leave it out)"),
+        (["--view", "positions", "--words"], "--words: it does not change the view 'positions' (leave it out)"),
         (["--view", "positions", "--padding", "2"],
-         "--padding: it changes nothing of the view 'positions' (leave it out)"),
+         "--padding: it does not change the view 'positions' (leave it out)"),
         (["--numbers", "--rollout"], "--rollout: the numbers are those of one attention between tokens (leave it out)"),
         (["--numbers", "--words"], "--words: the numbers are those of one attention between tokens (leave it out)"),
-        (["--beam", "2"], "--beam: nothing is searched for where --target is given (leave it out)"),
+        (["--beam", "2"], "--beam: with --target there is no search (leave it out)"),
         (["--out", "no/x.svg"], "no/x.svg: there is no folder no (give another --out)"),
-        (["--out", "x.gif"], "x.gif: cannot draw a .gif (allowed: .svg, .png, .html, .json)"),
+        (["--out", "x.gif"], "x.gif: cannot write a .gif (allowed: .svg, .png, .html, .json)"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_be(runs: dict[str, Path], options: list[str], message: str) -> None:

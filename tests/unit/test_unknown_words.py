@@ -28,7 +28,7 @@ from regard.text.spelling import UnknownWord, encode_spelled, letters_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import END, UNK
 from regard.training.train import train
-from regard.views.explain_text import explain_text
+from regard.views.explain import explain
 from task_cases import make_task, prepare_raw
 
 KNOWN = "the fox ate a hen . and ( ran"
@@ -275,9 +275,9 @@ def test_a_classifier_on_frozen_features_tells_unknown_words_apart(run: Path, tm
     together = succeed("predict", tmp_path / "run", *texts, "--json").jsons
     shares = [one["probabilities"]["positive"] for one in together]
     assert len(set(shares)) == 3
-    assert words_of(
-        explain_text(Run.open(tmp_path / "run"), texts[0]).batch.text, Run.open(run).tokenizers["text"]
-    ) == [["</s>", "▁A", "▁qwertyfox", "▁film", ".", "</s>"]]
+    assert words_of(explain(Run.open(tmp_path / "run"), texts[0]).batch.text, Run.open(run).tokenizers["text"]) == [
+        ["</s>", "▁A", "▁qwertyfox", "▁film", ".", "</s>"]
+    ]
     for text, share in zip(texts, shares, strict=True):
         alone = succeed("predict", tmp_path / "run", text, "--json").json["probabilities"]["positive"]
         assert alone == pytest.approx(share, abs=1e-6)
@@ -285,7 +285,7 @@ def test_a_classifier_on_frozen_features_tells_unknown_words_apart(run: Path, tm
 
 def test_explain_reads_what_predict_reads(run: Path) -> None:
     found = Run.open(run)
-    explained = explain_text(found, "The 여우 ate.", padding=2)
+    explained = explain(found, "The 여우 ate.", padding=2)
     assert words_of(explained.batch.text, found.tokenizers["text"]) == [["</s>", "▁The", "▁여우", "▁ate", "."]]
     vectors = features(found, ["The 여우 ate."], layer=0).vectors
     with torch.inference_mode():

@@ -18,7 +18,7 @@ from regard.commands.options import (
     SetOption,
     SplitOption,
 )
-from regard.commands.output import bar, show
+from regard.commands.output import bar, show_result
 
 
 def compare(
@@ -45,30 +45,20 @@ def compare(
     Language models by perplexity a word and bits a character, masked models by what they find, classifiers by accuracy,
     F1 and McNemar's test.
     """
-    from regard.views.compare import can_write_csv, named_files
+    from regard.views.compare import check_csv, named_files
     from regard.views.compare import compare as compare_runs
-    from regard.views.compare_page import report
-    from regard.views.compare_terminal import show as show_comparison
-    from regard.views.compare_units import UnitComparison
-    from regard.views.compare_units_page import units_report
-    from regard.views.page import can_write_page, write_page
+    from regard.views.files import check_output
 
-    can_write_page(out)
-    can_write_csv(tables)
+    check_output(out)
+    check_csv(tables)
     with bar("reading", shown=not as_json) as move:
-        found = compare_runs(
+        comparison = compare_runs(
             runs, split=split, files=file or [], hypotheses=named_files(hypotheses or []),  # type: ignore[arg-type]
             baseline=baseline, beam=beam, length_penalty=length_penalty, overrides=settings or [],
             checkpoint=checkpoint, device=device, progress=move,
         )  # fmt: skip
     if tables is not None:
-        found.write_csv(tables)
-    if out is not None:
-        write_page(out, units_report(found) if isinstance(found, UnitComparison) else report(found))
-    if as_json:
-        show(found.to_json())
-        return
-    show_comparison(found)
-    for path in (out, tables):
-        if path is not None:
-            print(f"written: {path}")
+        comparison.write_csv(tables)
+    show_result(comparison, out, as_json=as_json)
+    if tables is not None and not as_json:
+        print(f"written: {tables}")

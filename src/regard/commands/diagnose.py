@@ -18,7 +18,7 @@ from regard.commands.options import (
     SetOption,
     SplitOption,
 )
-from regard.commands.output import bar, show
+from regard.commands.output import bar, show_result
 
 
 def diagnose(
@@ -36,26 +36,16 @@ def diagnose(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Whose fault each error is, the search's or the model's; by source length, for other beams, and what to do."""
+    """Is each error the search's or the model's: by source length, for other beams, and what to do."""
     from regard.views.diagnose import BEAMS
     from regard.views.diagnose import diagnose as diagnose_run
-    from regard.views.diagnosis_page import diagnosis_page
-    from regard.views.diagnosis_text import show as show_diagnosis
-    from regard.views.page import can_write_page, write_page
-    from regard.views.terminal_table import console_of
+    from regard.views.files import check_output
 
-    can_write_page(out)
+    check_output(out)
     with bar("scoring the references", shown=not as_json) as move:
-        found = diagnose_run(
+        diagnosis = diagnose_run(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty,  # type: ignore[arg-type]
             overrides=settings or [], checkpoint=checkpoint, device=device, limit=limit, sweep=BEAMS if sweep else (),
             progress=move,
         )  # fmt: skip
-    if as_json:
-        show(found.to_json())
-    else:
-        show_diagnosis(found, console_of())
-    if out is not None:
-        write_page(out, diagnosis_page(found))
-        if not as_json:
-            print(f"written: {out}")
+    show_result(diagnosis, out, as_json=as_json)

@@ -6,17 +6,34 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import Problem
 
 if TYPE_CHECKING:
     from regard.runs.progress import Progress
+    from regard.views.report import Result
 
 
 def show(result: Any) -> None:
     """One line of JSON."""
     print(json.dumps(result, ensure_ascii=False), flush=True)
+
+
+def show_result(result: Result, out: Path | None, *, as_json: bool) -> None:
+    """A result as JSON or for people; and as a file, if one is asked for."""
+    from regard.views.files import write_result
+    from regard.views.terminal import show as show_report
+
+    if out is not None:
+        write_result(result, out)
+    if as_json:
+        show(result.to_json())
+        return
+    show_report(result.report())
+    if out is not None:
+        print(f"written: {out}")
 
 
 def complain(problems: Iterable[Problem]) -> None:

@@ -1,112 +1,115 @@
-"""`compare`: several runs, and the outputs of other systems, on the same sentences."""
+"""`compare`: several runs, and the outputs of other systems, on the same sentences, documents or examples."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
-from regard.data.dataset import Dataset
-from regard.errors import ConfigError, DataError, RegardError, did_you_mean
+from regard.errors import DataError, DecodeError, RegardError, did_you_mean
 from regard.runs import Run
-from regard.runs.progress import Progress, summed
-from regard.runs.splits import SplitName, measured_on
-from regard.runs.verbs import device_named, opened, with_search
+from regard.runs.progress import Progress
+from regard.runs.splits import SplitName, measured_on, noted
+from regard.runs.verbs import opened, with_search
 from regard.tasks import TextToText
-from regard.tasks.text_to_text import LengthsOf
-from regard.views.compare_tables import (
-    Table,
-    Tabled,
-    curves_table,
-    errors_table,
-    groups_table,
-    lengths_table,
-    measured,
-    sentences_table,
-    significance_table,
-    systems_table,
-)
-from regard.views.compare_units import UnitComparison, compare_units, refuse_options
-from regard.views.lengths import lengths_in, unit_of
-from regard.views.significance import paired_tests
+from regard.views.compare_report import report_of
+from regard.views.files import write
+from regard.views.report import Report
+from regard.views.significance import Tested
 from regard.views.systems import (
+    Measured,
+    Plan,
+    Rows,
     System,
-    Texts,
-    decoded,
     differences,
     groups_of,
+    learning_curve,
     names_of,
-    read_hypotheses,
-    same_sentences,
-    same_task,
+    training_time,
 )
-from regard.views.verdicts import for_metrics, sentence_chrf
+from regard.views.text_systems import measure_texts
+from regard.views.unit_systems import measure_units
 
-DIFFER_MOST = 20
-"""Sentences on which the systems differ most that are shown."""
-SHOWN_AT = (0.1, 0.5, 0.9)
-"""Which sentences are shown with their attention: those at these quantiles of length."""
-LONGEST_PICTURE = 40
-"""Source tokens beyond which a picture of attention no longer fits beside another."""
+TABLES = (
+    "systems", "groups", "recipes", "significance", "lengths", "mcnemar", "curves", "errors", "examples", "differ_most",
+)  # fmt: skip
+"""The tables of all comparisons, in their order; each comparison has some of them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Tabled):
-    """What was found. The tables are what the page, the JSON and the CSV files show."""
+class Comparison:
+    """What `compare` found. All numbers are in the tables; JSON and CSV hold the same ones."""
 
     task: str
     baseline: str
     """The system that the others are tested against."""
     metrics: tuple[str, ...]
-    signatures: Mapping[str, str]
-    length_unit: str
-    """What lengths are counted in."""
-    lengths_of: LengthsOf
-    texts: Texts
-    systems: tuple[System, ...]
+    higher_is_better: Mapping[str, bool]
+    measured: Measured
     groups: Mapping[str, tuple[str, ...]]
     """Systems that differ only in the seed, by the group's name; a system of its own is a group of one."""
-    shown: tuple[int, ...]
-    """The sentences that are shown for every system, with attention."""
-    tables: Mapping[str, Table]
+    tables: Mapping[str, Rows]
     measured_on: Mapping[str, Any]
-    """Which split or files the sentences are (runs/splits.py)."""
+    """Which split or files the units are of (runs/splits.py)."""
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        return self.measured.systems
 
     def to_json(self) -> dict[str, Any]:
+        note = {} if self.measured.note is None else {"note": self.measured.note}
         return {
             "task": self.task,
-            **self.measured_on,
-            "sentences": len(self.texts),
+            **noted(self.measured_on, note),
+            self.measured.unit: self.measured.count,
             "baseline": self.baseline,
             "metrics": list(self.metrics),
-            "signatures": dict(self.signatures),
-            "length_unit": self.length_unit,
-            "lengths_of": self.lengths_of,
+            **self.measured.facts,
             **self.tables,
         }
 
+    def report(self) -> Report:
+        return report_of(self)
 
-def can_write_csv(folder: Path | None) -> None:
-    """Refuse a place where no tables can be written, before the work for them is done."""
+    def write_csv(self, folder: str | Path) -> None:
+        """A file a table; each is written whole or not at all."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for name, table in self.tables.items():
+            write(Path(folder) / f"{name}.csv", _csv(table).encode(), option="--csv")
+
+
+def _csv(table: Rows) -> str:
+    """The rows under the names of all columns, after a byte order mark: without it Excel garbles Korean."""
+    columns = list(dict.fromkeys(column for row in table for column in row))
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return "\ufeff" + stream.getvalue()
+
+
+def check_csv(folder: Path | None) -> None:
+    """Refuse, before any work is done, a place where no tables can be written."""
     if folder is not None and folder.exists() and not folder.is_dir():
         raise RegardError("this is a file, not a folder", where=str(folder), hint="give another --csv")
 
 
-def named_files(given: Sequence[str]) -> dict[str, str]:
-    """What `--hypotheses NAME=FILE` names."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, file = one.partition("=")
+def named_files(options: Sequence[str]) -> dict[str, str]:
+    """The files that `--hypotheses NAME=FILE` names."""
+    files: dict[str, str] = {}
+    for option in options:
+        name, equals, file = option.partition("=")
         if not (name and equals and file):
-            raise DataError(
-                f"{one!r} names no system", where="--hypotheses", hint="NAME=FILE, for example other=out.txt"
-            )
-        if name in found:
+            hint = "NAME=FILE, for example other=out.txt"
+            raise DataError(f"{option!r} names no system", where="--hypotheses", hint=hint)
+        if name in files:
             raise DataError(f"the name {name!r} is given twice", where="--hypotheses", hint="give another name")
-        found[name] = file
-    return found
+        files[name] = file
+    return files
 
 
 def compare(
@@ -122,78 +125,26 @@ def compare(
     checkpoint: str = "best",
     device: str = "auto",
     progress: Progress = lambda what, done, total: None,
-) -> Comparison | UnitComparison:
+) -> Comparison:
     """Compare runs of one task, and files of outputs by name, on a split or on files.
 
-    Every run decodes once, with its own search unless another is asked for; all that is measured is measured on that.
-    Outputs are measured as the first run's recipe says. The baseline of the tests is the first run, or the one named.
+    Every run decodes or is measured once, with its own search unless another is given; outputs are measured as the
+    first run's recipe says. The baseline of the tests is the first run, or the one named.
     """
     opened_runs = [opened(run) for run in runs]
     names = _names(opened_runs, hypotheses or {}, baseline)
-    same_task(opened_runs)
-    if not isinstance(opened_runs[0].task, TextToText):
+    _check_task(opened_runs)
+    first, texts = opened_runs[0], isinstance(opened_runs[0].task, TextToText)
+    if not texts:
         options = {"--hypotheses": hypotheses, "--beam": beam, "--length-penalty": length_penalty}
-        refuse_options(opened_runs[0].recipe.task, options)
-        return compare_units(
-            opened_runs, names, split=split, files=files, baseline=baseline or names[0], overrides=overrides,
-            checkpoint=checkpoint, device=device, progress=progress,
-        )  # fmt: skip
-    recipes = [with_search(run.recipe, beam, 1, length_penalty, overrides) for run in opened_runs]
-    if any(recipe.search.sample for recipe in recipes):
-        raise ConfigError("samples cannot be compared", where="search.sample", hint="--set search.sample=false")
-    asked = [run.under(recipe) for run, recipe in zip(opened_runs, recipes, strict=True)]
-    texts, datasets = same_sentences(asked, split, files)
-    others = [read_hypotheses(name, file, texts) for name, file in (hypotheses or {}).items()]
-    long = texts.measured(opened_runs[0].task.lengths_of)
-    shown = _shown(long, [_lengths(run, dataset) for run, dataset in zip(opened_runs, datasets, strict=True)])
-    systems = []
-    for name, run, recipe, dataset in zip(names, opened_runs, recipes, datasets, strict=False):
-        model = run.load_model(checkpoint, device_named(device))
-        systems.append(decoded(name, run, recipe, model, dataset, shown, summed(partial(progress, name), len(texts))))
-    on = measured_on(opened_runs[0], split, files)
-    return _compared((*systems, *others), texts, baseline or names[0], shown, progress, on)
-
-
-def _compared(
-    systems: tuple[System, ...],
-    texts: Texts,
-    baseline: str,
-    shown: tuple[int, ...],
-    progress: Progress,
-    measured_on: Mapping[str, Any],
-) -> Comparison:
-    run, recipe = systems[0].run, systems[0].recipe
-    assert run is not None
-    assert recipe is not None
-    references = for_metrics(texts.references)
-    found = {one.name: run.task.metrics(one.outputs, references, recipe.evaluation) for one in systems}
-    metrics, signatures = measured(found[systems[0].name])
-    progress("testing", 0, len(metrics))
-    outputs = {one.name: one.outputs for one in sorted(systems, key=lambda one: one.name != baseline)}
-    tested = summed(partial(progress, "testing"), len(metrics))
-    tests = paired_tests(outputs, texts.references, run.task, recipe.evaluation, metrics, tested)
-    chrf = {
-        one.name: sentence_chrf(one.outputs, texts.references, lowercase=recipe.evaluation.lowercase) for one in systems
-    }
-    groups = {name: tuple(one.name for one in group) for name, group in groups_of(systems).items()}
-    lengths_of = run.task.lengths_of
-    unit = unit_of(texts.measured(lengths_of))
-    rows = _differ_most(chrf, len(texts))
-    tables = {
-        "systems": systems_table(systems, groups, found, metrics),
-        "groups": groups_table(groups, found, metrics),
-        "recipes": differences({one.name: one.recipe for one in systems if one.recipe is not None}),
-        "significance": significance_table(tests, systems),
-        "lengths": lengths_table(systems, texts, unit, run.task, recipe.evaluation, metrics),
-        "curves": curves_table(systems),
-        "errors": errors_table(systems),
-        "examples": sentences_table(shown, systems, texts, chrf),
-        "differ_most": sentences_table(rows, systems, texts, chrf),
-    }
-    return Comparison(
-        run.recipe.task, baseline, metrics, signatures, unit, lengths_of, texts, systems, groups, shown, tables,
-        measured_on,
+        _refuse_search(first.recipe.task, options)
+    recipes = [with_search(run.recipe, beam, 1 if texts else None, length_penalty, overrides) for run in opened_runs]
+    plan = Plan(
+        opened_runs, recipes, names[: len(opened_runs)], hypotheses or {}, baseline or names[0], split, files,
+        checkpoint, device, progress,
     )  # fmt: skip
+    measured = measure_texts(plan) if texts else measure_units(plan)
+    return _compared(first, measured, plan.baseline, measured_on(first, split, files))
 
 
 def _names(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None) -> list[str]:
@@ -209,21 +160,68 @@ def _names(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: 
     return names
 
 
-def _shown(texts: Sequence[str], tokens: Sequence[Any]) -> tuple[int, ...]:
-    """Short, middling and long sentences, among those whose attention fits a picture for every run."""
-    fitting = [row for row in range(len(texts)) if all(lengths[row] < LONGEST_PICTURE for lengths in tokens)]
-    lengths = lengths_in("characters", texts)
-    ordered = sorted(fitting, key=lambda row: lengths[row])
-    return tuple(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT)) if ordered else ()
+def _check_task(runs: Sequence[Run]) -> None:
+    for run in runs[1:]:
+        if run.recipe.task != runs[0].recipe.task:
+            what = f"the run's task is {run.recipe.task}, that of {runs[0].folder} is {runs[0].recipe.task}"
+            raise DataError(what, where=str(run.folder), hint="compare runs of one task")
 
 
-def _lengths(run: Run, dataset: Dataset) -> list[int]:
-    """Of the sources, as the run reads them."""
-    return [len(run.task.source(dataset, examples[0])) for examples in run.task.by_input(dataset)]
+def _refuse_search(task: str, options: Mapping[str, object]) -> None:
+    for option, value in options.items():
+        if value:
+            what = f"runs of the task {task} are compared by what they predict, nothing is searched for"
+            raise DecodeError(what, where=option, hint="leave it out")
 
 
-def _differ_most(chrf: Mapping[str, Sequence[float]], sentences: int) -> list[int]:
-    """The sentences with the largest distance of the best to the worst output; none where all outputs are as good."""
-    gaps = [max(one[row] for one in chrf.values()) - min(one[row] for one in chrf.values()) for row in range(sentences)]
-    ordered = sorted(range(sentences), key=lambda row: (-gaps[row], row))
-    return [row for row in ordered[:DIFFER_MOST] if gaps[row] > 0]
+# ------------------------------------------------------------------------------------------------------------ tables
+
+
+def _compared(first: Run, measured: Measured, baseline: str, on: Mapping[str, Any]) -> Comparison:
+    systems, groups = measured.systems, groups_of(measured.systems)
+    metrics = tuple(measured.scores[systems[0].name])
+    tables = {
+        "systems": [_system_row(system, groups, measured) for system in systems],
+        "groups": [_group_row(group, [measured.scores[name] for name in names]) for group, names in groups.items()],
+        "recipes": differences({system.name: system.recipe for system in systems if system.recipe is not None}),
+        "significance": _significance_table(measured.tests, [system.name for system in systems]),
+        "curves": [{"system": system.name} | line for system in systems for line in learning_curve(system)],
+        **measured.tables,
+    }
+    ordered = {name: tables[name] for name in TABLES if name in tables}
+    higher = {metric: first.task.higher_is_better.get(metric, True) for metric in metrics}
+    return Comparison(first.recipe.task, baseline, metrics, higher, measured, groups, ordered, on)
+
+
+def _system_row(system: System, groups: Mapping[str, Sequence[str]], measured: Measured) -> dict[str, Any]:
+    """What a system is, how good and how fast."""
+    recipe = system.recipe
+    return {
+        "system": system.name,
+        "group": next(group for group, names in groups.items() if system.name in names),
+        "run": str(system.run.folder) if system.run else None,
+        "model": recipe.model.kind if recipe else None,
+        "seed": recipe.training.seed if recipe else None,
+        **({"beam": recipe.search.beam if recipe else None} if measured.decodes else {}),
+        "parameters": system.parameters,
+        **measured.scores[system.name],
+        **training_time(system),
+        **system.speed,
+    }
+
+
+def _group_row(group: str, scores: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Mean and spread over the seeds: the sample's standard deviation, the lowest and the highest."""
+    row: dict[str, Any] = {"group": group, "runs": len(scores)}
+    for metric in scores[0]:
+        values = [own[metric] for own in scores]
+        row |= {metric: mean(values), f"{metric}_deviation": stdev(values) if len(values) > 1 else None,
+                f"{metric}_lowest": min(values), f"{metric}_highest": max(values)}  # fmt: skip
+    return row
+
+
+def _significance_table(tests: Sequence[Tested], names: Sequence[str]) -> Rows:
+    """The tests metric by metric, in the order of the systems."""
+    metrics = list(dict.fromkeys(test.metric for test in tests))
+    ordered = sorted(tests, key=lambda test: (metrics.index(test.metric), names.index(test.system)))
+    return [{**asdict(test), "significant": test.significant} for test in ordered]

@@ -1,31 +1,52 @@
-"""`explain`: where the model looked while it wrote, and what else it might have written."""
+"""`explain`: where the model looked while it wrote or read a text, and which other tokens it might have written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batch import Batch, MaskedBatch, TextBatch, Tokens
+from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
 from regard.errors import DecodeError
+from regard.layers.layer_mix import LayerMix
 from regard.models.base import Generator, device_of
 from regard.runs import Run
 from regard.runs.file_inputs import typed_inputs
 from regard.runs.verbs import device_named, opened, with_search
-from regard.tasks.inputs import Encoded, Inputs, encode_target
-from regard.tasks.story_answering import StoryAnswering
-from regard.tasks.text_to_text import TextToText
-from regard.views.capture import Observed, observe
-from regard.views.explain_parts import attention_of, positions_of, steps_of
-from regard.views.explain_text import explain_text
-from regard.views.explanation import Explanation
-from regard.views.hops import Hops, explain_hops
-from regard.views.seen import Attention, Kind
-from regard.views.wishes import refuse_for_stories
-from regard.views.words import word_starts
+from regard.tasks.inputs import Inputs, encode_inputs, encode_target, refuse_longer
+from regard.tasks.language_modeling import encode_prompts
+from regard.tasks.masked_language_modeling import GAP, filled, with_gaps
+from regard.tasks.story_inputs import all_questions
+from regard.text.normalise import fold_white_space
+from regard.text.spelling import Spelling
+from regard.text.tokenizers import Tokenizer
+from regard.views.explanation import Explanation, Mix, Options, View
+from regard.views.leave_one_out import leave_one_out
+from regard.views.recording import (
+    Attention,
+    Candidate,
+    Kind,
+    Recorded,
+    Step,
+    attention_of,
+    module_calls,
+    positions_of,
+    record,
+    steps_of,
+    word_starts,
+)
+from regard.views.story import Story
+
+MASK_PADDING = 3
+"""Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
 
 
 def explain(
@@ -34,89 +55,119 @@ def explain(
     *,
     target: str | None = None,
     beam: int | None = None,
-    padding: int = 0,
-    occlusion: bool = False,
+    view: View | None = None,
+    padding: int | None = None,
     question: int | None = None,
     places: Sequence[str] | None = None,
     overrides: Sequence[str] = (),
     checkpoint: str = "best",
     device: str = "auto",
-) -> Explanation | Hops:
-    """Every attention for each token of the target: the one given, or the one the model writes with a beam.
+) -> Explanation:
+    """Every attention for each token of the target: the one given, or the one that beam search finds.
 
-    A model of one text is explained on that text, and a language model on how it goes on: the target, or, where a beam
-    is given, what it writes.
-    `padding` puts so many `<pad>` behind both texts, as a longer neighbour in a batch would. `places` name the lines of
-    a story in messages. `occlusion` works out what the answer of a classifier, tagger, ... loses without each word,
-    also where there is attention to look at. `question` is the number, from 1, of one of several about a story; the
-    last is meant without it.
+    A model of one text is explained on that text, and a language model on its continuation: the target, or, where a
+    beam is given, what it writes. A question about a story is explained by its hops over the sentences.
+    `view` is what a report shows first; "occlusion" computes how much an answer depends on each word. `padding` adds
+    so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the number, from 1, of one of
+    several about a story (default: the last), and `places` name the story's lines in messages.
     """
-    if padding < 0:
-        raise DecodeError(f"{padding} padding tokens cannot be", where="--padding", hint="0 or more")
+    if padding is not None and padding < 0:
+        raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
     if target is not None and beam is not None:
-        raise DecodeError("nothing is searched for where --target is given", where="--beam", hint="leave it out")
+        raise DecodeError("with --target there is no search", where="--beam", hint="leave it out")
     run = opened(run)
     run = run.under(with_search(run.recipe, None, None, None, overrides))
-    if isinstance(run.task, StoryAnswering):
-        refuse_for_stories({"--target": target, "--beam": beam})
-        return explain_hops(run, text, question=question, places=places, checkpoint=checkpoint, device=device)
+    request = _Request(
+        run, text, target, beam, view, padding=(MASK_PADDING if view == "masks" else 0) if padding is None else padding,
+        checkpoint=checkpoint, device=device_named(device),
+    )  # fmt: skip
+    if run.recipe.task == "story_answering":
+        return _explain_story(request, question, places)
     if question is not None:
         what = f"a run of {run.recipe.task} reads no story"
         raise DecodeError(what, where="--question", hint="runs of story_answering do")
-    if not isinstance(run.task, TextToText):
-        [text] = typed_inputs(run, [text])
-        return explain_text(
-            run, text, target=target, beam=beam, padding=padding, occlusion=occlusion, checkpoint=checkpoint,
-            device=device,
-        )  # fmt: skip
-    model = run.load_model(checkpoint, device_named(device))
+    return _explain_pair(request) if run.task.writes == "target" else _explain_text(request)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What to explain."""
+
+    run: Run
+    text: str
+    target: str | None
+    beam: int | None
+    view: View | None
+    padding: int
+    checkpoint: str
+    device: torch.device
+
+    def model(self) -> Any:
+        return self.run.load_model(self.checkpoint, self.device)
+
+    def refuse_writing(self) -> None:
+        """Refuse the options of a run that writes, for one that does not."""
+        for option, value in {"--target": self.target, "--beam": self.beam}.items():
+            if value is not None:
+                what = f"a run of the task {self.run.task.name} writes no text"
+                raise DecodeError(what, where=option, hint="leave it out")
+
+
+# ------------------------------------------------------------------------------------------------ source and target
+
+
+def _explain_pair(request: _Request) -> Explanation:
+    run, padding = request.run, request.padding
+    model: Generator = request.model()
     vocabulary = run.tokenizers["target"]
-    [encoded] = run.task.encode_inputs([text], ["input"])
-    output, target_ids = _written(run, model, text, target, beam)
-    read, source_pieces, source_starts = _source(run, encoded, padding)
-    batch = Batch(read, _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)).to(device_of(model))
-    written_ids = [*target_ids, *[vocabulary.pad] * padding]
-    sides = {"target": written_ids, "inputs": [vocabulary.begin, *written_ids[:-1]]}
-    observed = observe(model, batch)
+    [encoded] = run.task.encode_inputs([request.text], ["input"])
+    output, target_ids = _target(request, model)
+    source, source_pieces, source_starts = _source(run, encoded, padding)
+    batch = Batch(source, _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)).to(device_of(model))
+    written = [*target_ids, *[vocabulary.pad] * padding]
+    sides = {"target": written, "inputs": [vocabulary.begin, *written[:-1]]}
+    recorded = record(model, lambda: model(batch).hidden_BTD)
     with torch.inference_mode():
-        logits_TV = model.readout(observed.hidden_TD[: len(target_ids)])
+        logits_TV = model.readout(recorded.hidden_TD[: len(target_ids)])
     pieces = {"source": source_pieces, **{side: tuple(vocabulary.pieces(ids)) for side, ids in sides.items()}}
     return Explanation(
-        input=text,
+        input=request.text,
         output=output,
         model_kind=run.recipe.model.kind,
-        source=pieces["source"],
-        target=pieces["target"],
-        attentions=_attentions(model, observed, pieces),
+        attentions=_attentions(model, recorded, pieces),
         steps=steps_of(logits_TV, vocabulary, target_ids),
-        positions=positions_of(model),
-        residual=getattr(run.recipe.model, "residual", True),
-        starts={"source": source_starts, **{side: word_starts(vocabulary, ids) for side, ids in sides.items()}},
         model=model,
         batch=batch,
-        read=lambda: model(batch).hidden_BTD,
+        forward=lambda: model(batch).hidden_BTD,
+        source=pieces["source"],
+        target=pieces["target"],
+        starts={"source": source_starts, **{side: word_starts(vocabulary, ids) for side, ids in sides.items()}},
+        positions=positions_of(model),
+        residual=getattr(run.recipe.model, "residual", True),
         picture=encoded if isinstance(encoded, Picture) else None,
+        options=Options(request.view),
     )
 
 
-def _source(run: Run, encoded: Encoded, padding: int) -> tuple[Tokens, tuple[str, ...], tuple[int, ...]]:
-    """The source as the model reads it, its pieces, and where words begin among them; regions are words."""
+def _source(run: Run, encoded: Any, padding: int) -> tuple[Tokens, tuple[str, ...], tuple[int, ...]]:
+    """The source as the model reads it, its tokens, and where words begin; each region of an image is a word."""
     if isinstance(encoded, Picture):
         names = tuple(encoded.names())
         return images_of([encoded]), names, tuple(range(len(names)))
     tokenizer = run.tokenizers["source"]
     ids = [*encoded, tokenizer.end]
-    shown = [*ids, *[tokenizer.pad] * padding]
-    return _tokens(ids, padding, tokenizer.pad), tuple(tokenizer.pieces(shown)), word_starts(tokenizer, shown)
+    padded = [*ids, *[tokenizer.pad] * padding]
+    return _tokens(ids, padding, tokenizer.pad), tuple(tokenizer.pieces(padded)), word_starts(tokenizer, padded)
 
 
-def _written(run: Run, model: Generator, text: str, target: str | None, beam: int | None) -> tuple[str, list[int]]:
+def _target(request: _Request, model: Generator) -> tuple[str, list[int]]:
     """The target that was given, or the best that the search finds, with its tokens."""
+    run = request.run
     vocabulary = run.tokenizers["target"]
-    if target is not None:
-        return target, encode_target(vocabulary, target)
-    search = with_search(run.recipe, beam, 1, None, []).search
-    best = run.task.with_search(search).predict(model, Inputs.of([text]))[0].nbest[0]
+    if request.target is not None:
+        return request.target, encode_target(vocabulary, request.target)
+    search = with_search(run.recipe, request.beam, 1, None, []).search
+    best = run.task.with_search(search).predict(model, Inputs.of([request.text]))[0].nbest[0]
     return best.output, vocabulary.token_ids(best.tokens)
 
 
@@ -124,12 +175,215 @@ def _tokens(ids: Sequence[int], padding: int, pad: int) -> Tokens:
     return Tokens.of(torch.tensor([[*ids, *[pad] * padding]]), torch.tensor([len(ids)]))
 
 
-def _attentions(model: Generator, observed: Observed, pieces: dict[str, tuple[str, ...]]) -> dict[str, Attention]:
-    found = {}
-    for name in observed.weights_HQK:
+def _attentions(model: Generator, recorded: Recorded, pieces: Mapping[str, tuple[str, ...]]) -> dict[str, Attention]:
+    attentions = {}
+    for name in recorded.weights_HQK:
         kind: Kind = "encoder" if name.startswith("encoder") else "decoder"
-        looks = looked_at = "source" if kind == "encoder" else "inputs"
+        queries = keys = pieces["source" if kind == "encoder" else "inputs"]
         if fnmatch(name, model.alignment):
-            kind, looks, looked_at = "alignment", "target", "source"
-        found[name] = attention_of(name, kind, observed, pieces[looks], pieces[looked_at])
-    return found
+            kind, queries, keys = "alignment", pieces["target"], pieces["source"]
+        attentions[name] = attention_of(name, kind, recorded, queries, keys)
+    return attentions
+
+
+# ---------------------------------------------------------------------------------------------------------- one text
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """A text as a model reads it."""
+
+    row: Framed
+    output: str = ""
+    """The prediction for the text, where there is one."""
+    prediction: Mapping[str, Any] | None = None
+    """The rest of the prediction."""
+
+
+def _explain_text(request: _Request) -> Explanation:
+    """Where each token of a text looks; the tokens that a language model expects next, or a masked one in the gaps."""
+    run = request.run
+    model, tokenizer, task = request.model(), run.tokenizers["text"], run.recipe.task
+    headed = task not in ("language_modeling", "masked_language_modeling")
+    if run.task.writes is None or run.recipe.model.kind == "elmo":
+        request.refuse_writing()
+    [text] = typed_inputs(run, [request.text])
+    if headed:
+        reading = _read_headed(run, model, text)
+    else:
+        reading = _read_masked(model, tokenizer, text) if run.task.writes is None else _read_on(request, model)
+    ids, length = [*reading.row.ids, *[tokenizer.pad] * request.padding], len(reading.row.ids)
+    kind: Kind = "encoder" if run.recipe.model.kind == "bert" else "decoder"
+    batch = _text_batch(ids, reading.row.segments, length, bert=kind == "encoder").to(device_of(model))
+    recorded = record(model, lambda: _states(model, batch, headed=headed))
+    pieces, starts = tuple(tokenizer.pieces(ids)), word_starts(tokenizer, ids)
+    steps = () if headed else _expected(model, recorded.hidden_TD, tokenizer, ids[:length], masked=kind == "encoder")
+    mix = _mix(model, run.recipe.model.kind, headed=headed)
+    leaves_out = headed and (request.view == "occlusion" or (not recorded.weights_HQK and mix is None))
+    return Explanation(
+        input=text,
+        output=reading.output,
+        model_kind=run.recipe.model.kind,
+        attentions={name: attention_of(name, kind, recorded, pieces, pieces) for name in recorded.weights_HQK},
+        steps=steps,
+        model=model,
+        batch=batch,
+        forward=lambda: _states(model, batch, headed=headed),
+        source=pieces if kind == "encoder" else (),
+        target=() if kind == "encoder" else tuple(step.token for step in steps),
+        starts={
+            "source": starts if kind == "encoder" else (),
+            "inputs": starts,
+            "target": _starts_of(steps, starts),
+        },
+        whole=0 if kind == "encoder" else length - 1,
+        positions=positions_of(model),
+        prediction=reading.prediction or {},
+        mix=mix,
+        occlusion=leave_one_out(run, model, text) if leaves_out else None,
+        options=Options(request.view),
+    )
+
+
+def _read_headed(run: Run, model: Any, text: str) -> _Reading:
+    """What the model reads for a task, the first row where there are several (windows, choices), and its answer."""
+    run.task.check_inputs(model, Inputs([text], ["input"]))
+    with module_calls(model, lambda name, _: name == "") as calls:
+        [predicted] = run.task.predict(model, Inputs([text], ["input"]))
+    batch, prediction = calls[""][0].inputs[0], predicted.to_json()
+    ids = batch.text.row(0)
+    row = Framed(ids, batch.segments_BL[0, : len(ids)].tolist())
+    answer = prediction["output"]
+    output = f"{answer:.4f}" if isinstance(answer, float) else str(answer)
+    others = {name: value for name, value in prediction.items() if name not in ("input", "output")}
+    return _Reading(row, output, others)
+
+
+def _read_masked(model: Any, tokenizer: Tokenizer, text: str) -> _Reading:
+    """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled."""
+    first, second = (fold_white_space(part) for part in text.partition("\t")[::2])
+    framing = Framing(tokenizer, segments=True, longest=model.longest)
+    row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
+    refuse_longer([row.ids], model.longest, ["input"])
+    if GAP not in text or model.output is None or second:
+        return _Reading(row)
+    [best] = filled(model, tokenizer, [text], ["input"], 1)
+    return _Reading(row, best.output)
+
+
+def _read_on(request: _Request, model: Any) -> _Reading:
+    """`</s>`, the text, and its continuation."""
+    run, tokenizer = request.run, request.run.tokenizers["text"]
+    text = request.text if request.target is None else f"{request.text} {request.target}"
+    if not text.strip():
+        raise DecodeError("there is no text", where="input")
+    if run.recipe.model.kind == "elmo":
+        [words] = encode_inputs(tokenizer, [fold_white_space(text)], ["input"], letters=model.letters)
+        return _Reading(Framed([tokenizer.end, *words], []))
+    [prompt] = encode_prompts(model, tokenizer, [text], ["input"])
+    if request.beam is None:
+        return _Reading(Framed(prompt, []))
+    search = with_search(run.recipe, request.beam, 1, None, ["search.sample=false"]).search
+    best = run.task.with_search(search).predict(model, Inputs([text], ["input"]))[0].nbest[0]
+    written = tokenizer.token_ids(best.tokens)
+    return _Reading(Framed([*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)], []))
+
+
+def _text_batch(ids: Sequence[int], segments: Sequence[int], length: int, *, bert: bool) -> TextBatch | MaskedBatch:
+    text = Tokens.of(torch.tensor([ids]), torch.tensor([length]), Spelling.of_rows([ids]))
+    if not bert:
+        return TextBatch(text)
+    segments_BL, none = torch.zeros_like(text.ids_BL), torch.zeros(0, dtype=torch.long)
+    segments_BL[0, : len(segments)] = torch.tensor(segments)
+    return MaskedBatch(text, segments_BL, none, none)
+
+
+def _states(model: Any, batch: Any, *, headed: bool) -> Tensor:
+    """The hidden states [1, L, D] that the model's readout or head reads."""
+    kind = None if headed else model.config.kind
+    states_BLD: Tensor
+    if kind == "elmo":  # its readout reads the forward direction
+        states_BLD = model(batch).hidden_BTD
+    elif kind == "lstm_lm" and model.config.objective == "autoencoder":
+        _, memory = model.read(batch.text)  # from which it then writes the text
+        states_BLD = model.read(batch.text, memory)[0][-1]
+    else:
+        states_BLD = model.states(batch)
+    return states_BLD
+
+
+@torch.inference_mode()
+def _expected(
+    model: Any, hidden_LD: Tensor, tokenizer: Tokenizer, ids: Sequence[int], *, masked: bool
+) -> tuple[Step, ...]:
+    """The tokens that were expected: at each next position, the end included; by a masked model, in each gap."""
+    if not masked:
+        return steps_of(model.readout(hidden_LD), tokenizer, [*ids[1:], tokenizer.end])
+    gaps = [position for position, token in enumerate(ids) if token == tokenizer.mask]
+    if not gaps or model.output is None:
+        return ()
+    logits_PV = model.readout(hidden_LD[gaps])
+    special = torch.tensor(sorted(tokenizer.special), device=logits_PV.device)
+    return steps_of(logits_PV, tokenizer, logits_PV.index_fill(1, special, -torch.inf).argmax(-1).tolist())
+
+
+def _starts_of(steps: Sequence[Step], starts: Sequence[int]) -> tuple[int, ...]:
+    """Where the predicted words begin: one position before they are read; the end is a word of its own."""
+    return tuple(sorted({0, *(start - 1 for start in starts if start > 0), len(steps) - 1})) if steps else ()
+
+
+@torch.inference_mode()
+def _mix(model: Any, kind: str, *, headed: bool) -> Mix | None:
+    """The shares of the layers, where they are mixed; those of a bare ELMo are even: only a task can learn them."""
+    mix = model.mix if headed else LayerMix(model.config.layers + 1) if kind == "elmo" else None
+    if mix is None:
+        return None
+    names = ("embeddings", *(f"layer {number}" for number in range(1, len(mix.s))))
+    return Mix(names, tuple(mix.weights_N.tolist()), float(mix.gamma), learned=headed)
+
+
+# ------------------------------------------------------------------------------------------------------------ stories
+
+
+def _explain_story(request: _Request, question: int | None, places: Sequence[str] | None) -> Explanation:
+    """A question about a story, answered, and where each hop of the model looked; `places` name its lines."""
+    request.refuse_writing()
+    run, lines = request.run, request.text.split("\n")
+    asked = all_questions(lines, places or ["input"] * len(lines))
+    number = len(asked) if question is None else question
+    if not 1 <= number <= len(asked):
+        raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(asked)}")
+    typed = asked[number - 1]
+    model = request.model()
+    run.task.check_inputs(model, Inputs([typed.text], [typed.place]))
+    examples = run.task.typed_examples([typed])
+    first = np.zeros(1, dtype=np.int64)
+    batch = run.task.batch(examples, first).to(device_of(model))
+    with torch.inference_mode():
+        p_NBIS = model(batch).p_NBIS
+    kept, [answers] = int(examples.columns["sizes"].lengths[0]), run.task.likeliest_answers(model, examples, first)
+    story = Story(
+        question=typed.question,
+        sentences=typed.story[-kept:],
+        forgotten=len(typed.story) - kept,
+        weights_NS=p_NBIS[:, 0, model.winner].float().cpu().numpy(),
+        answer=typed.answer,
+        facts=run.task.kept_facts(examples, 0),
+        numbers=typed.numbers[-kept:],
+        asked=number,
+        questions=len(asked),
+    )
+    best, *_ = candidates = tuple(map(Candidate, answers.keys(), answers.values()))
+    return Explanation(
+        input=request.text,
+        output=best.token,
+        model_kind=run.recipe.model.kind,
+        attentions=story.attentions(),
+        steps=(Step(best.token, best.probability, 1, candidates),),
+        model=model,
+        batch=batch,
+        forward=lambda: model(batch).logits_BIV,
+        prediction={"probabilities": answers},
+        story=story,
+        options=Options(request.view),
+    )

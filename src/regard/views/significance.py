@@ -1,40 +1,156 @@
-"""Whether one system is better than another, or only luckier: paired tests on sacreBLEU's metrics.
+"""Whether one system is better than another, or only luckier: paired tests.
 
-Paired bootstrap resampling, Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation": draw as
-many sentences as there are, with repetition, and see how often the difference is as large as the one found. The test
-and its seed (12345, or SACREBLEU_SEED) are sacreBLEU's.
-Approximate randomisation, Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation and Significance Testing
-for MT": swap the two systems' outputs at random sentences, and see how often the difference is as large. sacreBLEU
-counts only differences that are larger, and so finds two sentences significant: a swap of all outputs gives the very
-difference that was found. Here it is counted, as in any permutation test (views/paired.py).
+Bootstrap resampling: draw as many units as there are, with repetition, and count how often the difference, less the
+mean of all draws, is as large as the observed one (Efron and Tibshirani 1993, chapter 16; Koehn 2004, "Statistical
+Significance Tests for Machine Translation Evaluation"). Approximate randomisation: swap the two systems at random
+units, and count how often the difference is as large (Noreen 1989; Riezler and Maxwell 2005, "On Some Pitfalls in
+Automatic Evaluation and Significance Testing for MT").
 
-BLEU and chrF are sacreBLEU's own; a metric that is a mean over sentences (exact match, ROUGE) goes through the same
-tests.
+A metric is a function of sums over units: each sentence, document or example has a row of numbers; an accuracy is
+right / all, a perplexity exp(loss / words), and BLEU and chrF are made of counts of n-grams (sacreBLEU's). The
+bootstrap of texts is sacreBLEU's own. Its randomisation counts only differences that are larger than the observed one,
+so that two sentences are significant: swapping all outputs gives the very difference observed. It is counted here, as
+in any permutation test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from regard.config import Config
 from regard.tasks import TextToText
-from regard.views.paired import Rows, Tested, p_of_swaps
-from regard.views.verdicts import for_metrics
 
-Memory = dict[tuple[str, tuple[str, ...]], Mapping[str, Any]]
-"""The task's metrics of single outputs with their references, each computed once."""
+LEVEL = 0.05
+"""The p-value below which a difference is called significant."""
+RESAMPLES, TRIALS, SEED = 1_000, 10_000, 12_345
+"""As many as sacreBLEU takes, and its seed."""
+TIE = 1e-9
+"""Differences that are smaller by this share are equal: the same sums in another order differ by less."""
+AT_ONCE = 2**24
+"""Numbers that are drawn together."""
 ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
 """The longest n-grams that each kind of BLEU counts."""
 
+Rows = NDArray[np.float64]
+Metric = Callable[[Rows], Rows]
+"""Sums [..., K] -> values [...]."""
+Memory = dict[tuple[str, tuple[str, ...]], Mapping[str, Any]]
+"""The task's metrics of single outputs with their references, each computed once."""
 
-def paired_tests(
+
+@dataclass(frozen=True)
+class Tested:
+    """One system's score under one metric, against the baseline's."""
+
+    metric: str
+    system: str
+    score: float
+    interval: float
+    """Half the width of the score's 95 % interval, by bootstrap."""
+    difference: float
+    """From the baseline's score; 0 for the baseline itself."""
+    p_bootstrap: float | None
+    """None for the baseline, and for a single unit, of which all draws are equal."""
+    p_randomisation: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Whether both tests say so. Five units never are: of the 32 ways to swap them 2 differ as much."""
+        return all(p is not None and p < LEVEL for p in (self.p_bootstrap, self.p_randomisation))
+
+
+# ------------------------------------------------------------------------------------------------ sums over units
+
+
+def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Tested]:
+    """Every metric of every system against the baseline's, by bootstrap and by randomisation."""
+    base, tests = rows[baseline], []
+    drawn = {name: np.concatenate([weights @ own for weights in _resamples(len(base))]) for name, own in rows.items()}
+    for metric, value in metrics.items():
+        score, resampled = float(value(base.sum(0))), value(drawn[baseline])
+        tests.append(Tested(metric, baseline, score, _half_interval(resampled), 0.0, None, None))
+        for name in (name for name in rows if name != baseline):
+            own, others = float(value(rows[name].sum(0))), value(drawn[name])
+            differences = others - resampled
+            p_bootstrap = _p(differences - differences.mean(), own - score) if len(base) > 1 else None
+            p_swapped = _p_of_swaps(value, base, rows[name])
+            tests.append(Tested(metric, name, own, _half_interval(others), own - score, p_bootstrap, p_swapped))
+    return tests
+
+
+def _resamples(units: int) -> Iterator[Rows]:
+    """How often each unit is drawn in each resample; the same for every system, which makes the test paired."""
+    generator = np.random.default_rng(SEED)
+    at_once = max(1, AT_ONCE // units)
+    for first in range(0, RESAMPLES, at_once):
+        count = min(at_once, RESAMPLES - first)
+        drawn = generator.integers(0, units, (count, units)) + np.arange(count)[:, None] * units
+        yield np.bincount(drawn.ravel(), minlength=count * units).reshape(count, units).astype(np.float64)
+
+
+def _p_of_swaps(value: Metric, one: Rows, other: Rows) -> float:
+    """How often the two differ as much as observed where they are swapped at random units."""
+    generator = np.random.default_rng(SEED)
+    at_once = max(1, AT_ONCE // len(one))
+    moved, total, other_total, differences = other - one, one.sum(0), other.sum(0), []
+    for first in range(0, TRIALS, at_once):
+        swaps = generator.integers(0, 2, (min(at_once, TRIALS - first), len(one))).astype(np.float64)
+        change = swaps @ moved
+        differences.append(value(other_total - change) - value(total + change))
+    return _p(np.concatenate(differences), float(value(other_total) - value(total)))
+
+
+def _p(differences: Rows, observed: float) -> float:
+    """The share that is as far from zero or farther, the observed difference itself counted among them."""
+    if observed == 0:
+        return 1.0
+    as_large = np.abs(differences) >= abs(observed) * (1 - TIE)
+    return float((as_large.sum() + 1) / (len(differences) + 1))
+
+
+def _half_interval(values: Rows) -> float:
+    low, high = np.percentile(values, [2.5, 97.5])
+    return float(high - low) / 2
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """McNemar 1947: of the examples that only one of two systems has right, does each have half?"""
+
+    only_baseline_right: int
+    only_system_right: int
+
+    @property
+    def p_exact(self) -> float:
+        """Two-sided, by the binomial distribution."""
+        b, c = self.only_baseline_right, self.only_system_right
+        tail = sum(math.comb(b + c, count) for count in range(min(b, c) + 1))
+        return min(1.0, float(2 * tail / 2 ** (b + c)))
+
+    @property
+    def chi_square(self) -> float:
+        """With the continuity correction of Edwards 1948: (|b - c| - 1)^2 / (b + c)."""
+        b, c = self.only_baseline_right, self.only_system_right
+        return max(0, abs(b - c) - 1) ** 2 / (b + c) if b + c else 0.0
+
+    @property
+    def p_chi_square(self) -> float:
+        """One degree of freedom."""
+        return math.erfc(math.sqrt(self.chi_square / 2))
+
+
+# ------------------------------------------------------------------------------------------- texts and references
+
+
+def paired_tests_of_texts(
     outputs: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
     task: TextToText,
@@ -42,16 +158,33 @@ def paired_tests(
     metrics: Sequence[str],
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Tested]:
-    """Every metric of every system, tested against the first of them. Texts are in NFC already.
-
-    `references` are all that there are of each sentence.
-    """
+    """Every metric of every system against the first system's. Texts are in NFC; `references` are all of a sentence."""
     memory: Memory = {}
-    found = []
+    tests = []
     for metric in metrics:
-        found += _tested(metric, measure(metric, task, config, memory), outputs, streams_of(references))
+        tests += _test_metric(metric, sacrebleu_metric(metric, task, config, memory), outputs, streams_of(references))
         progress(1)
-    return found
+    return tests
+
+
+def _test_metric(
+    metric: str, measure: Any, outputs: Mapping[str, Sequence[str]], streams: list[list[str | None]]
+) -> list[Tested]:
+    from sacrebleu.significance import PairedTest
+
+    named: list[tuple[str, Sequence[str]]] = list(outputs.items())
+    columns: Mapping[str, list[Any]] = PairedTest(named, {metric: measure}, streams, test_type="bs")()[1]  # type: ignore[arg-type]
+    # sacreBLEU gives the names of the systems, then the results under a name of its own for the metric.
+    (baseline, base), *others = zip(outputs, list(columns.values())[1], strict=True)
+    rows, score = statistics_of(measure, outputs[baseline], streams), float(base.score)
+    tests = [Tested(metric, baseline, score, float(base.ci), 0.0, None, None)]
+    for name, result in others:
+        difference = float(result.score) - score
+        # sacreBLEU counts only what is larger than the observed difference: it would call none at all significant.
+        p_drawn = None if len(rows) == 1 else float(result.p_value) if difference else 1.0
+        p_swapped = _p_of_swaps(partial(score_of, measure), rows, statistics_of(measure, outputs[name], streams))
+        tests.append(Tested(metric, name, float(result.score), float(result.ci), difference, p_drawn, p_swapped))
+    return tests
 
 
 def streams_of(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
@@ -59,40 +192,24 @@ def streams_of(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
     return [list(stream) for stream in zip_longest(*references)]
 
 
-def statistics_of(measured: Any, outputs: Sequence[str], streams: Sequence[Sequence[str | None]]) -> Rows:
+def for_metrics(references: Sequence[Sequence[str]]) -> list[Any]:
+    """References as a task's metrics take them: a text a sentence, or several where there are several."""
+    return [texts[0] if len(texts) == 1 else texts for texts in references]
+
+
+def statistics_of(measure: Any, outputs: Sequence[str], streams: Sequence[Sequence[str | None]]) -> Rows:
     """What a metric is made of, sentence by sentence: [sentences, K], to be summed."""
-    return np.array(measured._extract_corpus_statistics(outputs, streams), dtype=np.float64)
+    return np.array(measure._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 
 
-def score_of(measured: Any, sums: Rows) -> Rows:
+def score_of(measure: Any, sums: Rows) -> Rows:
     """The metric of many sums, [..., K] -> [...]."""
-    scores = [measured._compute_score_from_stats(one.tolist()).score for one in sums.reshape(-1, sums.shape[-1])]
+    scores = [measure._compute_score_from_stats(row.tolist()).score for row in sums.reshape(-1, sums.shape[-1])]
     return np.array(scores).reshape(sums.shape[:-1])
 
 
-def _tested(
-    metric: str, measured: Any, outputs: Mapping[str, Sequence[str]], streams: list[list[str | None]]
-) -> list[Tested]:
-    from sacrebleu.significance import PairedTest
-
-    named: list[tuple[str, Sequence[str]]] = list(outputs.items())
-    columns: Mapping[str, list[Any]] = PairedTest(named, {metric: measured}, streams, test_type="bs")()[1]  # type: ignore[arg-type]
-    # sacreBLEU gives the names of the systems, then the results under a name of its own for the metric.
-    first, *others = zip(outputs, list(columns.values())[1], strict=True)
-    base, baseline = statistics_of(measured, outputs[first[0]], streams), float(first[1].score)
-    found = [Tested(metric, first[0], baseline, 0.0, float(first[1].ci), None, None)]
-    for name, drawn in others:
-        difference = float(drawn.score) - baseline
-        # sacreBLEU counts only what is larger than the difference found: it would call none at all significant.
-        p_drawn = float(drawn.p_value) if difference else 1.0
-        p_bootstrap = p_drawn if len(base) > 1 else None  # all that can be drawn of one sentence is that one
-        p_swapped = p_of_swaps(partial(score_of, measured), base, statistics_of(measured, outputs[name], streams))
-        found.append(Tested(metric, name, float(drawn.score), difference, float(drawn.ci), p_bootstrap, p_swapped))
-    return found
-
-
-def measure(metric: str, task: TextToText, config: Config, memory: Memory) -> Any:
-    """The metric as sacreBLEU's tests want it."""
+def sacrebleu_metric(metric: str, task: TextToText, config: Config, memory: Memory) -> Any:
+    """The metric as an object with the methods of sacreBLEU's metrics."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -114,7 +231,7 @@ class MeanScore:
 
 
 class SentenceMean:
-    """A metric that is the mean of its values for single sentences, with the methods of a metric of sacreBLEU."""
+    """A metric that is the mean of its values for single sentences (exact match, ROUGE), for sacreBLEU's tests."""
 
     def __init__(self, name: str, task: TextToText, config: Config, memory: Memory) -> None:
         self.name, self._task, self._config, self._memory = name, task, config, memory
@@ -123,8 +240,8 @@ class SentenceMean:
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str | None]]
     ) -> list[list[float]]:
         """For each sentence its value, and a one to count it."""
-        said = (tuple(one for one in all_of if one is not None) for all_of in zip(*references, strict=True))
-        return [[self._metrics(*pair)[self.name], 1.0] for pair in zip(hypotheses, said, strict=True)]
+        present = (tuple(text for text in texts if text is not None) for texts in zip(*references, strict=True))
+        return [[self._metrics(*pair)[self.name], 1.0] for pair in zip(hypotheses, present, strict=True)]
 
     def _metrics(self, output: str, references: tuple[str, ...]) -> Mapping[str, Any]:
         if (output, references) not in self._memory:
@@ -134,7 +251,7 @@ class SentenceMean:
     def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> MeanScore:
         return self._compute_score_from_stats(np.sum(np.asarray(stats, dtype=np.float64), axis=0))
 
-    def _compute_score_from_stats(self, stats: npt.NDArray[np.floating]) -> MeanScore:
+    def _compute_score_from_stats(self, stats: NDArray[np.floating]) -> MeanScore:
         return MeanScore(self.name, float(stats[0] / stats[1]))
 
     @staticmethod

@@ -1,51 +1,190 @@
-"""Heat maps in Unicode blocks."""
+"""A report in the terminal: tables by rich, figures in Unicode blocks."""
 
 from __future__ import annotations
 
 import math
-import shutil
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
-from rich.cells import cell_len
+from rich import box
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
 
-from regard.text.normalise import one_line
-from regard.views.heatmap import Heatmap
-from regard.views.labels import clusters, number, pad, shorten
+from regard.views.labels import clean, clusters, number, shorten
+from regard.views.report import Bars, Curves, HeatMap, HeatMaps, ImageMap, Part, Report, Series, Table, Text
 
 SHADES = " ·░▒▓█"
-"""From the lower end of the scale to the upper one."""
+"""From the lower end of the scale of a heat map to the upper one."""
+BLOCKS = "█▒░▓"
+"""What the bars of each series are made of."""
+NAMES = (None, 24, 12)
+"""Widths of the first column that are tried before a column is left out: as wide as its cells, then folded."""
+NO_TERMINAL = 10_000
+"""Width of a file or a pipe."""
+LONGEST = 300
+"""Columns of a cell's text; a page has all of it."""
 
 
-def to_terminal(heatmap: Heatmap, width: int | None = None) -> str:
-    """The picture in Unicode blocks, at most `width` columns wide (default: the terminal's).
+def console_of(width: int | None = None) -> Console:
+    """As wide as asked for, as the terminal, or as COLUMNS says; a file or a pipe has no edge."""
+    console = Console(highlight=False, soft_wrap=True, width=width)
+    known = width is not None or console.is_terminal or "COLUMNS" in os.environ
+    return console if known else Console(highlight=False, soft_wrap=True, width=NO_TERMINAL)
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Print a report: of each section as many parts as the terminal is to have, then what follows from them."""
+    console = console or console_of()
+    if report.opening:
+        _print(console, report.opening)
+    for section in report.sections:
+        parts = section.parts[: section.in_terminal]
+        if parts and section.heading:
+            _print(console, section.heading, style="bold")
+        for part in parts:
+            _show(part, console)
+    for sentence in report.conclusions:
+        _print(console, f"  {sentence}")
+
+
+def _print(console: Console, text: str, style: str = "") -> None:
+    console.print(RichText(text, style=style))
+
+
+def _show(part: Part, console: Console) -> None:
+    match part:
+        case Text():
+            for paragraph in part.paragraphs:
+                _print(console, f"  {paragraph}" if part.bullets else paragraph)
+        case Table():
+            _show_table(part, console)
+        case Curves():
+            _show_table(curve_table(part), console)
+        case Bars():
+            _print(console, "\n".join([*filter(None, [part.title]), *_bars(part, min(console.width, 100))]))
+        case HeatMaps():
+            for heat_map in part.drawn:
+                _print(console, "\n".join(heat_map_lines(heat_map, console.width)))
+            for note in part.notes:
+                _print(console, note)
+        case ImageMap():
+            _show_table(region_table(part), console)
+
+
+# ------------------------------------------------------------------------------------------------------------- tables
+
+
+def _show_table(table: Table, console: Console) -> None:
+    """As many columns as there is room for; those that are left out are named, and no number is cut."""
+    last = len(table.columns)
+    removable = [column for column in range(1, last) if table.numeric[column]]
+    for count, width in product(range(len(removable), -1, -1), NAMES):
+        kept = [column for column in range(last) if column not in removable[count:]]
+        drawn = _rich_table(table, kept, width)
+        if console.measure(drawn, options=console.options.update(max_width=NO_TERMINAL)).minimum <= console.width:
+            break
+    if table.title:
+        _print(console, table.title, style="bold")
+    console.print(drawn)
+    for note in table.notes:
+        _print(console, note)
+    if removable[count:]:
+        names = ", ".join(table.columns[column] for column in removable[count:])
+        _print(console, f"too wide for this terminal: {names} (--json has all)")
+
+
+def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTable:
+    rows = [[shorten(cell.text, LONGEST) for cell in row] for row in table.cells]
+    drawn = RichTable(box=box.SIMPLE_HEAD, show_header=any(table.columns))
+    for column in kept:
+        longest = max((cell_len(row[column]) for row in rows), default=0)
+        folded = width if column == 0 else None
+        least = longest if table.numeric[column] or (column == 0 and width is None) else min(longest, 16)
+        drawn.add_column(
+            RichText(table.columns[column]),
+            justify="right" if table.numeric[column] else "left",
+            min_width=None if folded else least,
+            max_width=folded,
+            overflow="fold",
+        )
+    for row in rows:
+        drawn.add_row(*(RichText(row[column]) for column in kept))
+    return drawn
+
+
+def curve_table(curves: Curves) -> Table:
+    """The values of all series, a row for each x."""
+    places = sorted({x for series in curves.series for x in series.x})
+    names = dict(curves.x_ticks or ())
+
+    def value(series: Series, place: float) -> float | None:
+        return next((y for x, y in zip(series.x, series.y, strict=True) if x == place and math.isfinite(y)), None)
+
+    rows = [[names.get(place, f"{place:g}"), *(value(series, place) for series in curves.series)] for place in places]
+    columns = [curves.x_label, *(series.name for series in curves.series)]
+    return Table(columns, rows, title=curves.title or curves.y_label)
+
+
+def region_table(image: ImageMap) -> Table:
+    """The region that each word looked at most, and how much of its attention that is."""
+    most = [int(row.argmax()) for row in image.weights]
+    rows = [
+        [word, image.regions[place], f"{row[place]:.2f}"]
+        for word, row, place in zip(image.words, image.weights, most, strict=True)
+    ]
+    return Table(["word", "region (row,column)", "weight"], rows, title=image.title)
+
+
+# ------------------------------------------------------------------------------------------------------------ figures
+
+
+def _bars(bars: Bars, width: int) -> Iterator[str]:
+    """A line for each bar; stacked series share one. Bars of values below 0 are made of another block."""
+    names = [shorten(clean(category), width // 3) for category in bars.categories]
+    margin = max(map(cell_len, names))
+    room, unit = max(1, width - margin - 10), bars.longest
+    if len(bars.series) > 1:
+        yield "  ".join(f"{BLOCKS[n % len(BLOCKS)]} {name}" for n, name in enumerate(bars.series))
+    for place, name in enumerate(names):
+        values = [0.0 if math.isnan(series[place]) else series[place] for series in bars.series.values()]
+        drawn = [BLOCKS[n % len(BLOCKS) if value >= 0 else 1] * round(room * abs(value) / unit)
+                 for n, value in enumerate(values)]  # fmt: skip
+        lines = [(sum(values), "".join(drawn))] if bars.stacked else zip(values, drawn, strict=True)
+        for value, line in lines:
+            yield f"{set_cell_size(name, margin)} {value:8.3f} {line}".rstrip()
+            name = ""
+
+
+def heat_map_lines(heat_map: HeatMap, width: int) -> list[str]:
+    """The map in blocks, at most `width` columns wide; what is too wide goes on in further panels.
 
     A cell is two columns wide, which makes it about square and leaves room for a Hangul syllable above it; the labels
-    of columns run downwards. What is too wide goes on in further panels.
+    of columns run downwards.
     """
-    width = width or shutil.get_terminal_size().columns
-    longest = max(cell_len(row) for row in heatmap.rows)
+    longest = max(cell_len(row) for row in heat_map.rows)
     margin = min(longest, max(2, width // 3))
-    fitting = max(1, (width - margin - 2) // 2)
-    panels = math.ceil(len(heatmap.columns) / fitting)
-    step = math.ceil(len(heatmap.columns) / panels)
-    lines = [shorten(one_line(heatmap.title), width)] if heatmap.title else []
-    for start in range(0, len(heatmap.columns), step):
-        lines += [*_panel(heatmap, slice(start, start + step), margin), ""]
-    low = number(-heatmap.peak) if heatmap.signed else "0"
-    lines.append(shorten(f"{low} {SHADES} {number(heatmap.peak)}", width))
-    return "\n".join(lines) + "\n"
+    panels = math.ceil(len(heat_map.columns) / max(1, (width - margin - 2) // 2))
+    step = math.ceil(len(heat_map.columns) / panels)
+    lines = [shorten(clean(heat_map.title), width)] if heat_map.title else []
+    for start in range(0, len(heat_map.columns), step):
+        lines += [*_panel(heat_map, slice(start, start + step), margin), ""]
+    low = number(-heat_map.peak) if heat_map.signed else "0"
+    return [*lines, shorten(f"{low} {SHADES} {number(heat_map.peak)}", width)]
 
 
-def _panel(heatmap: Heatmap, columns: slice, margin: int) -> Iterator[str]:
-    tops = [clusters(shorten(column, 12)) for column in heatmap.columns[columns]]
-    height = max(len(top) for top in tops)
-    tops = [[" "] * (height - len(top)) + top for top in tops]
-    for line in zip(*tops, strict=True):
-        yield " " * (margin + 1) + "".join(pad(cluster, 2) for cluster in line) + " "
-    shades = np.array([2 * shade for shade in SHADES])[
-        np.rint(heatmap.shares[:, columns] * (len(SHADES) - 1)).astype(int)
-    ]
-    for row, cells in zip(heatmap.rows, shades, strict=True):
+def _panel(heat_map: HeatMap, columns: slice, margin: int) -> Iterator[str]:
+    tops = [clusters(shorten(column, 12)) for column in heat_map.columns[columns]]
+    height = max(map(len, tops))
+    for line in range(height):
+        marks = (" " if height - len(top) > line else top[line - height + len(top)] for top in tops)
+        yield " " * (margin + 1) + "".join(set_cell_size(mark, 2) for mark in marks) + " "
+    shares = heat_map.values[:, columns] / heat_map.peak
+    shares = (shares + 1) / 2 if heat_map.signed else shares
+    shades = np.array([2 * shade for shade in SHADES])[np.rint(shares * (len(SHADES) - 1)).astype(int)]
+    for row, cells in zip(heat_map.rows, shades, strict=True):
         name = shorten(row, margin)
         yield f"{' ' * (margin - cell_len(name))}{name}│{''.join(cells)}│"

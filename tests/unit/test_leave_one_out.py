@@ -19,9 +19,8 @@ from regard.runs import Run
 from regard.tasks.inputs import Inputs
 from regard.text.offsets import word_spans
 from regard.training.train import train
-from regard.views.leave_out import MOST, without
-from regard.views.occlusion import Occlusion
-from regard.views.svg import to_svg
+from regard.views.leave_one_out import MOST_WORDS, Occlusion, without
+from regard.views.report import Bars, Table
 from test_offsets import TEXTS
 
 Tree = dict[str, Any]
@@ -67,9 +66,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
 
 
 def occluded(run: Path, text: str) -> Occlusion:
-    found = api.explain(run, text, occlusion=True)
-    assert found.occlusion is not None  # type: ignore[union-attr]
-    return found.occlusion  # type: ignore[union-attr]
+    found = api.explain(run, text, view="occlusion")
+    assert found.occlusion is not None
+    return found.occlusion
 
 
 @given(TEXTS)
@@ -149,7 +148,8 @@ def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) ->
     )
     run = run.under(recipe)
     text = f"Where does Ben live?\t{CONTEXT}"
-    found = api.explain(run, text).occlusion  # type: ignore[union-attr]
+    found = api.explain(run, text).occlusion
+    assert found is not None
     model = run.load_model()
     task = run.task.with_search(run.recipe.search.model_copy(update={"nbest": 10_000}))
     [whole] = task.predict(model, Inputs.of([text]))
@@ -169,17 +169,18 @@ def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) ->
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)
 
 
-# On the command line
+# ------------------------------------------------------------------------------------------------- on the command line
 
 
-@pytest.mark.parametrize("name", ["bilstm", "cnn", "lstm_lm", "tags", "answers"])
+@pytest.mark.parametrize("name", ["bilstm", "tags", "answers"])
 def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
     text = {"tags": "Anna moved to Oslo", "answers": f"Where?\t{CONTEXT}"}.get(name, "The plot was superb.")
     told = succeed("explain", runs[name], text, "--json").json["occlusion"]
     assert np.array(told["falls"]).shape == (len(told["words"]), len(told["answers"]))
     lines = succeed("explain", runs[name], text).out.splitlines()
-    assert len(lines) == 1 + (len(told["answers"]) if name == "tags" else len(told["words"]))
+    first = told["answers"] if name == "tags" else told["words"]
+    assert [line.split()[0] for line in lines if re.search(r"-?\d\.\d{3}", line)][-len(first) :] == first
     for suffix in (".svg", ".png", ".html", ".json"):
         file = tmp_path / f"a{suffix}"
         succeed("explain", runs[name], text, "--out", file)
@@ -190,34 +191,32 @@ def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str) -> None:
             assert told["words"][0] in content.decode()
 
 
-def test_bars_are_as_long_as_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "29")
+def test_bars_are_as_long_as_the_falls_and_a_tenth_of_the_value_at_least() -> None:
     found = Occlusion(("P(good)",), (0.9,), ("not", "영화", "a"), np.array([[0.8], [-0.4], [-0.0001]]))
-    assert found.to_text().splitlines() == [
-        "how much P(good) = 0.900 fal…", "not  +0.800 ████████████████", "영화 -0.400 ▒▒▒▒▒▒▒▒", "a    +0.000",
-    ]  # fmt: skip
-    picture = found.heatmap("a text")
-    assert (picture.values != 0).sum(1).tolist() == [24, 12, 0]
-    assert [*picture.values[:, 0]] == pytest.approx([0.8, -0.4, 0.0])  # the shade says the same as the length
-    assert picture.rows == ("+0.800 not", "-0.400 영화", "+0.000 a")
-    assert set(re.findall("<title>(.*?)</title>", to_svg(picture))) == {"+0.800 not", "-0.400 영화"}
+    [bars] = found.parts("a text")
+    assert isinstance(bars, Bars)
+    assert bars.title == "how much P(good) = 0.900 falls without each word · a text"
+    assert (bars.categories, bars.longest) == (["not", "영화", "a"], 0.8)
+    assert [f"{fall:.3f}" for fall in bars.series["fall"]] == ["0.800", "-0.400", "0.000"]
+    [bars] = Occlusion(("P(good)",), (0.9,), ("a", "film"), np.array([[0.009], [0.0]])).parts("")
+    assert isinstance(bars, Bars)
+    assert bars.longest == pytest.approx(0.09)
 
 
-def test_bars_of_small_falls_are_short() -> None:
-    """A whole bar is at least a tenth of the value, so that noise does not look like a reason."""
-    found = Occlusion(("P(good)",), (0.9,), ("a", "film"), np.array([[0.009], [0.0]]))
-    assert (found.heatmap("").values != 0).sum(1).tolist() == [3, 0]
+def test_tags_are_listed_with_the_words_that_they_depend_on_most() -> None:
+    falls_WA = np.array([[0.0, 0.2], [0.3, 0.0], [0.0001, 0.4]])
+    table, _ = Occlusion(("Kim/PER", "lives/O"), (0.9, 0.8), ("Kim", "lives", "here"), falls_WA).parts("")
+    assert isinstance(table, Table)
+    assert table.rows == [["Kim/PER", "0.900", "lives +0.300"], ["lives/O", "0.800", "here +0.400  Kim +0.200"]]
 
 
-def test_it_is_a_view_of_models_with_attention(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_it_is_a_view_of_models_with_attention(runs: dict[str, Path]) -> None:
     text = "The plot was superb."
     assert "occlusion" not in succeed("explain", runs["bert"], text, "--json").json
     assert succeed("explain", runs["bert"], text, "--view", "occlusion").out.startswith("how much P(")
-    succeed("explain", runs["bert"], text, "--view", "occlusion", "--out", tmp_path / "a.html")
-    page = (tmp_path / "a.html").read_text(encoding="utf-8")
-    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
-    assert data["first"].startswith("how much P(")
-    assert data["first"] in data["heatmaps"]
+    first, second = api.explain(runs["bert"], text, view="occlusion").report().sections
+    assert isinstance(first.parts[0], Bars)
+    assert second.heading == "Attention"
 
 
 def test_elmo_still_shows_its_mix(runs: dict[str, Path]) -> None:
@@ -227,11 +226,11 @@ def test_elmo_still_shows_its_mix(runs: dict[str, Path]) -> None:
 
 def test_what_cannot_be_left_out(runs: dict[str, Path], tiny_run: Path) -> None:
     [message] = fail("explain", runs["cnn"], "superb")
-    assert message.startswith("explain: without its only word nothing is left of the text (give two words or more")
-    [message] = fail("explain", runs["cnn"], "good " * (MOST + 1))
-    hint = f"(at most {MOST}: give a part of it)"
-    assert message == f"explain: the text has {MOST + 1} words, each of which would be left out once {hint}"
+    assert message.startswith("explain: without its only word the text is empty (give two words or more")
+    [message] = fail("explain", runs["cnn"], "good " * (MOST_WORDS + 1))
+    hint = f"(at most {MOST_WORDS}: give a part of it)"
+    assert message == f"explain: the text has {MOST_WORDS + 1} words, each of which would be left out once {hint}"
     [message] = fail("explain", tiny_run, "a b c", "--view", "occlusion")
     assert "has no label, number, tag or answer that could change where a word is left out" in message
     [message] = fail("explain", runs["cnn"], "so good", "--head", "1")
-    assert message.startswith("--head: it changes nothing of the view 'occlusion'")
+    assert message.startswith("--head: it does not change the view 'occlusion'")

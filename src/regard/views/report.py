@@ -1,0 +1,333 @@
+"""What a verb found, as one value: titled sections of texts, tables and figures.
+
+Four renderers know these types: terminal.py, page.py, figures.py, and `to_json` for whoever draws them elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.floating]
+Tone = Literal["", "good", "bad", "muted", "code"]
+
+BUDGET = 1_900_000
+"""Bytes for the values of all heat maps of a part. Base64 adds a third, and a page should stay below 3 MB."""
+ENTRY = 3
+"""Bytes of a value that is stored with its column: one for the value, two for the column."""
+
+
+class Part:
+    """Base of what a section holds."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields; nan, which JSON lacks, is None."""
+        return {"kind": self.kind, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}  # type: ignore[arg-type]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(part) for part in value]
+    return _plain(vars(value)) if is_dataclass(value) else value
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of a table, how it is written (a Python format), and its colour."""
+
+    value: str | int | float | None
+    format: str = ""
+    tone: Tone = ""
+
+    @property
+    def text(self) -> str:
+        """By the format; else integers with commas, other numbers with two decimals or three digits, None as a dash."""
+        if self.value is None:
+            return "–"
+        if self.format or isinstance(self.value, str):
+            return format(self.value, self.format)
+        if isinstance(self.value, int):
+            return f"{self.value:,}"
+        return f"{self.value:,.2f}" if abs(self.value) >= 1 or self.value == 0 else f"{self.value:.3g}"
+
+
+Value = Cell | str | int | float | None
+
+
+@dataclass(frozen=True)
+class Text(Part):
+    """Paragraphs, or a list of bullets."""
+
+    kind = "text"
+    paragraphs: Sequence[str]
+    bullets: bool = False
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Table(Part):
+    """Rows under the names of their columns."""
+
+    kind = "table"
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+    title: str = ""
+    notes: Sequence[str] = ()
+    folded: bool = False
+    """Whether a page shows only the title until the reader unfolds it."""
+
+    @cached_property
+    def cells(self) -> list[list[Cell]]:
+        return [[value if isinstance(value, Cell) else Cell(value) for value in row] for row in self.rows]
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """For each column, whether all its cells are numbers, or texts made of numbers: "0.5 ± 0.1", "< 0.001"."""
+        number = re.compile(r"[-+−–±×*<=≤ .,:%()\d]*(?:e[-+]?\d+)?")
+        columns = zip(*self.cells, strict=True) if self.cells else [()] * len(self.columns)
+        return [bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns]
+
+    def to_json(self) -> dict[str, Any]:
+        cells = [[{"value": _plain(cell.value), "text": cell.text, "tone": cell.tone} for cell in row]
+                 for row in self.cells]  # fmt: skip
+        return super().to_json() | {"rows": cells, "numeric": self.numeric}
+
+
+@dataclass(frozen=True)
+class Series:
+    """A named line: a value for each x, with its interval where one is known. A value of nan is a gap."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Curves(Part):
+    """Series over the same axes. Ends of `y_range` that are None, and `x_ticks` (place and text), follow the data."""
+
+    kind = "curves"
+    series: Sequence[Series]
+    x_label: str
+    y_label: str
+    title: str = ""
+    y_range: tuple[float | None, float | None] = (None, None)
+    x_ticks: Sequence[tuple[float, str]] | None = None
+
+
+@dataclass(frozen=True)
+class Bars(Part):
+    """Horizontal bars: for each category one bar a series, below each other or `stacked` end to end."""
+
+    kind = "bars"
+    categories: Sequence[str]
+    series: Mapping[str, Sequence[float]]
+    value_label: str = ""
+    title: str = ""
+    stacked: bool = False
+    span: float = 0.0
+    """The axis goes at least to this value."""
+
+    @property
+    def longest(self) -> float:
+        """The largest value that the axis must hold, whatever its sign; 1 where all are 0."""
+        values = np.abs(np.nan_to_num(np.array([*self.series.values()], dtype=np.float64)))
+        ends = values.sum(0) if self.stacked else values
+        return max(self.span, float(ends.max(initial=0.0))) or 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"longest": self.longest}
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMap:
+    """`values[r, c]` belongs to `rows[r]` and `columns[c]`; an empty label leaves its place blank."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Numbers
+    title: str = ""
+    choice: tuple[str, ...] = ()
+    """What selects this map in each chooser of `HeatMaps`: ("attention over the source", "layer 1", "head 2")."""
+    label_width: int = 18
+    """Terminal columns that a label may take; longer ones are cut."""
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=np.float64)
+        if values.shape != (len(self.rows), len(self.columns)) or not values.size:
+            raise ValueError(f"values {values.shape} for {len(self.rows)} rows and {len(self.columns)} columns")
+        if not np.isfinite(values).all():
+            raise ValueError("the values of a heat map must be finite")
+        values.setflags(write=False)
+        object.__setattr__(self, "values", values)
+
+    @property
+    def peak(self) -> float:
+        """The largest absolute value, which gets the darkest shade; 1 where all are 0."""
+        return float(np.abs(self.values).max()) or 1.0
+
+    @property
+    def signed(self) -> bool:
+        """Whether there are values below 0: white is then the middle of the scale."""
+        return bool((self.values < 0).any())
+
+    @property
+    def binary(self) -> bool:
+        return bool(((self.values == 0) | (self.values == 1)).all())
+
+    def packed(self, kept: int | None) -> dict[str, Any]:
+        """A byte a value, or a bit where all are 0 or 1; with `kept`, only so many of each row, and their columns.
+
+        code = 255 sqrt(v / peak), so that small values keep their digits; 128 + 127 v / peak where some are below 0.
+        """
+        packed: dict[str, Any] = {"choice": self.choice, "title": self.title, "peak": self.peak, "signed": self.signed}
+        if self.binary:
+            return packed | {"bits": _base64(np.packbits(self.values.astype(bool)))}
+        values, shares = self.values, np.abs(self.values)
+        if kept is not None and kept < values.shape[1]:
+            places = np.argpartition(shares, -kept, axis=1)[:, -kept:]
+            values = np.take_along_axis(values, places, axis=1)
+            packed["places"] = _base64(places.astype("<u2"))
+            packed["share"] = round(float(np.abs(values).sum() / shares.sum()), 3)
+        codes = 128 + 127 * values / self.peak if self.signed else 255 * np.sqrt(values / self.peak)
+        return packed | {"cells": _base64(np.rint(codes).astype(np.uint8))}
+
+
+@dataclass(frozen=True, eq=False)
+class HeatMaps(Part):
+    """One heat map, or several with a chooser for each part of their `choice`."""
+
+    kind = "heat_maps"
+    maps: Sequence[HeatMap]
+    choosers: Sequence[str] = ()
+    """The names of the choosers, the most general first; which maps a later one offers depends on the earlier ones."""
+    shown: Sequence[int] = (0,)
+    """The maps that were asked for: the terminal and figures draw these, a page opens with the first of them."""
+    title: str = ""
+    notes: Sequence[str] = ()
+    tokens: Collection[str] = ()
+    """The offers of the first chooser whose rows and columns are tokens: a page also shows these as two lines, of
+    which the first reacts to the pointer."""
+
+    @property
+    def drawn(self) -> list[HeatMap]:
+        return [self.maps[place] for place in self.shown]
+
+    @property
+    def kept(self) -> int | None:
+        """How many values of a row BUDGET allows beside the maps that are shown; None where it allows all."""
+        bytes_of = [0 if one.binary else one.values.size for one in self.maps]
+        if sum(bytes_of) <= BUDGET:
+            return None
+        others = [place for place in range(len(self.maps)) if place not in self.shown and bytes_of[place]]
+        rows = sum(len(self.maps[place].rows) for place in others)
+        return max(1, (BUDGET - sum(bytes_of[place] for place in self.shown)) // (ENTRY * max(1, rows)))
+
+    def to_json(self) -> dict[str, Any]:
+        labels: dict[tuple[str, ...], int] = {}  # maps of one kind have the same labels, which are stored once
+        kept, maps = self.kept, []
+        for place, one in enumerate(self.maps):
+            sides = {"rows": tuple(one.rows), "columns": tuple(one.columns)}
+            numbers = {side: labels.setdefault(texts, len(labels)) for side, texts in sides.items()}
+            maps.append(one.packed(None if place in self.shown else kept) | numbers)
+        plain = {name: _plain(getattr(self, name)) for name in ("kind", "title", "choosers", "tokens", "notes")}
+        return plain | {"first": self.shown[0], "kept": kept, "labels": [*map(list, labels)], "maps": maps}
+
+
+@dataclass(frozen=True, eq=False)
+class ImageMap(Part):
+    """An image, and for each word how much it looked at each region of it."""
+
+    kind = "image_map"
+    pixels: npt.NDArray[np.uint8]
+    """[height, width, 3]"""
+    grid: tuple[int, int]
+    """Rows and columns of the regions."""
+    words: Sequence[str]
+    weights: Numbers
+    """[words, regions]"""
+    regions: Sequence[str]
+    title: str = ""
+
+    def veils(self) -> Numbers:
+        """[words, rows, columns], how dark each region is drawn: from 0, where the word looked most, to 0.82."""
+        weights = np.zeros((len(self.words), math.prod(self.grid)))
+        weights[:, : self.weights.shape[1]] = self.weights
+        veils: Numbers = 0.82 * (1 - weights / np.maximum(weights.max(1, keepdims=True), 1e-9))
+        return veils.reshape(len(self.words), *self.grid)
+
+    def to_json(self) -> dict[str, Any]:
+        veils = self.veils().round(3).reshape(len(self.words), -1).tolist()
+        return super().to_json() | {"weights": self.weights.tolist(), "veils": veils, "pixels": _base64(self.pixels),
+                                    "size": list(self.pixels.shape[:2])}  # fmt: skip
+
+
+Figure = Curves | Bars | HeatMaps | ImageMap
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it."""
+
+    heading: str
+    parts: Sequence[Part]
+    in_terminal: int | None = None
+    """How many of the parts the terminal shows; None: all of them."""
+    in_picture: bool = True
+    """Whether a picture shows its figures."""
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"\W+", "-", self.heading.lower()).strip("-")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"heading": self.heading, "parts": [part.to_json() for part in self.parts]}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A title, what it is about, what follows from it, and the sections."""
+
+    title: str
+    sections: Sequence[Section]
+    opening: str = ""
+    conclusions: Sequence[str] = ()
+    """Findings or advice: a page has them at the top, the terminal at the end."""
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Those that a picture shows."""
+        shown = [section for section in self.sections if section.in_picture]
+        return [part for section in shown for part in section.parts if isinstance(part, Figure)]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"title": self.title, "opening": self.opening, "conclusions": list(self.conclusions),
+                "sections": [section.to_json() for section in self.sections]}  # fmt: skip
+
+
+class Result(Protocol):
+    """What a verb returns: all its numbers, and a report for people."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    def report(self) -> Report: ...
+
+
+def _base64(array: npt.NDArray[Any]) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()

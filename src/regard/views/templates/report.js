@@ -1,0 +1,367 @@
+"use strict";
+// Draws the figures of a report. `drawFigure(element, part)` takes the JSON of a part (views/report.py) and fills an
+// element; colours come from the variables of report.css, tooltips from the attribute data-tip.
+
+const NAMESPACE = "http://www.w3.org/2000/svg";
+const MARKERS = ["M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0Z", "M-4 -4H4V4H-4Z", "M0 -5L5 4H-5Z", "M0 -5L5 0L0 5L-5 0Z",
+  "M0 5L5 -4H-5Z", "M-5 -2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z", "M-2 -5H2V5H-2Z", "M-5 -2H5V2H-5Z"];
+const DASHES = ["none", "6 3", "2 3", "8 3 2 3"];
+const FONT = 13, EDGE = 14, WIDTH = 540, HEIGHT = 340;
+
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(NAMESPACE, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+const ruler = document.createElement("canvas").getContext("2d");
+function textWidth(text, font = FONT) {
+  ruler.font = font + "px " + getComputedStyle(document.body).fontFamily;
+  return ruler.measureText(text).width;
+}
+function number(value) {
+  if (value === 0 || Math.abs(value) >= 0.01) return value.toFixed(2);
+  return String(Number(value.toPrecision(1)));
+}
+const plain = value => String(Number(value.toPrecision(6)));
+
+// ------------------------------------------------------------------------------------------------------------- axes
+
+function ticks(low, high, most = 7) {
+  if (!(high > low)) { const room = Math.abs(low) / 2 || 0.5; low -= room; high += room; }
+  const power = 10 ** Math.floor(Math.log10((high - low) / most));
+  for (const step of [1, 2, 5, 10, 20, 50].map(factor => factor * power)) {
+    const first = Math.floor(low / step + 1e-9), last = Math.ceil(high / step - 1e-9);
+    if (last - first + 1 <= most) {
+      return Array.from({ length: last - first + 1 }, (_, n) => Number(((first + n) * step).toFixed(12)));
+    }
+  }
+}
+function written(marks) {
+  const step = marks.length > 1 ? marks[1] - marks[0] : 1;
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  return marks.map(mark => mark.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+}
+function marksOf(values, [lowest, highest]) {
+  const low = lowest ?? Math.min(...values), high = highest ?? Math.max(...values);
+  if (!values.length) return ticks(0, 1);
+  return ticks(low, lowest !== null && high <= low ? low + 1 : Math.max(low, high));
+}
+function canvasOf(width, height, name) {
+  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
+}
+function write(x, y, text, anchor = "middle") {
+  return svg("text", { x, y, dy: "0.35em", "text-anchor": anchor }, text);
+}
+// The names of the series with what each is drawn with, in as many rows as they need; returns the height that they take.
+function legend(picture, names, swatch) {
+  let x = EDGE, y = EDGE + FONT / 2;
+  names.forEach((name, n) => {
+    const room = 52 + textWidth(name);
+    if (x > EDGE && x + room > WIDTH - EDGE) { x = EDGE; y += FONT + 7; }
+    picture.append(svg("g", { transform: `translate(${x} ${y})` }, ...swatch(n)), write(x + 34, y, name, "start"));
+    x += room;
+  });
+  return y + FONT / 2 + 16;
+}
+const colour = n => `var(--s${n % 8})`;
+const marker = (x, y, n, tip) => svg("path", { transform: `translate(${x} ${y})`, d: MARKERS[n % 8],
+  style: `fill:${colour(n)}`, ...(tip ? { "data-tip": tip } : {}) });
+const lineStyle = n => `stroke:${colour(n)};stroke-dasharray:${DASHES[n % DASHES.length]}`;
+
+// ----------------------------------------------------------------------------------------------------------- curves
+
+function drawCurves(element, part) {
+  const picture = canvasOf(WIDTH, HEIGHT, part.title || part.y_label);
+  const top = part.series.length < 2 ? EDGE + FONT : legend(picture, part.series.map(one => one.name),
+    n => [svg("path", { class: "curve", d: "M2 0H28", style: lineStyle(n) }), marker(15, 0, n)]);
+  const present = values => (values || []).filter(value => value !== null);
+  const yMarks = marksOf(part.series.flatMap(one => [...present(one.y), ...present(one.low), ...present(one.high)]),
+    part.y_range);
+  const xs = [...part.series.flatMap(one => one.x), ...(part.x_ticks || []).map(([place]) => place)];
+  const xMarks = part.x_ticks ? part.x_ticks.map(([place]) => place) : marksOf(xs, [null, null]);
+  const xTexts = part.x_ticks ? part.x_ticks.map(([, text]) => text) : written(xMarks);
+  const low = xs.length ? Math.min(...xs) : 0, high = xs.length ? Math.max(...xs) : 1, room = (high - low) * 0.03 || 0.5;
+  const left = EDGE + FONT + 14 + Math.max(...written(yMarks).map(text => textWidth(text)));
+  const right = WIDTH - EDGE - 6, bottom = HEIGHT - EDGE - 2 * FONT - 14, last = yMarks[yMarks.length - 1];
+  const across = x => left + (x - low + room) / (high - low + 2 * room) * (right - left);
+  const up = y => bottom - (y - yMarks[0]) / (last - yMarks[0]) * (bottom - top);
+  written(yMarks).forEach((text, n) => {
+    const y = up(yMarks[n]);
+    picture.append(svg("path", { class: "rule", d: `M${left} ${y}H${right}` }), write(left - 7, y, text, "end"));
+  });
+  let free = -Infinity; // labels that would overlap are left out
+  xMarks.forEach((mark, n) => {
+    const x = across(mark), half = textWidth(xTexts[n]) / 2;
+    if (x < left - 1 || x > right + 1) return;
+    picture.append(svg("path", { class: "rule", d: `M${x} ${bottom}v5` }));
+    if (x - half > free) { picture.append(write(x, bottom + FONT + 2, xTexts[n])); free = x + half + 6; }
+  });
+  picture.append(write((left + right) / 2, bottom + 2 * FONT + 9, part.x_label));
+  picture.append(svg("text", { transform: `translate(${EDGE + FONT - 4} ${(top + bottom) / 2}) rotate(-90)`,
+    "text-anchor": "middle" }, part.y_label));
+  part.series.forEach((one, n) => picture.append(...bands(one, n, across, up)));
+  part.series.forEach((one, n) => picture.append(...line(one, n, across, up)));
+  element.append(picture);
+}
+// Runs of points at which all of the values are there, as lists of their numbers.
+function runs(...columns) {
+  const found = [[]];
+  columns[0].forEach((_, i) => {
+    if (columns.every(column => column[i] !== null)) found[found.length - 1].push(i);
+    else found.push([]);
+  });
+  return found.filter(run => run.length);
+}
+function bands(one, n, across, up) {
+  if (!one.low || !one.high) return [];
+  return runs(one.low, one.high).map(run => {
+    const there = run.map(i => `${across(one.x[i])} ${up(one.high[i])}`).join("L");
+    const back = run.reverse().map(i => `${across(one.x[i])} ${up(one.low[i])}`).join("L");
+    return svg("path", { class: "band", d: `M${there}L${back}Z`, style: `fill:${colour(n)}` });
+  });
+}
+function line(one, n, across, up) {
+  const found = runs(one.y).map(run => svg("path", { class: "curve", style: lineStyle(n),
+    d: "M" + run.map(i => `${across(one.x[i])} ${up(one.y[i])}`).join("L") }));
+  const every = Math.max(1, Math.floor(one.x.length / 20)); // about twenty markers are enough to tell lines apart
+  one.y.forEach((y, i) => {
+    if (y === null || i % every) return;
+    const interval = one.low && one.high ? ` (${plain(one.low[i])} – ${plain(one.high[i])})` : "";
+    found.push(marker(across(one.x[i]), up(y), n, `${one.name}: ${plain(one.x[i])}, ${plain(y)}${interval}`));
+  });
+  return found;
+}
+
+// ------------------------------------------------------------------------------------------------------------- bars
+
+function drawBars(element, part) {
+  part.series = Object.entries(part.series).map(([name, values]) => ({ name, values }));
+  const each = part.stacked ? 1 : part.series.length, step = 22 * each + 8;
+  const several = part.series.length > 1;
+  const negative = part.series.some(one => one.values.some(value => value < 0));
+  const legendTop = svg("g"), top = several ? legend(legendTop, part.series.map(one => one.name),
+    n => [svg("rect", { x: 6, y: -6, width: 20, height: 12, style: `fill:${colour(n)}` })]) : EDGE;
+  const marks = ticks(negative ? -part.longest : 0, part.longest), texts = written(marks);
+  const left = EDGE + Math.min(260, Math.max(...part.categories.map(text => textWidth(text)))) + 8;
+  const right = WIDTH - EDGE - 50, bottom = top + part.categories.length * step + 4;
+  const height = bottom + (part.value_label ? 2 : 1) * (FONT + 8) + EDGE;
+  const picture = canvasOf(WIDTH, height, part.title || part.value_label);
+  const across = value => left + (value - marks[0]) / (marks[marks.length - 1] - marks[0]) * (right - left);
+  picture.append(legendTop);
+  marks.forEach((mark, n) => picture.append(svg("path", { class: "rule", d: `M${across(mark)} ${top}V${bottom}` }),
+    write(across(mark), bottom + FONT, texts[n])));
+  if (part.value_label) picture.append(write((left + right) / 2, bottom + 2 * FONT + 8, part.value_label));
+  part.categories.forEach((category, row) => {
+    const middle = top + (row + .5) * step;
+    picture.append(write(left - 8, middle, category, "end"));
+    let start = 0;
+    part.series.forEach((one, n) => {
+      const value = one.values[row];
+      if (value === null) return;
+      const y = part.stacked ? middle - 11 : middle + (n - each / 2) * 22;
+      const from = across(Math.min(start, start + value)), to = across(Math.max(start, start + value));
+      picture.append(svg("rect", { x: from, y: y + 2, width: to - from, height: 18,
+        style: `fill:${colour(!several && value < 0 ? 1 : n)}`,
+        "data-tip": `${several ? one.name + ", " : ""}${category}: ${plain(value)}` }));
+      if (!several) picture.append(write(to + 6, middle, value.toFixed(3), "start"));
+      if (part.stacked) start += value;
+    });
+  });
+  element.append(picture);
+}
+
+// -------------------------------------------------------------------------------------------------------- heat maps
+
+function bytes(text) {
+  const raw = atob(text), out = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
+  return out;
+}
+function unpack(part, packed) {
+  // The mark of a word start is as wide as a letter in most fonts: a low line is narrow in all of them.
+  const [rows, columns] = [packed.rows, packed.columns].map(n => part.labels[n].map(text => text.replaceAll("▁", "_")));
+  const values = new Float32Array(rows.length * columns.length);
+  if (packed.bits) {
+    const bits = bytes(packed.bits);
+    values.forEach((_, i) => { values[i] = bits[i >> 3] >> (7 - i % 8) & 1; });
+  } else {
+    const codes = bytes(packed.cells), kept = codes.length / rows.length;
+    const places = packed.places && new Uint16Array(bytes(packed.places).buffer);
+    codes.forEach((code, i) => {
+      const place = places ? Math.floor(i / kept) * columns.length + places[i] : i;
+      values[place] = packed.peak * (packed.signed ? (code - 128) / 127 : (code / 255) ** 2);
+    });
+  }
+  return { rows, columns, values, peak: packed.peak, signed: packed.signed, share: packed.share,
+    title: packed.title, choice: packed.choice };
+}
+function rgb(name) {
+  const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  return [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
+}
+function layout(map) {
+  const { rows, columns } = map, crowded = columns.filter(Boolean).length * 2 > columns.length;
+  const cell = Math.max(crowded ? 3 : 7, Math.min(28, Math.floor(960 / Math.max(rows.length, columns.length))));
+  const font = Math.max(11, Math.min(15, Math.floor(0.6 * cell))), labelled = cell >= 11 || !crowded;
+  const widest = texts => labelled ? Math.max(...texts.map(text => textWidth(text, font))) : 0;
+  const flat = !crowded || widest(columns) <= cell;
+  const left = Math.ceil(widest(rows)) + 10, top = Math.ceil(flat ? font : 0.87 * widest(columns) + font) + 10;
+  const overhang = flat ? 4 : Math.ceil(widest(columns) / 2) + font;
+  return { cell, font, left, top, labelled, flat,
+    width: left + columns.length * cell + overhang, height: top + rows.length * cell + 2 };
+}
+function paint(canvas, map) {
+  const at = map.at = layout(map), context = canvas.getContext("2d"), width = map.columns.length;
+  const ratio = Math.min(devicePixelRatio || 1, 4096 / Math.max(at.width, at.height, 1024));
+  canvas.width = at.width * ratio; canvas.height = at.height * ratio;
+  canvas.style.width = at.width + "px"; canvas.style.height = at.height + "px";
+  context.scale(ratio, ratio);
+  const ground = rgb("--ground"), high = rgb("--accent"), low = rgb("--bad");
+  map.values.forEach((value, i) => {
+    const share = Math.abs(value) / map.peak, full = value < 0 ? low : high;
+    if (share < 0.004) return;
+    context.fillStyle = "rgb(" + ground.map((c, k) => Math.round(c + share * (full[k] - c))) + ")";
+    context.fillRect(at.left + i % width * at.cell, at.top + Math.floor(i / width) * at.cell, at.cell, at.cell);
+  });
+  const style = getComputedStyle(document.documentElement);
+  context.strokeStyle = style.getPropertyValue("--line");
+  context.strokeRect(at.left - .5, at.top - .5, width * at.cell + 1, map.rows.length * at.cell + 1);
+  if (!at.labelled) return;
+  context.font = at.font + "px " + getComputedStyle(document.body).fontFamily;
+  context.fillStyle = style.getPropertyValue("--text"); context.textBaseline = "middle"; context.textAlign = "right";
+  map.rows.forEach((text, r) => context.fillText(text, at.left - 6, at.top + (r + .5) * at.cell));
+  context.textAlign = at.flat ? "center" : "left";
+  map.columns.forEach((text, c) => {
+    context.save();
+    context.translate(at.left + (c + .5) * at.cell, at.top - (at.flat ? 10 : 6));
+    if (!at.flat) context.rotate(-Math.PI / 3);
+    context.fillText(text, 0, 0);
+    context.restore();
+  });
+}
+// One select a chooser. Each offers what there is under the choices before it; one with nothing to choose is hidden.
+function choosers(part, changed) {
+  const selects = part.choosers.map(() => make("select"));
+  const matching = depth => part.maps.filter(map => selects.slice(0, depth).every((one, n) => one.value === map.choice[n]));
+  function offer(from, wish) {
+    selects.slice(from).forEach((select, n) => {
+      const depth = from + n, names = [...new Set(matching(depth).map(map => map.choice[depth]))];
+      select.replaceChildren(...names.map(name => new Option(name, name)));
+      select.value = names.includes(wish[depth]) ? wish[depth] : names[0];
+      select.parentElement.hidden = names.length < 2 && !(depth && names[0]);
+    });
+  }
+  const bar = make("div", { class: "controls" }, ...selects.map((select, n) => make("label", {}, part.choosers[n], select)));
+  selects.forEach((select, depth) => {
+    select.onchange = () => { offer(depth + 1, selects.map(one => one.value)); changed(); };
+  });
+  offer(0, part.maps[part.first].choice);
+  return { bar, chosen: () => matching(selects.length)[0] };
+}
+function drawHeatMaps(element, part) {
+  const canvas = make("canvas", { role: "img", "aria-label": part.title || part.maps[part.first].title });
+  const scale = make("p", { class: "muted" }), rows = make("div", { class: "tokens" }), columns = make("div", { class: "tokens" });
+  let map = null, chosen = 0;
+  const choice = part.choosers.length ? choosers(part, show) : { chosen: () => part.maps[part.first] };
+  if (choice.bar) element.append(choice.bar);
+  const strips = make("div", {}, make("p", { class: "muted" },
+    "Point at a token, or at a row of the map: the stronger the shade, the more it read of a token."), rows, columns);
+  element.append(strips);
+  element.append(make("div", { class: "map" }, canvas), scale);
+  function show() {
+    map = unpack(part, choice.chosen());
+    paint(canvas, map);
+    const rest = map.share === undefined ? "" : ` Only the ${part.kept} largest values of each row are kept here, `
+      + `${(100 * map.share).toFixed(0)} % of their sum; the .json has all.`;
+    const ends = map.signed ? ` in blue, to ${number(-map.peak)} in orange.` : ", the strongest shade.";
+    scale.textContent = `From 0 to ${number(map.peak)}${ends}${rest}`;
+    strips.hidden = !part.tokens.includes(map.choice[0]);
+    if (!strips.hidden) showTokens();
+  }
+  function showTokens() {
+    chosen = Math.min(chosen, map.rows.length - 1);
+    rows.replaceChildren(...map.rows.map((text, r) => {
+      const token = make("button", { type: "button" }, text);
+      token.onclick = token.onfocus = token.onmouseenter = () => { chosen = r; shade(); };
+      return token;
+    }));
+    columns.replaceChildren(...map.columns.map(text => make("span", {}, text)));
+    shade();
+  }
+  function shade() {
+    const width = map.columns.length, row = map.values.subarray(chosen * width, (chosen + 1) * width);
+    const most = row.reduce((most, value) => Math.max(most, Math.abs(value)), 0) || 1;
+    [...rows.children].forEach((token, r) => token.setAttribute("aria-pressed", r === chosen));
+    [...columns.children].forEach((token, c) => {
+      const full = rgb(row[c] < 0 ? "--bad" : "--accent");
+      token.style.background = `rgba(${full},${(0.85 * Math.abs(row[c]) / most).toFixed(3)})`;
+      token.dataset.tip = number(row[c]);
+    });
+  }
+  canvas.onmousemove = event => {
+    const box = canvas.getBoundingClientRect(), at = map.at;
+    const column = Math.floor((event.clientX - box.left - at.left) / at.cell);
+    const row = Math.floor((event.clientY - box.top - at.top) / at.cell);
+    delete canvas.dataset.tip;
+    if (column < 0 || row < 0 || column >= map.columns.length || row >= map.rows.length) return;
+    const names = [map.columns[column] || column, map.rows[row] || row];
+    canvas.dataset.tip = `${names.join(" → ")}: ${number(map.values[row * map.columns.length + column])}`;
+    if (!strips.hidden && row !== chosen) { chosen = row; shade(); }
+  };
+  show();
+  for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", show);
+}
+
+// ------------------------------------------------------------------------------------------------------- image maps
+
+// The image, then once more for each word, dark where the word did not look.
+function drawImageMap(element, part) {
+  const [height, width] = part.size, pixels = bytes(part.pixels), image = make("canvas", { width, height });
+  const context = image.getContext("2d"), data = context.createImageData(width, height);
+  for (let i = 0; i < width * height; i++) data.data.set([pixels[3 * i], pixels[3 * i + 1], pixels[3 * i + 2], 255], 4 * i);
+  context.putImageData(data, 0, 0);
+  const [down, across] = part.grid, side = 300;
+  const panels = part.words.map((word, n) => {
+    const canvas = make("canvas", { width: side, height: side }), veil = canvas.getContext("2d");
+    veil.drawImage(image, 0, 0, side, side);
+    part.veils[n].forEach((share, region) => {
+      const x = region % across * side / across, y = Math.floor(region / across) * side / down;
+      veil.fillStyle = `rgba(0,0,0,${share})`;
+      veil.fillRect(x, y, side / across, side / down);
+    });
+    canvas.onmousemove = event => {
+      const box = canvas.getBoundingClientRect();
+      const column = Math.floor((event.clientX - box.left) / box.width * across);
+      const row = Math.floor((event.clientY - box.top) / box.height * down);
+      canvas.dataset.tip = `${word}: ${number(part.weights[n][row * across + column] ?? 0)}`;
+    };
+    return make("div", {}, canvas, word);
+  });
+  element.append(make("div", { class: "panels" }, make("div", {}, image), ...panels));
+}
+
+// ---------------------------------------------------------------------------------------------------------- the page
+
+const DRAW = { curves: drawCurves, bars: drawBars, heat_maps: drawHeatMaps, image_map: drawImageMap };
+function drawFigure(element, part) { DRAW[part.kind](element, part); }
+
+const tip = make("div", { id: "tip", hidden: "" });
+document.body.append(tip);
+document.addEventListener("mousemove", event => {
+  const owner = event.target instanceof Element ? event.target.closest("[data-tip]") : null;
+  tip.hidden = !owner;
+  if (!owner) return;
+  tip.textContent = owner.dataset.tip;
+  tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 4) + "px";
+  tip.style.top = Math.min(event.clientY + 14, innerHeight - tip.offsetHeight - 4) + "px";
+});
+for (const figure of document.querySelectorAll("figure[data-kind]")) {
+  drawFigure(figure, JSON.parse(figure.querySelector("script").textContent));
+}

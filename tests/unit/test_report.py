@@ -1,0 +1,353 @@
+"""A report of hand-made sections through its four renderers: terminal, page, figures and JSON."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from regard.errors import RegardError
+from regard.views.figures import draw, fonts_for
+from regard.views.files import check_output, write, write_result
+from regard.views.page import page
+from regard.views.report import (
+    BUDGET,
+    Bars,
+    Cell,
+    Curves,
+    Figure,
+    HeatMap,
+    HeatMaps,
+    ImageMap,
+    Report,
+    Section,
+    Series,
+    Table,
+    Text,
+)  # fmt: skip
+from regard.views.terminal import show
+
+EVIL = '안녕 <b>세상</b> & "모두" </script><!--'
+MAPS = [
+    HeatMap(("나는", "간다"), ("I", "go", "⏎"), np.array([[0.9, 0.1, 0.0], [0.0, 0.5, 0.5]]), choice=("source", layer))
+    for layer in ("layer 1", "layer 2")
+]
+FIGURES: dict[str, Figure] = {
+    "curves": Curves([Series("하나", [0, 1, 2], [1, math.nan, 3], [0, 0, 2], [2, 3, 4]), Series("two", [0, 2], [2, 2])],
+                     "step", "chrF", x_ticks=[(0, "1–5"), (2, "6–9")]),
+    "bars": Bars(["짧다", "long"], {"search": [1.0, 0.0], "model": [2.0, math.nan]}, "errors", stacked=True),
+    "heat_maps": HeatMaps(MAPS, ["Show", "Layer"], shown=(1,), tokens=["source"]),
+    "image_map": ImageMap(np.full((4, 4, 3), 200, np.uint8), (2, 2), ["개", "dog"], np.eye(2, 4),
+                          ["1,1", "1,2", "2,1"]),
+}  # fmt: skip
+TABLE = Table(
+    ["name", "count", "mean", "p", "mixed"],
+    [["가", 1234, "0.5 ± 0.1", "< 0.001", "a1"], ["나", None, "7", "1.0e-5", Cell("2", tone="good")]],
+)
+
+
+def report_of(*parts: Any, **options: Any) -> Report:
+    return Report("제목", [Section("하나", parts, **options)])
+
+
+# ------------------------------------------------------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [(Cell(3), "3"), (Cell(12345), "12,345"), (Cell(0.0), "0.00"), (Cell(0.12345), "0.123"), (Cell(-0.5), "-0.5"),
+     (Cell(1234.567), "1,234.57"), (Cell(1e-5), "1e-05"), (Cell(None), "–"), (Cell("as it is"), "as it is"),
+     (Cell(0.25, ".1%"), "25.0%"), (Cell(2.0, "+.2f"), "+2.00")],
+)  # fmt: skip
+def test_a_cell_keeps_its_number_and_how_it_is_written(cell: Cell, text: str) -> None:
+    assert cell.text == text
+    assert Table(["", ""], [["", cell]]).to_json()["rows"][0][1] == {"value": cell.value, "text": text, "tone": ""}
+
+
+def test_a_column_of_numbers_is_known_by_its_texts() -> None:
+    assert TABLE.numeric == [False, True, True, True, False]
+
+
+def unpacked(part: dict[str, Any], number: int) -> Any:
+    """A heat map's values as report.js unpacks them."""
+    packed = part["maps"][number]
+    rows, columns = (len(part["labels"][packed[side]]) for side in ("rows", "columns"))
+    if "bits" in packed:
+        bits = np.unpackbits(np.frombuffer(base64.b64decode(packed["bits"]), np.uint8))
+        return bits[: rows * columns].reshape(rows, columns)
+    codes = np.frombuffer(base64.b64decode(packed["cells"]), np.uint8).reshape(rows, -1).astype(float)
+    values = packed["peak"] * ((codes - 128) / 127 if packed["signed"] else (codes / 255) ** 2)
+    if "places" not in packed:
+        return values
+    places = np.frombuffer(base64.b64decode(packed["places"]), "<u2").reshape(rows, -1)
+    whole = np.zeros((rows, columns))
+    np.put_along_axis(whole, places, values, axis=1)
+    return whole
+
+
+@pytest.mark.parametrize("low", [0.0, -2.0])
+def test_packed_heat_maps_keep_values_to_a_255th_of_the_peak(low: float) -> None:
+    values = np.random.default_rng(1).uniform(low, 3.0, (7, 9))
+    part = HeatMaps([HeatMap("abcdefg", "123456789", values)]).to_json()
+    assert np.abs(unpacked(part, 0) - values).max() <= 3.0 / 127
+    assert part["maps"][0]["signed"] == (low < 0)
+
+
+def test_masks_are_packed_as_bits_and_labels_are_stored_once() -> None:
+    mask = np.tril(np.ones((5, 5)))
+    part = HeatMaps([HeatMap("abcde", "abcde", mask), HeatMap("abcde", "abcde", mask / 2)]).to_json()
+    assert (unpacked(part, 0) == mask).all()
+    assert len(base64.b64decode(part["maps"][0]["bits"])) == 4
+    assert part["labels"] == [[*"abcde"]]
+
+
+def test_large_heat_maps_keep_the_largest_values_of_each_row_but_those_shown_are_whole() -> None:
+    size, count = 400, 20
+    values = np.random.default_rng(2).dirichlet(np.full(size, 0.05), (count, size))
+    labels = [str(n) for n in range(size)]
+    whole = HeatMaps([HeatMap(labels, labels, one) for one in values], shown=(3,))
+    part = whole.to_json()
+    assert 1 <= part["kept"] < size
+    assert sum(len(one["cells"]) + len(one.get("places", "")) for one in part["maps"]) <= BUDGET * 4 / 3 + 100
+    assert "places" not in part["maps"][3]
+    found, kept = unpacked(part, 0), part["kept"]
+    assert ((found > 0).sum(1) <= kept).all()
+    assert (found.argmax(1) == values[0].argmax(1)).mean() > 0.99
+    assert part["maps"][0]["share"] == pytest.approx(np.sort(values[0], 1)[:, -kept:].sum() / size, abs=1e-3)
+
+
+@pytest.mark.parametrize("values", [np.zeros((2, 2)), np.array([[np.nan, 0, 0]]), np.zeros((1, 0))])
+def test_heat_maps_of_wrong_shape_or_without_finite_values_are_refused(values: Any) -> None:
+    with pytest.raises(ValueError, match=r"heat map|values"):
+        HeatMap("a", "abc", values)
+
+
+# --------------------------------------------------------------------------------------------------------------- page
+
+
+class Balanced(HTMLParser):
+    """Every element that is opened is closed, in order; collects the texts outside scripts and the JSON inside."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.scripts: list[str] = []
+        self.feed(content)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        (self.scripts if self.open and self.open[-1] == "script" else self.texts).append(data)
+
+
+def test_texts_from_outside_survive_the_page_as_they_are() -> None:
+    parts = [
+        Text([EVIL]), Text([EVIL], bullets=True), Table([EVIL], [[EVIL]], title=EVIL, notes=[EVIL]),
+        HeatMaps([HeatMap([EVIL], [EVIL], np.ones((1, 1)))], title=EVIL),
+    ]  # fmt: skip
+    found = Balanced(page(Report(EVIL, [Section(EVIL, parts)], opening=EVIL, conclusions=[EVIL])))
+    assert "".join(found.texts).count(EVIL) == 12  # two titles, opening, conclusion, heading, and seven in the parts
+    assert json.loads(found.scripts[0])["labels"] == [[EVIL]]
+
+
+def test_columns_of_numbers_stand_to_the_right() -> None:
+    content = page(report_of(TABLE))
+    assert re.findall(r'<th class="number">(\w+)</th>', content) == ["count", "mean", "p"]
+    assert '<td class="number ">1,234</td>' in content
+    assert '<td class="good">2</td>' in content
+
+
+def test_a_page_needs_nothing_beside_it_and_can_be_dark_or_printed() -> None:
+    content = page(report_of(*FIGURES.values()))
+    assert not re.search(r"https?:|<link|@import|url\(| src=", content.replace("http://www.w3.org/2000/svg", ""))
+    for wanted in ("prefers-color-scheme: dark", "@media print", '<meta charset="utf-8">', "Noto Sans CJK KR"):
+        assert wanted in content
+    drawn = [json.loads(text) for text in Balanced(content).scripts[:-1]]
+    assert [part["kind"] for part in drawn] == list(FIGURES)
+    assert drawn[0]["series"][0]["y"] == [1, None, 3]
+
+
+def test_three_sections_get_a_table_of_contents_after_the_opening() -> None:
+    sections = [Section(heading, [Text(["x"])]) for heading in ("Quality by length", "속도", "It's: odd!")]
+    content = page(Report("title", sections, opening="opening"))
+    anchors = re.findall(r'<a href="#([^"]+)">', content)
+    assert anchors == ["quality-by-length", "속도", "it-s-odd"]
+    assert all(f'<section id="{anchor}">' in content for anchor in anchors)
+    assert content.index("opening") < content.index("<nav>") < content.index("<section")
+    assert "<nav>" not in page(Report("title", sections[:2]))
+
+
+def test_a_folded_table_opens_by_its_title() -> None:
+    content = page(report_of(Table(["a"], [[1]], title="The numbers", folded=True)))
+    assert "<details><summary>The numbers</summary>" in content
+    assert "<h3>" not in content
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser")
+def test_a_browser_draws_every_figure(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(page(report_of(*FIGURES.values())), encoding="utf-8")
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
+               "--disable-background-networking", "--disable-component-update", "--dump-dom",
+               f"file://{tmp_path / 'page.html'}"]  # fmt: skip
+    content = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert len(re.findall(r'<path class="curve"', content)) == 5  # a line in two pieces, another, and two in the legend
+    assert len(re.findall(r'<path class="band"', content)) == 1
+    assert 'data-tip="하나: 2, 3 (2 – 4)"' in content
+    assert 'data-tip="search, 짧다: 1"' in content
+    assert len(re.findall("<select>", content)) == 2
+    assert re.search(r'<label hidden="">Show<select><option value="source">', content)
+    assert re.search(r'<button type="button" aria-pressed="true">나는</button>', content)
+    assert re.search(r'<span [^>]*data-tip="0.90"[^>]*>I</span>', content)
+    assert len(re.findall("<canvas", content)) == 1 + 3
+
+
+# ----------------------------------------------------------------------------------------------------------- terminal
+
+
+def shown(report: Report, width: int) -> list[str]:
+    stream = io.StringIO()
+    show(report, Console(file=stream, width=width, highlight=False, soft_wrap=True))
+    return stream.getvalue().splitlines()
+
+
+def test_the_terminal_leaves_out_columns_of_numbers_that_do_not_fit_and_names_them() -> None:
+    table = Table(["system", *(f"metric {n}" for n in range(5))], [["긴 이름의 모델", *[123.456] * 5]])
+    wide, narrow = shown(report_of(table), 200), shown(report_of(table), 40)
+    assert sum(line.count("123.46") for line in wide) == 5
+    assert not any("too wide" in line for line in wide)
+    assert 1 <= sum(line.count("123.46") for line in narrow) < 5
+    assert "too wide for this terminal: metric" in narrow[-1]
+    assert all(cell_len(line) <= 40 for line in narrow[:-1])
+
+
+def test_long_texts_are_folded_not_cut() -> None:
+    lines = shown(report_of(Table(["", ""], [["source", "가나다라 " * 30]])), 60)
+    assert all(cell_len(line) <= 60 for line in lines)
+    assert "".join(lines).count("가나다라") == 30
+
+
+def test_the_terminal_shows_some_parts_and_ends_with_the_conclusions() -> None:
+    section = Section("heading", [Text(["one"]), Text(["two"])], in_terminal=1)
+    report = Report("title", [section, Section("none", [Text(["three"])], in_terminal=0)], "first", ["last [b]"])
+    assert shown(report, 80) == ["first", "heading", "one", "  last [b]"]
+
+
+def test_heat_maps_in_blocks_go_on_in_panels() -> None:
+    values = np.tile(np.linspace(0, 1, 30), (2, 1))
+    heat_map = HeatMap(("나는", "간다"), [f"{n}" for n in range(30)], values, "제목")
+    for width in (30, 90):
+        lines = shown(report_of(HeatMaps([heat_map])), width)
+        assert all(cell_len(line) <= width for line in lines)
+        rows = [line.split("│")[1] for line in lines if line.startswith("나는")]
+        assert "".join(rows)[::2][0] == " "
+        assert "".join(rows)[-1] == "█"
+        assert len("".join(rows)) == 60
+        assert (len(rows) > 1) == (width == 30)
+    assert lines[-1] == "0  ·░▒▓█ 1.00"
+
+
+def test_bars_curves_and_regions_in_the_terminal() -> None:
+    lines = shown(report_of(Bars(["a", "나"], {"falls": [0.5, -0.25]})), 50)
+    assert [line.count("█") + line.count("▒") for line in lines[1:]] == [38, 19]
+    assert "▒" in lines[2]
+    curves = "\n".join(shown(report_of(FIGURES["curves"]), 80))
+    assert re.search(r"1–5\s+1\s+2\n|1–5\s+1\.00\s+2", curves) or re.search(r"1–5 +1 +2", curves)
+    assert "1,2" in "\n".join(shown(report_of(FIGURES["image_map"]), 80))
+
+
+# ------------------------------------------------------------------------------------------------------------ figures
+
+
+@pytest.mark.parametrize("kind", list(FIGURES))
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_every_figure_becomes_a_picture(kind: str, suffix: str, tmp_path: Path) -> None:
+    content = draw([FIGURES[kind]], tmp_path / f"picture{suffix}")
+    if suffix == ".png":
+        assert content.startswith(b"\x89PNG")
+        return
+    text = "".join(ElementTree.fromstring(content).itertext())
+    wanted = {"curves": "하나", "bars": "짧다", "heat_maps": "나는", "image_map": "개"}[kind]
+    assert wanted in text
+    assert content == draw([FIGURES[kind]], tmp_path / f"picture{suffix}")  # no date, no random names
+
+
+def test_a_letter_that_no_font_has_is_refused_only_where_it_would_be_drawn(tmp_path: Path) -> None:
+    with pytest.raises(RegardError, match="no installed font has \U000e0fff"):
+        fonts_for("a\U000e0fff", tmp_path / "x.png")
+    assert fonts_for("a\U000e0fff", tmp_path / "x.svg", strict=False)[0] == "DejaVu Sans"
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+
+class Both:
+    """A result with a figure."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"말": 1}
+
+    def report(self) -> Report:
+        return report_of(*FIGURES.values())
+
+
+@pytest.mark.parametrize("suffix", [".html", ".HTM", ".svg", ".png", ".json"])
+def test_a_result_is_written_in_the_format_of_the_suffix(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"out{suffix}"
+    write_result(Both(), path)
+    starts = {".html": b"<!DOCTYPE html>", ".HTM": b"<!DOCTYPE html>", ".svg": b"<?xml", ".png": b"\x89PNG",
+              ".json": '{"말": 1}\n'.encode()}  # fmt: skip
+    assert path.read_bytes().startswith(starts[suffix])
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write(path, b"one")
+    write(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(RegardError, match=r"taken: cannot be written: .*give another --csv"):
+        write(tmp_path / "taken", b"x", option="--csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("report.pdf", r"report.pdf: cannot write a .pdf \(allowed: .html\)"),
+        ("report", r"cannot write a file without suffix"),
+        ("folder.html", r"folder.html: this is a folder \(give another --out\)"),
+        ("none/report.html", r"there is no folder .*none"),
+    ],
+)
+def test_a_file_that_could_not_be_written_is_refused_before_any_work(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "folder.html").mkdir()
+    check_output(tmp_path / "report.html")
+    check_output(None)
+    with pytest.raises(RegardError, match=message):
+        check_output(tmp_path / name)
+
+
+def test_a_missing_matplotlib_is_one_sentence_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(RegardError, match=r"needs the library 'matplotlib' \(pip install 'regard\[plots\]'\)"):
+        check_output(tmp_path / "x.svg", [".svg"])
