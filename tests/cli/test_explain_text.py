@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from regard.layers.layer_mix import LayerMix
 
 import regard as api
 from command_line import fail, succeed, write
 from regard.layers.attention import recording
+from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.training.train import train
 from regard.views import report

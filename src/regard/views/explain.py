@@ -16,8 +16,8 @@ from regard.data.batch import Batch, MaskedBatch, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
 from regard.errors import DecodeError
-from regard.layers.layer_mix import LayerMix
 from regard.models.base import Generator, device_of
+from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.runs.file_inputs import typed_inputs
 from regard.runs.verbs import device_named, opened, with_search

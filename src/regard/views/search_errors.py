@@ -18,7 +18,7 @@ from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import Hypothesis, SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live
-from regard.search.repetition import penalised
+from regard.search.ranking import penalise_repetition
 from regard.search.rules import Rules, rules_for
 from regard.tasks.inputs import Encoded, by_length, padded, sources_of
 from regard.tasks.text_to_text import wording_of
@@ -261,7 +261,7 @@ class ReferenceWatch:
         reference_BT = self._reference_BT[live.sentences_B, : written + 1]
         follows_BW = (live.history_BWT == reference_BT[:, None, :written]).all(-1) & (live.total_BW > NEVER)
         slot_B, token_B = follows_BW.int().argmax(-1), reference_BT[:, written]
-        ranks_BWV = penalised(log_p_BWV.clone(), live.history_BWT, self._theta) + live.total_BW[..., None]
+        ranks_BWV = penalise_repetition(log_p_BWV.clone(), live.history_BWT, self._theta) + live.total_BW[..., None]
         candidates_BM = ranks_BWV.masked_fill(~allowed_BWV, NEVER).flatten(1)
         place_B1 = (slot_B * log_p_BWV.shape[-1] + token_B.clamp(min=0))[:, None]
         allowed_B = allowed_BWV.flatten(1).gather(1, place_B1)[:, 0]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.schemes import entities_in, is_chunk_tag
+from regard.data.conll import entities_in, is_chunk_tag
 from regard.errors import DataError
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe
