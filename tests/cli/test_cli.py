@@ -560,20 +560,6 @@ def test_the_weights_are_those_of_the_tokens_that_were_written(tmp_path: Path, t
     assert list(api.explain(run, "5 March 2024", beam=1).target) == vocabulary.pieces(ids)
 
 
-def test_every_model_explains_itself_and_the_plain_one_says_that_it_has_no_attention(
-    tmp_path: Path, tiny_recipe: dict[str, Any]
-) -> None:
-    tiny_recipe["training"] |= {"steps": 1, "decode": 0}
-    tiny_recipe["model"] = {"kind": "transformer", "width": 8, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
-    api.train(tiny_recipe, out=tmp_path / "transformer", quiet=True)
-    weights = succeed("explain", tmp_path / "transformer", "a b", "--target", "b a", "--json").json["weights"]
-    assert [sum(row) for row in weights] == pytest.approx([1.0] * 4, abs=1e-5)
-    tiny_recipe["model"] = {"kind": "rnn", "embedding": 8, "hidden": 8}
-    api.train(tiny_recipe, out=tmp_path / "rnn", quiet=True)
-    first = succeed("explain", tmp_path / "rnn", "a b").out.splitlines()[0]
-    assert first == "The model 'rnn' has no attention to draw; these are its probabilities."
-
-
 # recipes
 
 

@@ -189,15 +189,8 @@ def _attentions(model: Generator, recorded: Recorded, pieces: Mapping[str, tuple
 # ---------------------------------------------------------------------------------------------------------- one text
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """A text as a model reads it."""
-
-    row: Framed
-    output: str = ""
-    """The prediction for the text, where there is one."""
-    prediction: Mapping[str, Any] | None = None
-    """The rest of the prediction."""
+Reading = tuple[Framed, str, Mapping[str, Any]]
+"""A text as a model reads it, the prediction for it where there is one, and the rest of the prediction."""
 
 
 def _explain_text(request: _Request) -> Explanation:
@@ -209,12 +202,14 @@ def _explain_text(request: _Request) -> Explanation:
         request.refuse_writing()
     [text] = typed_inputs(run, [request.text])
     if headed:
-        reading = _read_headed(run, model, text)
+        row, output, prediction = _read_headed(run, model, text)
+    elif run.task.writes is None:
+        row, output, prediction = _read_masked(model, tokenizer, text)
     else:
-        reading = _read_masked(model, tokenizer, text) if run.task.writes is None else _read_on(request, model)
-    ids, length = [*reading.row.ids, *[tokenizer.pad] * request.padding], len(reading.row.ids)
+        row, output, prediction = Framed(_read_on(request, model), []), "", {}
+    ids, length = [*row.ids, *[tokenizer.pad] * request.padding], len(row.ids)
     kind: Kind = "encoder" if run.recipe.model.kind == "bert" else "decoder"
-    batch = _text_batch(ids, reading.row.segments, length, bert=kind == "encoder").to(device_of(model))
+    batch = _text_batch(ids, row.segments, length, bert=kind == "encoder").to(device_of(model))
     recorded = record(model, lambda: _states(model, batch, headed=headed))
     pieces, starts = tuple(tokenizer.pieces(ids)), word_starts(tokenizer, ids)
     steps = () if headed else _expected(model, recorded.hidden_TD, tokenizer, ids[:length], masked=kind == "encoder")
@@ -222,7 +217,7 @@ def _explain_text(request: _Request) -> Explanation:
     leaves_out = headed and (request.view == "occlusion" or (not recorded.weights_HQK and mix is None))
     return Explanation(
         input=text,
-        output=reading.output,
+        output=output,
         model_kind=run.recipe.model.kind,
         attentions={name: attention_of(name, kind, recorded, pieces, pieces) for name in recorded.weights_HQK},
         steps=steps,
@@ -231,21 +226,17 @@ def _explain_text(request: _Request) -> Explanation:
         forward=lambda: _states(model, batch, headed=headed),
         source=pieces if kind == "encoder" else (),
         target=() if kind == "encoder" else tuple(step.token for step in steps),
-        starts={
-            "source": starts if kind == "encoder" else (),
-            "inputs": starts,
-            "target": _starts_of(steps, starts),
-        },
+        starts={"source": starts if kind == "encoder" else (), "inputs": starts, "target": _starts_of(steps, starts)},
         whole=0 if kind == "encoder" else length - 1,
         positions=positions_of(model),
-        prediction=reading.prediction or {},
+        prediction=prediction,
         mix=mix,
         occlusion=leave_one_out(run, model, text) if leaves_out else None,
         options=Options(request.view),
     )
 
 
-def _read_headed(run: Run, model: Any, text: str) -> _Reading:
+def _read_headed(run: Run, model: Any, text: str) -> Reading:
     """What the model reads for a task, the first row where there are several (windows, choices), and its answer."""
     run.task.check_inputs(model, Inputs([text], ["input"]))
     with module_calls(model, lambda name, _: name == "") as calls:
@@ -256,22 +247,22 @@ def _read_headed(run: Run, model: Any, text: str) -> _Reading:
     answer = prediction["output"]
     output = f"{answer:.4f}" if isinstance(answer, float) else str(answer)
     others = {name: value for name, value in prediction.items() if name not in ("input", "output")}
-    return _Reading(row, output, others)
+    return row, output, others
 
 
-def _read_masked(model: Any, tokenizer: Tokenizer, text: str) -> _Reading:
+def _read_masked(model: Any, tokenizer: Tokenizer, text: str) -> Reading:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled."""
     first, second = (fold_white_space(part) for part in text.partition("\t")[::2])
     framing = Framing(tokenizer, segments=True, longest=model.longest)
     row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
     refuse_longer([row.ids], model.longest, ["input"])
     if GAP not in text or model.output is None or second:
-        return _Reading(row)
+        return row, "", {}
     [best] = filled(model, tokenizer, [text], ["input"], 1)
-    return _Reading(row, best.output)
+    return row, best.output, {}
 
 
-def _read_on(request: _Request, model: Any) -> _Reading:
+def _read_on(request: _Request, model: Any) -> list[int]:
     """`</s>`, the text, and its continuation."""
     run, tokenizer = request.run, request.run.tokenizers["text"]
     text = request.text if request.target is None else f"{request.text} {request.target}"
@@ -279,14 +270,14 @@ def _read_on(request: _Request, model: Any) -> _Reading:
         raise DecodeError("there is no text", where="input")
     if run.recipe.model.kind == "elmo":
         [words] = encode_inputs(tokenizer, [fold_white_space(text)], ["input"], letters=model.letters)
-        return _Reading(Framed([tokenizer.end, *words], []))
+        return [tokenizer.end, *words]
     [prompt] = encode_prompts(model, tokenizer, [text], ["input"])
     if request.beam is None:
-        return _Reading(Framed(prompt, []))
+        return prompt
     search = with_search(run.recipe, request.beam, 1, None, ["search.sample=false"]).search
     best = run.task.with_search(search).predict(model, Inputs([text], ["input"]))[0].nbest[0]
     written = tokenizer.token_ids(best.tokens)
-    return _Reading(Framed([*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)], []))
+    return [*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)]
 
 
 def _text_batch(ids: Sequence[int], segments: Sequence[int], length: int, *, bert: bool) -> TextBatch | MaskedBatch:

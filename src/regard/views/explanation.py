@@ -48,15 +48,15 @@ SIDES: dict[Kind, tuple[str, str]] = {
     "decoder": ("inputs", "inputs"),
 }
 """The queries and the keys of a kind, by the names of `Explanation.starts`."""
-NO_EFFECT: dict[str, frozenset[View]] = {
-    "--layer": frozenset({"hops", "mix", "occlusion", "probabilities", "masks", "positions"}),
-    "--head": frozenset({"hops", "mix", "occlusion", "probabilities", "masks", "positions", "heads"}),
-    "--rollout": frozenset({"hops", "mix", "occlusion", "probabilities", "masks", "positions", "heads"}),
-    "--step": frozenset(VIEWS) - {"heads"},
-    "--words": frozenset({"hops", "mix", "occlusion", "probabilities", "positions"}),
-    "--padding": frozenset({"hops", "mix", "occlusion", "probabilities", "positions"}),
+CHANGES: dict[str, tuple[View, ...]] = {
+    "--layer": ("alignment", "encoder", "decoder", "heads"),
+    "--head": ("alignment", "encoder", "decoder"),
+    "--rollout": ("alignment", "encoder", "decoder"),
+    "--step": ("heads",),
+    "--words": ("alignment", "encoder", "decoder", "heads", "masks"),
+    "--padding": ("alignment", "encoder", "decoder", "heads", "masks"),
 }
-"""The views that an option does not change."""
+"""The views that each option changes."""
 WIDEST = 128
 """Dimensions of the position encodings that are drawn."""
 
@@ -92,7 +92,7 @@ class Options:
             if numbers and option in ("--rollout", "--words"):
                 what = "the numbers are those of one attention between tokens"
                 raise DecodeError(what, where=option, hint="leave it out")
-            if not numbers and view in NO_EFFECT[option]:
+            if not numbers and view not in CHANGES[option]:
                 works_out = option == "--step" or (option, view) == ("--layer", "hops")
                 hint = "leave it out, or give --numbers" if works_out else "leave it out"
                 raise DecodeError(f"it does not change the view {view!r}", where=option, hint=hint)
@@ -220,7 +220,7 @@ class Explanation:
 
     def between_words(self) -> Explanation:
         """The same between words: the sum over the tokens of a key, the mean over those of a query."""
-        if self.by_token is not None:
+        if self.by_token is not None or self.story is not None:
             return self
         attentions = {
             name: attention.between_words(*(self.starts[side] for side in SIDES[attention.kind]))
@@ -297,8 +297,7 @@ class Explanation:
                     yield from (self._attention_map(kind, layer, head) for head in range(1, heads + 1))
                 if self.rolls_out:
                     yield self._rollout_map(kind, layer)
-        plain = replace(self, options=Options())
-        yield plain._heads()
+        yield replace(self, options=Options())._heads()
         yield from self._masks()
         if self.positions is not None:
             yield self._positions()
@@ -344,21 +343,17 @@ class Explanation:
             for number in named or range(1, len(attentions) + 1)
             for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
         }
-        name = f"{label(queries[step - 1])} by head"
-        return HeatMap(
-            [*rows], [*map(label, keys)], np.stack([*rows.values()]), f"{name} · {self.title}", (name, "", "")
-        )
+        name, values = f"{label(queries[step - 1])} by head", np.stack([*rows.values()])
+        return HeatMap([*rows], [*map(label, keys)], values, f"{name} · {self.title}", (name, "", ""))
 
     def _masks(self) -> list[HeatMap]:
         """Which key each query may look at: once for all attentions of a kind with the same mask."""
         masks: dict[tuple[str, bytes], HeatMap] = {}
         for attention in self.attentions.values():
             rows, columns = [*map(label, attention.queries)], [*map(label, attention.keys)]
-            name = NAMES[attention.kind]
+            name, values = NAMES[attention.kind], attention.visible.astype(np.float64)
             choice = f"{name}: what it may see", "", ""
-            mask = HeatMap(
-                rows, columns, attention.visible.astype(np.float64), f"{name} · dark may be looked at", choice
-            )
+            mask = HeatMap(rows, columns, values, f"{name} · dark may be looked at", choice)
             masks.setdefault((attention.kind, attention.visible.tobytes()), mask)
         return list(masks.values())
 
@@ -471,10 +466,10 @@ def unit(kind: Kind) -> str:
     return "hop" if kind == "hops" else "layer"
 
 
-def check_number(option: str, number: int, count: int, what: str | None = None) -> None:
-    """Refuse a number that is not from 1 to `count`."""
+def check_number(option: str, number: int, count: int, what: str | None = None, also: str = "") -> None:
+    """Refuse a number that is not from 1 to `count`; `also` names what else is allowed."""
     if not 1 <= number <= count:
-        hint = f"allowed: 1 to {count}" if count > 1 else "allowed: 1"
+        hint = f"allowed: {f'1 to {count}' if count > 1 else '1'}{also}"
         raise DecodeError(f"there is no {what or option.strip('-')} {number}", where=option, hint=hint)
 
 
@@ -484,7 +479,5 @@ def _numbers(choice: Choice, count: int, option: str) -> list[int | None]:
         return [None]
     if choice == "all":
         return [*range(1, count + 1)]
-    if not 1 <= choice <= count:
-        what = f"there is no {option.strip('-')} {choice}"
-        raise DecodeError(what, where=option, hint=f"allowed: 1 to {count}, mean, all")
+    check_number(option, choice, count, also=", mean, all")
     return [choice]
