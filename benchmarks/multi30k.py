@@ -69,7 +69,7 @@ def training_seconds(run: Path) -> float:
 
 def decoding_speed(run: Path, folder: Path) -> float:
     """Target tokens a second with the recipe's beam, all of the test set, the model loaded and warm."""
-    import regard.runs.verbs as verbs
+    import regard.api as verbs
 
     opened, source = verbs.opened(run), gzip.decompress((folder / SOURCES).read_bytes()).decode().splitlines()
     verbs.predict(opened, source[:200])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import Problem
 
 if TYPE_CHECKING:
-    from regard.runs.progress import Progress
+    from regard.runs.settings import Progress
 
 
 def show(result: Any) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 from regard.data.dataset import Dataset
 from regard.errors import ConfigError, DataError, RegardError, did_you_mean
 from regard.runs import Run
-from regard.runs.progress import Progress, summed
+from regard.runs.settings import Progress, device_named, opened, summed, with_search
 from regard.runs.splits import SplitName, measured_on
-from regard.runs.verbs import device_named, opened, with_search
 from regard.tasks import TextToText
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.compare_tables import (

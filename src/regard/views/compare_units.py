@@ -11,9 +11,8 @@ import numpy as np
 
 from regard.errors import DataError, DecodeError
 from regard.runs import Run
-from regard.runs.progress import Progress
+from regard.runs.settings import Progress, device_named, with_search
 from regard.runs.splits import SplitName, measured_on, noted
-from regard.runs.verbs import device_named, with_search
 from regard.tasks.language_modeling import UNKNOWN_NOTE, LanguageModeling
 from regard.views.compare_tables import Table, Tabled, curves_table, groups_table, significance_table, systems_table
 from regard.views.paired import McNemar, Metric, Rows, against_baseline

@@ -13,9 +13,8 @@ from regard.data.images import Picture, images_of
 from regard.errors import DecodeError
 from regard.models.base import Generator, device_of
 from regard.runs import Run
-from regard.runs.file_inputs import typed_inputs
-from regard.runs.verbs import device_named, opened, with_search
-from regard.tasks.inputs import Encoded, Inputs, encode_target
+from regard.runs.settings import device_named, opened, with_search
+from regard.tasks.inputs import Encoded, Inputs, encode_target, readable, refuse
 from regard.tasks.story_answering import StoryAnswering
 from regard.tasks.text_to_text import TextToText
 from regard.views.capture import Observed, observe
@@ -64,14 +63,15 @@ def explain(
         what = f"a run of {run.recipe.task} reads no story"
         raise DecodeError(what, where="--question", hint="runs of story_answering do")
     if not isinstance(run.task, TextToText):
-        [text] = typed_inputs(run, [text])
+        typed = run.task.typed_input(text, "input 1")
+        refuse([typed.fault])
         return explain_text(
-            run, text, target=target, beam=beam, padding=padding, occlusion=occlusion, checkpoint=checkpoint,
+            run, typed.text, target=target, beam=beam, padding=padding, occlusion=occlusion, checkpoint=checkpoint,
             device=device,
         )  # fmt: skip
     model = run.load_model(checkpoint, device_named(device))
     vocabulary = run.tokenizers["target"]
-    [encoded] = run.task.encode_inputs([text], ["input"])
+    encoded: Encoded = readable(run.task.encode_sources([text], ["input"]))[0]
     output, target_ids = _written(run, model, text, target, beam)
     read, source_pieces, source_starts = _source(run, encoded, padding)
     batch = Batch(read, _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)).to(device_of(model))

@@ -20,7 +20,7 @@ from regard.models.headed import Headed
 from regard.models.lstm_lm import LSTMLanguageModel
 from regard.models.memory_lm import MemoryLanguageModel
 from regard.runs import Run
-from regard.runs.verbs import device_named, with_search
+from regard.runs.settings import device_named, with_search
 from regard.tasks.inputs import Inputs, encode_inputs, refuse_longer
 from regard.tasks.language_modeling import encode_prompts
 from regard.tasks.masked_language_modeling import GAP, filled, with_gaps
@@ -118,7 +118,6 @@ def _read(run: Run, model: Any, text: str, target: str | None, beam: int | None)
 
 def _under_a_head(run: Run, model: Headed, text: str) -> Reading:
     """What the task has the model read, the first row where it is several (windows, choices), and its answer."""
-    run.task.check_inputs(model, Inputs([text], ["input"]))
     with watching(model, lambda name, _: name == "") as calls:
         [predicted] = run.task.predict(model, Inputs([text], ["input"]))
     batch, told = calls[""][0].inputs[0], predicted.to_json()
@@ -137,7 +136,7 @@ def _with_gaps(model: BERT, tokenizer: Tokenizer, text: str) -> Reading:
     refuse_longer([row.ids], model.longest, ["input"])
     if GAP not in text or model.output is None or second:
         return Reading(row, "", {})
-    [found] = filled(model, tokenizer, [text], ["input"], 1)
+    [found] = filled(model, tokenizer, [text], [row.ids], 1)
     return Reading(row, found.output, {})
 
 

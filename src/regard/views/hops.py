@@ -17,7 +17,7 @@ from regard.errors import DecodeError
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork
 from regard.runs import Run
-from regard.runs.verbs import device_named
+from regard.runs.settings import device_named
 from regard.tasks.inputs import Inputs
 from regard.tasks.story_answering import facts_found
 from regard.tasks.story_inputs import all_questions
@@ -200,7 +200,7 @@ def explain_hops(
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(asked)}")
     typed = asked[number - 1]
     model = run.load_model(checkpoint, device_named(device))
-    run.task.check_inputs(model, Inputs([typed.text], [typed.place]))
+    run.task.encode_inputs(model, Inputs([typed.text], [typed.place])).readable()
     examples = run.task.typed_examples([typed])
     first = np.zeros(1, dtype=np.int64)
     batch = run.task.batch(examples, first).to(device_of(model))

@@ -13,7 +13,6 @@ from regard.data.dataset import Dataset
 from regard.errors import DecodeError, Problem
 from regard.models.headed import Headed
 from regard.runs import Run
-from regard.runs.skipped import unreadable
 from regard.tasks.classification import Classified
 from regard.tasks.inputs import Inputs
 from regard.tasks.multiple_choice import Chosen
@@ -146,10 +145,7 @@ def _readable(
     """Those of which something is left that the model can read."""
     texts = [join(one.fields) for one in inputs]
 
-    def check(part: Inputs) -> None:
-        run.task.check_inputs(model, part)
-
-    bad = unreadable(check, Inputs.of(texts))
+    bad = run.task.encode_inputs(model, Inputs.of(texts)).unreadable
     _refuse_number(1 + (len(bad) < len(texts)))
     return [one for row, one in enumerate(inputs) if row not in bad]
 

@@ -15,7 +15,7 @@ from regard.data.conll import entities_in, is_chunk_tag
 from regard.errors import DataError
 from regard.models.base import count_parameters
 from regard.runs import Run
-from regard.runs.progress import summed
+from regard.runs.settings import summed
 from regard.runs.splits import SplitName, examples_of
 from regard.tasks.by_document import document_losses, document_masks
 from regard.tasks.headed import HeadedTask
