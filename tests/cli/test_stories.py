@@ -526,7 +526,7 @@ def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
     ):  # fmt: skip
         [message] = fail("predict", run, *story, *([name] if name.startswith("--") else []), *value)
         assert message == f"{name}: story_answering does not decode, so {name} has no effect (leave it out)"
-    assert fail("evaluate", run, "--beam", 3)[0].startswith("--beam: a run of the task story_answering")
+    assert fail("evaluate", run, "--beam", 3)[0].startswith("--beam: story_answering does not decode")
     assert not (tmp_path / "search.json").exists()
 
 

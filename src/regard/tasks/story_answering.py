@@ -290,7 +290,7 @@ class StoryAnswering(Task):
             if question.place in places or isinstance(question, Refused)
         ]
         if not asked:
-            where = both[0].place if both else "--story"
+            where = both[-len(lines)].place if both else "--story"
             raise DecodeError("there is no question", where=where, hint="a question ends in '?'")
         return [FileInput(question.text, question.place, faults.get(question.place)) for question in asked]
 
