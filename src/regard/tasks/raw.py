@@ -42,6 +42,7 @@ class RawTextTask(Task):
     """A task on raw text: rows of the data are documents, or pieces of long ones."""
 
     columns = ("text",)
+    reads_raw_text = True
     evaluation: ClassVar[type[Config]] = NoEvaluation
     special: ClassVar[Sequence[str]] = SPECIAL
     """The special tokens of a vocabulary that is trained."""

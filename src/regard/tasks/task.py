@@ -79,6 +79,10 @@ class Task:
     """Whether predictions come from a search, so that a beam, a prefix and a record make sense."""
     has_references: ClassVar[bool] = False
     """Whether it writes a text for each source, which is compared with references."""
+    head: ClassVar[type[Config] | None] = None
+    """The recipe's section `head`; None where the model has none."""
+    reads_raw_text: ClassVar[bool] = False
+    """Whether the data is raw text, for pre-training."""
     reads_stories: ClassVar[bool] = False
     """Whether inputs are questions about a story that the lines before them tell."""
     changeable: ClassVar[tuple[str, ...]] = ()

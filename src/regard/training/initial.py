@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -63,10 +64,10 @@ def _take_weights(model: Generator | Headed, task: Task, recipe: AnyRecipe, base
     if problems:
         raise ConfigError(problems=problems)
     weights = load_weights(checkpoint)
-    if isinstance(model, Headed):
-        fresh = _take_base(model, run, task, weights)
+    if task.head is not None:
+        fresh = _take_base(cast("Headed", model), run, task, weights)
     else:
-        weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
+        weights, fresh = _with_heads(cast("Generator", model), weights, run.recipe.model, recipe.model)
         _refuse_other_shapes(name, weights, stored_weights(model))
         put_weights(model, weights, checkpoint)
     return f"weights: those of {name}, {checkpoint.name}" + (f"; new: {', '.join(fresh)}" if fresh else "")

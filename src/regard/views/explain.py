@@ -71,7 +71,8 @@ def explain(
         )  # fmt: skip
     model = run.load_model(checkpoint, device_named(device))
     vocabulary = run.tokenizers["target"]
-    encoded: Encoded = readable(run.task.encode_sources([text], ["input"]))[0]
+    sources: list[Encoded] = readable(run.task.encode_sources([text], ["input"]))
+    encoded = sources[0]
     output, target_ids = _written(run, model, text, target, beam)
     read, source_pieces, source_starts = _source(run, encoded, padding)
     batch = Batch(read, _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)).to(device_of(model))
