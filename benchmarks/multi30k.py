@@ -69,12 +69,12 @@ def training_seconds(run: Path) -> float:
 
 def decoding_speed(run: Path, folder: Path) -> float:
     """Target tokens a second with the recipe's beam, all of the test set, the model loaded and warm."""
-    import regard.runs.verbs as verbs
+    import regard
 
-    opened, source = verbs.opened(run), gzip.decompress((folder / SOURCES).read_bytes()).decode().splitlines()
-    verbs.predict(opened, source[:200])
+    opened, source = regard.Run.open(run), gzip.decompress((folder / SOURCES).read_bytes()).decode().splitlines()
+    regard.predict(opened, source[:200])
     started = time.perf_counter()
-    found = verbs.predict(opened, source)
+    found = regard.predict(opened, source)
     seconds = time.perf_counter() - started
     return sum(len(one.nbest[0].tokens) for one in found) / seconds
 

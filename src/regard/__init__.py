@@ -10,38 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.exchange.exchange import export_run as export_run
-    from regard.exchange.exchange import import_run as import_run
-    from regard.recipes.recipe import load_recipe as load_recipe
-    from regard.runs import Run as Run
-    from regard.runs.verbs import evaluate as evaluate
-    from regard.runs.verbs import features as features
-    from regard.runs.verbs import predict as predict
-    from regard.runs.verbs import score as score
-    from regard.training.check import check as check
-    from regard.training.train import train as train
-    from regard.views.compare import compare as compare
-    from regard.views.diagnose import diagnose as diagnose
-    from regard.views.explain import explain as explain
+    from regard.api import Run as Run
+    from regard.api import check as check
+    from regard.api import compare as compare
+    from regard.api import diagnose as diagnose
+    from regard.api import evaluate as evaluate
+    from regard.api import explain as explain
+    from regard.api import export_run as export_run
+    from regard.api import features as features
+    from regard.api import import_run as import_run
+    from regard.api import load_recipe as load_recipe
+    from regard.api import predict as predict
+    from regard.api import score as score
+    from regard.api import shipped_recipes as shipped_recipes
+    from regard.api import train as train
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "Run": "regard.runs",
-    "check": "regard.training.check",
-    "compare": "regard.views.compare",
-    "diagnose": "regard.views.diagnose",
-    "evaluate": "regard.runs.verbs",
-    "explain": "regard.views.explain",
-    "export_run": "regard.exchange.exchange",
-    "features": "regard.runs.verbs",
-    "import_run": "regard.exchange.exchange",
-    "load_recipe": "regard.recipes.recipe",
-    "predict": "regard.runs.verbs",
-    "score": "regard.runs.verbs",
-    "train": "regard.training.train",
-}
-__all__ = sorted(_WHERE)
+__all__ = [  # see __getattr__
+    "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run", "load_recipe",
+    "predict", "score", "shipped_recipes", "train",
+]  # fmt: skip
 
 
 def wait_quietly() -> None:
@@ -55,12 +44,12 @@ def wait_quietly() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a verb when it is first used: torch takes seconds, `regard --help` must not."""
-    if name not in _WHERE:
+    """Import the verbs when one is first used: torch takes seconds, `regard --help` must not."""
+    if name not in __all__:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     wait_quietly()
-    return getattr(import_module(_WHERE[name]), name)
+    return getattr(import_module("regard.api"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_WHERE])
+    return sorted([*globals(), *__all__])

@@ -5,6 +5,7 @@
     ├── DataError            a file, its lines, its columns
     ├── CheckpointError      a run folder and what is stored in it
     └── DecodeError          an input to predict or score, or what was asked of the search
+        └── InputError       inputs to predict that cannot be read
 
 `assert` is for our own mistakes, these are for theirs.
 """
@@ -65,6 +66,10 @@ class CheckpointError(RegardError):
 
 class DecodeError(RegardError):
     """An input that cannot be decoded, or a search that cannot be run."""
+
+
+class InputError(DecodeError):
+    """Inputs to predict that cannot be read."""
 
 
 @dataclass

@@ -510,7 +510,9 @@ def test_no_input_at_all(tiny_run: Path) -> None:
 
 
 def test_a_script_the_tokenizer_has_never_seen(tiny_run: Path) -> None:
-    message = "input 2: the tokenizer knows nothing in '안녕하세요' (it was trained on other words or script)"
+    message = (
+        "input 2: every token of '안녕하세요' is unknown to the tokenizer (it was trained on other words or script)"
+    )
     assert fail("predict", tiny_run, "a b", "안녕하세요") == [message]
     assert fail("explain", tiny_run, "안녕하세요") == [message.replace("input 2", "input")]
     assert fail("score", tiny_run, "안녕하세요", "a") == [message.replace("input 2", "source")]
@@ -544,7 +546,7 @@ def test_bad_lines_of_a_file_can_be_skipped(tiny_run: Path, tmp_path: Path) -> N
     expected = succeed("predict", tiny_run, *good, "--json").jsons
     assert [one for one in told if one["output"] is not None] == expected
     assert [one["problem"]["where"] for one in told if one["output"] is None] == [f"{file}:{n}" for n in (2, 4, 5, 7)]
-    assert told[3]["problem"]["what"] == "the tokenizer knows nothing in '한국어'"
+    assert told[3]["problem"]["what"] == "every token of '한국어' is unknown to the tokenizer"
     assert told[4]["problem"]["what"] == "the text is not valid UTF-8"
     assert succeed("predict", tiny_run, "--skip-bad", stdin="\nb a\n").out == f"\n{third}\n"
     assert succeed("predict", tiny_run, "--file", write(file, "\n\n"), "--skip-bad").out == "\n\n"
@@ -620,7 +622,7 @@ def test_a_file_of_inputs_that_is_not_there(tiny_run: Path, tmp_path: Path) -> N
         (["--set", "beam"], "beam: an override is key=value (for example training.steps=500)"),
         (
             ["--set", "model.hidden=2"],
-            "model.hidden=2: model is settled in a trained run (allowed: search, evaluation)",
+            "model.hidden=2: model cannot be changed in a trained run (allowed: search, evaluation)",
         ),
         (
             ["--set", "search.top_k=2"],

@@ -13,6 +13,7 @@ import torch
 import regard as api
 from command_line import fail, succeed, write
 from places import SHARED
+from regard.api import with_predictions_written
 from regard.config import write_yaml
 from regard.data.corpora import generate
 from regard.data.framing import labelled_batch
@@ -20,7 +21,6 @@ from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
-from regard.runs.predictions import with_predictions_written
 from regard.tasks.inputs import Inputs
 from regard.training.train import train
 
@@ -127,7 +127,7 @@ def test_labels_from_arguments_files_and_standard_input(sentiment: Path, tmp_pat
     assert succeed("predict", sentiment, "☃☃☃", "--json").json["output"] in ("positive", "negative")
     assert fail("predict", sentiment, " ") == ["input 1: the text is empty (give at least one word)"]
     [message] = fail("predict", sentiment, "a", "--prefix", "b")
-    assert message.startswith("--prefix: a run of the task classification searches for nothing")
+    assert message.startswith("--prefix: classification does not decode, so --prefix has no effect")
 
 
 def test_two_texts_are_compared(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_windows_are_averaged(project: Project) -> None:
     assert [len(row.ids) for row in rows] == [8, 8, 6]
     with torch.inference_mode():
         alone = [model(labelled_batch([[row]], torch.zeros(1), 0)) for row in rows]
-    [found] = task.typed_scores(model, Inputs.of([text]))
+    [found] = task.typed_scores(model, task.encode_inputs(model, Inputs.of([text])))
     assert found.tolist() == pytest.approx(torch.stack(alone).mean(0)[0].tolist(), abs=1e-6)
     assert succeed("evaluate", run, "--json").json["examples"] == 4
 
@@ -480,11 +480,11 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     """The metrics are what was asked for, but what was said of each example is lost."""
     found = {"accuracy": 1.0, "note": "the run's recipe has no test set", "predictions": [{"right": True}]}
     file = write(tmp_path / "a file", "") / "predictions.jsonl"
-    measured = with_predictions_written(found, file, asked=False)
+    measured = with_predictions_written(found, file, named=False)
     assert measured == {
         "accuracy": 1.0,
-        "note": f"the run's recipe has no test set; {file.parent} cannot be written to: --predictions FILE keeps what "
-        "was said of each example elsewhere",
+        "note": f"the run's recipe has no test set; {file.parent} cannot be written to: --predictions FILE writes the "
+        "predictions elsewhere",
     }
     with pytest.raises(CheckpointError):
-        with_predictions_written(found, file, asked=True)
+        with_predictions_written(found, file, named=True)

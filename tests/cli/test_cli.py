@@ -253,7 +253,7 @@ def test_order_and_neighbours_do_not_matter(run: Path, monkeypatch: pytest.Monke
     alone = [predictions(run, text)[0] for text in INPUTS]
     assert [one["input"] for one in alone] == INPUTS
     for size in (4_000, 5):
-        monkeypatch.setattr("regard.runs.verbs.CHUNK", size)
+        monkeypatch.setattr("regard.api.CHUNK", size)
         together = predictions(run, *reversed(INPUTS))
         for one, other in zip(reversed(alone), together, strict=True):
             assert other == one | {"score": pytest.approx(one["score"], abs=1e-4), "nbest": other["nbest"]}
@@ -648,7 +648,7 @@ def test_a_mistake_in_a_shell_is_one_line_and_exit_code_2(run: Path) -> None:
     result = shell(f'{COMMAND} predict "{run}" "한국어"')
     assert result.returncode == 2
     assert result.stdout == ""
-    words = "the tokenizer knows nothing in '한국어' (it was trained on other words or script)"
+    words = "every token of '한국어' is unknown to the tokenizer (it was trained on other words or script)"
     assert result.stderr == f"regard: input 1: {words}\n"
 
 

@@ -10,7 +10,7 @@ import typer
 
 from regard.cli import app
 from regard.commands.output import bar
-from regard.runs.progress import summed
+from regard.runs.settings import summed
 
 
 class Terminal(io.StringIO):

@@ -331,8 +331,8 @@ def test_nothing_known_is_predicted_with_a_note(runs: dict[str, Path], tmp_path:
     for run, text in asked.items():
         found = succeed("predict", run, text, text, "--json")
         assert len(found.jsons) == 2
-        note = "note: input 1: the tokenizer knows nothing in 'ㅋㅋ 한글' (it was trained on other words or script)"
-        assert found.err.splitlines() == [f"{note}, and so for 1 more"]
+        note = "note: input 1: every token of 'ㅋㅋ 한글' is unknown to the tokenizer"
+        assert found.err.splitlines() == [f"{note} (it was trained on other words or script), and so for 1 more"]
     spans = [
         (word["start"], word["end"]) for word in succeed("predict", [*asked][3], "ㅋㅋ 한글", "--json").json["words"]
     ]

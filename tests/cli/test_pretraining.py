@@ -16,13 +16,13 @@ import torch
 
 import regard as api
 from command_line import fail, succeed, write
+from regard.api import features
 from regard.config import write_yaml
 from regard.data.corpora import generate
 from regard.data.raw import EVALUATED_STREAMS, Streams
 from regard.objectives.language_model import CarriedNextToken
 from regard.runs import Run
 from regard.runs.checkpoints import load_training, load_weights
-from regard.runs.verbs import features
 from regard.tasks.language_modeling import LanguageModeling, measured
 from regard.tasks.masked_language_modeling import put_in
 from regard.training.train import train
@@ -529,7 +529,7 @@ def test_what_a_model_or_task_cannot_do(runs: dict[str, Path], gpt: Project) -> 
     [message] = fail("predict", runs["gpt"], "The", "--features", "a.npz", "--pooling", "max")
     assert message == "--pooling: there is no pooling 'max' (allowed: mean, first, last)"
     [message] = fail("diagnose", runs["gpt"])
-    assert "holds what is written against references, which a run of language_modeling does not have" in message
+    assert "compares outputs with references, which a run of language_modeling does not have" in message
     [message] = fail("score", runs["bert"], "a", "b")
     assert "score needs a run that writes texts, not one of masked_language_modeling" in message
     for name in ("elmo", "autoencoder"):

@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from places import GOLDEN
+from regard.api import evaluate, predict, score
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.checkpoints import Checkpoint, average_weights, load_training, load_weights, save_checkpoint
 from regard.runs.run import FORMAT, MetricsLog, put_weights, read_metrics, stored_weights
-from regard.runs.verbs import evaluate, predict, score
 from regard.text.files import write_file
 from regard.training.train import train
 

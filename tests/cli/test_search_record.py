@@ -244,7 +244,7 @@ def test_a_wording_that_cannot_be_had(tiny_run: Path, options: list[str], messag
 
 def test_prefixes_that_do_not_fit_the_inputs(tiny_run: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "prefixes.txt", "b\n")
-    hint = "(one line for each input, empty where it may begin as it likes)"
+    hint = "(one line for each input, empty where any beginning is allowed)"
     assert fail("predict", tiny_run, "a", "b", "--prefixes", file) == [f"{file}: 1 prefix for 2 inputs {hint}"]
     message = "--prefix: 2 prefixes are given for every output (give one, or --prefixes with a line for each input)"
     assert fail("predict", tiny_run, "a b", "--prefix", "a", "--prefix", "b") == [message]

@@ -526,8 +526,8 @@ def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
         ("--length-penalty", 0.5), ("search.banned", "--set", "search.banned=[a]"),
     ):  # fmt: skip
         [message] = fail("predict", run, *story, *([name] if name.startswith("--") else []), *value)
-        assert message == f"{name}: a run of the task story_answering searches for nothing (leave it out)"
-    assert fail("evaluate", run, "--beam", 3)[0].startswith("--beam: a run of the task story_answering")
+        assert message == f"{name}: story_answering does not decode, so {name} has no effect (leave it out)"
+    assert fail("evaluate", run, "--beam", 3)[0].startswith("--beam: story_answering does not decode")
     assert not (tmp_path / "search.json").exists()
 
 

@@ -61,7 +61,13 @@ def violations(file: str, text: str) -> list[str]:
 def test_every_folder_has_its_place() -> None:
     folders = {file.split("/")[0] for file in FILES if "/" in file}
     assert folders <= set(ORDER)
-    assert {file for file in FILES if "/" not in file} == {"__init__.py", "__main__.py", "cli.py", "errors.py"}
+    assert {file for file in FILES if "/" not in file} == {
+        "__init__.py",
+        "__main__.py",
+        "api.py",
+        "cli.py",
+        "errors.py",
+    }
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if "/" in file])
@@ -91,7 +97,7 @@ def test_what_must_start_quickly_does_not_import_torch(module: str) -> None:
 def test_verbs_are_imported_when_they_are_asked_for() -> None:
     assert set(regard.__all__) == {
         "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
-        "load_recipe", "predict", "score", "train",
+        "load_recipe", "predict", "score", "shipped_recipes", "train",
     }  # fmt: skip
     assert all(callable(getattr(regard, name)) for name in regard.__all__)
     assert set(regard.__all__) <= set(dir(regard))

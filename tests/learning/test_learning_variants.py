@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from command_line import write
-from regard.runs.verbs import evaluate
+from regard.api import evaluate
 from regard.training.train import train
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 16, "hidden": 32, "attention": 32}

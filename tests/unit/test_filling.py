@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from regard.models.bert import BERT, BERTConfig
-from regard.tasks.masked_language_modeling import filled
+from regard.tasks.inputs import readable
+from regard.tasks.masked_language_modeling import encode_gaps, filled
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
 
@@ -23,7 +24,9 @@ def test_a_mark_without_a_word_is_not_offered_and_keeps_its_probability(kind: st
     )
     torch.manual_seed(1)
     model = BERT(BERTConfig(preset="tiny", next_sentence=False), tokenizer.size).eval()
-    [gap] = filled(model, tokenizer, ["농부는 봄에 [MASK] 뿌리고"], [""], tokenizer.size)[0].gaps
+    text = "농부는 봄에 [MASK] 뿌리고"
+    rows = readable(encode_gaps(model, tokenizer, [text], [""]))
+    [gap] = filled(model, tokenizer, [text], rows, tokenizer.size)[0].gaps
     assert all(gap.words)
     assert set(tokenizer.tokens(range(tokenizer.size))) - set(gap.tokens) == {*MASKING, "▁"}
     assert 0.5 < sum(gap.probabilities) < 0.999

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from command_line import fail, succeed
 from language_model_cases import CASES, WORDS, build
 from model_cases import close
+from regard.api import features
 from regard.data.batch import TextBatch, Tokens
 from regard.data.dataset import Dataset
 from regard.data.documents import RawData
@@ -22,7 +23,6 @@ from regard.data.raw import RawTokens, document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
-from regard.runs.verbs import features
 from regard.tasks.inputs import padded
 from regard.text.spelling import UnknownWord, encode_spelled, letters_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
@@ -300,4 +300,4 @@ def test_a_model_of_tokens_knows_no_other_words(tmp_path: Path) -> None:
     assert found["tokens"].tolist()[1] == "<unk>"
     np.testing.assert_array_equal(found["vectors"][:4], found["vectors"][4:])
     [message] = fail("predict", tmp_path / "run", "여우", "--features", file)
-    assert "the tokenizer knows nothing in '여우'" in message
+    assert "every token of '여우' is unknown to the tokenizer" in message

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import Problem
 
 if TYPE_CHECKING:
-    from regard.runs.progress import Progress
+    from regard.runs.settings import Progress
     from regard.views.report import Result
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from regard.config import read_yaml
 from regard.config.load import Tree
 from regard.errors import ConfigError, Problem
-from regard.tasks import PRETRAINING, TASKS
-from regard.tasks.headed import HeadedTask
+from regard.tasks import TASKS
 from regard.tasks.masked_language_modeling import MaskedLanguageModeling
 
 FREE = frozenset(
@@ -37,7 +36,7 @@ def with_init(tree: Tree, base: Path, said: Tree | None = None) -> Tree:
     init = training.get("init") if isinstance(training, dict) else None
     if task is None or not isinstance(init, str):
         return tree
-    if "model" in tree and not issubclass(task, (HeadedTask, *PRETRAINING)):
+    if "model" in tree and task.head is None and not task.reads_raw_text:
         return tree
     if not (base / init / "recipe.yaml").exists():
         if "model" in tree:  # what is wrong with the run is said when it is opened
@@ -48,7 +47,7 @@ def with_init(tree: Tree, base: Path, said: Tree | None = None) -> Tree:
     if not isinstance(model, dict) or not isinstance(tokenizer, dict):  # which is said when the recipe is checked
         return tree
     theirs = _sections_of(base, init)
-    if issubclass(task, PRETRAINING):
+    if task.reads_raw_text:
         model, tokenizer = (model, tokenizer) if said is None else _gives_way(model, said)
         return {**tree, **_of_pretraining(theirs, model, tokenizer, init, masked=task is MaskedLanguageModeling)}
     if "preset" not in model:

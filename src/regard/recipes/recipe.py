@@ -20,7 +20,6 @@ from regard.recipes.shipped import shipped, shipped_text
 from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
 from regard.tasks import TASKS, Task
-from regard.tasks.headed import HeadedTask
 from regard.text.tokenizers import TokenizerConfig
 
 D = TypeVar("D", bound=Splits[Any])
@@ -123,7 +122,7 @@ class HeadedRecipe(Recipe[D, E, M], Generic[D, E, M, H]):
 
 def recipe_for(task: type[Task]) -> type[AnyRecipe]:
     """What a recipe of the task may say."""
-    if issubclass(task, HeadedTask):
+    if task.head is not None:
         return HeadedRecipe[task.data, task.evaluation, task.models, task.head]  # type: ignore[name-defined]
     return Recipe[task.data, task.evaluation, task.models]  # type: ignore[name-defined]
 

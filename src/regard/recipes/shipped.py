@@ -3,8 +3,26 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, RegardError, did_you_mean
+
+
+def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -> dict[str, str]:
+    """The names of the recipes that ship and a summary of each; or the YAML of one, under its name.
+
+    `out` is a new file to copy that one to.
+    """
+    if name is None:
+        if out is not None:
+            raise RegardError("name the recipe to copy", where="--out", hint=f"allowed: {', '.join(shipped())}")
+        return {recipe: summary(recipe) for recipe in shipped()}
+    text = shipped_text(name)
+    if out is not None:
+        if Path(out).exists():
+            raise RegardError("the file exists already", where=str(out), hint="give another --out")
+        Path(out).write_text(text, encoding="utf-8")
+    return {name: text}
 
 
 def shipped() -> list[str]:

@@ -14,7 +14,7 @@ from regard.tasks.task import Task
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import Translation
 
-__all__ = ["PRETRAINING", "TASKS", "Task", "TextToText"]
+__all__ = ["TASKS", "Task", "TextToText"]
 
 TASKS: dict[str, type[Task]] = {
     "translation": Translation,
@@ -30,5 +30,3 @@ TASKS: dict[str, type[Task]] = {
     "question_answering": QuestionAnswering,
 }
 """`task` -> its columns, objective, metrics and prediction."""
-PRETRAINING = (LanguageModeling, MaskedLanguageModeling)
-"""The tasks on raw text."""

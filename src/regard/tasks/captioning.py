@@ -21,6 +21,7 @@ from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import (
+    LIMIT,
     CaptionedImages,
     Picture,
     captioned,
@@ -33,13 +34,14 @@ from regard.data.prepare import Prepared, prepare
 from regard.data.report import Report
 from regard.data.store import Integers
 from regard.data.texts import Progress
-from regard.errors import DataError, DecodeError, Problem, first_of
+from regard.errors import DataError, Problem
 from regard.models import any_config, build_model
 from regard.models.base import Generator
 from regard.models.captioner import Captioner
 from regard.objectives.cross_entropy import DoublyStochastic
 from regard.search import SearchConfig
 from regard.tasks.classification import natural
+from regard.tasks.inputs import Unreadable
 from regard.tasks.task import Done, ignore
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import EvaluationConfig
@@ -76,6 +78,7 @@ class Captioning(TextToText):
     """Images and captions, measured by BLEU-1 to BLEU-4, chrF and exact match, against all captions of an image."""
 
     name = "captioning"
+    changeable = (LIMIT,)
     columns = ("target",)
     """What has a tokenizer."""
     data = Data[Captioned]
@@ -221,18 +224,15 @@ class Captioning(TextToText):
         like: Any = self.corpus_of([file.name])
         return (image_input(row, file) for row in table_rows(file, {"image": like.image}, has_header(like)))
 
-    def encode_inputs(self, texts: Sequence[str], places: Sequence[str]) -> list[Picture]:
+    def encode_sources(self, texts: Sequence[str], places: Sequence[str]) -> list[Picture | Unreadable]:
         """The images whose files are named, relative to where the command runs, or scenes of shapes."""
-        found: list[Picture] = []
-        problems: list[Problem] = []
+        pictures: list[Picture | Unreadable] = []
         for name, place in zip(texts, places, strict=True):
             try:
-                found.append(read_picture(name, Path(), self.recipe.model.reading, place))
+                pictures.append(read_picture(name, Path(), self.recipe.model.reading, place))
             except DataError as error:
-                problems += error.problems
-        if problems:
-            raise DecodeError(problems=first_of(problems))
-        return found
+                pictures.append(Unreadable(error.problems))
+        return pictures
 
 
 def _images(examples: Dataset) -> CaptionedImages:

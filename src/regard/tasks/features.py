@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from regard.data.batch import MaskedBatch, TextBatch, Tokens
 from regard.errors import DecodeError
 from regard.models.base import Contextual, Pooling, device_of
-from regard.tasks.inputs import by_length, encode_inputs, numbered, padded, refuse_longer
+from regard.tasks.inputs import Inputs, Note, by_length, encode_inputs, padded, refuse_longer
+from regard.tasks.task import Task
 from regard.text.spelling import unknown_in
 from regard.text.tokenizers import Tokenizer
 
@@ -31,41 +32,38 @@ class Features:
     """[tokens, D], or [texts, D] where there is one vector a text."""
     tokens: tuple[str, ...] = ()
     offsets: tuple[int, ...] = ()
+    notes: tuple[Note, ...] = ()
+    """What a user should know about the inputs."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a .npz file of them holds."""
-        found: dict[str, NDArray[Any]] = {"vectors": self.vectors, "inputs": np.array(self.inputs)}
+        arrays: dict[str, NDArray[Any]] = {"vectors": self.vectors, "inputs": np.array(self.inputs)}
         if self.offsets:
-            found |= {"tokens": np.array(self.tokens), "offsets": np.array(self.offsets, dtype=np.int64)}
-        return found
+            arrays |= {"tokens": np.array(self.tokens), "offsets": np.array(self.offsets, dtype=np.int64)}
+        return arrays
 
 
 def features(
-    model: Contextual,
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    *,
-    layer: int = -1,
-    pooling: Pooling | None = None,
-    places: Sequence[str] | None = None,
+    task: Task, model: Contextual, inputs: Inputs, *, layer: int = -1, pooling: Pooling | None = None
 ) -> Features:
     """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers.
 
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here.
     """
-    places = places or numbered(texts)
-    encoded = encode_inputs(tokenizer, [tokenizer.fold(text) for text in texts], places, letters=model.letters)
+    tokenizer, texts = task.tokenizers["text"], tuple(inputs.texts)
+    encoded = encode_inputs(tokenizer, [tokenizer.fold(text) for text in texts], inputs.places, letters=model.letters)
     rows = [[_first(model, tokenizer), *ids, tokenizer.end] for ids in encoded]
     longest = getattr(model, "longest", None)
     if longest is not None:
-        refuse_longer(rows, longest, places)
-    found = dict(_read(model, tokenizer, rows, layer, pooling))
-    vectors = [found[number] for number in range(len(rows))]
+        refuse_longer(rows, longest, inputs.places)
+    notes = tuple(task.text_notes(inputs, rows))
+    by_number = dict(_read(model, tokenizer, rows, layer, pooling))
+    vectors = [by_number[number] for number in range(len(rows))]
     if pooling is not None:
-        return Features(tuple(texts), np.stack(vectors))
+        return Features(texts, np.stack(vectors), notes=notes)
     tokens = tuple(token for ids in encoded for token in _tokens(tokenizer, ids))
     offsets = np.cumsum([0, *map(len, encoded)]).tolist()
-    return Features(tuple(texts), np.concatenate(vectors), tokens, tuple(offsets))
+    return Features(texts, np.concatenate(vectors), tokens, tuple(offsets), notes)
 
 
 def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:

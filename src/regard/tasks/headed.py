@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, Self
 
@@ -16,8 +16,9 @@ from regard.errors import ConfigError
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual
 from regard.models.headed import HeadConfig, Headed, build_base
+from regard.tasks.inputs import EncodedInputs, Note, is_foreign, nothing_known
 from regard.tasks.raw import check_max_length, spelling_options
-from regard.tasks.task import Task
+from regard.tasks.task import Prediction, Task
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
@@ -91,6 +92,23 @@ class HeadedTask(Task):
         data, model = self.recipe.data, self.recipe.model
         long: Long = getattr(data, "long", "windows")
         return Framing(self.tokenizers["text"], model.kind == "bert", data.max_length, long, data.stride, model.letters)
+
+    def text_model(self, model: Headed) -> Contextual:
+        return model.base
+
+    def fields_of(self, row: Any) -> Iterable[tuple[str, Sequence[int]]]:
+        """The texts of an encoded input, each with its tokens."""
+        raise NotImplementedError
+
+    def notes(self, encoded: EncodedInputs[Any], predictions: Sequence[Prediction]) -> list[Note]:
+        """There is a prediction for every text; a note says in which of them every token is unknown."""
+        tokenizer = self.framing.tokenizer
+        return [
+            Note("unknown", str(nothing_known(text, place)))
+            for row, place in zip(encoded.readable(), encoded.inputs.places, strict=True)
+            for text, ids in self.fields_of(row)
+            if tokenizer.all_unknown(ids) and is_foreign(tokenizer, self.framing.spelled([*ids], [text], 0))
+        ]
 
     def with_head(self, **values: Any) -> Self:
         """The task with these values in the recipe's section `head`."""

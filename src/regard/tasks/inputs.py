@@ -1,18 +1,28 @@
-"""From what a user typed to what a model reads: checked, and batched by length with the order kept."""
+"""From what a user typed or keeps in a file to what a model reads: checked, encoded once, batched by length."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+import numpy as np
 import torch
 
 from regard.data.batch import Tokens
+from regard.data.dataset import Dataset
+from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
+from regard.data.formats import object_in
 from regard.data.images import Picture, images_of
-from regard.errors import DataError, DecodeError, Problem, first_of
+from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of
+from regard.search import Constraints
+from regard.text.files import TextFile, open_text
 from regard.text.spelling import Spelling, encode_spelled, unknown_in
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
+Row = TypeVar("Row")
 Encoded = Sequence[int] | Picture
 """A source as a model reads it: its tokens without `</s>`, or an image."""
 LONGEST = 2048
@@ -46,11 +56,158 @@ def numbered(texts: Sequence[str]) -> list[str]:
     return [f"input {number}" for number in range(1, len(texts) + 1)]
 
 
+class Example(NamedTuple):
+    """An input that was encoded as one row of a dataset."""
+
+    examples: Dataset
+    row: int
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Stands for an input that cannot be read."""
+
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class EncodedInputs(Generic[Row]):
+    """Inputs, and what the model reads of each."""
+
+    inputs: Inputs
+    rows: Sequence[Row | Unreadable]
+    wording: Constraints = field(default_factory=Constraints)
+    """What the outputs begin with and must not contain, for tasks that search."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def unreadable(self) -> dict[int, Problem]:
+        """The first problem of each input that cannot be read, by its number."""
+        return {number: row.problems[0] for number, row in enumerate(self.rows) if isinstance(row, Unreadable)}
+
+    def take(self, numbers: Sequence[int]) -> EncodedInputs[Row]:
+        rows = [self.rows[number] for number in numbers]
+        return EncodedInputs(self.inputs.take(numbers), rows, self.wording.of(numbers))
+
+    def readable(self) -> list[Row]:
+        """What the model reads of each input, or one InputError that names those that cannot be read."""
+        return readable(self.rows)
+
+
+def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
+    """All rows, or one InputError with the problems of those that cannot be read."""
+    problems = [problem for row in rows if isinstance(row, Unreadable) for problem in row.problems]
+    if problems:
+        raise InputError(problems=first_of(problems))
+    return [row for row in rows if not isinstance(row, Unreadable)]
+
+
+def by_dataset(rows: Sequence[Example]) -> Iterator[tuple[list[int], Dataset]]:
+    """The numbers of the inputs that were encoded in one dataset, and their examples."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for number, example in enumerate(rows):
+        groups[id(example.examples)].append(number)
+    for numbers in groups.values():
+        examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
+        yield numbers, examples if chosen == [*range(len(examples))] else examples.select(np.array(chosen))
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a user should know about a prediction."""
+
+    kind: Literal["unknown", "length"]
+    """Tokens that the model does not know, or a text that is longer than what it was trained on or remembers."""
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class ReadsTables(Protocol):
+    """The part of a task that reads files of inputs."""
+
+    name: ClassVar[str]
+    reads_stories: ClassVar[bool]
+
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None: ...
+
+
+def file_inputs(task: ReadsTables, file: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
+    """The inputs in a file: its lines, or the rows of a table with columns that the task knows.
+
+    With `skip_bad`, lines that are not valid UTF-8 are returned as well, to be refused one by one.
+    """
+    opened = open_text(str(file), Path())
+    if skip_bad:
+        opened = TolerantFile(opened.name, opened.path)
+    try:
+        rows = task.inputs_in(opened)
+        if rows is not None:
+            return list(rows)
+    except ColumnError as error:
+        if not is_table(opened):
+            raise
+        what = "of a table the run's own columns are read, or 'text', or 'first' and 'second' where it has none"
+        problems = [*error.problems, Problem("", what, "a .txt has one input a line, tabs between its texts")]
+        raise DataError(problems=problems) from None
+    return [FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1)]
+
+
+def read_story(task: ReadsTables, story: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
+    """The lines of a story, or its objects by the keys of the run's recipe, for a task that reads stories."""
+    if not task.reads_stories:
+        raise DecodeError(f"a run of {task.name} reads no story", where="--story", hint="runs of story_answering do")
+    return file_inputs(task, story, skip_bad=skip_bad)
+
+
+def object_input(task: ReadsTables, text: str, place: str) -> FileInput | None:
+    """A typed JSON object as a row of a .jsonl file with the task's columns; None where the text is no object."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        object_in(line := text.replace("\n", " "), "")
+        content = line.encode()
+    except (DataError, UnicodeEncodeError):
+        return None
+    try:
+        [row] = task.inputs_in(HeldFile("typed.jsonl", content=content)) or []
+    except DataError as error:
+        row = FileInput("", place, error.problems[0])
+    fault = None if row.fault is None else replace(row.fault, where=place)
+    return FileInput(row.text, place, fault)
+
+
 def only_file(files: Sequence[str], hint: str = "give one") -> str:
     """The one file that `--file` names, for tasks that have all of an example in it."""
     if len(files) != 1:
         raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
     return files[0]
+
+
+def encode_each(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    places: Sequence[str],
+    longest: int | None = LONGEST,
+    letters: int | None = None,
+) -> list[list[int] | Unreadable]:
+    """Token ids of each text, or why it cannot be read.
+
+    With `letters`, unknown words keep so many of their characters, for a model that reads them.
+    """
+    rows: list[list[int] | Unreadable] = []
+    problems = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
+    plain = ["" if problem else text for text, problem in zip(texts, problems, strict=True)]
+    encoded = encode_spelled(tokenizer, plain, letters)
+    for text, place, ids, first in zip(texts, places, encoded, problems, strict=True):
+        problem = first or (nothing_known(text, place) if is_foreign(tokenizer, ids) else None)
+        if problem is None and longest is not None:
+            problem = _too_long(ids, place)
+        rows.append(Unreadable((problem,)) if problem else ids)
+    return rows
 
 
 def encode_inputs(
@@ -59,23 +216,9 @@ def encode_inputs(
     places: Sequence[str],
     longest: int | None = LONGEST,
     letters: int | None = None,
-    *,
-    unknown: bool = False,
 ) -> list[list[int]]:
-    """Token ids of each text, or one DecodeError that names the texts that cannot be read.
-
-    With `letters` unknown words keep so many of theirs, for a model that reads them. Texts in which nothing is known
-    pass where there is an answer to the `unknown`, too, so long as they have a token.
-    """
-    unreadable = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
-    readable = ["" if problem else text for text, problem in zip(texts, unreadable, strict=True)]
-    encoded = encode_spelled(tokenizer, readable, letters)
-    unread = [
-        _problem_in_tokens(tokenizer, *one, longest, unknown=unknown)
-        for one in zip(texts, encoded, places, strict=True)
-    ]
-    refuse([first or second for first, second in zip(unreadable, unread, strict=True)])
-    return encoded
+    """The same, or one error that names all texts that cannot be read."""
+    return readable(encode_each(tokenizer, texts, places, longest, letters))
 
 
 def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
@@ -104,15 +247,21 @@ def refuse(found: Sequence[Problem | None]) -> None:
 
 def refuse_longer(rows: Sequence[Sequence[int]], longest: int, places: Sequence[str]) -> None:
     """Refuse texts that have more tokens than the model has positions for."""
-    problems = [
-        Problem(
-            place, f"the text has {len(row):,} tokens with the special ones", f"the model reads at most {longest:,}"
-        )
-        for row, place in zip(rows, places, strict=True)
-        if len(row) > longest
-    ]
-    if problems:
-        raise DecodeError(problems=first_of(problems))
+    readable(not_longer(rows, longest, places))
+
+
+def not_longer(
+    rows: Sequence[Sequence[int] | Unreadable], longest: int | None, places: Sequence[str]
+) -> list[list[int] | Unreadable]:
+    """Rows of tokens; those that are longer than the model's positions are unreadable."""
+    checked: list[list[int] | Unreadable] = []
+    for row, place in zip(rows, places, strict=True):
+        if isinstance(row, Unreadable) or longest is None or len(row) <= longest:
+            checked.append(row if isinstance(row, Unreadable) else [*row])
+            continue
+        what, hint = f"the text has {len(row):,} tokens with the special ones", f"the model reads at most {longest:,}"
+        checked.append(Unreadable((Problem(place, what, hint),)))
+    return checked
 
 
 def problem_in_text(text: str, place: str) -> Problem | None:
@@ -130,22 +279,14 @@ def _too_long(ids: Sequence[int], place: str) -> Problem | None:
     return Problem(place, f"the text has {len(ids):,} tokens", f"at most {LONGEST:,}: split it into sentences")
 
 
-def _problem_in_tokens(
-    tokenizer: Tokenizer, text: str, ids: list[int], place: str, longest: int | None, *, unknown: bool
-) -> Problem | None:
-    if not (ids and unknown) and is_foreign(tokenizer, ids):
-        return nothing_known(text, place)
-    return None if longest is None else _too_long(ids, place)
-
-
 def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
     """Whether nothing of a text is known, not even the letters of its words."""
     return tokenizer.all_unknown(ids) and not any(unknown_in(ids))
 
 
 def nothing_known(text: str, place: str) -> Problem:
-    """What is said of such a text."""
-    what = f"the tokenizer knows nothing in {text.strip()[:20]!r}"
+    """Every token of a text is unknown."""
+    what = f"every token of {text.strip()[:20]!r} is unknown to the tokenizer"
     return Problem(place, what, "it was trained on other words or script")
 
 

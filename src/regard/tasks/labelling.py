@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -16,7 +17,7 @@ from regard.data.batch import LabelledBatch
 from regard.data.batches import fixed_batches
 from regard.data.config import Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.file_inputs import FileInput, HeldFile, is_table, table_rows
 from regard.data.formats import Key, has_header, keys_of
 from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
 from regard.data.prepare import Prepared
@@ -28,7 +29,15 @@ from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.tasks.columns import corpus_of, header_in, labelled_in, labelled_of, suffix_of
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import Inputs, problem_in_text, refuse
+from regard.tasks.inputs import (
+    EncodedInputs,
+    Example,
+    Inputs,
+    Unreadable,
+    by_dataset,
+    object_input,
+    problem_in_text,
+)
 from regard.tasks.task import Done, Prediction, ignore
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -230,17 +239,40 @@ class TextLabelling(HeadedTask):
         others = {"dataset": None, "subset": None, "split": None, "size": None, "prefix": ""}
         return like.model_copy(update={"file": files[0], "header": header_in(files[0], like), **others})
 
-    def check_inputs(self, model: Headed, inputs: Inputs) -> None:
-        self.fields(inputs)
+    def typed_input(self, text: str, place: str) -> FileInput:
+        """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
+        row = object_input(self, text, place)
+        if row is not None and row.fault is None:
+            return row
+        if row is None or row.fault is None or self.arrangement in (None, "single"):
+            return FileInput(text, place)
+        hint = row.fault.hint
+        if self.recipe.data.train:  # else the hint has the names already
+            columns, _ = self.table_columns(HeldFile("typed.jsonl", content=text.replace("\n", " ").encode()))
+            hint = "; ".join(filter(None, [hint, f"wanted are {', '.join(map(str, columns.values()))}"]))
+        return FileInput(text, place, replace(row.fault, hint=hint))
 
-    def fields(self, inputs: Inputs) -> list[list[str]]:
-        """The texts of each input, which stand between tabs where there are several; refused if they cannot be read."""
+    def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:
+        """The texts of each input, with tabs between them where there are several, as examples: inputs with the same
+        number of texts in one dataset."""
         single = self.arrangement == "single"
         fields = [[text] if single else text.split("\t") for text in inputs.texts]
-        placed = list(zip(fields, inputs.places, strict=True))
-        refuse([self.wrong_number(texts, place) for texts, place in placed])
-        refuse([problem_in_text(text, place) for texts, place in placed for text in texts])
-        return fields
+        rows: dict[int, Example | Unreadable] = {}
+        for number, (texts, place) in enumerate(zip(fields, inputs.places, strict=True)):
+            wrong = self.wrong_number(texts, place)
+            problems = [wrong] if wrong else [problem_in_text(text, place) for text in texts]
+            if any(problems):
+                rows[number] = Unreadable(tuple(problem for problem in problems if problem))
+        for count in sorted({len(texts) for row, texts in enumerate(fields) if row not in rows}):
+            numbers = [row for row, texts in enumerate(fields) if len(texts) == count and row not in rows]
+            columns = {f"text {field}": [fields[number][field] for number in numbers] for field in range(count)}
+            examples = Dataset.of(self, columns, [inputs.places[number] for number in numbers].__getitem__)
+            rows |= {number: Example(examples, row) for row, number in enumerate(numbers)}
+        return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
+
+    def fields_of(self, row: Example) -> list[tuple[str, list[int]]]:
+        columns, texts = row.examples.columns, row.examples.texts
+        return [(texts[name][row.row], column[row.row].tolist()) for name, column in columns.items()]
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
         """Why an input has too few or too many texts."""
@@ -248,26 +280,22 @@ class TextLabelling(HeadedTask):
             return None
         return Problem(place, f"two texts are expected, not {len(fields)}", "put a tab between first and second")
 
-    def predict(
-        self, model: Headed, inputs: Inputs, *, record: bool = False, progress: Done = ignore
+    def predict_encoded(
+        self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Prediction]:
-        scores = self.typed_scores(model, inputs, progress)
-        return [self.prediction(text, scores_Y) for text, scores_Y in zip(inputs.texts, scores, strict=True)]
+        scores = self.typed_scores(model, encoded, progress)
+        return [self.prediction(text, scores_Y) for text, scores_Y in zip(encoded.inputs.texts, scores, strict=True)]
 
     def prediction(self, text: str, scores_Y: Scores) -> Prediction:
         """The answer that the head's scores are for a text."""
         raise NotImplementedError
 
-    def typed_scores(self, model: Headed, inputs: Inputs, progress: Done = ignore) -> list[Scores]:
+    def typed_scores(self, model: Headed, encoded: EncodedInputs[Example], progress: Done = ignore) -> list[Scores]:
         """What the head gives for each input; inputs with the same number of texts are batched together."""
-        fields = self.fields(inputs)
         scores: dict[int, Scores] = {}
-        for count in sorted({len(texts) for texts in fields}):
-            rows = [row for row, texts in enumerate(fields) if len(texts) == count]
-            columns = {f"text {number}": [fields[row][number] for row in rows] for number in range(count)}
-            dataset = Dataset.of(self, columns, [inputs.places[row] for row in rows].__getitem__)
-            scores |= dict(zip(rows, self.scores(model, dataset, progress), strict=True))
-        return [scores[row] for row in range(len(inputs))]
+        for numbers, examples in by_dataset(encoded.readable()):
+            scores |= dict(zip(numbers, self.scores(model, examples, progress), strict=True))
+        return [scores[number] for number in range(len(encoded))]
 
 
 def _tables(corpora: Sequence[Corpus]) -> list[Corpus]:

@@ -32,7 +32,17 @@ from regard.objectives.language_model import (
     predicted_by,
 )
 from regard.search import Hypothesis, SearchConfig, score_texts, search
-from regard.tasks.inputs import Inputs, by_length, encode_inputs, encode_target, padded, refuse_longer
+from regard.tasks.inputs import (
+    EncodedInputs,
+    Inputs,
+    Unreadable,
+    by_length,
+    encode_each,
+    encode_target,
+    not_longer,
+    padded,
+    refuse_longer,
+)
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options
 from regard.tasks.task import Done, ignore
@@ -138,7 +148,7 @@ class LanguageModeling(RawTextTask):
         split = [*islice(filter(None, (one.split() for one in text.texts)), self.recipe.training.samples)]
         prompts = [" ".join(words[:PROMPT]) for words in split]
         greedy = SearchConfig(beam=1, max_length=CONTINUATION)
-        found = continuations(model, text.tokenizer, Inputs.of(prompts), greedy)
+        found = continuations(model, text.tokenizer, encoded_prompts(model, text.tokenizer, Inputs.of(prompts)), greedy)
         for words, prompt, prediction in zip(split, prompts, found, strict=True):
             rest = " ".join(words[PROMPT : PROMPT + CONTINUATION])
             yield {"source": prompt, "output": prediction.output, "target": f"{prompt} {rest}"}
@@ -190,22 +200,25 @@ class LanguageModeling(RawTextTask):
         self._refuse_to_go_on(model, "score")
         return score_continuation(model, self.tokenizers["text"], source, target)
 
-    def check_inputs(self, model: Any, inputs: Inputs) -> None:
+    def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[list[int]]:
         self._refuse_to_go_on(model, "predict")
-        encode_prompts(model, self.tokenizers["text"], inputs.texts, inputs.places)
+        encoded, tokenizer = encoded_prompts(model, self.tokenizers["text"], inputs), self.tokenizers["text"]
+        wording = wording_of(tokenizer, self.recipe.search, inputs.prefixes, len(inputs))
+        return replace(encoded, wording=wording)
 
-    def predict(
-        self,
-        model: Any,
-        inputs: Inputs,
-        *,
-        record: bool = False,
-        progress: Done = ignore,
+    def predict_encoded(
+        self, model: Any, encoded: EncodedInputs[list[int]], *, record: bool = False, progress: Done = ignore
     ) -> list[Prediction]:
-        """The texts as the model goes on with them; the score is log P of what it adds."""
+        """The texts as the model continues them; the score is log P of what it adds."""
         return continuations(
-            model, self.tokenizers["text"], inputs, self.recipe.search, record=record, progress=progress
+            model, self.tokenizers["text"], encoded, self.recipe.search, record=record, progress=progress
         )
+
+    def tokens_read(self, row: Sequence[int], prediction: Any) -> int:
+        """A prompt with its `</s>`, what was written, and the final `</s>`."""
+        [end] = self.tokenizers["text"].tokens([self.tokenizers["text"].end])
+        written = [token for token in prediction.nbest[0].tokens if token != end]
+        return len(row) + len(written) + 1
 
 
 @torch.inference_mode()
@@ -222,32 +235,36 @@ def measured(objective: TextLoss, examples: Pieces) -> tuple[list[float], int]:
 def encode_prompts(
     model: LanguageModel, tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]
 ) -> list[list[int]]:
-    """The ids of each prompt, after the `</s>` that a text begins with; an empty one is a text of the model's own."""
-    given = [number for number, text in enumerate(texts) if text.strip()]
-    read = [tokenizer.fold(texts[number]) for number in given]
-    ids = encode_inputs(tokenizer, read, [places[number] for number in given])
-    encoded = dict(zip(given, ids, strict=True))
-    prompts = [[tokenizer.end, *encoded.get(number, [])] for number in range(len(texts))]
-    if model.longest is not None:
-        refuse_longer(prompts, model.longest - 1, places)
-    return prompts
+    """The ids of each prompt, or one error that names those that cannot be read."""
+    return encoded_prompts(model, tokenizer, Inputs(texts, places)).readable()
+
+
+def encoded_prompts(model: LanguageModel, tokenizer: Tokenizer, inputs: Inputs) -> EncodedInputs[list[int]]:
+    """The ids of each prompt, after the `</s>` that a text begins with; after an empty one the model begins itself."""
+    given = [number for number, text in enumerate(inputs.texts) if text.strip()]
+    texts = [tokenizer.fold(inputs.texts[number]) for number in given]
+    ids = dict(zip(given, encode_each(tokenizer, texts, [inputs.places[row] for row in given]), strict=True))
+    rows = (ids.get(number, []) for number in range(len(inputs)))
+    prompts = [row if isinstance(row, Unreadable) else [tokenizer.end, *row] for row in rows]
+    longest = None if model.longest is None else model.longest - 1
+    return EncodedInputs(inputs, not_longer(prompts, longest, inputs.places))
 
 
 def continuations(
     model: LanguageModel,
     tokenizer: Tokenizer,
-    inputs: Inputs,
+    encoded: EncodedInputs[list[int]],
     config: SearchConfig,
     *,
     record: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Prediction]:
-    """For each text the best ways to go on with it, each as the whole text: as it was typed, and what was written.
+    """The best continuations of each text, each as the whole text: as it was typed, and what was written.
 
     Scores and tokens are of what is new.
     """
-    prompts = encode_prompts(model, tokenizer, inputs.texts, inputs.places)
-    wording = replace(wording_of(tokenizer, config, inputs.prefixes, len(inputs)), contexts=prompts)
+    texts, prompts = encoded.inputs.texts, encoded.readable()
+    wording = replace(encoded.wording, contexts=prompts)
     recorders, found = Recorders(tokenizer, begin_id=tokenizer.end), dict[int, list[Output]]()
     for rows, limited in _batches(model, prompts, config):
         source = padded([prompts[row] for row in rows], tokenizer.pad).to(device_of(model))
@@ -263,10 +280,10 @@ def continuations(
             observer=recorders.on(rows, source, limited, wording.of(rows)) if record else None,
         )
         for row, best in zip(rows, hypotheses, strict=True):
-            found[row] = [_output(tokenizer, inputs.texts[row], prompts[row], one) for one in best]
+            found[row] = [_output(tokenizer, texts[row], prompts[row], one) for one in best]
         progress(len(rows))
     searches = recorders.searches(lambda row: tokenizer.tokens(prompts[row]))
-    return [Prediction(text, tuple(found[row]), searches.get(row)) for row, text in enumerate(inputs.texts)]
+    return [Prediction(text, tuple(found[row]), searches.get(row)) for row, text in enumerate(texts)]
 
 
 def score_continuation(

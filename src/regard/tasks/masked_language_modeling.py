@@ -17,12 +17,12 @@ from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
-from regard.errors import ConfigError, DataError, DecodeError, Problem, first_of
+from regard.errors import ConfigError, DataError, Problem
 from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.language_model import MaskedSums, MaskedTokens, masked_states, masked_sums
-from regard.tasks.inputs import Inputs, by_length, padded, refuse_longer
+from regard.tasks.inputs import EncodedInputs, Inputs, Unreadable, by_length, not_longer, padded, problem_in_text
 from regard.tasks.language_modeling import SCORE_TOKENS
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import RawTextTask, check_max_length
@@ -147,21 +147,20 @@ class MaskedLanguageModeling(RawTextTask):
             {"note": NO_PAIRS} if self.recipe.model.next_sentence and "next_sentence_loss" not in found else {}
         )
 
-    def check_inputs(self, model: BERT, inputs: Inputs) -> None:
-        encode_gaps(model, self.tokenizers["text"], inputs.texts, inputs.places)
+    def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
+        return EncodedInputs(inputs, encode_gaps(model, self.tokenizers["text"], inputs.texts, inputs.places))
 
-    def predict(
-        self,
-        model: BERT,
-        inputs: Inputs,
-        *,
-        record: bool = False,
-        progress: Done = ignore,
+    def predict_encoded(
+        self, model: BERT, encoded: EncodedInputs[list[int]], *, record: bool = False, progress: Done = ignore
     ) -> list[Filled]:
         """Each text with every [MASK] filled, and the `search.nbest` most probable tokens for each."""
-        found = filled(model, self.tokenizers["text"], inputs.texts, inputs.places, self.recipe.search.nbest)
-        progress(len(inputs))
-        return found
+        texts, nbest = encoded.inputs.texts, self.recipe.search.nbest
+        predictions = filled(model, self.tokenizers["text"], texts, encoded.readable(), nbest)
+        progress(len(encoded))
+        return predictions
+
+    def plain_text(self, text: str) -> str:
+        return super().plain_text(text.replace(GAP, " "))
 
 
 GAP = "[MASK]"
@@ -212,18 +211,20 @@ class Filled:
             yield from (f"{number}\t{p:.4f}\t{word}\t{output}" for p, word, output in [*told][:nbest])
 
 
-def encode_gaps(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]) -> list[list[int]]:
+def encode_gaps(
+    model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]
+) -> list[list[int] | Unreadable]:
     """[CLS] text [SEP] of each text, with the mask token in its gaps."""
-    problems = [
-        Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
-        for text, place in zip(texts, places, strict=True)
-        if GAP not in text
-    ]
-    if problems:
-        raise DecodeError(problems=first_of(problems))
-    rows = [[tokenizer.begin, *with_gaps(tokenizer, fold_white_space(text)), tokenizer.end] for text in texts]
-    refuse_longer(rows, model.longest, places)
-    return rows
+    rows: list[list[int] | Unreadable] = []
+    for text, place in zip(texts, places, strict=True):
+        problem = problem_in_text(text, place)
+        if GAP not in text:
+            problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
+        if problem is None:
+            rows.append([tokenizer.begin, *with_gaps(tokenizer, fold_white_space(text)), tokenizer.end])
+        else:
+            rows.append(Unreadable((problem,)))
+    return not_longer(rows, model.longest, places)
 
 
 def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
@@ -239,12 +240,14 @@ def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 @torch.inference_mode()
-def filled(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str], nbest: int) -> list[Filled]:
+def filled(
+    model: BERT, tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[Sequence[int]], nbest: int
+) -> list[Filled]:
     """Every gap by itself: the tokens are the most probable ones given the text with all its gaps.
 
-    What is no word is not offered, and keeps its probability: those of the others need not sum to 1.
+    `rows` are the tokens of the texts. What is no word is not offered, and keeps its probability: those of the others
+    need not sum to 1.
     """
-    rows = encode_gaps(model, tokenizer, texts, places)
     not_offered = sorted(tokenizer.special | _blank(tokenizer))
     found: dict[int, Filled] = {}
     for numbers in by_length([len(row) for row in rows], FILL_TOKENS):
@@ -257,7 +260,7 @@ def filled(model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places: Sequ
         )
         gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
         for number in numbers:
-            count = rows[number].count(tokenizer.mask)  # type: ignore[arg-type]
+            count = rows[number].count(tokenizer.mask)
             found[number] = _filled(tokenizer, texts[number], [next(gaps) for _ in range(count)])
     return [found[number] for number in range(len(texts))]
 

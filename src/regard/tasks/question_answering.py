@@ -43,7 +43,17 @@ from regard.models.base import device_of
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy, span_logits
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import Inputs, by_length, encode_inputs, only_file, refuse
+from regard.tasks.inputs import (
+    EncodedInputs,
+    Example,
+    Inputs,
+    Unreadable,
+    by_dataset,
+    by_length,
+    nothing_known,
+    only_file,
+    problem_in_text,
+)
 from regard.tasks.metrics import Script, best_threshold, exact_match, f1
 from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
@@ -307,26 +317,33 @@ class QuestionAnswering(HeadedTask):
             "answer_f1": f1(best, expected, script),
         }
 
-    def check_inputs(self, model: Headed, inputs: Inputs) -> None:
-        self.typed(inputs)
+    def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:
+        """The questions and their texts as examples."""
+        pairs = [question_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
+        rows = {number: bad for number, pair in enumerate(pairs) if (bad := _unreadable(pair, inputs.places[number]))}
+        numbers = [number for number in range(len(inputs)) if number not in rows]
+        if not numbers:
+            return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
+        questions, contexts = zip(*(pairs[number] for number in numbers), strict=True)
+        places = [inputs.places[number] for number in numbers]
+        examples = Dataset.of(self, {"context": contexts, "question": questions}, places.__getitem__)
+        found: dict[int, Example | Unreadable] = {**rows}
+        for row, number in enumerate(numbers):
+            empty = [name for name in ("context", "question") if not examples.columns[name].lengths[row]]
+            problems = [nothing_known(examples.texts[name][row], f"{places[row]} ({name})") for name in empty]
+            found[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
+        return EncodedInputs(inputs, [found[number] for number in range(len(inputs))])
 
-    def typed(self, inputs: Inputs) -> dict[str, list[str]]:
-        """The contexts and questions that were typed, or one DecodeError that names those that cannot be read."""
-        read = [question_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
-        refuse([problem for problem in read if isinstance(problem, Problem)])
-        pairs = [pair for pair in read if not isinstance(pair, Problem)]
-        columns = {"context": [context for _, context in pairs], "question": [question for question, _ in pairs]}
-        for name, texts in columns.items():
-            places, framing = [f"{place} ({name})" for place in inputs.places], self.framing
-            encode_inputs(framing.tokenizer, texts, places, longest=None, letters=framing.letters, unknown=True)
-        return columns
+    def fields_of(self, row: Example) -> list[tuple[str, list[int]]]:
+        columns, texts = row.examples.columns, row.examples.texts
+        return [(texts[name][row.row], columns[name][row.row].tolist()) for name in ("question", "context")]
 
-    def predict(
-        self, model: Headed, inputs: Inputs, *, record: bool = False, progress: Done = ignore
+    def predict_encoded(
+        self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Answered]:
-        examples = Dataset.of(self, self.typed(inputs), inputs.places.__getitem__)
+        [(numbers, examples)] = by_dataset(encoded.readable())
         return [
-            self.answered(inputs.texts[row], examples, row, best)
+            self.answered(encoded.inputs.texts[numbers[row]], examples, row, best)
             for row, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress)
         ]
 
@@ -410,6 +427,15 @@ class QuestionAnswering(HeadedTask):
         none = not spans or (log_odds is not None and log_odds > self.recipe.evaluation.threshold)
         context = examples.texts["context"][row]
         return Answered(text, context, tuple(spans.items()), none, log_odds, best.log_p_none)
+
+
+def _unreadable(pair: tuple[str, str] | Problem, place: str) -> Unreadable | None:
+    """Why a typed question and its text cannot be read, whatever the vocabulary."""
+    if isinstance(pair, Problem):
+        return Unreadable((pair,))
+    named = zip(("question", "context"), pair, strict=True)
+    problems = [problem_in_text(text, f"{place} ({name})") for name, text in named]
+    return Unreadable(tuple(problem for problem in problems if problem)) if any(problems) else None
 
 
 def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:

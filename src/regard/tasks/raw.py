@@ -22,15 +22,18 @@ from regard.data.raw import RawTokens, encode_documents
 from regard.data.report import ColumnReport, Histogram
 from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError
-from regard.models.base import ModelConfig
-from regard.tasks.inputs import only_file
-from regard.tasks.task import Task
+from regard.models.base import Contextual, ModelConfig
+from regard.tasks.inputs import EncodedInputs, Inputs, Note, only_file
+from regard.tasks.task import Prediction, Task
 from regard.text.files import TextFile
 from regard.text.normalise import fold_white_space
 from regard.text.sentences import Sentences
 from regard.text.spelling import spelled
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 from regard.text.vocabularies import SPECIAL
+
+NAMED, SHOWN = 3, 20
+"""How many unknown words a note names, and how many characters of each it shows."""
 
 
 class NoEvaluation(Config):
@@ -41,6 +44,7 @@ class RawTextTask(Task):
     """A task on raw text: rows of the data are documents, or pieces of long ones."""
 
     columns = ("text",)
+    reads_raw_text = True
     evaluation: ClassVar[type[Config]] = NoEvaluation
     special: ClassVar[Sequence[str]] = SPECIAL
     """The special tokens of a vocabulary that is trained."""
@@ -123,6 +127,65 @@ class RawTextTask(Task):
             columns, header = {"text": "text"}, None
         rows = table_rows(file, columns, header)
         return (FileInput(fold_white_space(row.values[0]), file.where(row.line), row.fault) for row in rows)
+
+    def text_model(self, model: Any) -> Contextual | None:
+        return model if isinstance(model, Contextual) else None
+
+    def notes(self, encoded: EncodedInputs[list[int]], predictions: Sequence[Prediction]) -> list[Note]:
+        rows = encoded.readable()
+        lengths = [self.tokens_read(*pair) for pair in zip(rows, predictions, strict=True)]
+        return [*self._unknown_notes(encoded.inputs, rows), *self._length_notes(encoded.inputs, lengths)]
+
+    def text_notes(self, inputs: Inputs, rows: Sequence[Sequence[int]]) -> list[Note]:
+        return [*self._unknown_notes(inputs, rows), *self._length_notes(inputs, [len(row) for row in rows])]
+
+    def tokens_read(self, row: Sequence[int], prediction: Any) -> int:
+        """How many tokens the model has read for a prediction, special ones included."""
+        return len(row)
+
+    def plain_text(self, text: str) -> str:
+        """The words of an input, with single spaces between them."""
+        return self.tokenizers["text"].fold(text)
+
+    def _unknown_notes(self, inputs: Inputs, rows: Sequence[Sequence[int]]) -> list[Note]:
+        """Which texts have tokens outside the vocabulary; a model that reads letters knows every word."""
+        if getattr(self.recipe.model, "letters", None) is not None:
+            return []
+        tokenizer, notes = self.tokenizers["text"], []
+        [symbol] = tokenizer.tokens([tokenizer.unk])
+        for text, place, row in zip(inputs.texts, inputs.places, rows, strict=True):
+            if count := row.count(tokenizer.unk):
+                tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
+                words = _unknown_words(tokenizer, self.plain_text(text))
+                what = f"{place} has {tokens} not in the vocabulary ({words}): the model reads {symbol} there"
+                notes.append(Note("unknown", what))
+        return notes
+
+    def _length_notes(self, inputs: Inputs, lengths: Sequence[int]) -> list[Note]:
+        """Which texts reach positions that the model has embeddings for, but did not see in training.
+
+        A run that began with another run's weights may have learned them there: nothing is noted.
+        """
+        positions, longest = getattr(self.recipe.model, "max_positions", None), self.recipe.data.max_length
+        if positions is None or longest >= positions or self.recipe.training.init is not None:
+            return []
+        return [
+            Note(
+                "length",
+                f"{place} has {length:,} tokens with the special ones; the model was trained on at most {longest:,} "
+                "(data.max_length), and never learned the positions after them",
+            )
+            for place, length in zip(inputs.places, lengths, strict=True)
+            if length > longest
+        ]
+
+
+def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
+    """The first words with an unknown token, as they were typed."""
+    words = list(dict.fromkeys(text.split(" ")))
+    unknown = [word for word, ids in zip(words, tokenizer.encode_batch(words), strict=True) if tokenizer.unk in ids]
+    shown = [repr(word if len(word) <= SHOWN else f"{word[:SHOWN]}...") for word in unknown]
+    return ", ".join([*shown[:NAMED], *(["..."] if shown[NAMED:] else [])])
 
 
 class _Lines:

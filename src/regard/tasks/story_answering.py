@@ -31,9 +31,9 @@ from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
-from regard.tasks.inputs import Inputs, only_file, refuse
+from regard.tasks.inputs import EncodedInputs, Example, Inputs, Note, Unreadable, by_dataset, only_file
 from regard.tasks.metrics import perplexity
-from regard.tasks.story_inputs import Typed, asked_in, object_inputs, typed_in
+from regard.tasks.story_inputs import Refused, Typed, asked_in, object_inputs, typed_in
 from regard.tasks.task import Done, Task, ignore
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
@@ -53,6 +53,8 @@ class StoryAnswering(Task):
     """Stories with questions, measured by the share of wrong answers: task by task, and their mean."""
 
     name = "story_answering"
+    reads_stories = True
+    changeable = ("model.longest_story",)
     unit = "questions"
     searches = False
     columns = ("text",)
@@ -275,21 +277,49 @@ class StoryAnswering(Task):
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         return object_inputs(file, self.corpus_of([file.name]).keys) if file.suffixes[0] == ".jsonl" else None
 
-    def gather(self, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
+    def gather(self, lines: Sequence[FileInput], story: Sequence[FileInput] = ()) -> list[FileInput]:
         """Lines of stories and questions -> a text for each question, with the story before it.
 
-        What cannot be answered is handed on, for `check_inputs` to refuse it.
+        A story's own questions are left out where there are others about it. What cannot be answered is handed on, for
+        `encode_inputs` to refuse it.
         """
-        asked = list(asked_in(zip(texts, places, strict=True)))
+        both = [*story, *lines]
+        faults = {line.place: line.fault for line in both if line.fault is not None}
+        places = {line.place for line in lines or story}
+        asked = [
+            question
+            for question in asked_in((line.text, line.place) for line in both)
+            if question.place in places or isinstance(question, Refused)
+        ]
         if not asked:
-            raise DecodeError("there is no question", where=places[0], hint="a question ends in '?'")
-        return [question.text for question in asked], [question.place for question in asked]
+            where = both[-len(lines)].place if both else "--story"
+            raise DecodeError("there is no question", where=where, hint="a question ends in '?'")
+        return [FileInput(question.text, question.place, faults.get(question.place)) for question in asked]
 
-    def check_inputs(self, model: MemoryNetwork, inputs: Inputs) -> None:
-        typed, config = typed_questions(inputs), self.recipe.model
-        refuse([too_long_a_story(len(question.story), question.place, config) for question in typed])
+    def encode_inputs(self, model: MemoryNetwork, inputs: Inputs) -> EncodedInputs[Example]:
+        """The questions with their stories as examples; a word that is not in the vocabulary is a problem."""
+        typed = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
+        rows: dict[int, Example | Unreadable] = {}
+        for number, question in enumerate(typed):
+            problem = question if isinstance(question, Problem) else self._too_long(question)
+            if problem is not None:
+                rows[number] = Unreadable((problem,))
+        readable = {n: one for n, one in enumerate(typed) if n not in rows and not isinstance(one, Problem)}
+        examples = self.typed_examples([*readable.values()]) if readable else None
+        for row, (number, question) in enumerate(readable.items()):
+            assert examples is not None
+            problems = tuple(self._unknown_words(question, examples, row))
+            rows[number] = Unreadable(problems) if problems else Example(examples, row)
+        return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
+
+    def _too_long(self, question: Typed) -> Problem | None:
+        return too_long_a_story(len(question.story), question.place, self.recipe.model)
+
+    def _unknown_words(self, question: Typed, examples: Dataset, row: int) -> Iterator[Problem]:
+        """The unknown words of an encoded question and of what is remembered of its story."""
         tokenizer = self.tokenizers["text"]
-        refuse([problem for question in typed for problem in unknown_words(tokenizer, question, config.sentences)])
+        if any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
+            yield from unknown_words(tokenizer, question, self.recipe.model.sentences)
 
     def typed_examples(self, typed: Sequence[Typed]) -> Dataset:
         """What was typed, ready for batches."""
@@ -313,28 +343,23 @@ class StoryAnswering(Task):
         words = [self.tokenizers["text"].tokens(ids) for ids in top.indices.tolist()]
         return [dict(zip(named, p, strict=True)) for named, p in zip(words, top.values.tolist(), strict=True)]
 
-    def predict(
-        self, model: MemoryNetwork, inputs: Inputs, *, record: bool = False, progress: Done = ignore
+    def predict_encoded(
+        self, model: MemoryNetwork, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Answer]:
-        self.check_inputs(model, inputs)
-        typed = typed_questions(inputs)
-        examples = self.typed_examples(typed)
+        [(numbers, examples)] = by_dataset(encoded.readable())
         answers: list[Answer] = []
-        for start in range(0, len(typed), AT_ONCE):
-            rows = np.arange(start, min(start + AT_ONCE, len(typed)))
+        for start in range(0, len(numbers), AT_ONCE):
+            rows = np.arange(start, min(start + AT_ONCE, len(numbers)))
             likeliest = self.likeliest_answers(model, examples, rows, self.recipe.search.nbest)
             for row, probabilities in zip(rows.tolist(), likeliest, strict=True):
+                sentences = examples.texts["story"][row].count("\n") + 1
                 kept = int(examples.columns["sizes"].lengths[row])
-                answers.append(Answer(inputs.texts[row], probabilities, len(typed[row].story), kept))
+                answers.append(Answer(encoded.inputs.texts[numbers[row]], probabilities, sentences, kept))
             progress(len(rows))
         return answers
 
-
-def typed_questions(inputs: Inputs) -> list[Typed]:
-    """The questions that were typed, or one DecodeError for all that cannot be answered."""
-    read = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
-    refuse([problem for problem in read if isinstance(problem, Problem)])
-    return [question for question in read if isinstance(question, Typed)]
+    def notes(self, encoded: EncodedInputs[Example], predictions: Sequence[Any]) -> list[Note]:
+        return [Note("length", answer.note) for answer in predictions if answer.note is not None]
 
 
 @dataclass(frozen=True)

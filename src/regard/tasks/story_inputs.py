@@ -121,6 +121,11 @@ def asked_in(lines: Iterable[tuple[str, str]]) -> Iterator[Typed | Refused]:
     yield from _unasked(told)
 
 
+def asks(lines: Iterable[str]) -> bool:
+    """Whether a story contains a question itself."""
+    return any(isinstance(question, Typed) for question in asked_in((line, "") for line in lines))
+
+
 def _number_of(text: str, before: int) -> tuple[int | None, str]:
     """The number of a line in the manner of bAbI, and its text; a number that does not count on is part of the text."""
     found = NUMBERED.fullmatch(text)

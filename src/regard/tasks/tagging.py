@@ -47,7 +47,16 @@ from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.classification import as_texts
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import Inputs, by_length, encode_inputs, only_file, problem_in_text
+from regard.tasks.inputs import (
+    EncodedInputs,
+    Inputs,
+    Unreadable,
+    by_length,
+    nothing_known,
+    object_input,
+    only_file,
+    problem_in_text,
+)
 from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
 from regard.text.offsets import Span, word_spans
@@ -327,29 +336,54 @@ class Tagging(HeadedTask):
         """The words of a text that is typed."""
         return word_spans(text, self.recipe.data.words)
 
-    def check_inputs(self, model: Headed, inputs: Inputs) -> None:
-        read = [
-            text if problem_in_text(text, place) else " ".join(text[slice(*span)] for span in self.split(text))
-            for text, place in zip(inputs.texts, inputs.places, strict=True)
-        ]
-        framing = self.framing
-        encode_inputs(framing.tokenizer, read, inputs.places, longest=None, letters=framing.letters, unknown=True)
+    def typed_input(self, text: str, place: str) -> FileInput:
+        """An object with the run's columns is a row of a .jsonl file; any other text is tagged as it is."""
+        row = object_input(self, text, place)
+        return FileInput(text, place) if row is None or row.fault is not None else row
 
-    def predict(
-        self, model: Headed, inputs: Inputs, *, record: bool = False, progress: Done = ignore
+    def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[WordsOfText]:
+        """The words of each text and their tokens."""
+        rows: list[WordsOfText | Unreadable] = []
+        problems = [problem_in_text(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
+        spans = [[] if problem else self.split(text) for text, problem in zip(inputs.texts, problems, strict=True)]
+        words = [[text[slice(*span)] for span in own] for text, own in zip(inputs.texts, spans, strict=True)]
+        encoded = self.marking.encode(words)
+        for text, place, problem, own, ids in zip(inputs.texts, inputs.places, problems, spans, encoded, strict=True):
+            if problem is None and self._has_no_token(text, own, ids):
+                problem = nothing_known(text, place)
+            rows.append(Unreadable((problem,)) if problem else WordsOfText(text, own, ids))
+        return EncodedInputs(inputs, rows)
+
+    def _has_no_token(self, text: str, spans: Sequence[Span], ids: Sequence[Sequence[int]]) -> bool:
+        """Whether the tokenizer drops all of a text, so that `Marking.encode` has put `<unk>` for each word."""
+        tokenizer = self.framing.tokenizer
+        if any(token != tokenizer.unk for word in ids for token in word):
+            return False
+        return not tokenizer.encode(" ".join(text[slice(*span)] for span in spans))
+
+    def fields_of(self, row: WordsOfText) -> list[tuple[str, list[int]]]:
+        return [(row.text, [token for word in row.ids for token in word])]
+
+    def predict_encoded(
+        self, model: Headed, encoded: EncodedInputs[WordsOfText], *, record: bool = False, progress: Done = ignore
     ) -> list[TaggedInput]:
         """Each text with the best tag of every word."""
-        self.check_inputs(model, inputs)
-        spans = [self.split(text) for text in inputs.texts]
-        words = [[text[slice(*span)] for span in own] for text, own in zip(inputs.texts, spans, strict=True)]
-        log_p = self.tag_words(model, self.marking.encode(words), progress)
+        rows = encoded.readable()
         predictions = []
-        for text, own, log_p_WY in zip(inputs.texts, spans, log_p, strict=True):
+        for row, log_p_WY in zip(rows, self.tag_words(model, [row.ids for row in rows], progress), strict=True):
             p_W = np.exp(log_p_WY.max(-1)).tolist()
-            tagged = zip(own, self._best_tags(log_p_WY), p_W, strict=True)
+            tagged = zip(row.spans, self._best_tags(log_p_WY), p_W, strict=True)
             words_of_text = tuple(TaggedWord(span, tag, p) for span, tag, p in tagged)
-            predictions.append(TaggedInput(text, words_of_text, self.finds_entities))
+            predictions.append(TaggedInput(row.text, words_of_text, self.finds_entities))
         return predictions
+
+
+class WordsOfText(NamedTuple):
+    """A text to tag: where its words are, and the tokens of each."""
+
+    text: str
+    spans: list[Span]
+    ids: list[list[int]]
 
 
 class Marked(NamedTuple):

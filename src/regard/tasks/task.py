@@ -21,8 +21,9 @@ from regard.data.prepare import Prepared, prepare, read, token_report
 from regard.data.report import ColumnReport
 from regard.data.store import Integers
 from regard.data.texts import Progress, Texts
+from regard.models.base import Contextual
 from regard.search import SearchConfig
-from regard.tasks.inputs import Inputs
+from regard.tasks.inputs import EncodedInputs, Inputs, Note
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -76,6 +77,16 @@ class Task:
     """The column whose tokenizer spells the outputs; None where outputs are no texts."""
     searches: ClassVar[bool] = True
     """Whether predictions come from a search, so that a beam, a prefix and a record make sense."""
+    has_references: ClassVar[bool] = False
+    """Whether it writes a text for each source, which is compared with references."""
+    head: ClassVar[type[Config] | None] = None
+    """The recipe's section `head`; None where the model has none."""
+    reads_raw_text: ClassVar[bool] = False
+    """Whether the data is raw text, for pre-training."""
+    reads_stories: ClassVar[bool] = False
+    """Whether inputs are questions about a story that the lines before them tell."""
+    changeable: ClassVar[tuple[str, ...]] = ()
+    """Settings of a trained run that may be changed besides `search` and `evaluation`: how much is read at most."""
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     """Values of a recipe's sections that suit the task better than the sections' own defaults."""
 
@@ -221,20 +232,42 @@ class Task:
         """The inputs in a file to predict for, by the columns of the recipe's corpora. None: every line is an input."""
         return None
 
-    def gather(self, texts: Sequence[str], places: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Typed lines -> inputs and their places; here every line is an input."""
-        return list(texts), list(places)
+    def typed_input(self, text: str, place: str) -> FileInput:
+        """A typed text as an input; a task with tables may read a JSON object as one of their rows."""
+        return FileInput(text, place)
+
+    def gather(self, lines: Sequence[FileInput], story: Sequence[FileInput] = ()) -> list[FileInput]:
+        """Lines -> inputs; here every line is an input. `story` is what questions among the lines are about."""
+        return list(lines)
+
+    def text_model(self, model: Any) -> Contextual | None:
+        """The model that has vectors for the tokens of a single text; None where there is none."""
+        return None
+
+    def text_notes(self, inputs: Inputs, rows: Sequence[Sequence[int]]) -> list[Note]:
+        """What a user should know about texts whose vectors were asked for; `rows` are their tokens."""
+        return []
 
     def score_text(self, model: Any, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
         """The tokens of a target, `</s>` last where it is a text, and log P of each; for tasks that write."""
         raise NotImplementedError
 
-    def check_inputs(self, model: Any, inputs: Inputs) -> None:
-        """Refuse inputs that cannot be predicted, before the first of many is."""
+    def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[Any]:
+        """What the model reads of each input, or why it cannot be read."""
+        raise NotImplementedError
+
+    def predict_encoded(
+        self, model: Any, encoded: EncodedInputs[Any], *, record: bool = False, progress: Done = ignore
+    ) -> Sequence[Prediction]:
+        """A prediction for each input, in their order; `record` keeps the whole search."""
         raise NotImplementedError
 
     def predict(
         self, model: Any, inputs: Inputs, *, record: bool = False, progress: Done = ignore
     ) -> Sequence[Prediction]:
-        """A prediction for each input, in their order; `record` keeps the whole search."""
-        raise NotImplementedError
+        """The same for inputs that are not encoded yet; one error names all that cannot be read."""
+        return self.predict_encoded(model, self.encode_inputs(model, inputs), record=record, progress=progress)
+
+    def notes(self, encoded: EncodedInputs[Any], predictions: Sequence[Prediction]) -> list[Note]:
+        """What a user should know about these predictions."""
+        return []

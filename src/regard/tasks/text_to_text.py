@@ -34,12 +34,15 @@ from regard.tasks.columns import corpus_of
 from regard.tasks.inputs import (
     LONGEST,
     Encoded,
+    EncodedInputs,
     Inputs,
+    Unreadable,
     by_length,
-    encode_inputs,
+    encode_each,
     encode_target,
     padded,
     positions_of,
+    readable,
     sources_of,
 )
 from regard.tasks.metrics import perplexity
@@ -103,6 +106,7 @@ class TextToText(Task):
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     writes = "target"
+    has_references = True
     lengths_of: ClassVar[LengthsOf] = "source"
     """Which of the two texts has the length that quality is shown by."""
 
@@ -257,9 +261,9 @@ class TextToText(Task):
         mean = total / tokens
         return {"loss": mean, "perplexity": perplexity(mean)}
 
-    def encode_inputs(self, texts: Sequence[str], places: Sequence[str]) -> Sequence[Encoded]:
+    def encode_sources(self, texts: Sequence[str], places: Sequence[str]) -> Sequence[Encoded | Unreadable]:
         """What the model reads for each input, or one DecodeError that names the inputs that cannot be read."""
-        return encode_inputs(self.tokenizers["source"], texts, places)
+        return encode_each(self.tokenizers["source"], texts, places)
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The sources of a table; every other file has one a line."""
@@ -269,31 +273,33 @@ class TextToText(Task):
         rows = table_rows(file, {"source": keys_of(like)["source"]}, has_header(like))
         return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
 
-    def check_inputs(self, model: Generator, inputs: Inputs) -> None:
-        encoded = self.encode_inputs(inputs.texts, inputs.places)
+    def encode_inputs(self, model: Generator, inputs: Inputs) -> EncodedInputs[Encoded]:
+        """The sources and the wording; a search whose limits leave no output is refused."""
+        rows = self.encode_sources(inputs.texts, inputs.places)
         wording = wording_of(self.tokenizers["target"], self.recipe.search, inputs.prefixes, len(inputs))
-        Limits.of([positions_of(source) for source in encoded], self.recipe.search, wording)
+        sources = {number: row for number, row in enumerate(rows) if not isinstance(row, Unreadable)}
+        Limits.of([positions_of(source) for source in sources.values()], self.recipe.search, wording.of([*sources]))
+        return EncodedInputs(inputs, rows, wording)
 
-    def predict(
-        self, model: Generator, inputs: Inputs, *, record: bool = False, progress: Done = ignore
+    def predict_encoded(
+        self, model: Generator, encoded: EncodedInputs[Encoded], *, record: bool = False, progress: Done = ignore
     ) -> list[Prediction]:
         config, target = self.recipe.search, self.tokenizers["target"]
-        encoded = self.encode_inputs(inputs.texts, inputs.places)
-        wording = wording_of(target, config, inputs.prefixes, len(inputs))
+        sources, wording = encoded.readable(), encoded.wording
         recorders = Recorders(target, begin_id=target.begin)
 
         def recorded(rows: list[int]) -> Observer:
-            return recorders.on(rows, self._sources(model, encoded, rows), config, wording.of(rows))
+            return recorders.on(rows, self._sources(model, sources, rows), config, wording.of(rows))
 
         hypotheses = dict[int, list[Hypothesis]]()
         watch = recorded if record else no_watch
-        for rows, best in self.decode(model, encoded, config, wording=wording, watch=watch):
+        for rows, best in self.decode(model, sources, config, wording=wording, watch=watch):
             hypotheses.update(zip(rows, best, strict=True))
             progress(len(rows))
-        searches = recorders.searches(lambda row: tokens_read(encoded[row], self.tokenizers))
+        searches = recorders.searches(lambda row: tokens_read(sources[row], self.tokenizers))
         return [
             Prediction(text, tuple(self._output(hypothesis) for hypothesis in hypotheses[row]), searches.get(row))
-            for row, text in enumerate(inputs.texts)
+            for row, text in enumerate(encoded.inputs.texts)
         ]
 
     def decode_texts(
@@ -349,10 +355,10 @@ class TextToText(Task):
         return [scores[row] for row in range(len(sources))]
 
     def score_text(self, model: Generator, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
-        [encoded] = self.encode_inputs([source], ["source"])
+        sources: list[Encoded] = readable(self.encode_sources([source], ["source"]))
         ids = encode_target(self.tokenizers["target"], target)
         written = ids[:-1] if ids[-1] == self.tokenizers["target"].end else ids
-        [scores] = self.score(model, [encoded], [written])
+        [scores] = self.score(model, sources, [written])
         return ids, scores[: len(ids)]
 
     def hypotheses(

@@ -12,9 +12,8 @@ from typing import Any
 
 from regard.errors import DataError, DecodeError, RegardError, did_you_mean
 from regard.runs import Run
-from regard.runs.progress import Progress
+from regard.runs.settings import Progress, opened, with_search
 from regard.runs.splits import SplitName, measured_on, noted
-from regard.runs.verbs import opened, with_search
 from regard.tasks import TextToText
 from regard.views.compare_report import report_of
 from regard.views.files import write

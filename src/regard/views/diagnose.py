@@ -15,9 +15,8 @@ from regard.errors import ConfigError, DataError
 from regard.models.base import Generator, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.progress import Progress, summed
+from regard.runs.settings import Progress, device_named, opened_pairs, summed, with_search
 from regard.runs.splits import SplitName, examples_of, measured_on, measured_text
-from regard.runs.verbs import device_named, opened_pairs, with_search
 from regard.search import SearchConfig
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.advice import MARGIN, Sweep, Width, advice, resampled, sweep_metric

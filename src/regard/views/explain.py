@@ -19,11 +19,10 @@ from regard.errors import DecodeError
 from regard.models.base import Generator, device_of
 from regard.models.headed import LayerMix
 from regard.runs import Run
-from regard.runs.file_inputs import typed_inputs
-from regard.runs.verbs import device_named, opened, with_search
-from regard.tasks.inputs import Inputs, encode_inputs, encode_target, refuse_longer
+from regard.runs.settings import device_named, opened, with_search
+from regard.tasks.inputs import Inputs, encode_inputs, encode_target, readable, refuse, refuse_longer
 from regard.tasks.language_modeling import encode_prompts
-from regard.tasks.masked_language_modeling import GAP, filled, with_gaps
+from regard.tasks.masked_language_modeling import GAP, encode_gaps, filled, with_gaps
 from regard.tasks.story_inputs import all_questions
 from regard.text.normalise import fold_white_space
 from regard.text.spelling import Spelling
@@ -120,7 +119,7 @@ def _explain_pair(request: _Request) -> Explanation:
     run, padding = request.run, request.padding
     model: Generator = request.model()
     vocabulary = run.tokenizers["target"]
-    [encoded] = run.task.encode_inputs([request.text], ["input"])
+    encoded = readable(run.task.encode_sources([request.text], ["input"]))[0]
     output, target_ids = _target(request, model)
     source, source_pieces, source_starts = _source(run, encoded, padding)
     batch = Batch(source, _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)).to(device_of(model))
@@ -200,7 +199,9 @@ def _explain_text(request: _Request) -> Explanation:
     headed = task not in ("language_modeling", "masked_language_modeling")
     if run.task.writes is None or run.recipe.model.kind == "elmo":
         request.refuse_writing()
-    [text] = typed_inputs(run, [request.text])
+    typed = run.task.typed_input(request.text, "input 1")
+    refuse([typed.fault])
+    text = typed.text
     if headed:
         row, output, prediction = _read_headed(run, model, text)
     elif run.task.writes is None:
@@ -238,7 +239,7 @@ def _explain_text(request: _Request) -> Explanation:
 
 def _read_headed(run: Run, model: Any, text: str) -> Reading:
     """What the model reads for a task, the first row where there are several (windows, choices), and its answer."""
-    run.task.check_inputs(model, Inputs([text], ["input"]))
+    run.task.encode_inputs(model, Inputs([text], ["input"])).readable()
     with module_calls(model, lambda name, _: name == "") as calls:
         [predicted] = run.task.predict(model, Inputs([text], ["input"]))
     batch, prediction = calls[""][0].inputs[0], predicted.to_json()
@@ -258,7 +259,7 @@ def _read_masked(model: Any, tokenizer: Tokenizer, text: str) -> Reading:
     refuse_longer([row.ids], model.longest, ["input"])
     if GAP not in text or model.output is None or second:
         return row, "", {}
-    [best] = filled(model, tokenizer, [text], ["input"], 1)
+    [best] = filled(model, tokenizer, [text], readable(encode_gaps(model, tokenizer, [text], ["input"])), 1)
     return row, best.output, {}
 
 
@@ -346,7 +347,7 @@ def _explain_story(request: _Request, question: int | None, places: Sequence[str
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(asked)}")
     typed = asked[number - 1]
     model = request.model()
-    run.task.check_inputs(model, Inputs([typed.text], [typed.place]))
+    run.task.encode_inputs(model, Inputs([typed.text], [typed.place])).readable()
     examples = run.task.typed_examples([typed])
     first = np.zeros(1, dtype=np.int64)
     batch = run.task.batch(examples, first).to(device_of(model))

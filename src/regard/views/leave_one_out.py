@@ -13,7 +13,6 @@ from regard.data.dataset import Dataset
 from regard.errors import DecodeError, Problem
 from regard.models.headed import Headed
 from regard.runs import Run
-from regard.runs.skipped import unreadable
 from regard.tasks.inputs import Inputs
 from regard.tasks.question_answering import Answered, question_in
 from regard.text.offsets import Span, Words, word_spans
@@ -191,12 +190,8 @@ def _readable(
     run: Run, model: Headed, inputs: Sequence[Shortened], join: Callable[[Sequence[str]], str]
 ) -> list[Shortened]:
     """Those that the model can still read: a text without its only word is empty."""
-
-    def check(part: Inputs) -> None:
-        run.task.check_inputs(model, part)
-
     texts = [join(shorter.fields) for shorter in inputs]
-    bad = unreadable(check, Inputs.of(texts))
+    bad = run.task.encode_inputs(model, Inputs.of(texts)).unreadable
     _check_count(1 + (len(bad) < len(texts)))
     return [shorter for row, shorter in enumerate(inputs) if row not in bad]
 

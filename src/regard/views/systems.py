@@ -14,8 +14,8 @@ from typing import Any
 from regard.errors import DataError
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.progress import Progress
 from regard.runs.run import read_metrics
+from regard.runs.settings import Progress
 from regard.runs.splits import SplitName
 from regard.views.report import HeatMap
 from regard.views.search_errors import Tally

@@ -1,0 +1,336 @@
+"""The verbs: each is one function here, one command in cli.py.
+
+`check`, `train`, `explain`, `diagnose`, `compare`, `import_run`, `export_run` and `shipped_recipes` are imported from
+where they are implemented; `predict`, `features`, `evaluate` and `score` are implemented here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.data.file_inputs import FileInput
+from regard.errors import CheckpointError, DecodeError, InputError, Problem, first_of
+from regard.exchange.exchange import export_run, import_run
+from regard.models.base import Pooling
+from regard.recipes.recipe import AnyRecipe, load_recipe
+from regard.recipes.shipped import shipped_recipes
+from regard.runs.run import Run
+from regard.runs.settings import device_named, opened, refuse_search, summed, with_search
+from regard.runs.splits import SplitName, examples_of, measured_on, noted
+from regard.tasks.features import Features
+from regard.tasks.features import features as vectors_of
+from regard.tasks.inputs import EncodedInputs, Inputs, Note, file_inputs, numbered, read_story
+from regard.tasks.task import Prediction, Task
+from regard.text.files import atomic_file, check_writable, open_text, write_file
+from regard.training.check import check
+from regard.training.train import train
+from regard.views.compare import compare
+from regard.views.diagnose import diagnose
+from regard.views.explain import explain
+
+__all__ = [
+    "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
+    "import_run", "load_recipe", "predict", "predict_chunks", "score", "shipped_recipes", "train",
+]  # fmt: skip
+
+CHUNK = 4_000
+"""Inputs that are decoded before their outputs are handed on."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Stands among the predictions for an input that cannot be read."""
+
+    input: str
+    problem: Problem
+    search: None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"input": self.input, "output": None, "problem": asdict(self.problem)}
+
+    def lines(self, nbest: int) -> Iterator[str]:
+        """An empty line, so that outputs keep the line numbers of their inputs."""
+        yield ""
+
+
+class Predictions(list[Prediction]):
+    """Predictions in the order of the inputs, and what a user should know about them."""
+
+    def __init__(self, predictions: Iterable[Prediction], nbest: int, notes: Iterable[Note] = ()) -> None:
+        super().__init__(predictions)
+        self.nbest = nbest
+        """Outputs for each input, as the search was set."""
+        self.notes = list(notes)
+
+    @property
+    def skipped(self) -> list[Problem]:
+        """Why each input that was skipped cannot be read."""
+        return [prediction.problem for prediction in self if isinstance(prediction, Skipped)]
+
+
+def predict(
+    run: str | Path | Run,
+    inputs: str | Sequence[str] | None = None,
+    *,
+    file: str | Path | None = None,
+    story: str | Path | None = None,
+    beam: int | None = None,
+    nbest: int | None = None,
+    length_penalty: float | None = None,
+    prefix: str | None = None,
+    prefixes: Sequence[str] | Path | None = None,
+    record: str | Path | None = None,
+    skip_bad: bool = False,
+    overrides: Sequence[str] = (),
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> Predictions:
+    """What the run's model predicts for each input, in their order; a single text is one input.
+
+    Inputs are given as texts, or in a `file`: one a line, or a row of a table with the run's columns. `story` is a file
+    with the story that questions are about. Every output begins with `prefix`, or each with its own of `prefixes`, a
+    list or a file of lines. `record` names a file for the whole search (docs/search-record.md). Inputs that cannot be
+    read are an InputError; with `skip_bad` a `Skipped` stands for each of them.
+    """
+    chunks = predict_chunks(
+        run, inputs, file=file, story=story, beam=beam, nbest=nbest, length_penalty=length_penalty, prefix=prefix,
+        prefixes=prefixes, record=record, skip_bad=skip_bad, overrides=overrides, checkpoint=checkpoint, device=device,
+    )  # fmt: skip
+    first, *others = chunks
+    for chunk in others:
+        first += chunk
+        first.notes += chunk.notes
+    return first
+
+
+def predict_chunks(
+    run: str | Path | Run,
+    inputs: str | Sequence[str] | None = None,
+    *,
+    file: str | Path | None = None,
+    story: str | Path | None = None,
+    beam: int | None = None,
+    nbest: int | None = None,
+    length_penalty: float | None = None,
+    prefix: str | None = None,
+    prefixes: Sequence[str] | Path | None = None,
+    record: str | Path | None = None,
+    skip_bad: bool = False,
+    overrides: Sequence[str] = (),
+    checkpoint: str = "best",
+    device: str = "auto",
+    places: Sequence[str] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[Predictions]:
+    """The same in chunks. All inputs are checked before the first is decoded; a record is written last.
+
+    `places` name the inputs in messages; `progress` is called with how many of all inputs are done.
+    """
+    run = opened(run)
+    given = _read_inputs(run.task, inputs, places, file, story, skip_bad=skip_bad)
+    if isinstance(prefixes, Path):
+        prefixes = _read_prefixes(prefixes, len(given), prefix)
+    recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
+    refuse_search(run.task, {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record})
+    if record is not None:
+        check_writable(Path(record), "--record")
+    run = run.under(recipe)
+    model = run.load_model(checkpoint, device_named(device))
+    encoded, bad = _encoded(run.task, model, given, prefixes, skip_bad=skip_bad)
+    done = summed(progress, len(given))
+    searches: list[dict[str, Any]] = []
+    for first in range(0, max(1, len(given)), CHUNK):
+        rows = range(first, min(first + CHUNK, len(given)))
+        readable = encoded.take([row for row in rows if row not in bad])
+        predictions: Sequence[Prediction] = ()
+        if len(readable):
+            predictions = run.task.predict_encoded(model, readable, record=record is not None, progress=done)
+        done(len(rows) - len(predictions))
+        following = iter(predictions)
+        chunk = [Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows]
+        searches += [{"input": one.input, **one.search} for one in predictions if one.search is not None]
+        yield Predictions(chunk, recipe.search.nbest, run.task.notes(readable, predictions))
+    if record is not None:
+        _write_record(Path(record), run, recipe, searches)
+
+
+def _read_inputs(
+    task: Task,
+    inputs: str | Sequence[str] | None,
+    places: Sequence[str] | None,
+    file: str | Path | None,
+    story: str | Path | None,
+    *,
+    skip_bad: bool,
+) -> list[FileInput]:
+    """The inputs as texts, lines of a file or rows of a table; of a task that reads stories, its questions."""
+    texts = [inputs] if isinstance(inputs, str) else inputs
+    if texts and file is not None:
+        raise DecodeError("give texts or --file, not both", where="--file")
+    if texts is None and file is None and story is None:
+        raise DecodeError("there is no input", where="inputs", hint="give texts, or a file")
+    told = [] if story is None else read_story(task, story, skip_bad=skip_bad)
+    if file is not None:
+        lines = file_inputs(task, file, skip_bad=skip_bad)
+    else:
+        texts = texts or []
+        if places is None:  # a problem of a question about a story may be in either
+            places = [f"{told[-1].place}, {place}" if told else place for place in numbered(texts)]
+        lines = [task.typed_input(text, place) for text, place in zip(texts, places, strict=True)]
+    return task.gather(lines, told)
+
+
+def _read_prefixes(file: Path, inputs: int, prefix: str | None) -> list[str]:
+    """The lines of a file of prefixes, as many as there are inputs."""
+    if prefix is not None:
+        raise DecodeError("give --prefix or --prefixes, not both", where="--prefixes")
+    lines = list(open_text(str(file), Path()).lines())
+    if len(lines) != inputs:
+        what = f"{len(lines):,} prefix{'es'[: 2 * (len(lines) != 1)]} for {inputs:,} input{'s'[: inputs != 1]}"
+        raise DecodeError(what, where=str(file), hint="one line for each input, empty where any beginning is allowed")
+    return lines
+
+
+def _encoded(
+    task: Task, model: Any, given: Sequence[FileInput], prefixes: Sequence[str] | None, *, skip_bad: bool
+) -> tuple[EncodedInputs[Any], dict[int, Problem]]:
+    """The encoded inputs, and why some cannot be read; that is an InputError unless they are skipped."""
+    faults = {number: one.fault for number, one in enumerate(given) if one.fault is not None}
+    if faults and not skip_bad:
+        raise InputError(problems=first_of([*faults.values()]))
+    inputs = Inputs([one.text for one in given], [one.place for one in given], prefixes)
+    encoded = task.encode_inputs(model, inputs)
+    if not skip_bad:
+        encoded.readable()
+    return encoded, encoded.unreadable | faults
+
+
+def _write_record(file: Path, run: Run, recipe: AnyRecipe, searches: list[dict[str, Any]]) -> None:
+    record = {"run": str(run.folder), "search": recipe.search.model_dump(), "inputs": searches}
+    write_file(file, json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+
+
+def features(
+    run: str | Path | Run,
+    inputs: str | Sequence[str] | None = None,
+    *,
+    file: str | Path | None = None,
+    layer: int = -1,
+    pooling: Pooling | None = None,
+    out: str | Path | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
+    places: Sequence[str] | None = None,
+) -> Features:
+    """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for each as a whole.
+
+    `out` names a .npz file for them: vectors, inputs, and for tokens also tokens and offsets.
+    """
+    run = opened(run)
+    given = _read_inputs(run.task, inputs, places, file, None, skip_bad=False)
+    if faults := [one.fault for one in given if one.fault is not None]:
+        raise InputError(problems=first_of(faults))
+    if out is not None:
+        check_writable(Path(out), "--features")
+    model = run.task.text_model(run.load_model(checkpoint, device_named(device)))
+    if model is None:
+        what = f"the task {run.recipe.task} has no vectors of a single text"
+        raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
+    texts = Inputs([one.text for one in given], [one.place for one in given])
+    vectors = vectors_of(run.task, model, texts, layer=layer, pooling=pooling)
+    if out is not None:
+        with atomic_file(Path(out)) as stream:
+            np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]
+    return vectors
+
+
+def score(
+    run: str | Path | Run,
+    source: str,
+    target: str | Sequence[str],
+    *,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> dict[str, Any]:
+    """log P(target | source), whole and token by token. A target given as a list is taken as exact tokens.
+
+    For a language model the source is the beginning of a text, and the target its continuation.
+    """
+    run = opened(run)
+    if run.task.writes is None:
+        what = f"score needs a run that writes texts, not one of {run.recipe.task}"
+        raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
+    model, vocabulary = run.load_model(checkpoint, device_named(device)), run.tokenizers[run.task.writes]
+    ids, scores = run.task.score_text(model, source, target)
+    return {
+        "source": source,
+        "target": vocabulary.decode(ids),
+        "score": sum(scores),
+        "tokens": vocabulary.tokens(ids),
+        "token_scores": scores,
+    }
+
+
+def evaluate(
+    run: str | Path | Run,
+    *,
+    split: SplitName | None = None,
+    files: Sequence[str] = (),
+    beam: int | None = None,
+    length_penalty: float | None = None,
+    overrides: Sequence[str] = (),
+    checkpoint: str = "best",
+    device: str = "auto",
+    predictions: str | Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
+    """The task's metrics on a split or on files, and which of them it was.
+
+    Where the task has an answer for each example, all are written to the file `predictions`, or predictions.jsonl in
+    the run folder, and the wrong ones to another file beside it.
+    """
+    run = opened(run)
+    file = run.folder / "predictions.jsonl" if predictions is None else Path(predictions)
+    check_writable(file, "--predictions")
+    run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
+    examples = examples_of(run, split, files)
+    model = run.load_model(checkpoint, device_named(device))
+    metrics = run.task.evaluate(model, examples, summed(progress, len(examples)))
+    measured = noted(measured_on(run, split, files), metrics)
+    return with_predictions_written(measured, file, named=predictions is not None)
+
+
+def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool) -> dict[str, Any]:
+    """The metrics with the names of two files of JSON lines instead of the `predictions` (and `errors`) among them.
+
+    Errors are the predictions that are not `right`, unless the task has chosen them itself. `named` says whether the
+    user has named the file, which is refused for a task without predictions.
+    """
+    if "predictions" not in metrics:
+        if named:
+            what = "this task has no answer for each example to write"
+            raise DecodeError(what, where="--predictions", hint="leave it out")
+        return metrics
+    others = {name: value for name, value in metrics.items() if name not in ("predictions", "errors")}
+    wrong = metrics["errors"] if "errors" in metrics else [one for one in metrics["predictions"] if not one["right"]]
+    errors = file.with_name("errors.jsonl" if file.stem == "predictions" else f"{file.stem}.errors.jsonl")
+    try:
+        _write_lines(file, metrics["predictions"])
+        _write_lines(errors, wrong)
+    except CheckpointError:
+        if named:
+            raise
+        note = f"{file.parent} cannot be written to: --predictions FILE writes the predictions elsewhere"
+        return noted(others, {"note": note})
+    return others | {"predictions": str(file), "errors": str(errors)}
+
+
+def _write_lines(file: Path, objects: Iterable[dict[str, Any]]) -> None:
+    """One JSON object a line; the file is written whole or not at all."""
+    write_file(file, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in objects))
