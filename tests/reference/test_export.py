@@ -98,7 +98,7 @@ def test_bert_under_the_head_of_a_task(tmp_path: Path, task: str) -> None:
         for row, ids in enumerate(rows):
             near(logits[row, : len(ids)], expected[row, : len(ids)])
     if task != "question_answering":
-        assert tuple(theirs.config.id2label[number] for number in range(len(ours.labels))) == ours.labels
+        assert tuple(theirs.config.id2label[number] for number in range(len(run.task.labels))) == run.task.labels
     said = printed_by_the_card(tmp_path / "theirs")
     assert said
     if task == "classification":
