@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.errors import ConfigError, Problem
 from regard.layers.embeddings import Embedding
-from regard.models.base import Contextual, ModelConfig
+from regard.models.base import ModelConfig
 from regard.models.headed import Headed, weights_for
 from regard.recipes.beginning import other_fields
 from regard.recipes.recipe import AnyRecipe
@@ -68,7 +68,7 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
     if task.head is not None:
         fresh = _take_base(cast("Headed", model), run, task, weights)
     else:
-        weights, fresh = _with_heads(cast("Contextual", model), weights, run.recipe.model, recipe.model)
+        weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
         _refuse_other_shapes(name, weights, stored_weights(model))
         put_weights(model, weights, checkpoint)
     return f"weights: those of {name}, {checkpoint.name}" + (f"; new: {', '.join(fresh)}" if fresh else "")
