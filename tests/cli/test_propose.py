@@ -466,7 +466,7 @@ def test_a_proposal_with_problems_in_the_data_is_still_shown(folder: Path) -> No
         (["empty.tsv"], "empty.tsv: the file is empty"),
         (["pairs.tsv", "pairs.tsv"], "pairs.tsv: 2 files cannot be read together (one file with all columns"),
         (["pairs.tsv", "training.steps=5"], "training.steps=5: a proposal takes no overrides (save it with --out"),
-        (["dates", "--out", "x.yaml"], "--out: only a recipe that is proposed for files of data is written"),
+        (["dates", "--out", "x.yaml"], "--out: it is only for a recipe that is proposed for data files"),
         (["broken.jsonl"], "broken.jsonl:1: not valid JSON"),
     ],
 )
