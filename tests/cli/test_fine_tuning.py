@@ -231,7 +231,7 @@ def test_a_training_with_layer_decay_resumes_exactly(pretrained: dict[str, Path]
         ("bert", "{freeze: 3}", "head.freeze: the model has 2 layers (0 to 2, or all)"),
         ("bert", "{auxiliary: 0.5}", "head.auxiliary: bert is no language model that reads from left to right"),
         ("gpt", "{auxiliary: 0.5, freeze: all}", "head.auxiliary: the language model's loss needs a head right above"),
-        ("lstm", "{features: mix}", "head.features: the layers of this model differ in width"),
+        ("lstm", "{features: mix}", "head.features: the layers of this model have different widths"),
         ("bert", "{layer_decay: 1.5}", "head.layer_decay: should be less than or equal to 1"),
         ("bert", "{class_weights: {bad: 2.0}}", "head.class_weights: there is no label 'bad'"),
         ("bert", "{both_orders: true}", "head.both_orders: there is only one text"),

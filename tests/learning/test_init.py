@@ -96,7 +96,7 @@ def test_other_shapes(recipe: Path, tmp_path: Path) -> None:
     assert refused(recipe, "model.layers=2") == "model.layers: 2 does not fit the weights of before (that run has 1)"
     assert refused(recipe, "model={kind: rnn, preset: tiny}") == (
         "training.init: before is a bahdanau, this recipe asks for rnn "
-        "(leave the section model out: it is then that run's)"
+        "(leave the section model out, to use that run's model)"
     )
     assert refused(recipe, "model.tie=target").startswith(
         "training.init: the weights of before do not fit this recipe's model: "
@@ -107,7 +107,7 @@ def test_other_shapes(recipe: Path, tmp_path: Path) -> None:
 def test_another_tokenizer_and_how_to_take_the_same(recipe: Path, tmp_path: Path) -> None:
     other = "data.train={corpus: dates, size: 300}"
     assert refused(recipe, other) == (
-        "training.init: before has another tokenizer, with which every token means another "
+        "training.init: before has another tokenizer, so its embeddings are those of other tokens "
         "(use that one: tokenizer.file: before/tokenizer.json)"
     )
     run = train(recipe, [other, "tokenizer.file=before/tokenizer.json"], out=tmp_path / "reused", quiet=True)

@@ -92,8 +92,8 @@ def test_micro_batches_of_unequal_size_equal_one_batch_of_all(tiny_recipe: Tree,
     update(joined, batch(joined, *range(10)))
     torch.testing.assert_close(weights(apart), weights(joined), rtol=1e-12, atol=1e-14)
     assert apart.progress.loss_sum == 0.0  # losses are added up when they are settled
-    apart.settle()
-    joined.settle()
+    apart.collect_losses()
+    joined.collect_losses()
     assert apart.progress.loss_sum == pytest.approx(joined.progress.loss_sum, rel=1e-12)
     assert apart.progress.tokens == joined.progress.tokens
 

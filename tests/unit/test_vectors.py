@@ -257,7 +257,7 @@ def test_the_weights_of_a_run_come_before_vectors_and_that_is_said(project: Path
     recipe, one_step = project / "recipe.yaml", ["training.steps=1", "training.ema=null", "training.average=1"]
     train(recipe, ["model.vectors=null", *one_step], out=project / "before", quiet=True)
     both = [*one_step, "training.init=before", "model.vectors.source=on.vec"]
-    note = "vectors: model.vectors is not read, the weights of before bring embeddings of their own"
+    note = "vectors: model.vectors is not read, the weights of before include embeddings"
     assert note in succeed("check", recipe, *both, "--json").json["data"]["findings"]
     assert note in succeed("train", recipe, *both, "--out", project / "run").err
 

@@ -116,7 +116,7 @@ def _other_model(name: str, theirs: ModelConfig, ours: ModelConfig) -> Iterator[
     """Fields that differ, even if the shapes of the weights match: the number of heads, for example."""
     there, here = theirs.model_dump(), ours.model_dump()
     if there["kind"] != here["kind"]:
-        what = f"{name} is a {there['kind']}, this recipe has the model {here['kind']}"
+        what = f"{name} is a {there['kind']}, this recipe asks for {here['kind']}"
         yield Problem("training.init", what, "leave the section model out, to use that run's model")
         return
     yield from other_fields(there, here, name)
