@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -31,20 +31,8 @@ H = TypeVar("H", bound=HeadConfig)
 class Recipe(Config, Generic[D, E, M]):
     """What was asked, with every default filled in."""
 
-    task: Literal[
-        "translation",
-        "summarization",
-        "captioning",
-        "language_modeling",
-        "masked_language_modeling",
-        "story_answering",
-        "classification",
-        "regression",
-        "multiple_choice",
-        "tagging",
-        "question_answering",
-    ]
-    """What the run is for."""
+    task: str
+    """What the run is for: a name in TASKS."""
     data: D
     """The examples."""
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -18,7 +18,7 @@ from regard.models.base import Contextual
 from regard.models.headed import HeadConfig, Headed, build_base
 from regard.tasks.inputs import EncodedInputs, Note, is_foreign, nothing_known
 from regard.tasks.raw import check_max_length, spelling_options
-from regard.tasks.task import Prediction, Task
+from regard.tasks.task import NoSettings, Prediction, Task
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
@@ -34,10 +34,6 @@ class HeadedRecipe(Recipe, Protocol):
     def head(self) -> Any: ...
 
 
-class NothingToChoose(Config):
-    """There is nothing to choose: the metrics need no settings."""
-
-
 class HeadedTask(Task):
     """A task whose model is a base, pre-trained or fresh, under a head of its own.
 
@@ -46,7 +42,7 @@ class HeadedTask(Task):
 
     searches = False
     columns = ("text",)
-    evaluation: ClassVar[type[Config]] = NothingToChoose
+    evaluation: ClassVar[type[Config]] = NoSettings
     models = any_config(lambda config: config.reads == "text")
     recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig

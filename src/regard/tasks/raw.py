@@ -24,7 +24,7 @@ from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError
 from regard.models.base import Contextual, ModelConfig
 from regard.tasks.inputs import EncodedInputs, Inputs, Note, only_file
-from regard.tasks.task import Prediction, Task
+from regard.tasks.task import NoSettings, Prediction, Task
 from regard.text.files import TextFile
 from regard.text.normalise import fold_white_space
 from regard.text.sentences import Sentences
@@ -36,16 +36,12 @@ NAMED, SHOWN = 3, 20
 """How many unknown words a note names, and how many characters of each it shows."""
 
 
-class NoEvaluation(Config):
-    """There is nothing to choose: the metrics need no settings."""
-
-
 class RawTextTask(Task):
     """A task on raw text: rows of the data are documents, or pieces of long ones."""
 
     columns = ("text",)
     reads_raw_text = True
-    evaluation: ClassVar[type[Config]] = NoEvaluation
+    evaluation: ClassVar[type[Config]] = NoSettings
     special: ClassVar[Sequence[str]] = SPECIAL
     """The special tokens of a vocabulary that is trained."""
 

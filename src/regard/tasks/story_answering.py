@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.config import Config
 from regard.data.batch import StoryBatch
 from regard.data.batches import fixed_batches
 from regard.data.config import Recipe
@@ -34,7 +33,7 @@ from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.inputs import EncodedInputs, Example, Inputs, Note, Unreadable, by_dataset, only_file
 from regard.tasks.metrics import perplexity
 from regard.tasks.story_inputs import Refused, Typed, asked_in, object_inputs, typed_in
-from regard.tasks.task import Done, Task, ignore
+from regard.tasks.task import Done, NoSettings, Task, ignore
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK
@@ -43,10 +42,6 @@ AT_ONCE = 256
 """Questions that are answered at once."""
 LIKELIEST = 5
 """How many answers are named with their probabilities."""
-
-
-class NoStoryEvaluation(Config):
-    """There is nothing to choose: answers are right or wrong."""
 
 
 class StoryAnswering(Task):
@@ -59,7 +54,7 @@ class StoryAnswering(Task):
     searches = False
     columns = ("text",)
     data = StoryData
-    evaluation = NoStoryEvaluation
+    evaluation = NoSettings
     models = any_config(lambda config: config.reads == "story")
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "error": False}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {

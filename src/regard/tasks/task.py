@@ -51,6 +51,10 @@ class Prediction(Protocol):
         ...
 
 
+class NoSettings(Config):
+    """There is nothing to choose: the metrics need no settings."""
+
+
 class Task:
     """What a run is for: its columns, its models, its objective, its metrics, its predictions.
 
