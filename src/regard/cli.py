@@ -21,7 +21,7 @@ import regard
 from regard.commands.compare import compare
 from regard.commands.diagnose import diagnose
 from regard.commands.explain import explain
-from regard.commands.inputs import asks, not_standard_input, read_inputs, read_story
+from regard.commands.inputs import STORY_HINT, asks, not_standard_input, read_inputs, read_story
 from regard.commands.options import (
     BeamOption,
     CheckpointOption,
@@ -283,6 +283,7 @@ def _check_options(
 ) -> None:  # fmt: skip
     """Refuse options that do not go together."""
     not_standard_input(file, "--file", "it is where neither texts nor --file are given")
+    not_standard_input(story, "--story", STORY_HINT)
     if typed and file is not None:
         raise DecodeError("give texts or --file, not both", where="--file")
     if skip_bad and (typed or features):

@@ -19,8 +19,8 @@ from pathlib import Path
 
 LIMITS = {
     "lines": 40680,
-    "lines in .": 281,
-    "lines in commands": 1166,
+    "lines in .": 1061,  # api.py and cli.py took over runs/ and commands/
+    "lines in commands": 507,
     "lines in config": 296,
     "lines in data": 11418,
     "lines in exchange": 2185,
@@ -28,7 +28,7 @@ LIMITS = {
     "lines in models": 3352,
     "lines in objectives": 635,
     "lines in recipes": 1124,
-    "lines in runs": 1377,
+    "lines in runs": 728,
     "lines in search": 1505,
     "lines in tasks": 5230,
     "lines in text": 1572,
@@ -40,7 +40,7 @@ LIMITS = {
     "Any in signatures": 625,
     "recipe: Any": 117,
     "public names": 2867,
-    "class checks outside models and tasks": 42,
+    "class checks outside models and tasks": 28,
 }
 
 MARGINS = {"lines": 300, "lines in ": 100, "public names": 60, "Any in signatures": 20}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from regard.errors import DecodeError, Problem
 
+STORY_HINT = "give a file; without --story a story may stand there before its questions"
+
 
 def read_inputs(
     inputs: list[str] | None, *, skip_bad: bool = False, needed: bool = True
@@ -42,7 +44,7 @@ def not_standard_input(file: Path | None, option: str, hint: str) -> None:
 
 def read_story(run: Path, story: Path) -> tuple[list[str], list[str], dict[str, Problem]]:
     """The lines of a story, their places, and the problems of those that cannot be read."""
-    not_standard_input(story, "--story", "give a file; without --story a story may stand there before its questions")
+    not_standard_input(story, "--story", STORY_HINT)
     from regard.runs import Run
     from regard.tasks.inputs import read_story as read
 
