@@ -19,8 +19,8 @@ from pathlib import Path
 
 LIMITS = {
     "lines": 40680,
-    "lines in .": 1061,  # api.py and cli.py took over runs/ and commands/
-    "lines in commands": 507,
+    "lines in .": 1062,  # api.py and cli.py took over runs/ and commands/
+    "lines in commands": 509,
     "lines in config": 296,
     "lines in data": 11418,
     "lines in exchange": 2185,
