@@ -19,7 +19,7 @@ from pathlib import Path
 
 LIMITS = {
     "lines": 40680,
-    "lines in .": 1062,  # api.py and cli.py took over runs/ and commands/
+    "lines in .": 1077,  # api.py and cli.py took over runs/ and commands/
     "lines in commands": 509,
     "lines in config": 296,
     "lines in data": 11418,
