@@ -21,7 +21,7 @@ import regard
 from regard.commands.compare import compare
 from regard.commands.diagnose import diagnose
 from regard.commands.explain import explain
-from regard.commands.inputs import asks, not_standard_input, read_inputs, read_story
+from regard.commands.inputs import STORY_HINT, asks, not_standard_input, read_inputs, read_story
 from regard.commands.options import (
     BeamOption,
     CheckpointOption,
@@ -150,71 +150,82 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
 # ----------------------------------------------------------------------------------------------------------- predict
 
 
+InputsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[INPUT]...", help="Texts. Default: standard input, unless the file of --story has a question."
+    ),
+]
+InputFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        help="A file with one input a line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
+        "run was trained on, with or without what is predicted, such as the label.",
+    ),
+]
+NBestOption = Annotated[
+    int | None,
+    typer.Option(
+        "--nbest",
+        help="Outputs for each input, best first by the search's objective. Each is printed with its log P, by "
+        "which they need not be sorted: the objective also weighs the length.",
+    ),
+]
+PrefixOption = Annotated[list[str] | None, typer.Option("--prefix", help="What every output begins with.")]
+PrefixesOption = Annotated[
+    Path | None,
+    typer.Option("--prefixes", metavar="FILE", help="One line for each input: what its output begins with."),
+]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option("--record", metavar="FILE", help="Write the whole search as JSON: every step, and why."),
+]
+SkipBadOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad",
+        help="Skip lines of --file or standard input that cannot be read: the output of each is an empty line, in "
+        "JSON null with the reason.",
+    ),
+]
+FeaturesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--features", metavar="FILE", help="Write a pre-trained model's vectors of the inputs as .npz instead."
+    ),
+]
+LayerOption = Annotated[
+    int | None,
+    typer.Option("--layer", help="The layer that --features takes: 0 the embeddings, -1 the last (default)."),
+]
+PoolingOption = Annotated[
+    str | None,
+    typer.Option("--pooling", help="One vector a text for --features: mean, first or last. Default: one a token."),
+]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print JSON Lines: one object a line for each input.")]
+
+
 def predict(
     run: RunArgument,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[INPUT]...", help="Texts. Default: standard input, unless the file of --story has a question."
-        ),
-    ] = None,
+    inputs: InputsArgument = None,
     *,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file",
-            help="A file with one input a line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
-            "run was trained on, with or without what is predicted, such as the label.",
-        ),
-    ] = None,
+    file: InputFileOption = None,
     story: StoryOption = None,
     beam: BeamOption = None,
-    nbest: Annotated[
-        int | None,
-        typer.Option(
-            "--nbest",
-            help="Outputs for each input, best first by the search's objective. Each is printed with its log P, by "
-            "which they need not be sorted: the objective also weighs the length.",
-        ),
-    ] = None,
+    nbest: NBestOption = None,
     length_penalty: PenaltyOption = None,
-    prefix: Annotated[list[str] | None, typer.Option("--prefix", help="What every output begins with.")] = None,
-    prefixes: Annotated[
-        Path | None,
-        typer.Option("--prefixes", metavar="FILE", help="One line for each input: what its output begins with."),
-    ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option("--record", metavar="FILE", help="Write the whole search as JSON: every step, and why."),
-    ] = None,
-    skip_bad: Annotated[
-        bool,
-        typer.Option(
-            "--skip-bad",
-            help="Skip lines of --file or standard input that cannot be read: the output of each is an empty line, in "
-            "JSON null with the reason.",
-        ),
-    ] = False,
-    features: Annotated[
-        Path | None,
-        typer.Option(
-            "--features", metavar="FILE", help="Write a pre-trained model's vectors of the inputs as .npz instead."
-        ),
-    ] = None,
-    layer: Annotated[
-        int | None,
-        typer.Option("--layer", help="The layer that --features takes: 0 the embeddings, -1 the last (default)."),
-    ] = None,
-    pooling: Annotated[
-        str | None,
-        typer.Option("--pooling", help="One vector a text for --features: mean, first or last. Default: one a token."),
-    ] = None,
+    prefix: PrefixOption = None,
+    prefixes: PrefixesOption = None,
+    record: RecordOption = None,
+    skip_bad: SkipBadOption = False,
+    features: FeaturesOption = None,
+    layer: LayerOption = None,
+    pooling: PoolingOption = None,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON Lines: one object a line for each input.")
-    ] = False,
+    as_json: JsonLinesOption = False,
 ) -> None:
     """Do the run's task on texts given as arguments, in a file, or on standard input. The order is kept.
 
@@ -226,7 +237,11 @@ def predict(
     typed = bool(inputs) and inputs != ["-"]
     _check_options(typed, file, story, prefix or [], skip_bad, features, layer, pooling)
     texts, places = inputs, None
-    if file is None and not typed and (story is None or inputs or not asks(read_story(run, story)[0])):
+    if (
+        file is None
+        and not typed
+        and (story is None or inputs or not asks(read_story(run, story, skip_bad=skip_bad)[0]))
+    ):
         texts, places = read_inputs(inputs, skip_bad=skip_bad, needed=story is None)
     if features is not None:
         _write_features(run, texts, places, file, features, layer, pooling, checkpoint, device, as_json)
@@ -283,6 +298,7 @@ def _check_options(
 ) -> None:  # fmt: skip
     """Refuse options that do not go together."""
     not_standard_input(file, "--file", "it is where neither texts nor --file are given")
+    not_standard_input(story, "--story", STORY_HINT)
     if typed and file is not None:
         raise DecodeError("give texts or --file, not both", where="--file")
     if skip_bad and (typed or features):

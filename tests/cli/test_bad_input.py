@@ -550,7 +550,9 @@ def test_bad_lines_of_a_file_can_be_skipped(tiny_run: Path, tmp_path: Path) -> N
     assert told[4]["problem"]["what"] == "the text is not valid UTF-8"
     assert succeed("predict", tiny_run, "--skip-bad", stdin="\nb a\n").out == f"\n{third}\n"
     assert succeed("predict", tiny_run, "--file", write(file, "\n\n"), "--skip-bad").out == "\n\n"
-    assert [one.to_json()["output"] for one in api.predict(tiny_run, ["", "b a"], skip_bad=True)] == [None, third]
+    predictions = api.predict(tiny_run, ["", "b a"], skip_bad=True)
+    assert [one.to_json()["output"] for one in predictions] == [None, third]
+    assert [problem.where for problem in predictions.skipped] == ["input 1"]
 
 
 def test_skipping_keeps_prefixes_beside_their_inputs(tiny_run: Path, tmp_path: Path) -> None:

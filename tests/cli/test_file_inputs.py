@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import regard
 from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.errors import DecodeError
+from regard.text.tokenizers import Tokenizer
 from regard.training.train import train
 
 Rows = list[dict[str, str]]
@@ -265,8 +267,26 @@ def test_objects_that_are_typed_are_rows(runs: dict[str, Path], tmp_path: Path, 
     bare = [json.dumps(row, ensure_ascii=False, indent=1) for row in without(rows, label, "id")]
     assert succeed("predict", runs[task], *bare, "--json").jsons == expected
     assert [one.to_json() for one in regard.predict(runs[task], bare)] == expected
+    assert [one.to_json() for one in regard.predict(runs[task], file=tmp_path / "a.jsonl")] == expected
     shown = succeed("explain", runs[task], bare[0], "--view", "occlusion", "--json").json
     assert shown == succeed("explain", runs[task], expected[0]["input"], "--view", "occlusion", "--json").json
+
+
+@pytest.mark.parametrize("task", CASES)
+def test_each_text_is_encoded_once(runs: dict[str, Path], task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [json.dumps(row, ensure_ascii=False) for row in CASES[task][0]]
+    run = regard.Run.open(runs[task])
+    inputs = [run.task.typed_input(text, "").text for text in texts]
+    encoded: list[str] = []
+    encode_batch = Tokenizer.encode_batch
+
+    def counted(self: Tokenizer, rows: Sequence[str]) -> list[list[int]]:
+        encoded.extend(rows)
+        return encode_batch(self, rows)
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", counted)
+    regard.predict(run, inputs)
+    assert sorted("\t".join(encoded).split("\t")) == sorted("\t".join(inputs).split("\t"))
 
 
 def test_other_objects_are_texts(runs: dict[str, Path]) -> None:
@@ -333,6 +353,8 @@ def test_nothing_known_is_predicted_with_a_note(runs: dict[str, Path], tmp_path:
         assert len(found.jsons) == 2
         note = "note: input 1: every token of 'ㅋㅋ 한글' is unknown to the tokenizer"
         assert found.err.splitlines() == [f"{note} (it was trained on other words or script), and so for 1 more"]
+        notes = regard.predict(run, [text, text]).notes
+        assert [(note.kind, str(note).split(":")[0]) for note in notes] == [("unknown", f"input {n}") for n in (1, 2)]
     spans = [
         (word["start"], word["end"]) for word in succeed("predict", [*asked][3], "ㅋㅋ 한글", "--json").json["words"]
     ]

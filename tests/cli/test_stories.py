@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import regard
 from command_line import fail, succeed, write
 from places import SHARED
 from regard.data.corpora import generate
@@ -357,6 +358,7 @@ def test_predict_from_arguments_files_and_standard_input(run: Path, tmp_path: Pa
     assert (found["sentences"], found["remembered"]) == (2, 2)
     told = write(tmp_path / "story.txt", "Mary went to the kitchen.\nJohn walked to the garden.\n")
     assert succeed("predict", run, "--story", told, "Where is Mary?", "Where is John?").out == "kitchen\ngarden\n"
+    assert [one.output for one in regard.predict(run, "Where is John?", story=told)] == ["garden"]  # type: ignore[attr-defined]
     piped = "Where is John?\nWhere is Mary?\n"
     assert succeed("predict", run, "--story", told, stdin=piped).out == "garden\nkitchen\n", "on standard input"
     [message, _] = fail("predict", run, "--story", told, stdin="Where is John?\nWhere is Xerxes?\n")

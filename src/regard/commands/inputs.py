@@ -7,6 +7,8 @@ from pathlib import Path
 
 from regard.errors import DecodeError, Problem
 
+STORY_HINT = "give a file; without --story a story may stand there before its questions"
+
 
 def read_inputs(
     inputs: list[str] | None, *, skip_bad: bool = False, needed: bool = True
@@ -40,13 +42,13 @@ def not_standard_input(file: Path | None, option: str, hint: str) -> None:
         raise DecodeError("standard input is not read here", where=option, hint=hint)
 
 
-def read_story(run: Path, story: Path) -> tuple[list[str], list[str], dict[str, Problem]]:
+def read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], dict[str, Problem]]:
     """The lines of a story, their places, and the problems of those that cannot be read."""
-    not_standard_input(story, "--story", "give a file; without --story a story may stand there before its questions")
+    not_standard_input(story, "--story", STORY_HINT)
     from regard.runs import Run
     from regard.tasks.inputs import read_story as read
 
-    lines = read(Run.open(run).task, story)
+    lines = read(Run.open(run).task, story, skip_bad=skip_bad)
     faults = {line.place: line.fault for line in lines if line.fault is not None}
     return [line.text for line in lines], [line.place for line in lines], faults
 
