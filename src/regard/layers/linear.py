@@ -21,10 +21,10 @@ class Linear(nn.Linear):
 
 def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
     """x W^T + b. For few rows a CPU is limited by reading W, and W x^T reads it two to eight times as fast."""
-    rows = x.numel() // x.shape[-1]
-    if x.device.type != "cpu" or rows not in FEW_ROWS or torch.is_grad_enabled() or x.dtype != W.dtype:
+    if x.device.type != "cpu" or x.dtype != W.dtype or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return F.linear(x, W, b)
-    if rows == 1 and W.numel() < LARGE_WEIGHT:
+    rows = x.numel() // x.shape[-1]
+    if rows not in FEW_ROWS or (rows == 1 and W.numel() < LARGE_WEIGHT):
         return F.linear(x, W, b)
     x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # a single column would use the slow kernel
     y_RE = (W @ x_RD.contiguous().t()).t()[:rows]

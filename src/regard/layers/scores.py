@@ -100,7 +100,7 @@ class SummedAttention(ScoredAttention):
         return e_BQS
 
     def attend_to(self, memory: Memory) -> Callable[[Tensor], Tensor]:
-        if is_recording() or not torch.is_grad_enabled():
+        if is_recording() or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return super().attend_to(memory)
         v_A = self.v.weight[0]
         attention = RepeatedAttention(memory.keys_BSA, memory.h_BSD, v_A, memory.visible_BS, rectified=self.rectified)
