@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import regard
-from model_cases import batch_of
+from model_cases import SOURCE_SIZE, TARGET_SIZE, batch_of
 from places import ROOT
 from regard.data import config
 from regard.data.config import Corpus, Data
@@ -83,8 +83,8 @@ def test_a_model_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODELS, "echo", Kind(EchoConfig, Echo))
     assert "EchoConfig" in str(any_config(lambda config: config.reads == "source"))
     torch.manual_seed(0)
-    ours = build_model(EchoConfig(preset="tiny", dropout=0.0), 11, 13).eval()
+    ours = build_model(EchoConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
     torch.manual_seed(0)
-    theirs = build_model(RNNConfig(preset="tiny", dropout=0.0), 11, 13).eval()
+    theirs = build_model(RNNConfig(preset="tiny", dropout=0.0), SOURCE_SIZE, TARGET_SIZE).eval()
     batch = batch_of()
     torch.testing.assert_close(ours(batch).hidden_BTD, theirs(batch).hidden_BTD)

@@ -139,6 +139,8 @@ def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
 def _sentence_rows(sentences: Iterable[Sentence], file: TextFile, corpus: TaggedText) -> Iterator[Row]:
     """Sentences with at least a word, and a row for each fault of the others; white space alone is no word."""
     for sentence in sentences:
+        if not sentence.lines:
+            continue
         line, faults = sentence.lines[0], sentence.faults or _faults(sentence, file, corpus.scheme)
         yield from (Row(line, ("", ""), fault) for fault in faults)
         words = [(token, tag) for token, tag in zip(sentence.tokens, sentence.tags, strict=True) if token.strip()]
