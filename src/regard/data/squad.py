@@ -173,9 +173,14 @@ def squad_inputs(file: TextFile) -> Iterator[tuple[str, str, str, Problem | None
             yield "", told.context, where, replace(error.problems[0], where=where)
 
 
-@lru_cache(maxsize=8)
 def question_lines(file: TextFile) -> list[int]:
     """The line of each question of SQuAD's JSON, by a key that each of them has; nothing where there is none."""
+    return _question_lines(file, file.path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _question_lines(file: TextFile, changed: int) -> list[int]:
+    """The same; kept as long as the file does not change."""
     text, count = "\n".join(file.lines()), sum(1 for _ in _asked(file))
     places = {f'"{name}"': list[int]() for name in ("question", "id", "answers")}
     for found in _STRING.finditer(text):

@@ -416,16 +416,24 @@ def text_files_in(folder: Path) -> str | None:
     """What names the .txt files of a folder, plain or compressed; None for a folder without, or one of recipes."""
     if not folder.is_dir() or any(path.suffix in (".yaml", ".yml") for path in folder.iterdir()):
         return None
-    kinds = {"".join(file.suffixes) for file in RawText(text=str(folder)).files(Path())}
+    kinds = {"".join(file.suffixes) for file in _text_files(str(folder))}
     texts = sorted(kind for kind in kinds if kind.startswith(".txt"))
     if not texts:
         return None
     return str(folder) if len(kinds) == 1 else f"{folder.as_posix()}/**/*{texts[0]}"
 
 
+def _text_files(name: str) -> tuple[TextFile, ...]:
+    """The files that a name of raw text stands for, which may be none."""
+    try:
+        return RawText(text=name).files(Path())
+    except DataError:
+        return ()
+
+
 def _raw_text(name: str) -> DataProfile:
     """The documents of a text file, a folder or a pattern: blocks between blank lines, or lines if those are few."""
-    files = RawText(text=name).files(Path())
+    files = _text_files(name)
     sample, blocks, lines, characters = list[str](), 0, 0, 0
     for filled, group in groupby(chain.from_iterable(chain(file.lines(), [""]) for file in files), _is_filled):
         blocks += filled
