@@ -429,7 +429,7 @@ def test_sixty_labelled_rows_are_learned(folder: Path) -> None:
         assert note in ("", "best so far", "as good in accuracy, lower loss: best so far")
         best = max(best, float(value))
     assert best == 1.0
-    told = "the true label stands on the left; the counts are of what the model said:\nconfusion"
+    told = "rows are true labels, columns are predicted labels:\nconfusion"
     assert told in succeed("evaluate", "run").out
 
 
@@ -454,7 +454,7 @@ def test_sixty_labelled_rows_are_learned(folder: Path) -> None:
         (["pairs.tsv", "pairs.tsv"], "pairs.tsv: 2 files cannot be read together (one file with all columns"),
         (["pairs.txt", "pairs.txt", "pairs.txt"], "pairs.txt: 3 files cannot be read together"),
         (["pairs.tsv", "training.steps=5"], "training.steps=5: a proposal takes no overrides (save it with --out"),
-        (["dates", "--out", "x.yaml"], "--out: only a recipe that is proposed for files of data is written"),
+        (["dates", "--out", "x.yaml"], "--out: it is only for a recipe that is proposed for data files"),
         (["mixed"], "mixed: this is a folder, not a recipe (give a .yaml file)"),
     ],
 )

@@ -332,8 +332,8 @@ def test_an_autoencoder_is_measured_under_names_of_its_own(runs: dict[str, Path]
     ("options", "message"),
     [
         (["--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
-        (["--layer", "1"], "--layer: it says which vectors --features writes (give --features FILE, too)"),
-        (["--pooling", "mean"], "--pooling: it says which vectors --features writes (give --features FILE, too)"),
+        (["--layer", "1"], "--layer: it chooses the vectors that --features writes (give --features FILE, too)"),
+        (["--pooling", "mean"], "--pooling: it chooses the vectors that --features writes (give --features FILE, too)"),
     ],
 )
 @pytest.mark.parametrize("name", ["bert", "gpt"])

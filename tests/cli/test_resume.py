@@ -265,7 +265,7 @@ def test_before_the_first_step_nothing_is_in_the_way_of_the_same_command(
     assert not (run / "last").exists()
     if kill_by == signal.SIGINT:
         assert code in (130, -signal.SIGINT)  # Python ends by the signal where it had passed through code in a string
-        said = "interrupted; nothing was trained yet, so nothing is lost: the same command begins anew\n"
+        said = "interrupted; nothing was trained yet, so nothing is lost: the same command starts again\n"
         assert commands.said().endswith(said)
         assert "Traceback" not in commands.said()
     assert (kill_at == 12) == run.exists()
