@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import eq
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -14,35 +14,37 @@ import torch
 import regard
 from model_cases import SOURCE_SIZE, TARGET_SIZE, batch_of
 from places import ROOT
-from regard.data import config
-from regard.data.config import Corpus, Data
-from regard.data.formats import Row
+from regard.data import config, file_inputs, formats
+from regard.data.config import Data
 from regard.data.readers import FORMATS, open_corpus
-from regard.errors import Problem
 from regard.models import MODELS, Kind, any_config, build_model
 from regard.models.rnn import RNN, RNNConfig
-from regard.tasks import TASKS
+from regard.tasks import TASKS, columns
 from regard.tasks.task import NoSettings
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import Parallel
-from regard.text.files import TextFile
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 CODE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
 
 
-def test_a_format_is_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The function as the page shows it."""
-    names: dict[str, Any] = {
-        "TextFile": TextFile, "Corpus": Corpus, "Iterator": Iterator, "Row": Row, "Problem": Problem,
-    }  # fmt: skip
-    exec(next(code for code in CODE if "def pipe_rows" in code), names)
-    monkeypatch.setitem(FORMATS, ".pipe", names["pipe_rows"])
-    monkeypatch.setattr(config, "TABLES", (*config.TABLES, ".pipe"))
-    (tmp_path / "a.pipe").write_text("one | eins\ntwo\nthree | drei\n", encoding="utf-8")
-    rows = list(open_corpus(Parallel(file="a.pipe", source="source", target="target"), tmp_path).rows())
-    assert [row.values for row in rows] == [("one", "eins"), ("", ""), ("three", "drei")]
-    assert str(rows[1].fault) == "a.pipe:2: 1 cells (source | target)"
+def test_a_format_is_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path) -> None:
+    """The function as the page shows it, in training data and in a file to predict for."""
+    names: dict[str, Any] = {"_table_rows": formats._table_rows}
+    exec("from __future__ import annotations\n" + next(code for code in CODE if "def _pipe_rows" in code), names)
+    monkeypatch.setitem(formats.TABLE_ROWS, ".pipe", names["_pipe_rows"])
+    monkeypatch.setitem(FORMATS, ".pipe", formats.table_rows)
+    for module in (config, file_inputs, columns):
+        monkeypatch.setattr(module, "TABLES", (*config.TABLES, ".pipe"))
+    file = tmp_path / "a.pipe"
+    file.write_text("one | eins\ntwo\n\nthree | drei\n", encoding="utf-8")
+    rows = list(open_corpus(Parallel(file="a.pipe", source=0, target=1), tmp_path).rows())
+    assert [row.values for row in rows] == [("one", "eins"), ("", ""), ("", ""), ("three", "drei")]
+    assert str(rows[1].fault).startswith("a.pipe:2: there is no column 1 (target)")
+    assert [row.fault for row in rows].count(None) == 3
+    file.write_text("a b | b a\n", encoding="utf-8")
+    [prediction] = regard.predict(tiny_run, file=file)
+    assert prediction.input == "a b"
 
 
 class Titles(TextToText):
@@ -67,6 +69,7 @@ def test_a_task_is_one_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ti
     assert 0 <= regard.evaluate(tmp_path / "run")["exact_match"] <= 1
     [prediction] = regard.predict(tmp_path / "run", ["a b c"])
     assert prediction.to_json()["output"] == prediction.output  # type: ignore[attr-defined]
+    assert regard.diagnose(tmp_path / "run", limit=5).to_json()["sentences"] == 5
 
 
 class EchoConfig(RNNConfig):

@@ -397,6 +397,7 @@ TABLE_ROWS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
     ".jsonl": _jsonl_rows,
     ".parquet": parquet_rows,
 }
+"""Tables by their suffix, which also stands in TABLES of data/config.py."""
 
 
 def table_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:

@@ -16,17 +16,14 @@ from regard.data.config import TABLES, Corpus
 from regard.data.conll import conll_rows, tagged_rows
 from regard.data.corpora import VERSION, Part
 from regard.data.documents import document_rows, text_table_rows
-from regard.data.formats import Key, Row, keys_of, numeric_keys, table_rows, text_of, value_in
+from regard.data.formats import TABLE_ROWS, Key, Row, keys_of, numeric_keys, table_rows, text_of, value_in
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
 from regard.errors import DataError, Problem, did_you_mean, first_of, import_extra
 from regard.text.files import TextFile, problem_with
 
 FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
-    ".tsv": table_rows,
-    ".csv": table_rows,
-    ".jsonl": table_rows,
-    ".parquet": table_rows,
+    **dict.fromkeys(TABLE_ROWS, table_rows),
     "text": document_rows,
     "table of texts": text_table_rows,
     "conll": conll_rows,
@@ -36,7 +33,8 @@ FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
     "babi": babi_rows,
     "stories .jsonl": story_rows,
 }
-"""How a file becomes rows with the columns of its corpus. `Corpus.format` chooses one of these by the file's suffix."""
+"""How a file becomes rows with the columns of its corpus; tables are in TABLE_ROWS of data/formats.py. `Corpus.format`
+chooses one of these by the file's suffix."""
 FILES = 1 << 40
 """Times the number of a file, plus the line: the place of a row of several files, in one number."""
 

@@ -333,7 +333,7 @@ class _Bench:
             search = with_search(self.recipe, beam, 1, None, []).search
             written = decode_best(self.run, self.model, sources, search, moved)
         with self.timed(f"measuring {part}"):
-            judged = judge(self.run, scored, written, lowercase=config.lowercase)
+            judged = judge(self.run, scored, written, lowercase=getattr(config, "lowercase", False))
             outputs, references = [one.output for one in judged], [one.scored.references for one in judged]
             metrics = self.run.task.metrics(outputs, for_metrics(references), config)
             draws = resampled(outputs, references, self.run.task, config)

@@ -118,7 +118,7 @@ def decode_run(
     seconds = time.perf_counter() - started
     tokens = sum(len(hypothesis.tokens) for hypothesis in written)
     scored = score_references(run, model, dataset, inputs, recipe.search)
-    judged = judge(run, scored, written, lowercase=recipe.evaluation.lowercase)
+    judged = judge(run, scored, written, lowercase=getattr(recipe.evaluation, "lowercase", False))
     attended = shown if model.alignment else ()
     return System(
         name,
@@ -170,7 +170,10 @@ def _measured(systems: tuple[System, ...], texts: Texts, plan: Plan, shown: Sequ
     outputs = {system.name: system.outputs for system in sorted(systems, key=lambda one: one.name != plan.baseline)}
     moved = summed(partial(progress, "testing"), len(metrics))
     tests = paired_tests_of_texts(outputs, texts.references, task, config, metrics, moved)
-    chrf = {one.name: sentence_chrf(one.outputs, texts.references, lowercase=config.lowercase) for one in systems}
+    chrf = {
+        one.name: sentence_chrf(one.outputs, texts.references, lowercase=getattr(config, "lowercase", False))
+        for one in systems
+    }
     unit = unit_of(texts.measured(task.lengths_of))
     tables = {
         "lengths": _lengths_table(systems, texts, unit, task, config, metrics),
