@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 LIMITS = {
-    "lines": 32875,
+    "lines": 32877,
     "lines in .": 1077,
     "lines in commands": 439,
     "lines in config": 295,
-    "lines in data": 6082,
+    "lines in data": 6081,
     "lines in exchange": 1764,
     "lines in layers": 1145,
     "lines in models": 3364,
@@ -33,7 +33,7 @@ LIMITS = {
     "lines in tasks": 5667,
     "lines in text": 1760,
     "lines in training": 1740,
-    "lines in views": 5483,
+    "lines in views": 5486,
     "files": 169,
     "functions over 60 lines": 1,
     "modules with one importer": 34,
