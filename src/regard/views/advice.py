@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from regard.config import Config
 from regard.tasks import TextToText
+from regard.text.normalise import nfc
 from regard.views.metrics import count_text, percent, title
-from regard.views.search_errors import SAME_TOKENS, Judged, Tally, nfc
+from regard.views.search_errors import SAME_TOKENS, Judged, Tally
 from regard.views.significance import sacrebleu_metric, score_of, statistics_of, streams_of
 
 MARGIN = 0.1

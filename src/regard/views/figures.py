@@ -16,7 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from regard.errors import RegardError, import_extra
-from regard.views.labels import clean, number, shorten
+from regard.text.normalise import one_line
+from regard.views.labels import number, shorten
 from regard.views.report import Bars, Curves, Figure, HeatMap, HeatMaps, ImageMap
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b", "#8c6d31")
@@ -90,7 +91,7 @@ def _write_title(place: Any, title: str, wide: float) -> None:
     if not title:
         return
     columns = max(10, round(11 * wide))
-    lines = Text(clean(title)).wrap(Console(width=columns), columns)
+    lines = Text(one_line(title)).wrap(Console(width=columns), columns)
     shown = [line.plain.strip() for line in lines]
     if len(shown) > TITLE_LINES:
         shown = [*shown[: TITLE_LINES - 1], shorten(" ".join(shown[TITLE_LINES - 1 :]), columns)]
@@ -136,7 +137,7 @@ def _draw_bars(axes: Any, bars: Bars) -> None:
         if one:
             axes.bar_label(drawn, fmt="%.3f", padding=3, fontsize=8)
         start += np.nan_to_num(values)
-    axes.set_yticks(rows, [shorten(clean(text), 28) for text in bars.categories], fontsize=9, parse_math=False)
+    axes.set_yticks(rows, [shorten(one_line(text), 28) for text in bars.categories], fontsize=9, parse_math=False)
     axes.invert_yaxis()
     low = min((min(values) for values in bars.series.values()), default=0.0)
     axes.set_xlim(-1.15 * bars.longest if low < 0 else 0, 1.15 * bars.longest)
@@ -180,7 +181,7 @@ def _draw_image_map(place: Any, image: ImageMap) -> None:
             veil = np.zeros((*image.grid, 4))
             veil[..., 3] = image.veils()[n - 1]
             axes.imshow(veil, extent=(0, 1, 0, 1), interpolation="nearest")
-        axes.set_xlabel(shorten(clean(word), 20), fontsize=10, parse_math=False)
+        axes.set_xlabel(shorten(one_line(word), 20), fontsize=10, parse_math=False)
         axes.set(xticks=[], yticks=[])
 
 
@@ -192,7 +193,7 @@ def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
 
     A letter that none has would be drawn as a box: `strict` refuses it.
     """
-    missing = {character for character in clean(text) if not character.isspace()}
+    missing = {character for character in one_line(text) if not character.isspace()}
     families: list[str] = []
     for font in _installed(path):
         if not missing and families:

@@ -8,9 +8,9 @@ a control character        �      it must neither control the terminal nor bre
 
 from __future__ import annotations
 
-import unicodedata
-
 from rich.cells import cell_len
+
+from regard.text.normalise import one_line
 
 
 def label(piece: str) -> str:
@@ -19,22 +19,9 @@ def label(piece: str) -> str:
         return "⏎"
     if not piece.strip().strip("▁"):
         return "␣"
-    text = clean(piece)
+    text = one_line(piece)
     # A combining mark alone would be drawn on the neighbour's letter.
     return f"◌{text}" if cell_len(text[:1]) == 0 else text
-
-
-def clean(text: str) -> str:
-    """The text in one line, without characters that break a terminal or an XML parser."""
-    return "".join(_sign(character) for character in unicodedata.normalize("NFC", " ".join(text.split())))
-
-
-def _sign(character: str) -> str:
-    if unicodedata.category(character) in ("Cc", "Cs") or character in "\ufffe\uffff":
-        return "�"
-    # Joiners, direction marks and variation selectors change the width of their neighbours.
-    invisible = unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f"
-    return "" if invisible else character
 
 
 def number(value: float) -> str:

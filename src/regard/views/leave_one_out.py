@@ -15,8 +15,8 @@ from regard.models.headed import Headed
 from regard.runs import Run
 from regard.tasks.inputs import Inputs
 from regard.tasks.question_answering import Answered, question_in
+from regard.text.normalise import one_line
 from regard.text.offsets import Span, Words, word_spans
-from regard.views.labels import clean
 from regard.views.report import Bars, HeatMap, HeatMaps, Numbers, Part, Table
 
 MOST_WORDS = 512
@@ -49,7 +49,7 @@ class Occlusion:
 
     def parts(self, about: str) -> list[Part]:
         """A bar for each word; for a tagger, the words that each tag depends on most, and a map of all."""
-        words = [clean(word) for word in self.words]
+        words = [one_line(word) for word in self.words]
         if len(self.answers) == 1:
             [name], [value] = self.answers, self.values
             title = f"how much {name} = {value:.3f} falls without each word · {about}"
@@ -57,12 +57,12 @@ class Occlusion:
             # An axis of at least a tenth of the value keeps noise from looking like a reason.
             return [Bars(words, {"fall": falls}, "fall; below 0 it rises", title, span=abs(value) / 10)]
         rows = [
-            [clean(answer), f"{value:.3f}", _most(words, falls_W) or "no single word"]
+            [one_line(answer), f"{value:.3f}", _most(words, falls_W) or "no single word"]
             for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True)
         ]
         table = Table(["word/tag", "probability", "falls most without"], rows)
         title = "how much the probability of each tag falls without each word"
-        heat_map = HeatMap(words, [*map(clean, self.answers)], self.falls_WA, f"{title} · {about}")
+        heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")
         return [table, HeatMaps([heat_map], title=title)]
 
 

@@ -5,7 +5,6 @@ what was written? References are scored, outputs judged, errors counted, and ref
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from regard.search.ranking import penalise_repetition
 from regard.search.rules import Rules, rules_for
 from regard.tasks.inputs import Encoded, by_length, padded, sources_of
 from regard.tasks.text_to_text import wording_of
+from regard.text.normalise import nfc
 from regard.text.spelling import unknown_words
 from regard.text.tokenizers import Tokenizers
 from regard.views.lengths import LengthBucket, length_buckets
@@ -150,11 +150,6 @@ def sentence_chrf(outputs: Sequence[str], references: Sequence[Sequence[str]], *
     chrf = CHRF(lowercase=lowercase)
     pairs = zip(outputs, references, strict=True)
     return [chrf.sentence_score(nfc(output), [*map(nfc, texts)]).score for output, texts in pairs]
-
-
-def nfc(text: str) -> str:
-    """In the form that models write; Korean text from a Mac comes in another."""
-    return unicodedata.normalize("NFC", text)
 
 
 # ------------------------------------------------------------------------------------------------------- references

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from regard.views.labels import clean, clusters, number, shorten
+from regard.text.normalise import one_line
+from regard.views.labels import clusters, number, shorten
 from regard.views.report import Bars, Curves, HeatMap, HeatMaps, ImageMap, Part, Report, Series, Table, Text
 
 SHADES = " ·░▒▓█"
@@ -144,7 +145,7 @@ def region_table(image: ImageMap) -> Table:
 
 def _bars(bars: Bars, width: int) -> Iterator[str]:
     """A line for each bar; stacked series share one. Bars of values below 0 are made of another block."""
-    names = [shorten(clean(category), width // 3) for category in bars.categories]
+    names = [shorten(one_line(category), width // 3) for category in bars.categories]
     margin = max(map(cell_len, names))
     room, unit = max(1, width - margin - 10), bars.longest
     if len(bars.series) > 1:
@@ -169,7 +170,7 @@ def heat_map_lines(heat_map: HeatMap, width: int) -> list[str]:
     margin = min(longest, max(2, width // 3))
     panels = math.ceil(len(heat_map.columns) / max(1, (width - margin - 2) // 2))
     step = math.ceil(len(heat_map.columns) / panels)
-    lines = [shorten(clean(heat_map.title), width)] if heat_map.title else []
+    lines = [shorten(one_line(heat_map.title), width)] if heat_map.title else []
     for start in range(0, len(heat_map.columns), step):
         lines += [*_panel(heat_map, slice(start, start + step), margin), ""]
     low = number(-heat_map.peak) if heat_map.signed else "0"

@@ -26,10 +26,11 @@ from regard.tasks import TextToText
 from regard.tasks.inputs import Encoded, padded, sources_of
 from regard.tasks.text_to_text import LengthsOf
 from regard.text.files import TextFile, open_text
+from regard.text.normalise import nfc
 from regard.views.labels import label
 from regard.views.lengths import Unit, length_buckets, lengths_in, unit_of
 from regard.views.report import HeatMap
-from regard.views.search_errors import Tally, decode_best, judge, nfc, score_references, sentence_chrf
+from regard.views.search_errors import Tally, decode_best, judge, score_references, sentence_chrf
 from regard.views.significance import for_metrics, paired_tests_of_texts
 from regard.views.systems import Measured, Plan, Rows, System, check_same
 
