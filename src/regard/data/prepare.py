@@ -84,8 +84,7 @@ def prepare(
     splits = {split: _open(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
     notes = tuple(dict.fromkeys(note for reader in readers for note in reader.findings()))  # file names are not cached
-    report = replace(report, notes=notes)
-    return Prepared(task, splits["train"], splits["validation"], splits.get("test"), report)
+    return Prepared(task, splits["train"], splits["validation"], splits.get("test"), report).with_notes(notes)
 
 
 def trained_tokenizers(
@@ -130,11 +129,12 @@ def _write(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Pro
     """Encode a split into columns, without the training examples that the task leaves out: what these are."""
     dropped: dict[str, Found] = {}
     writers: dict[str, ColumnWriter] = {}
+    read = texts.columns
     with ExitStack() as stack:
         numbers = stack.enter_context(closing(ArrayWriter(folder / f"{split}.rows", np.int64)))
         for start, stop in _chunks(texts):
             rows = np.arange(start, stop)
-            chunk = {name: list(column[start:stop]) for name, column in texts.columns.items()}
+            chunk = {name: list(column[start:stop]) for name, column in read.items()}
             columns = task.encode(chunk, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
             if not writers:
                 writers = {
@@ -192,12 +192,12 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     readers = [open_corpus(corpus, base, part) for corpus in corpora]
     texts: dict[str, list[str]] = {}
     places: list[str] = []
-    numbers: list[int] = []
-    owners: list[int] = []
-    faults = Faults()
+    numbers, owners = list[int](), list[int]()
+    begun, faults = 0, Faults()
     for number, reader in enumerate(readers):
         columns = [texts.setdefault(name, []) for name in reader.columns]
         for row in reader.rows():
+            begun += not row.continues
             if bad := problems_in(reader, row, recipe.data.max_characters):
                 faults.add(*bad)
                 continue
@@ -205,7 +205,7 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
                 column.append(value)
             places.append(reader.where(row.line))
             numbers.append(number)
-            owners.append(owners[-1] if row.continues and owners else len(owners))
+            owners.append(begun)
     if faults.count and (recipe.data.bad_lines == "error" or not places):
         raise DataError(problems=faults.problems)
     in_pieces = {"part": parts(np.array(owners, dtype=np.int64))} if readers[0].corpus.IN_PIECES else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -103,7 +104,7 @@ class TextLabelling(HeadedTask):
         texts: tuple[str, ...] = self.recipe.data.train[0].texts if self.recipe.data.train else ("first", "second")
         return texts
 
-    @property
+    @cached_property
     def arrangement(self) -> Arrangement | None:
         """What makes the rows of an example; None for an imported run, which reads one text or two as they come."""
         if self.recipe.data.train or getattr(self.recipe.head, "both_orders", False):  # which needs two texts

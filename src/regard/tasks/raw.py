@@ -74,8 +74,7 @@ class RawTextTask(Task):
         return train_tokenizers(recipe.tokenizer, {"text": _Lines(train.columns["text"])}, base, cls.special)
 
     def encoding(self) -> list[Any]:
-        reads_letters = getattr(self.recipe.model, "letters", None) is not None
-        return [self.sentences, reads_letters]
+        return [self.sentences, getattr(self.recipe.model, "letters", None) is not None]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
         letters = getattr(self.recipe.model, "letters", None)
