@@ -27,7 +27,7 @@ from regard.layers.attention import recording
 from regard.models.captioner import Captioner
 from regard.runs import Run
 from regard.runs.splits import examples_of
-from regard.search.ranking import source_attention
+from regard.search.hypotheses import source_attention
 
 DECODERS = {"attention": [], "transformer": ["training.learning_rate=1e-3"], "plain": ["training.learning_rate=1e-3"]}
 """What each is trained with beside the recipe: at 3e-3 the plain one ends in saying the same of every picture."""

@@ -23,7 +23,7 @@ from regard.data.framing import padded_rows
 from regard.data.readers import open_corpus
 from regard.data.squad import QuestionedText, answers_in, squad_questions
 from regard.errors import DataError
-from regard.layers.packing import worth_packing
+from regard.layers.attention import worth_packing
 from regard.models.headed import Headed
 from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, labels_of, logits_of
-from regard.layers.attention import MultiHeadAttention
+from regard.layers.attention import MultiHeadAttention, Visibility
 from regard.layers.recurrence import as_carry, as_torch
-from regard.layers.visibility import Visibility
 from regard.models.rnn import RNN
 from regard.models.transformer import DecoderBlock, EncoderBlock, FeedForward, Sublayer, TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy

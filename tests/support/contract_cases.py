@@ -21,10 +21,9 @@ from regard.data.batch import StoryBatch, Tokens
 from regard.data.images import images_of
 from regard.models import build_model
 from regard.models.base import ModelConfig
-from regard.models.bilstm import BiLSTMConfig
-from regard.models.cnn import CNNConfig
 from regard.models.headed import HeadConfig, Headed, TextHead, build_base
 from regard.models.memory_network import MemoryNetworkConfig
+from regard.models.text_classifiers import BiLSTMConfig, CNNConfig
 from regard.objectives.cross_entropy import DoublyStochastic, Objective, TokenCrossEntropy
 from regard.objectives.labels import AnswerCrossEntropy, ClassCrossEntropy
 from regard.text.vocabularies import BEGIN, PAD

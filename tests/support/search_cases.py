@@ -14,7 +14,7 @@ from contract_cases import WRITERS, SourceCase
 from regard.layers.attention import recording
 from regard.models import MODELS
 from regard.search import Hypothesis, SearchConfig, score, score_texts
-from regard.search.ranking import MIN_COVERAGE
+from regard.search.hypotheses import MIN_COVERAGE
 
 Ids = tuple[int, ...]
 EVERY_CASE = list(WRITERS)

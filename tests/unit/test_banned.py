@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from command_line import fail, succeed
 from regard import predict
 from regard.search import BannedTexts, Constraints, SearchConfig, search
-from regard.search.banned import Automaton, NoBannedText
 from regard.search.hypotheses import NEVER, Live
+from regard.search.rules import Automaton, NoBannedText
 from regard.tasks.text_to_text import ban_of, wording_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD, UNK

@@ -18,7 +18,7 @@ import regard as api
 from command_line import fail, succeed
 from model_cases import ATTENDING_CASES, CASES, batch_of, build, close
 from regard.layers.attention import recording
-from regard.layers.positions import sinusoidal_positions
+from regard.layers.embeddings import sinusoidal_positions
 from regard.runs import Run
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import UNK

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from language_model_cases import CASES, SIZE, TEXTS, build, next_logits, text_batch
 from model_cases import close, tokens_of
 from regard.errors import DecodeError
-from regard.layers.packing import Packing
+from regard.layers.attention import Packing
 from regard.models.base import count_parameters
 from regard.models.gpt import GPT, GPTConfig
 from regard.text.vocabularies import BEGIN, END

@@ -17,13 +17,18 @@ import plain
 from model_cases import CASES, SOURCES, build, close, tokens_of
 from places import ROOT
 from regard.data.dataset import Dataset
-from regard.layers.attention import MultiHeadAttention, attend, recording
-from regard.layers.embeddings import Embedding, Readout
-from regard.layers.linear import FEW_ROWS, LARGE_WEIGHT, Linear
-from regard.layers.packing import Packing
-from regard.layers.positions import Positions, sinusoidal_positions
+from regard.layers.attention import (
+    FEW_ROWS,
+    LARGE_WEIGHT,
+    Linear,
+    MultiHeadAttention,
+    Packing,
+    Visibility,
+    attend,
+    recording,
+)
+from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch, word_gates
-from regard.layers.visibility import Visibility
 from regard.models.bahdanau import time_segments
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig

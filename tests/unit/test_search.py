@@ -15,10 +15,9 @@ from regard.config import Config, validate
 from regard.data.batch import Batch, Tokens
 from regard.errors import ConfigError, DecodeError
 from regard.search import Hypothesis, SearchConfig, score, search
-from regard.search.hypotheses import NEVER
+from regard.search.decode import best, draw, truncated
+from regard.search.hypotheses import NEVER, log_probabilities
 from regard.search.rules import length_limits
-from regard.search.scoring import log_probabilities
-from regard.search.strategies import best, draw, truncated
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from toy_models import TableToy, Toy, table_toy, tokens_of
 
@@ -237,7 +236,7 @@ def test_score_by_hand_and_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = Batch(tokens_of([[A, END], [B, END]]), tokens_of([[BEGIN, A, B, END], [BEGIN, END]], extra_padding=2))
     expected = [[math.log(0.5), math.log(0.875), math.log(0.25)], [math.log(0.25)]]
     for rows in (1024, 3, 1):
-        monkeypatch.setattr("regard.search.scoring.ROWS_AT_ONCE", rows)
+        monkeypatch.setattr("regard.search.hypotheses.ROWS_AT_ONCE", rows)
         for found, row in zip(score(model, batch), expected, strict=True):
             assert found == pytest.approx(row, abs=1e-12)
 

@@ -18,7 +18,7 @@ from model_cases import batch_of, close
 from regard.config import validate
 from regard.errors import ConfigError, DecodeError
 from regard.search import BannedTexts, Constraints, SearchConfig, score, search
-from regard.search.ranking import MIN_COVERAGE, Ranking, coverage
+from regard.search.hypotheses import MIN_COVERAGE, Ranking, coverage
 from regard.search.rules import length_limits, shortest_lengths
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from search_cases import Ids, assert_same, plain_objective

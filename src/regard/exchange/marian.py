@@ -22,7 +22,7 @@ from regard.errors import CheckpointError, DataError
 from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
 from regard.exchange.renaming import Renaming, affine, joined, same, to_ours, to_theirs
 from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
-from regard.layers.positions import sinusoidal_positions
+from regard.layers.embeddings import sinusoidal_positions
 from regard.models.transformer import TransformerConfig
 from regard.runs.run import Run, stored_weights
 from regard.search import SearchConfig

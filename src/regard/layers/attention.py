@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.layers.linear import Linear
-from regard.layers.packing import Packing
-from regard.layers.visibility import Visibility
+from regard.data.batch import Tokens
 
 
 class Recording:
@@ -206,3 +206,187 @@ class MultiHeadAttention(nn.Module):
         context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout)
         attended: Tensor = self.W_O(join_heads(context_BHQE))
         return attended
+
+
+FEW_ROWS = range(1, 9)
+"""Numbers of rows for which a CPU computes W x^T instead of x W^T."""
+LARGE_WEIGHT = 1 << 17
+"""Elements of W from which this is faster for a single row too."""
+
+
+class Linear(nn.Linear):
+    """torch's linear layer, with a faster product for the few rows of a search on a CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+    """x W^T + b. For few rows a CPU is limited by reading W, and W x^T reads it two to eight times as fast."""
+    if x.device.type != "cpu" or x.dtype != W.dtype or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return F.linear(x, W, b)
+    rows = x.numel() // x.shape[-1]
+    if rows not in FEW_ROWS or (rows == 1 and W.numel() < LARGE_WEIGHT):
+        return F.linear(x, W, b)
+    x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # a single column would use the slow kernel
+    y_RE = (W @ x_RD.contiguous().t()).t()[:rows]
+    return (y_RE if b is None else y_RE + b).reshape(*x.shape[:-1], -1)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the tokens of each sentence are in the packed row."""
+
+    sentences_P: Tensor
+    """The sentence of each token."""
+    places_P: Tensor
+    """The position of each token in its sentence."""
+    lengths_B: Tensor
+    bounds: Tensor
+    """The start of each sentence, and the end of the last: [B + 1], int32 for the kernel."""
+    width: int
+    """The length of the padded sentences."""
+    longest: int
+
+    @staticmethod
+    def of(tokens: Tokens, without: int = 0) -> Packing:
+        """The packing of sentences `without` their last tokens. Uses the lengths on the host, to avoid a GPU sync."""
+        host_B = tokens.host_lengths_B - without
+        lengths_B = tokens.lengths_B - without
+        width, total = tokens.ids_BL.shape[1] - without, int(host_B.sum())
+        bounds = F.pad(lengths_B.cumsum(0), (1, 0))
+        all_P = torch.arange(total, device=lengths_B.device)
+        sentences_P = torch.repeat_interleave(lengths_B, output_size=total)
+        places_P = all_P - bounds[sentences_P]
+        return Packing(sentences_P, places_P, lengths_B, bounds.int(), width, int(host_B.max()))
+
+    @cached_property
+    def rows_P(self) -> Tensor:
+        """The index of each token in the padded [B, L], flattened."""
+        return self.sentences_P * self.width + self.places_P
+
+    def pack(self, x_BL: Tensor) -> Tensor:
+        """[B, L, ...] -> [1, P, ...]: one row without padding."""
+        return x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
+
+    def unpack(self, x_1PD: Tensor) -> Tensor:
+        """[1, P, ...] -> [B, L, ...], zero on padding."""
+        return unpack_rows(x_1PD.squeeze(0), self.rows_P, len(self.lengths_B), self.width)
+
+    def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
+        """[1, H, P, E] -> [B, H, L, E]."""
+        return self.unpack(x_1HPE.transpose(1, 2)).transpose(1, 2)
+
+
+def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
+    """[P, ...] -> [B, L, ...]: token p goes to index rows_P[p] of the flattened [B, L]; the rest is zero."""
+    padded = x_P.new_zeros(sentences * width, *x_P.shape[1:])
+    return padded.index_copy(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
+
+
+def worth_packing(tokens: Tokens) -> bool:
+    """Whether a batch has so much padding that packing saves more than its copies cost."""
+    return int(tokens.host_lengths_B.sum()) < 0.8 * tokens.ids_BL.numel()
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """A query sees the first `key_lengths_B[b]` keys of its sentence and, if causal, none after its own position."""
+
+    key_lengths_B: Tensor | None = None
+    causal: bool = False
+    packed: tuple[Packing, Packing] | None = None
+    """The packing of queries and of keys, if all sentences are in one row: a query sees only its own sentence."""
+
+    @staticmethod
+    def of(tokens: Tokens) -> Visibility:
+        """All tokens of each sentence; without lengths if there is no padding."""
+        padded = int(tokens.host_lengths_B.min()) < tokens.ids_BL.shape[1]
+        return Visibility(tokens.lengths_B if padded else None)
+
+    def keys_BK(self, keys: int) -> Tensor | None:
+        """True for keys that are not padding; None if there is no padding."""
+        if self.key_lengths_B is None:
+            return None
+        return torch.arange(keys, device=self.key_lengths_B.device) < self.key_lengths_B[:, None]
+
+    def bias_B11K(self, keys: int, dtype: torch.dtype) -> Tensor | None:
+        """What a kernel adds to the scores: 0 for real keys, -inf for padding; None if there is no padding.
+
+        All layers of a model need the same bias, so it is cached. Rows start at multiples of 8, as kernels require.
+        """
+        cached: Tensor | None = self.__dict__.get("_bias_B11K")
+        if cached is not None and cached.shape[-1] == keys and cached.dtype == dtype:
+            return cached
+        if (visible_BK := self.keys_BK(keys)) is None:
+            return None
+        wide_BK = torch.zeros(len(visible_BK), -(-keys // 8) * 8, dtype=dtype, device=visible_BK.device)
+        bias_B11K = wide_BK[:, :keys].masked_fill_(~visible_BK, -torch.inf)[:, None, None]
+        if not torch.compiler.is_compiling():
+            self.__dict__["_bias_B11K"] = bias_B11K
+        return bias_B11K
+
+    def select(self, sentences_B: Tensor) -> Visibility:
+        """The visibility of some of the sentences."""
+        lengths_B = None if self.key_lengths_B is None else self.key_lengths_B.index_select(0, sentences_B)
+        return Visibility(lengths_B, self.causal)
+
+    def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """The whole matrix, for the written-out equation; the fast path never builds it.
+
+        With fewer queries than keys, the queries of a causal attention are at the last positions.
+        """
+        if self.packed is not None:
+            return self._matrix_packed(*self.packed)[None]
+        visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
+        if self.causal:
+            visible_BQK = visible_BQK.tril(diagonal=keys - queries)
+        real_BK = self.keys_BK(keys)
+        return visible_BQK if real_BK is None else visible_BQK & real_BK[:, None, :]
+
+    def _matrix_packed(self, queries: Packing, keys: Packing) -> Tensor:
+        own_QK = queries.sentences_P[:, None] == keys.sentences_P
+        return own_QK & (queries.places_P[:, None] >= keys.places_P) if self.causal else own_QK
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """A captured step. It reads `tokens_R`, updates the tensors it was captured with, and writes `logits_RV`."""
+
+    graph: torch.cuda.CUDAGraph
+    tokens_R: Tensor
+    logits_RV: Tensor
+    capacity: int
+    """The number of cached tokens per row that the step attends to."""
+
+    @staticmethod
+    def capture(tokens_R: Tensor, capacity: int, step: Callable[[Tensor, int], Tensor]) -> StepGraph:
+        """Capture `step(tokens, capacity)` without running it. A step must have run before, so kernels are loaded."""
+        tokens_R, graph = tokens_R.clone(), torch.cuda.CUDAGraph()
+        main, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(main)
+        with torch.cuda.stream(side):
+            # thread_local: other threads, such as the one that prepares batches, may use the GPU meanwhile
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                logits_RV = step(tokens_R, capacity)
+            finally:
+                graph.capture_end()
+        main.wait_stream(side)
+        return StepGraph(graph, tokens_R, logits_RV, capacity)
+
+    def run(self, tokens_R: Tensor) -> Tensor:
+        """One step. The logits are a copy, which later steps do not overwrite."""
+        self.tokens_R.copy_(tokens_R)
+        self.graph.replay()
+        return self.logits_RV.clone()
+
+
+def graph_capacity(cached: int, limit: int) -> int:
+    """A power of two that holds one more than the `cached` tokens, so that a long text needs only a few captures."""
+    return min(max(32, 1 << cached.bit_length()), limit)
+
+
+def can_capture(tokens_R: Tensor) -> bool:
+    """Whether steps are captured: on a GPU, without gradients, and while no attention is recorded."""
+    return tokens_R.device.type == "cuda" and torch.is_inference_mode_enabled() and not is_recording()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.errors import ConfigError
-from regard.layers.linear import Linear
+from regard.errors import ConfigError, DecodeError
+from regard.layers.attention import Linear, Packing
 
 Tie = Literal["none", "target", "all"]
 
@@ -66,3 +67,70 @@ def tied_embeddings(source_size: int, target_size: int, width: int, tie: Tie) ->
             hint="tokenizer.joint=true, or model.tie=target",
         )
     return source, source
+
+
+PositionKind = Literal["sinusoidal", "learned", "none"]
+
+
+def sinusoidal_positions(length: int, width: int, first: int = 0) -> Tensor:
+    """Sine waves whose wavelengths form a geometric progression from 2 pi to 10000 * 2 pi.
+
+    Vaswani et al. 2017, arXiv:1706.03762, section 3.5:
+        PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
+        PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
+    """
+    position_L1 = torch.arange(first, first + length, dtype=torch.float64)[:, None]
+    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+    angle = position_L1 * frequency
+    encoding_LD = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]
+    return encoding_LD.float()
+
+
+class Positions(nn.Module):
+    """Add a position vector to each token: sinusoidal, learned, or none (an ablation)."""
+
+    waves_LD: Tensor
+
+    def __init__(self, kind: PositionKind, width: int, longest: int) -> None:
+        super().__init__()
+        self.kind, self.width, self.longest = kind, width, longest
+        if kind == "learned":
+            self.learned = nn.Embedding(longest, width)
+            nn.init.normal_(self.learned.weight, std=width**-0.5)
+        elif kind == "sinusoidal":
+            self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
+
+    def forward(self, x_BLD: Tensor, first: int = 0) -> Tensor:
+        """Tokens at the positions `first`, `first` + 1, ..."""
+        return x_BLD if self.kind == "none" else x_BLD + self.table_LD(x_BLD, first, x_BLD.shape[1])
+
+    def packed(self, x_1PD: Tensor, packing: Packing) -> Tensor:
+        """Packed sentences, each token at the position in its own sentence."""
+        if self.kind == "none":
+            return x_1PD
+        return x_1PD + self.table_LD(x_1PD, 0, packing.longest).index_select(0, packing.places_P)
+
+    def table(self, like: Tensor, length: int) -> Tensor | None:
+        """The vectors of the first `length` positions, or of all learned ones if those are fewer; None for `none`."""
+        if self.kind == "none":
+            return None
+        return self.table_LD(like, 0, min(length, self.longest) if self.kind == "learned" else length)
+
+    def check_length(self, length: int) -> None:
+        """Refuse texts with more tokens than learned positions."""
+        if self.kind == "learned" and length > self.longest:
+            raise DecodeError(
+                f"{length} tokens, but the model learned {self.longest} positions",
+                hint="model.max_positions sets them",
+            )
+
+    def table_LD(self, like: Tensor, first: int, length: int) -> Tensor:
+        """The vectors of the positions `first`, ..., `first` + `length` - 1."""
+        last = first + length
+        self.check_length(last)
+        if self.kind == "learned":
+            return self.learned.weight[first:last]
+        # Beyond the table the waves are computed each time: a buffer that grew would differ between processes.
+        longer = last > self.longest
+        waves_LD = sinusoidal_positions(length, self.width, first) if longer else self.waves_LD[first:last]
+        return waves_LD.to(like)

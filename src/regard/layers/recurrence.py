@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.batch import Tokens
-from regard.layers.linear import Linear, linear
-from regard.layers.packing import Packing, unpack_rows
+from regard.layers.attention import Linear, Packing, linear, unpack_rows
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]

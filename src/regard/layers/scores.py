@@ -12,9 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.layers.attention import is_recording, record
-from regard.layers.linear import Linear, linear
-from regard.layers.visibility import Visibility
+from regard.layers.attention import Linear, Visibility, is_recording, linear, record
 
 
 @dataclass(frozen=True)

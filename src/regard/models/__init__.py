@@ -12,9 +12,7 @@ from pydantic import Field
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
 from regard.models.base import Generator, ModelConfig
 from regard.models.bert import BERT, BERTConfig
-from regard.models.bilstm import BiLSTM, BiLSTMConfig
 from regard.models.captioner import CaptionerConfig, captioner
-from regard.models.cnn import CNN, CNNConfig
 from regard.models.elmo import ELMo, ELMoConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModel, LSTMLanguageModelConfig
@@ -22,6 +20,7 @@ from regard.models.luong import Luong, LuongConfig
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.models.rnn import RNN, RNNConfig
 from regard.models.self_attention import SelfAttention, SelfAttentionConfig
+from regard.models.text_classifiers import CNN, BiLSTM, BiLSTMConfig, CNNConfig
 from regard.models.transformer import Transformer, TransformerConfig
 
 

@@ -11,10 +11,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
-from regard.layers.attention import is_recording
+from regard.layers.attention import Linear, is_recording, unpack_rows
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
-from regard.layers.linear import Linear
-from regard.layers.packing import unpack_rows
 from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input, group_rows

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from regard.config import Config
 from regard.data.batch import Batch, TextBatch, Tokens
-from regard.layers.attention import has_packed_kernel, is_recording
+from regard.layers.attention import has_packed_kernel, is_recording, worth_packing
 from regard.layers.embeddings import Embedding
-from regard.layers.packing import worth_packing
 from regard.text.vectors import VectorsConfig
 
 Presets = Mapping[str, Mapping[str, Any]]

@@ -13,12 +13,8 @@ from torch.nn import functional as F
 
 from regard.data.batch import LabelledBatch, MaskedBatch
 from regard.errors import DecodeError
-from regard.layers.attention import MultiHeadAttention
-from regard.layers.embeddings import Embedding, Readout
-from regard.layers.linear import Linear
-from regard.layers.packing import Packing
-from regard.layers.positions import Positions
-from regard.layers.visibility import Visibility
+from regard.layers.attention import Linear, MultiHeadAttention, Packing, Visibility
+from regard.layers.embeddings import Embedding, Positions, Readout
 from regard.models.base import Contextual, ModelConfig, Output, Pooling, Presets, check_heads, should_pack
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -19,13 +19,10 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch, Images, Tokens
 from regard.data.images import ImagesConfig, Reading
-from regard.layers.attention import is_recording
-from regard.layers.embeddings import Embedding, Readout
-from regard.layers.linear import Linear
-from regard.layers.positions import Positions, sinusoidal_positions
+from regard.layers.attention import Linear, Visibility, is_recording
+from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import Bridge, Carry, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, Memory
-from regard.layers.visibility import Visibility
 from regard.models.bahdanau import BahdanauState
 from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, decoder_input, group_rows
 from regard.models.transformer import DecoderBlock, TransformerConfig, TransformerState

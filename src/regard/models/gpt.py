@@ -13,13 +13,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.data.batch import TextBatch, Tokens
-from regard.layers.attention import MultiHeadAttention
-from regard.layers.cuda_graphs import StepGraph, can_capture, graph_capacity
-from regard.layers.embeddings import Embedding, Readout
-from regard.layers.linear import Linear
-from regard.layers.packing import Packing
-from regard.layers.positions import Positions
-from regard.layers.visibility import Visibility
+from regard.layers.attention import (
+    Linear,
+    MultiHeadAttention,
+    Packing,
+    StepGraph,
+    Visibility,
+    can_capture,
+    graph_capacity,
+)
+from regard.layers.embeddings import Embedding, Positions, Readout
 from regard.models.base import (
     LanguageModel,
     ModelConfig,

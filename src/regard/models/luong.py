@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
 from regard.errors import ConfigError
+from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
-from regard.layers.linear import Linear
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, FedCells, RecurrentEncoder, as_carry, as_torch
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
 from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input

@@ -13,8 +13,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batch import Batch, Tokens
+from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
-from regard.layers.linear import Linear
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
 from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input, sources_of
 

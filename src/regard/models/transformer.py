@@ -14,13 +14,19 @@ from torch.nn import functional as F
 
 from regard.data.batch import Batch, Tokens
 from regard.errors import ConfigError
-from regard.layers.attention import MultiHeadAttention, has_packed_kernel, is_recording
-from regard.layers.cuda_graphs import StepGraph, can_capture, graph_capacity
-from regard.layers.embeddings import Embedding, Readout, Tie, tied_embeddings
-from regard.layers.linear import Linear
-from regard.layers.packing import Packing, worth_packing
-from regard.layers.positions import PositionKind, Positions
-from regard.layers.visibility import Visibility
+from regard.layers.attention import (
+    Linear,
+    MultiHeadAttention,
+    Packing,
+    StepGraph,
+    Visibility,
+    can_capture,
+    graph_capacity,
+    has_packed_kernel,
+    is_recording,
+    worth_packing,
+)
+from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
 from regard.models.base import (
     Generator,
     ModelConfig,

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.batch import Batch
-from regard.layers.packing import Packing
-from regard.layers.visibility import Visibility
+from regard.layers.attention import Packing, Visibility
 from regard.models.base import Generator, Output
 from regard.models.captioner import Caption, Captioner
 

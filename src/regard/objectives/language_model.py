@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from regard.data.batch import MaskedBatch, TextBatch
 from regard.data.dataset import Rows
 from regard.data.raw import Pieces
-from regard.layers.packing import Packing
+from regard.layers.attention import Packing
 from regard.models.base import LanguageModel, device_of
 from regard.models.bert import BERT
 from regard.models.elmo import ELMo

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from regard.search.ranking import Ranking, coverage
+from regard.data.batch import Batch, TextBatch, Tokens
+from regard.errors import DecodeError
+from regard.layers.attention import Recording, recording
+from regard.models.base import Generator, LanguageModel
+from regard.search.config import Normalisation, SearchConfig
 
 NEVER = -math.inf
 """log P of a token that is ruled out, and of an empty slot. Other tokens keep the model's log P: nothing is
@@ -166,3 +173,163 @@ class Finished:
             ]
 
         return [best_of(b, count) for b, count in enumerate(self._count_B.tolist())]
+
+
+MIN_COVERAGE = 1e-6
+"""The smallest attention that the coverage of a source token counts with: local attention can leave it at 0."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The value that ranks finished hypotheses: log P, normalised for length, plus a coverage penalty.
+
+        none      log P
+        mean      log P / |Y|^alpha
+        wu        log P / lp(Y),  lp(Y) = ((5 + |Y|) / 6)^alpha
+        reward    log P + alpha |Y|
+
+    `wu` and the coverage penalty cp(X; Y) are Wu et al. 2016, arXiv:1609.08144, equation 14; the reward per word is
+    that of Murray and Chiang 2018, arXiv:1808.10006. |Y| includes `</s>`.
+    """
+
+    normalisation: Normalisation = "mean"
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    @staticmethod
+    def of(config: SearchConfig) -> Ranking:
+        return Ranking(config.normalisation, config.length_penalty, config.coverage_penalty)
+
+    def __call__(self, log_p: Tensor, length: int | Tensor, covered: Tensor | None = None) -> Tensor:
+        """For hypotheses with this log P and length; `covered` is the result of `coverage`."""
+        if isinstance(length, Tensor):  # otherwise integers would be divided in float32
+            length = length.to(log_p.dtype)
+        match self.normalisation:
+            case "none":
+                value = log_p
+            case "mean":
+                value = log_p / length**self.alpha
+            case "wu":
+                value = log_p / ((5 + length) / 6) ** self.alpha
+            case "reward":
+                value = log_p + self.alpha * length
+        return value if covered is None else value + self.beta * covered
+
+    def upper_bound(self, log_p: Tensor, longest: Tensor) -> Tensor:
+        """The best value that a hypothesis with this log P can still get, if it may grow to the longest length.
+
+        log P only falls from here, no normalisation falls with the length while log P <= 0 and alpha >= 0, and a
+        coverage penalty is at most 0.
+        """
+        return self(log_p, longest)
+
+
+def coverage(attended_BWS: Tensor, lengths_B: Tensor) -> Tensor:
+    """How much of each source was attended to, at most 0.
+
+    Wu et al. 2016, arXiv:1609.08144, equation 14, without its beta:
+        cp(X; Y) = sum_i log(min(sum_j p_ij, 1))
+    p_ij is the attention of target token j to source token i, here the mean over layers and heads.
+    """
+    real_BS = torch.arange(attended_BWS.shape[-1], device=lengths_B.device) < lengths_B[:, None]
+    return attended_BWS.clamp(MIN_COVERAGE, 1.0).log().masked_fill(~real_BS[:, None], 0.0).sum(-1)
+
+
+def require_source_attention(model: Generator) -> None:
+    """The coverage penalty needs a model with attention over the source."""
+    if not model.alignment:
+        what = f"the model {type(model).__name__} has no attention over the source, so coverage is not defined"
+        hint = "leave it at 0, or use a model with attention"
+        raise DecodeError(what, where="search.coverage_penalty", hint=hint)
+
+
+def source_attention(model: Generator, recorded: Recording) -> Tensor:
+    """The recorded attention over the source [B, Q, S], mean over layers and heads."""
+    weights = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
+    return torch.cat(weights, dim=1).mean(1)
+
+
+def penalise_repetition(log_p_BWV: Tensor, history_BWT: Tensor, theta: float) -> Tensor:
+    """The value that ranks candidates, in place: log P of a token that is already in the output, times theta.
+
+    Keskar et al. 2019, arXiv:1909.05858, section 4.1, divides the logit of such a token by theta. Here log P, which is
+    never above 0, is multiplied and not normalised again: so theta >= 1 never favours a repetition, and log P of the
+    other tokens does not change.
+    """
+    if theta == 1.0 or history_BWT.shape[-1] == 0:
+        return log_p_BWV
+    return log_p_BWV.scatter_(-1, history_BWT, log_p_BWV.gather(-1, history_BWT) * theta)
+
+
+ROWS_AT_ONCE = 1024
+"""Target tokens that the readout computes together: logits need far more memory than hidden states."""
+
+
+def log_probabilities(logits: Tensor) -> Tensor:
+    """log softmax over the vocabulary, in float32 or higher whatever the precision of the model."""
+    return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+
+
+@torch.inference_mode()
+def score(model: Generator, batch: Batch) -> list[list[float]]:
+    """log P of each target token after `<s>`, given the source and the target before it; one list per sentence.
+
+    The sum of a list is the score that the search reports for a hypothesis of the same tokens.
+    """
+    assert not model.training, "the model is in training mode, with dropout"
+    return _token_scores(model, model(batch).hidden_BTD, batch.target)
+
+
+@torch.inference_mode()
+def score_texts(model: LanguageModel, text: Tokens) -> list[list[float]]:
+    """log P of each token of a text but its first, given the tokens before it."""
+    assert not model.training, "the model is in training mode, with dropout"
+    return _token_scores(model, model(TextBatch(text)).hidden_BTD, text)
+
+
+def _token_scores(model: Generator, hidden_BTD: Tensor, target: Tokens) -> list[list[float]]:
+    lengths_B, targets_BT = target.lengths_B - 1, target.ids_BL[:, 1:]
+    real_BT = torch.arange(targets_BT.shape[1], device=lengths_B.device) < lengths_B[:, None]
+    hidden_PD, targets_P = hidden_BTD[real_BT], targets_BT[real_BT]
+    chunks = zip(torch.split(hidden_PD, ROWS_AT_ONCE), torch.split(targets_P, ROWS_AT_ONCE), strict=True)
+    log_p_P = torch.cat([_log_p_of(targets, model.readout(hidden)) for hidden, targets in chunks]).cpu()
+    return [tokens.tolist() for tokens in torch.split(log_p_P, (target.host_lengths_B - 1).tolist())]
+
+
+def _log_p_of(tokens_P: Tensor, logits_PV: Tensor) -> Tensor:
+    return log_probabilities(logits_PV).gather(-1, tokens_P[:, None])[:, 0]
+
+
+@torch.inference_mode()
+def as_hypotheses(model: Generator, batch: Batch, config: SearchConfig) -> list[Hypothesis]:
+    """The given targets as hypotheses, with the score and ranking value that a search would give them."""
+    covers = config.coverage_penalty > 0
+    if covers:
+        require_source_attention(model)
+    with recording() if covers else nullcontext() as recorded:
+        scores = score(model, batch)
+    targets = [ids[1 : 1 + len(log_p)] for ids, log_p in zip(batch.target.ids_BL.tolist(), scores, strict=True)]
+    theta = config.repetition_penalty
+    totals = [_penalised_total(ids, log_p, theta) for ids, log_p in zip(targets, scores, strict=True)]
+    lengths_B = batch.target.host_lengths_B - 1
+    covered_B = None if recorded is None else _coverage(model, batch, recorded)
+    objectives = Ranking.of(config)(torch.tensor(totals, dtype=torch.float64), lengths_B, covered_B).tolist()
+    return [
+        Hypothesis(tuple(ids), sum(log_p), objective)
+        for ids, log_p, objective in zip(targets, scores, objectives, strict=True)
+    ]
+
+
+def _penalised_total(ids: Sequence[int], log_p: Sequence[float], theta: float) -> float:
+    """log P of the tokens; that of a repeated token counts theta times."""
+    repeated = (token in ids[:place] for place, token in enumerate(ids))
+    return sum(theta * value if again else value for again, value in zip(repeated, log_p, strict=True))
+
+
+def _coverage(model: Generator, batch: Batch, recorded: Recording) -> Tensor:
+    """The coverage of each source by the attention of the real target positions, [B]."""
+    weights_BTS = source_attention(model, recorded)
+    lengths_B = batch.target.lengths_B - 1
+    real_BT1 = (torch.arange(weights_BTS.shape[1], device=lengths_B.device) < lengths_B[:, None])[..., None]
+    attended_B1S = torch.where(real_BT1, weights_BTS, 0.0).sum(1, keepdim=True)
+    return coverage(attended_B1S, batch.source.lengths_B)[:, 0].cpu()

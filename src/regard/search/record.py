@@ -10,10 +10,9 @@ from torch import Tensor
 
 from regard.data.batch import Tokens
 from regard.search.config import SearchConfig
-from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live
-from regard.search.ranking import Ranking, penalise_repetition
+from regard.search.decode import best
+from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, Ranking, penalise_repetition
 from regard.search.rules import Rules
-from regard.search.strategies import best
 
 Outcome = Literal["kept", "finished", "pruned", "ruled out"]
 RECORDED = 2

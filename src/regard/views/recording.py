@@ -17,12 +17,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from regard.layers.attention import Recording, recording
-from regard.layers.positions import Positions
+from regard.layers.attention import Recording, Visibility, recording
+from regard.layers.embeddings import Positions
 from regard.layers.scores import Focus, Memory
-from regard.layers.visibility import Visibility
 from regard.models.base import device_of
-from regard.search.scoring import log_probabilities
+from regard.search.hypotheses import log_probabilities
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 from regard.views.report import Numbers

@@ -16,8 +16,7 @@ from regard.data.dataset import Dataset
 from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import Hypothesis, SearchConfig
-from regard.search.hypotheses import NEVER, Choice, Live
-from regard.search.ranking import penalise_repetition
+from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
 from regard.search.rules import Rules, rules_for
 from regard.tasks.inputs import Encoded, by_length, padded, sources_of
 from regard.tasks.text_to_text import wording_of
