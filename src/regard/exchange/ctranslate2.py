@@ -18,7 +18,7 @@ from regard.exchange.folder import require_settings
 from regard.layers.attention import MultiHeadAttention
 from regard.models.transformer import Sublayer, Transformer
 from regard.runs.run import Run
-from regard.tasks.inputs import LONGEST
+from regard.tasks.task import LONGEST
 from regard.text.tokenizers import Tokenizer
 
 QUANTIZATIONS = (
