@@ -240,7 +240,7 @@ def _explain_text(request: _Request) -> Explanation:
 def _read_headed(run: Run, model: Any, text: str) -> Reading:
     """What the model reads for a task, the first row where there are several (windows, choices), and its answer."""
     run.task.encode_inputs(model, Inputs([text], ["input"])).readable()
-    with module_calls(model, lambda name, _: name == "") as calls:
+    with module_calls(model, [""]) as calls:
         [predicted] = run.task.predict(model, Inputs([text], ["input"]))
     batch, prediction = calls[""][0].inputs[0], predicted.to_json()
     ids = batch.text.row(0)
