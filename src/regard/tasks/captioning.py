@@ -38,7 +38,7 @@ from regard.errors import DataError, Problem
 from regard.models import any_config, build_model
 from regard.models.base import Generator
 from regard.models.captioner import Captioner
-from regard.objectives.cross_entropy import DoublyStochastic
+from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import SearchConfig
 from regard.tasks.classification import natural
 from regard.tasks.inputs import Unreadable
@@ -187,10 +187,9 @@ class Captioning(TextToText):
         model: Captioner = build_model(self.recipe.model, self.tokenizers["target"].size)
         return model
 
-    def objective(self, model: Generator) -> DoublyStochastic:
-        assert isinstance(model, Captioner)
+    def objective(self, model: Generator) -> TokenCrossEntropy:
         training = self.recipe.training
-        return DoublyStochastic(
+        return TokenCrossEntropy(
             model, training.label_smoothing, training.teacher_forcing, self.recipe.model.doubly_stochastic
         )
 
