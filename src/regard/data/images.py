@@ -24,16 +24,15 @@ from pydantic import Field
 
 from regard.config import Config
 from regard.data import shapes
-from regard.data.batch import Images
+from regard.data.batches import Images
 from regard.data.config import Corpus
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset
+from regard.data.dataset import NAMED, Dataset, Found
 from regard.data.file_inputs import FileInput
 from regard.data.formats import Row
+from regard.data.prepare import key_of
 from regard.data.readers import open_corpus
-from regard.data.report import NAMED, Found
 from regard.data.store import Array, ArrayWriter, ColumnWriter, Integers, open_array, stored
-from regard.data.texts import key_of
 from regard.errors import DataError, Problem, first_of, import_extra
 from regard.text.files import TextFile
 

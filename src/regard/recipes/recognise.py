@@ -30,8 +30,7 @@ from regard.data.squad import squad_questions
 from regard.data.stories import NUMBERED
 from regard.errors import DataError
 from regard.text.files import TextFile, open_text
-from regard.text.normalise import nfc
-from regard.text.sentences import split_sentences
+from regard.text.normalise import nfc, split_sentences
 
 R = TypeVar("R")
 CAPTIONS = ("caption", "captions", "description", "sentences")

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, Report
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import (
@@ -30,10 +30,8 @@ from regard.data.images import (
     images_of,
     read_picture,
 )
-from regard.data.prepare import Prepared, prepare
-from regard.data.report import Report
+from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.store import Integers
-from regard.data.texts import Progress
 from regard.errors import DataError, Problem
 from regard.models import any_config, build_model
 from regard.models.base import Generator
@@ -165,7 +163,7 @@ class Captioning(TextToText):
         """The images, and their captions from `<s>` to `</s>`."""
         source = images_of([self.source(examples, int(row)) for row in rows])
         target = self.tokens(examples, "target", rows)
-        return Batch(source, target, tuple(rows.tolist()), int(target.lengths_B.sum()) - len(rows))
+        return Batch(source, target, examples=tuple(rows.tolist()), tokens=int(target.lengths_B.sum()) - len(rows))
 
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         return {"image": [examples.texts["source"][row]], **super().pieces(examples, row)}

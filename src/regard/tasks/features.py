@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import MaskedBatch, TextBatch, Tokens
+from regard.data.batches import MaskedBatch, TextBatch, Tokens
 from regard.errors import DecodeError
 from regard.models.base import Contextual, Pooling, device_of
 from regard.tasks.inputs import Inputs, Note, by_length, encode_inputs, padded, refuse_longer
 from regard.tasks.task import Task
-from regard.text.spelling import unknown_in
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers import Tokenizer, unknown_in
 
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""

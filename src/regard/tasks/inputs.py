@@ -11,7 +11,7 @@ from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 import torch
 
-from regard.data.batch import Tokens
+from regard.data.batches import Spelling, Tokens
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
@@ -19,8 +19,7 @@ from regard.data.images import Picture, images_of
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of
 from regard.search import Constraints
 from regard.text.files import TextFile, open_text
-from regard.text.spelling import Spelling, encode_spelled, unknown_in
-from regard.text.tokenizers import Tokenizer, Tokenizers
+from regard.text.tokenizers import Tokenizer, Tokenizers, unknown_in
 
 Row = TypeVar("Row")
 Encoded = Sequence[int] | Picture
@@ -201,7 +200,7 @@ def encode_each(
     rows: list[list[int] | Unreadable] = []
     problems = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
     plain = ["" if problem else text for text, problem in zip(texts, problems, strict=True)]
-    encoded = encode_spelled(tokenizer, plain, letters)
+    encoded = tokenizer.encode_batch(plain, letters)
     for text, place, ids, first in zip(texts, places, encoded, problems, strict=True):
         problem = first or (nothing_known(text, place) if is_foreign(tokenizer, ids) else None)
         if problem is None and longest is not None:

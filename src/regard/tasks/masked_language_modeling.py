@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from pydantic import Field
 
-from regard.data.batch import MaskedBatch, Tokens
+from regard.data.batches import MaskedBatch, Tokens
 from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
@@ -27,8 +27,7 @@ from regard.tasks.language_modeling import SCORE_TOKENS
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import RawTextTask, check_max_length
 from regard.tasks.task import Done, ignore
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import Sentences
+from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING
 

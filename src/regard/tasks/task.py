@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.config import Config
-from regard.data.batch import AnyBatch
+from regard.data.batches import AnyBatch, Examples
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset, Examples
+from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
 from regard.data.file_inputs import FileInput
-from regard.data.prepare import Prepared, prepare, read, token_report
-from regard.data.report import ColumnReport
+from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
-from regard.data.texts import Progress, Texts
 from regard.models.base import Contextual
 from regard.search import SearchConfig
 from regard.tasks.inputs import EncodedInputs, Inputs, Note
@@ -120,9 +118,9 @@ class Task:
         return read(self, self.recipe, corpora, part, base)
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
         """The tokenizers of the columns, trained on the training texts or read from files."""
-        return train_tokenizers(recipe.tokenizer, {name: train.columns[name] for name in cls.columns}, base)
+        return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
         """The task with what only the training texts can tell, such as the labels, in its recipe."""

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import Batch, Tokens
-from regard.data.batches import fixed_batches
+from regard.data.batches import Batch, Tokens, fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
@@ -144,7 +143,7 @@ class TextToText(Task):
         source, target = self.tokenizers["source"], self.tokens(examples, "target", rows)
         ids_BL, lengths_B = examples.columns["source"].padded(rows, begin=None, end=source.end, pad=source.pad)
         read = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
-        return Batch(read, target, tuple(rows.tolist()), int(target.lengths_B.sum()) - len(rows))
+        return Batch(read, target, examples=tuple(rows.tolist()), tokens=int(target.lengths_B.sum()) - len(rows))
 
     def tokens(self, examples: Dataset, column: str, rows: Integers) -> Tokens:
         """A column of some examples from `<s>` to `</s>`, padded."""
