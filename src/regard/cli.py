@@ -41,7 +41,7 @@ from regard.commands.output import bar, complain, show
 from regard.errors import DecodeError, InputError, Problem, RegardError
 
 if TYPE_CHECKING:
-    from regard.tasks.inputs import Note
+    from regard.tasks.task import Note
     from regard.training.check import Check
 
 PATIENCE = 20.0

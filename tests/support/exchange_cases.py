@@ -18,7 +18,7 @@ import regard
 from regard.data.batches import Batch, LabelledBatch, MaskedBatch, TextBatch
 from regard.runs import Run
 from regard.runs.checkpoints import load_weights
-from regard.tasks.inputs import padded
+from regard.tasks.task import padded
 from regard.training.train import train
 
 transformers = pytest.importorskip("transformers")

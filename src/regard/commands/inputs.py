@@ -19,7 +19,7 @@ def read_inputs(
     refused if one is `needed`.
     """
     if inputs and inputs != ["-"]:
-        from regard.tasks.inputs import numbered
+        from regard.tasks.task import numbered
 
         return inputs, numbered(inputs)
     if sys.stdin.isatty():
@@ -46,9 +46,8 @@ def read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[
     """The lines of a story, their places, and the problems of those that cannot be read."""
     not_standard_input(story, "--story", STORY_HINT)
     from regard.runs import Run
-    from regard.tasks.inputs import read_story as read
 
-    lines = read(Run.open(run).task, story, skip_bad=skip_bad)
+    lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
     faults = {line.place: line.fault for line in lines if line.fault is not None}
     return [line.text for line in lines], [line.place for line in lines], faults
 
