@@ -8,8 +8,7 @@ from typing import Any
 from regard.config import write_yaml
 from regard.exchange.folder import Exported
 from regard.exchange.marian import not_exported
-from regard.runs.checkpoints import load_facts
-from regard.runs.run import Run, read_metrics
+from regard.runs.run import Run, load_facts, read_metrics
 
 PREDICT_MASK = """\
 inputs = tokenizer(f"A {tokenizer.mask_token} of yours.", return_tensors="pt")

@@ -16,8 +16,7 @@ from regard.exchange.card import model_card
 from regard.exchange.folder import Exported, Imported, ModelFolder, open_folder, write_model
 from regard.exchange.tokenizers import kind_of, tokenizer_files
 from regard.recipes.recipe import recipe_of
-from regard.runs.checkpoints import Checkpoint, save_checkpoint, step_name
-from regard.runs.run import Run, put_weights
+from regard.runs.run import Checkpoint, Run, put_weights, save_checkpoint, step_name
 from regard.tasks.raw import check_max_length
 from regard.text.files import write_folder
 
@@ -110,7 +109,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
         _check_recipe(recipe, imported, folder, overrides)
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
-    model = run.build()
+    model = run.task.model()
     _check_shapes(model, imported, folder)
     put_weights(model, imported.weights, Path(folder.name))
     facts = {"step": 0, "best": [], "tokenizer": imported.tokenizers.fingerprint}

@@ -206,7 +206,7 @@ def _fetch(name: str) -> Path:
 
 def write_model(folder: Path, exported: Exported, texts: Mapping[str, str]) -> None:
     """Write config.json, the weights and other files, given as texts, into an existing folder."""
-    from regard.runs.checkpoints import save_weights
+    from regard.runs.run import save_weights
 
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
     own = {"config.json": config} | ({"generation_config.json": exported.generation} if exported.generation else {})
