@@ -31,10 +31,9 @@ from regard.runs.settings import (
     summed,
     with_search,
 )
-from regard.tasks.features import Features
-from regard.tasks.features import features as vectors_of
-from regard.tasks.inputs import EncodedInputs, Inputs, Note, file_inputs, numbered, read_story
-from regard.tasks.task import Prediction, Task
+from regard.tasks.raw import Features
+from regard.tasks.raw import features as vectors_of
+from regard.tasks.task import EncodedInputs, Inputs, Note, Prediction, Task, numbered
 from regard.text.files import atomic_file, check_writable, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
@@ -162,9 +161,9 @@ def _read_inputs(
         raise DecodeError("give texts or --file, not both", where="--file")
     if texts is None and file is None and story is None:
         raise DecodeError("there is no input", where="inputs", hint="give texts, or a file")
-    told = [] if story is None else read_story(task, story, skip_bad=skip_bad)
+    told = [] if story is None else task.read_story(story, skip_bad=skip_bad)
     if file is not None:
-        lines = file_inputs(task, file, skip_bad=skip_bad)
+        lines = task.file_inputs(file, skip_bad=skip_bad)
     else:
         texts = texts or []
         if places is None:  # a problem of a question about a story may be in either

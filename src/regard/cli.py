@@ -24,12 +24,13 @@ from regard.errors import DecodeError, InputError, Problem, RegardError
 if TYPE_CHECKING:
     from regard.api import Predictions
     from regard.runs.settings import Progress
-    from regard.tasks.inputs import Note
+    from regard.tasks.task import Note
     from regard.training.check import Check
     from regard.views.report import Result
 
 PATIENCE = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher kills the others."""
+STORY_HINT = "give a file; without --story a story may stand there before its questions"
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
 
@@ -130,7 +131,7 @@ def _read_inputs(inputs: list[str] | None, *, skip_bad: bool = False) -> tuple[l
     With `skip_bad`, lines that are not valid UTF-8 are returned as well, to be refused one by one.
     """
     from regard.data.file_inputs import HeldFile
-    from regard.tasks.inputs import numbered
+    from regard.tasks.task import numbered
 
     if inputs and inputs != ["-"]:
         return inputs, numbered(inputs)
@@ -148,13 +149,11 @@ def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
 
 def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], bool]:
     """The lines of a story, their places in messages, and whether there is a question among them."""
-    hint = "give a file; without --story a story may stand there before its questions"
-    _refuse_standard_input(story, "--story", hint)
+    _refuse_standard_input(story, "--story", STORY_HINT)
     from regard.runs import Run
-    from regard.tasks.inputs import read_story
     from regard.tasks.story_inputs import asks
 
-    lines = read_story(Run.open(run).task, story, skip_bad=skip_bad)
+    lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
     faults = [line.fault for line in lines if line.fault is not None]
     if faults and not skip_bad:
         raise InputError(problems=faults)
@@ -325,7 +324,7 @@ def predict(
     question and its text are separated by tabs.
     """
     typed = bool(inputs) and inputs != ["-"]
-    _check_options(typed, file, prefix or [], skip_bad)
+    _check_options(typed, file, story, prefix or [], skip_bad)
     _check_features(features, layer, pooling, story, skip_bad)
     texts, places = inputs, None
     if file is None and not typed:
@@ -387,9 +386,10 @@ def _show_notes(notes: Iterable[Note]) -> None:
             _note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
 
 
-def _check_options(typed: bool, file: Path | None, prefix: list[str], skip_bad: bool) -> None:
+def _check_options(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:
     """Refuse options that do not go together."""
     _refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
+    _refuse_standard_input(story, "--story", STORY_HINT)
     if skip_bad and typed:
         raise DecodeError("it is for the lines of --file or standard input", where="--skip-bad", hint="leave it out")
     if len(prefix) > 1:

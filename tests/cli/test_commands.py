@@ -8,7 +8,6 @@ from contextlib import redirect_stderr
 import pytest
 import typer
 
-
 from regard.cli import app, bar
 from regard.runs.settings import summed
 

@@ -23,7 +23,7 @@ from regard.data.raw import RawTokens, document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.runs.run import load_weights
-from regard.tasks.inputs import padded
+from regard.tasks.task import padded
 from regard.text.spelling import UnknownWord, encode_spelled, letters_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import END, UNK

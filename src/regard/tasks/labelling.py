@@ -30,16 +30,17 @@ from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.tasks.columns import corpus_of, header_in, labelled_in, labelled_of, suffix_of
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import (
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Example,
     Inputs,
+    Prediction,
     Unreadable,
     by_dataset,
-    object_input,
+    ignore,
     problem_in_text,
 )
-from regard.tasks.task import Done, Prediction, ignore
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -242,7 +243,7 @@ class TextLabelling(HeadedTask):
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
-        row = object_input(self, text, place)
+        row = self.object_input(text, place)
         if row is not None and row.fault is None:
             return row
         if row is None or row.fault is None or self.arrangement in (None, "single"):

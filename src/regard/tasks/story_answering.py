@@ -30,10 +30,21 @@ from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
-from regard.tasks.inputs import EncodedInputs, Example, Inputs, Note, Unreadable, by_dataset, only_file
 from regard.tasks.metrics import perplexity
 from regard.tasks.story_inputs import Refused, Typed, asked_in, object_inputs, typed_in
-from regard.tasks.task import Done, NoSettings, Task, ignore
+from regard.tasks.task import (
+    Done,
+    EncodedInputs,
+    Example,
+    Inputs,
+    NoSettings,
+    Note,
+    Task,
+    Unreadable,
+    by_dataset,
+    ignore,
+    only_file,
+)
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK
