@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 import regard
 from regard.data.batches import Batch, LabelledBatch, MaskedBatch, TextBatch
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
+from regard.runs.run import load_weights
 from regard.tasks.task import padded
 from regard.training.train import train
 
