@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.models import build_model
 from regard.models.base import Generator
 from regard.models.transformer import TransformerConfig

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 
 FEW_ROWS = range(1, 9)
 """Numbers of rows for which a CPU computes W x^T instead of x W^T."""
@@ -176,24 +176,32 @@ class Visibility:
 
 
 class Recording:
-    """The attention weights computed while recording, in the order of the calls."""
+    """The attention weights computed while recording and where they may look, in the order of the calls."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[nn.Module, Tensor]] = []
+        self.calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 
     def by_name(self, model: nn.Module) -> dict[str, Tensor]:
         """Weights [B, H, Q, K] by the name of the attention module in `model`; calls of a module are joined over Q.
 
         Step by step decoding has fewer keys in early calls; the missing keys get weight 0.
         """
-        names, calls = {id(module): name for name, module in model.named_modules()}, dict[str, list[Tensor]]()
-        for module, weights_BHQK in self.calls:
-            calls.setdefault(names[id(module)], []).append(weights_BHQK)
-        keys = {name: max(part.shape[-1] for part in parts) for name, parts in calls.items()}
-        return {
-            name: torch.cat([F.pad(part, (0, keys[name] - part.shape[-1])) for part in parts], dim=2)
-            for name, parts in calls.items()
-        }
+        return _joined(model, [(module, weights_BHQK) for module, weights_BHQK, _ in self.calls])
+
+    def visible_by_name(self, model: nn.Module) -> dict[str, Tensor]:
+        """The same of where each query may look, [B, 1, Q, K]: padding, look-ahead and windows are False."""
+        return _joined(model, [(module, visible_B1QK) for module, _, visible_B1QK in self.calls])
+
+
+def _joined(model: nn.Module, calls: list[tuple[nn.Module, Tensor]]) -> dict[str, Tensor]:
+    names, parts = {id(module): name for name, module in model.named_modules()}, dict[str, list[Tensor]]()
+    for module, part_BHQK in calls:
+        parts.setdefault(names[id(module)], []).append(part_BHQK)
+    keys = {name: max(part_BHQK.shape[-1] for part_BHQK in of_module) for name, of_module in parts.items()}
+    return {
+        name: torch.cat([F.pad(part_BHQK, (0, keys[name] - part_BHQK.shape[-1])) for part_BHQK in of_module], dim=2)
+        for name, of_module in parts.items()
+    }
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -214,10 +222,10 @@ def is_recording() -> bool:
     return _recording.get() is not None
 
 
-def record(owner: nn.Module, weights_BHQK: Tensor) -> None:
-    """Store the weights that the module `owner` computed, if a recording is active."""
+def record(owner: nn.Module, weights_BHQK: Tensor, visible_BQK: Tensor) -> None:
+    """Store the weights that the module `owner` computed and where it may look, if a recording is active."""
     if (recorded := _recording.get()) is not None:
-        recorded.calls.append((owner, weights_BHQK.detach()))
+        recorded.calls.append((owner, weights_BHQK.detach(), visible_BQK.expand_as(weights_BHQK[:, 0])[:, None]))
 
 
 # The equation
@@ -253,7 +261,7 @@ def attend(
         scores_BHQK = q_BHQE @ k_BHKE.transpose(-2, -1) * scale
         visible_BQK = visible.matrix_BQK(length, keys_length, q_BHQE.device)
         weights_BHQK = scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(dim=-1)
-        record(owner, weights_BHQK)
+        record(owner, weights_BHQK, visible_BQK)
         return F.dropout(weights_BHQK, dropout) @ v_BHKE
     # Padding is on the right, so no real query of a causal attention sees it: the kernel needs no mask.
     mask = None if visible.causal else visible.bias_B11K(keys_length, q_BHQE.dtype)

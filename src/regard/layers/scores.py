@@ -66,7 +66,7 @@ class ScoredAttention(nn.Module):
         alpha_BQS = e_BQS.softmax(dim=-1)
         if focus is not None and focus.factor_BQS is not None:
             alpha_BQS = alpha_BQS * focus.factor_BQS
-        record(self, alpha_BQS[:, None])
+        record(self, alpha_BQS[:, None], visible_BQS)
         return alpha_BQS @ memory.h_BSD
 
     def attend_to(self, memory: Memory) -> Callable[[Tensor], Tensor]:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batch import Batch, TextBatch, Tokens
+from regard.data.batches import Batch, TextBatch, Tokens
 from regard.layers.attention import real_positions
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import Carry

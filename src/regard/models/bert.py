@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import LabelledBatch, MaskedBatch
+from regard.data.batches import LabelledBatch, MaskedBatch
 from regard.errors import DecodeError
 from regard.layers.attention import (
     ACTIVATIONS,

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import TextBatch, Tokens
+from regard.data.batches import TextBatch, Tokens
 from regard.layers.attention import (
     FeedForward,
     MultiHeadAttention,

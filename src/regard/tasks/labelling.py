@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
-from regard.data.batches import fixed_batches
+from regard.data.batches import LabelledBatch, fixed_batches
 from regard.data.config import Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, HeldFile, is_table, table_rows
@@ -23,23 +22,23 @@ from regard.data.formats import Key, has_header, keys_of
 from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
 from regard.data.prepare import Prepared
 from regard.data.store import Integers
-from regard.data.texts import Texts
 from regard.errors import DataError, Problem, first_of
 from regard.models import config_of
 from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.tasks.columns import corpus_of, header_in, labelled_in, labelled_of, suffix_of
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import (
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Example,
     Inputs,
+    Prediction,
     Unreadable,
     by_dataset,
-    object_input,
+    ignore,
     problem_in_text,
 )
-from regard.tasks.task import Done, Prediction, ignore
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -74,8 +73,8 @@ class TextLabelling(HeadedTask):
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        texts = {name: column for name, column in train.columns.items() if name != "label"}
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        texts = {name: column for name, column in train.items() if name != "label"}
         learned = train_tokenizers(recipe.tokenizer.model_copy(update={"joint": True}), texts, base)
         return Tokenizers({"text": next(iter(learned.values()))})
 
@@ -242,7 +241,7 @@ class TextLabelling(HeadedTask):
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
-        row = object_input(self, text, place)
+        row = self.object_input(text, place)
         if row is not None and row.fault is None:
             return row
         if row is None or row.fault is None or self.arrangement in (None, "single"):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, listed_rows
@@ -24,9 +24,8 @@ from regard.models.headed import Headed
 from regard.objectives.labels import ChoiceCrossEntropy, by_choice
 from regard.tasks.classification import as_texts, class_metrics, listed, prediction_lines, probabilities, ranked
 from regard.tasks.columns import MOST, choices_in
-from regard.tasks.inputs import only_file
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, with_tabs
-from regard.tasks.task import Done
+from regard.tasks.task import Done, only_file
 from regard.text.files import TextFile, open_text
 
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from regard.data.file_inputs import FileInput
 from regard.data.stories import NUMBERED, Asked, Keys, Unread, question_in
 from regard.errors import DecodeError, Problem
-from regard.tasks.inputs import problem_in_text
+from regard.tasks.task import problem_in_text
 from regard.text.files import TextFile
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import split_sentences
+from regard.text.normalise import fold_white_space, split_sentences
 
 
 @dataclass(frozen=True)
