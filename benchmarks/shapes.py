@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 import regard
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.data.shapes import Scene, parse
 from regard.layers.attention import recording
 from regard.models.captioner import Captioner
 from regard.runs import Run
-from regard.runs.splits import examples_of
+from regard.runs.settings import examples_of
 from regard.search.hypotheses import source_attention
 from regard.tasks.captioning import CaptionedImages
 

@@ -26,8 +26,8 @@ from regard.config import parse_yaml, write_yaml
 from regard.data.corpora import generate
 from regard.errors import DataError
 from regard.recipes.shipped import shipped, shipped_text, summary
-from regard.runs.splits import corpus_of
 from regard.tasks.captioning import Captioning
+from regard.tasks.columns import corpus_of
 from regard.tasks.task import by_length
 from regard.tasks.translation import EvaluationConfig, Parallel, Translation
 

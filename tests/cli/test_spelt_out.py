@@ -14,7 +14,7 @@ import regard as api
 from command_line import succeed, write
 from regard.data.corpora import generate
 from regard.runs import Run
-from regard.runs.splits import examples_of
+from regard.runs.settings import examples_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
 from task_cases import raw_tokens

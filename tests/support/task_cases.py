@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from regard.data.dataset import Dataset
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import END, Prepared, prepare
 from regard.data.raw import RawTokens, encode_documents
-from regard.data.texts import END
 from regard.recipes.recipe import recipe_of
 from regard.tasks import TASKS
 from regard.tasks.raw import RawTextTask

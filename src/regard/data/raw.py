@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import TextBatch, Tokens
-from regard.data.dataset import Columns, Dataset, Examples, Rows, fixed_batches
+from regard.data.batches import Examples, Rows, Spelling, TextBatch, Tokens, fixed_batches
+from regard.data.dataset import Columns, Dataset
+from regard.data.prepare import END, in_chunks
 from regard.data.store import Array, Integers
-from regard.data.texts import END, in_chunks
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import Sentences, split_sentences
-from regard.text.spelling import Letters, Spelling, SpeltOut, encode_spelled, letters_of, unknown_in
-from regard.text.tokenizers import Tokenizer
+from regard.text.normalise import Sentences, fold_white_space, split_sentences
+from regard.text.tokenizers import Letters, Tokenizer, letters_of, unknown_in
 
 
 def encode_documents(
@@ -45,7 +44,7 @@ def encode_documents(
         return split_sentences(fold_white_space(text)) or [""]
 
     pieces = [split(*piece) for piece in zip(texts, parts, strict=True)]
-    encoded = iter(encode_spelled(tokenizer, [sentence for piece in pieces for sentence in piece], letters))
+    encoded = iter(tokenizer.encode_batch([sentence for piece in pieces for sentence in piece], letters))
     rows = [[next(encoded) for _ in piece] for piece in pieces]
     for piece, part in zip(rows, parts, strict=True):
         if part == END:
@@ -60,6 +59,21 @@ def encode_documents(
         columns["words"] = [list("\n".join(token.word for _, token in words).encode()) for words in unknown]
         columns["text"] = [[int(token) for token in tokens] for tokens in columns["text"]]
     return columns
+
+
+class SpeltOut(NamedTuple):
+    """The cost of spelling out the unknown tokens of documents, in nats.
+
+    A model pays for predicting `<unk>`, but not for the word behind it, so a tiny vocabulary would have the best score.
+    To compare vocabularies, each unknown token is also charged under a uniform model over the 256 bytes and an end
+    symbol; a word of n bytes of UTF-8 costs
+        (n + 1) log 257
+    """
+
+    tokens: NDArray[np.int64]
+    """The number of unknown tokens of each document."""
+    nats: NDArray[np.float64]
+    """Their cost."""
 
 
 class RawTokens:
@@ -112,9 +126,11 @@ class RawTokens:
     def spelt_out(self) -> SpeltOut:
         """What the unknown tokens of each document stand for, and what it costs to spell them out."""
         if not self.frequencies()[self.tokenizer.unk]:
-            return SpeltOut.nothing(len(self))
+            return SpeltOut(np.zeros(len(self), dtype=np.int64), np.zeros(len(self)))
         chunks = ([self.tokenizer.fold(text) for text in texts] for texts in in_chunks(self.texts(), len))
-        return SpeltOut.of(self.tokenizer, chunks)
+        documents = [words for texts in chunks for words in self.tokenizer.unknown_words(texts)]
+        symbols = [sum(len(word.strip().encode()) + 1 for _, word in words) for words in documents]
+        return SpeltOut(np.array([*map(len, documents)], dtype=np.int64), np.array(symbols) * math.log(257))
 
     @property
     def unknown_share(self) -> float:
@@ -177,7 +193,7 @@ class Pieces(Examples):
         ids_BL[~real_BL] = self.text.tokenizer.pad
         spelling = self.text.spelling(places_BL, ids_BL == self.text.tokenizer.unk)
         tokens = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths), spelling)
-        return TextBatch(tokens, tuple(examples.tolist()), int(lengths.sum()) - len(examples))
+        return TextBatch(tokens, examples=tuple(examples.tolist()), tokens=int(lengths.sum()) - len(examples))
 
     def frequencies(self) -> NDArray[np.int64]:
         return self.text.frequencies()
@@ -231,7 +247,7 @@ class Streams(Pieces):
         return self._side_by_side(max(1, batch_tokens // self.room))
 
     def _side_by_side(self, streams: int) -> list[Rows]:
-        steps = ceil(len(self) / streams)
+        steps = math.ceil(len(self) / streams)
         firsts = np.arange(0, len(self), steps)
         return [firsts[firsts + step < len(self)] + step for step in range(steps)]
 

@@ -16,12 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import MaskedBatch, Tokens
-from regard.data.dataset import Examples, Rows, fixed_batches, plan
+from regard.data.batches import Examples, MaskedBatch, Measured, Rows, Tokens, fixed_batches, plan
 from regard.data.raw import RawTokens, cut
 from regard.data.store import Integers
 from regard.errors import DataError
-from regard.text.sentences import Sentences
+from regard.text.normalise import Sentences
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 
@@ -37,7 +36,7 @@ MORE_SENTENCES: dict[Sentences, str] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class Shown(Measured):
     """The segments that an epoch shows, from their first token up to, but without, their last."""
 
     a_starts: Integers
@@ -48,15 +47,11 @@ class Shown:
     """Whether B follows A; None where there is no B."""
     corpora: Integers
     weights: tuple[float, ...]
-    slants: None = None
 
     @property
     def lengths(self) -> NDArray[np.int32]:
         both = self.a_stops - self.a_starts + self.b_stops - self.b_starts
         return (both + (2 if self.follows is None else 3)).astype(np.int32)
-
-    def __len__(self) -> int:
-        return len(self.a_starts)
 
 
 class Segments(Examples):
@@ -99,8 +94,8 @@ class Segments(Examples):
             places_P,
             labels_P,
             None if follows is None else torch.from_numpy(follows[examples].astype(np.int64)),
-            tuple(examples.tolist()),
-            len(places_P),
+            examples=tuple(examples.tolist()),
+            tokens=len(places_P),
         )
 
     def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[Ids, Ids, Integers]:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from regard.data import shapes
-from regard.data.batch import Images
+from regard.data.batches import Images
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset
+from regard.data.dataset import NAMED, Dataset, Found
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import (
@@ -32,16 +32,13 @@ from regard.data.images import (
     prepare_pictures,
     read_picture,
 )
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import open_corpus
-from regard.data.report import NAMED, Found
 from regard.data.store import Integers
-from regard.data.texts import Progress
 from regard.errors import DataError, Problem, first_of
 from regard.models import any_config
 from regard.models.base import Generator
-from regard.models.captioner import Captioner
-from regard.objectives.cross_entropy import DoublyStochastic
+from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.tasks.classification import natural
 from regard.tasks.task import Done, Unreadable, ignore
 from regard.tasks.text_to_text import TextToText
@@ -208,10 +205,9 @@ class Captioning(TextToText):
     def check(self, data: Prepared[Any]) -> None:
         """Any captioner can read any images."""
 
-    def objective(self, model: Generator) -> DoublyStochastic:
-        assert isinstance(model, Captioner)
+    def objective(self, model: Generator) -> TokenCrossEntropy:
         training, weight = self.recipe.training, self.recipe.model.doubly_stochastic
-        return DoublyStochastic(model, training.label_smoothing, training.teacher_forcing, weight)
+        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
 
     def evaluate(self, model: Generator, examples: Dataset, progress: Done) -> dict[str, Any]:
         """The metrics on one output an image, loss and perplexity of all captions."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, listed_rows
@@ -99,7 +99,8 @@ class MultipleChoice(TextLabelling):
         return by_choice(model(batch), batch)
 
     def objective(self, model: Headed) -> ChoiceCrossEntropy:
-        return ChoiceCrossEntropy(model, None, self.recipe.training.label_smoothing, self.recipe.head.auxiliary)
+        smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
+        return ChoiceCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         return self.measured(examples, probabilities(self.scores(model, examples)))

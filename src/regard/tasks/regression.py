@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.dataset import Dataset
 from regard.data.framing import Arrangement
 from regard.data.labelled import LabelledData
@@ -85,7 +85,7 @@ class Regression(TextLabelling):
                 head.linear.weight.fill_(float(np.ptp(targets)))
 
     def objective(self, model: Headed) -> SquaredError:
-        return SquaredError(model, self.recipe.head.auxiliary)
+        return SquaredError(model, auxiliary=self.recipe.head.auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         return self.measured(examples, self.scores(model, examples)[:, 0])

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from regard.config import Config
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.data.dataset import Dataset
 from regard.data.images import Picture
 from regard.errors import ConfigError, DataError
@@ -20,8 +20,7 @@ from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.settings import device_named, summed
-from regard.runs.splits import examples_of
+from regard.runs.settings import device_named, examples_of, summed
 from regard.tasks import TextToText
 from regard.tasks.task import padded
 from regard.tasks.text_to_text import LengthsOf, Source
