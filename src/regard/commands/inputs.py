@@ -55,6 +55,6 @@ def read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[
 
 def asks(story: list[str]) -> bool:
     """Whether a story contains a question itself."""
-    from regard.tasks.story_inputs import asks as has_question
+    from regard.data.stories import Question, asked_in
 
-    return has_question(story)
+    return any(isinstance(question, Question) for question in asked_in((line, "") for line in story))

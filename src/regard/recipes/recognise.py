@@ -19,14 +19,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from regard.data.columns import SAMPLE, are_images, is_header, is_named, last_name, table_records
 from regard.data.config import TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
 from regard.data.documents import RawText
+from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
 from regard.data.formats import Key, count_rows, leaves_in, object_in, plain_columns, read_parquet
 from regard.data.labelled import list_of
 from regard.data.readers import HubDataset, is_saved
-from regard.data.squad import squad_questions
+from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
 from regard.errors import DataError
 from regard.text.files import TextFile, open_text
@@ -88,7 +88,7 @@ def recognise(names: Sequence[str]) -> DataProfile:
         return _pairs({}, files[0].count_lines(), [*map(Path, names)], [*zip(*rows, strict=True)])
     [file] = files
     if file.suffixes[0] == ".json":  # the reader says what is wrong with any other than SQuAD's
-        questions = sum(1 for _ in squad_questions(file))
+        questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
         return DataProfile("question_answering", {"file": Path(file.name)}, questions)
     if special := _numbered_stories(file) or _tagged_words(file):
         return special

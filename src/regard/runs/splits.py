@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.data.columns import header_of
 from regard.data.config import Corpus, Split
+from regard.data.file_inputs import header_of
 from regard.errors import ColumnError, ConfigError, DataError, did_you_mean
 from regard.runs.checkpoints import data_fingerprint
 from regard.runs.run import Run
-from regard.tasks.columns import corpus_of as corpus_of
 from regard.text.files import TextFile
 
 SplitName = Literal["train", "validation", "test"]

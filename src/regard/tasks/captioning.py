@@ -40,13 +40,12 @@ from regard.models.base import Generator
 from regard.models.captioner import Captioner
 from regard.objectives.cross_entropy import DoublyStochastic
 from regard.search import SearchConfig
-from regard.tasks.classification import natural
 from regard.tasks.inputs import Unreadable
 from regard.tasks.task import Done, ignore
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import EvaluationConfig
 from regard.text.files import TextFile
-from regard.text.normalise import comparable
+from regard.text.normalise import comparable, natural
 from regard.text.tokenizers import Tokenizers
 
 PARTS: tuple[Part, ...] = ("train", "validation", "test")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from regard.data.batch import Tokens
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, Encoder
 from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.images import Picture, images_of
@@ -104,6 +104,32 @@ def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
     return [row for row in rows if not isinstance(row, Unreadable)]
 
 
+def encode_examples(
+    task: Encoder,
+    inputs: Inputs,
+    columns: Sequence[Mapping[str, str] | Unreadable],
+    check: Callable[[Dataset, int], Sequence[Problem]] = lambda examples, row: (),
+) -> EncodedInputs[Example]:
+    """Inputs as examples, from the texts of each by column; those with the same columns are in one dataset.
+
+    `check` says why an example cannot be read once it is encoded.
+    """
+    rows: dict[int, Example | Unreadable] = {}
+    alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
+    for number, texts in enumerate(columns):
+        if isinstance(texts, Unreadable):
+            rows[number] = texts
+        else:
+            alike[tuple(texts)][number] = texts
+    for names, readable_texts in alike.items():
+        by_column = {name: [texts[name] for texts in readable_texts.values()] for name in names}
+        examples = Dataset.of(task, by_column, [inputs.places[number] for number in readable_texts].__getitem__)
+        for row, number in enumerate(readable_texts):
+            problems = check(examples, row)
+            rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
+    return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
+
+
 def by_dataset(rows: Sequence[Example]) -> Iterator[tuple[list[int], Dataset]]:
     """The numbers of the inputs that were encoded in one dataset, and their examples."""
     groups: dict[int, list[int]] = defaultdict(list)
@@ -178,13 +204,6 @@ def object_input(task: ReadsTables, text: str, place: str) -> FileInput | None:
         row = FileInput("", place, error.problems[0])
     fault = None if row.fault is None else replace(row.fault, where=place)
     return FileInput(row.text, place, fault)
-
-
-def only_file(files: Sequence[str], hint: str = "give one") -> str:
-    """The one file that `--file` names, for tasks that have all of an example in it."""
-    if len(files) != 1:
-        raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
-    return files[0]
 
 
 def encode_each(

@@ -15,7 +15,7 @@ from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.documents import RawText
-from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.file_inputs import FileInput, has_columns, is_table, only_file, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.prepare import Prepared, prepare, read
 from regard.data.raw import RawTokens, encode_documents
@@ -23,7 +23,7 @@ from regard.data.report import ColumnReport, Histogram
 from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError
 from regard.models.base import Contextual, ModelConfig
-from regard.tasks.inputs import EncodedInputs, Inputs, Note, only_file
+from regard.tasks.inputs import EncodedInputs, Inputs, Note
 from regard.tasks.task import NoSettings, Prediction, Task
 from regard.text.files import TextFile
 from regard.text.normalise import fold_white_space

@@ -6,6 +6,7 @@ Korean typed on a Mac often comes as single jamo (NFD).
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 
@@ -30,6 +31,13 @@ def comparable(text: str, lowercase: bool) -> str:
 def same_name(first: object, second: object) -> bool:
     """Whether two names of columns differ at most in case and in white space at their ends."""
     return str(first).strip().casefold() == str(second).strip().casefold()
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts -1 before 2 before 10, and a2 before a10."""
+    if re.fullmatch(r"[-+]?\d+", text):
+        return [(0, int(text), "")]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
 
 
 def escape_controls(text: str) -> str:
