@@ -28,7 +28,7 @@ from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import SearchConfig, search
 from regard.text.vocabularies import BEGIN, END, PAD
-from regard.training.mixed_precision import HalfWeights
+from regard.training.optimiser import HalfWeights
 
 VOCABULARY = 32_000
 Job = Callable[[], Any]

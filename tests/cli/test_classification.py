@@ -21,7 +21,7 @@ from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
-from regard.tasks.inputs import Inputs
+from regard.tasks.task import Inputs
 from regard.training.train import train
 
 Tree = dict[str, Any]

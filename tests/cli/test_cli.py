@@ -28,7 +28,7 @@ from regard.data.file_inputs import corpus_of
 from regard.errors import DataError
 from regard.recipes.shipped import shipped, shipped_text, summary
 from regard.tasks.captioning import Captioning
-from regard.tasks.inputs import by_length
+from regard.tasks.task import by_length
 from regard.tasks.translation import EvaluationConfig, Parallel, Translation
 
 RECIPE = """

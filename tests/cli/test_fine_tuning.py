@@ -25,7 +25,7 @@ from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
 from regard.runs import Run
 from regard.tasks import TASKS
-from regard.tasks.inputs import Inputs
+from regard.tasks.task import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train

@@ -29,9 +29,9 @@ from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig
-from regard.tasks.inputs import Inputs
 from regard.tasks.metrics import best_threshold, exact_match, f1, normalised
 from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.task import Inputs
 from regard.text.offsets import token_spans, trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter

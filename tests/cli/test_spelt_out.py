@@ -15,7 +15,7 @@ from command_line import succeed, write
 from regard.data.corpora import generate
 from regard.data.raw import RawTokens
 from regard.runs import Run
-from regard.runs.splits import examples_of
+from regard.runs.settings import examples_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
 

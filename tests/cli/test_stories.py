@@ -21,7 +21,7 @@ from regard.data.stories import KEPT, Stories, questions_in
 from regard.data.stories import Question as Typed
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
-from regard.runs.checkpoints import load_weights
+from regard.runs.run import load_weights
 from regard.tasks.story_answering import StoryAnswering
 from regard.views.report import HeatMaps, Table
 from regard.views.story import Story

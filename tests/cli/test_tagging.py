@@ -32,8 +32,8 @@ from regard.models.headed import Headed
 from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.tasks.inputs import Inputs
 from regard.tasks.tagging import Tagging, accuracy, entity_scores
+from regard.tasks.task import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
 from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights

@@ -58,7 +58,7 @@ def test_a_score(score: str) -> None:
     s_BQD, h_BSD, lengths = randn(2, 2, query_width), randn(2, 4, 4), [4, 2]
     with recording() as recorded:
         c_BQD = attention(s_BQD, attention.memory(h_BSD, torch.tensor(lengths)))
-    ((owner, alpha_BHQS),) = recorded.calls
+    ((owner, alpha_BHQS, _),) = recorded.calls
     assert owner is attention
     for b, length in enumerate(lengths):
         for i in range(2):
@@ -89,7 +89,7 @@ def test_concat_is_additive_with_both_matrices_side_by_side() -> None:
     with recording() as recorded:
         c_of_both = [each(s_BQD, each.memory(h_BSD, lengths_B)) for each in (additive, concat)]
     close(*c_of_both)
-    close(*(alpha_BHQS for _, alpha_BHQS in recorded.calls))
+    close(*(alpha_BHQS for _, alpha_BHQS, _ in recorded.calls))
 
 
 def test_bahdanau_with_concat_is_bahdanau_with_additive() -> None:

@@ -22,8 +22,8 @@ from regard.data.documents import RawData
 from regard.data.raw import RawTokens, document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
-from regard.tasks.inputs import padded
+from regard.runs.run import load_weights
+from regard.tasks.task import padded
 from regard.text.spelling import UnknownWord, encode_spelled, letters_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.text.vocabularies import END, UNK

@@ -16,26 +16,32 @@ from regard.data.batch import Tokens
 
 
 class Recording:
-    """The attention weights computed while recording, in the order of the calls."""
+    """The attention weights computed while recording and where they may look, in the order of the calls."""
 
     def __init__(self) -> None:
-        self.calls: list[tuple[nn.Module, Tensor]] = []
+        self.calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 
     def by_name(self, model: nn.Module) -> dict[str, Tensor]:
         """Weights [B, H, Q, K] by the name of the attention module in `model`; calls of a module are joined over Q.
 
         Step by step decoding has fewer keys in early calls; the missing keys get weight 0.
         """
-        names = {id(module): name for name, module in model.named_modules()}
-        calls: dict[str, list[Tensor]] = {}
-        for module, weights_BHQK in self.calls:
-            calls.setdefault(names[id(module)], []).append(weights_BHQK)
-        return {name: _join_queries(weights) for name, weights in calls.items()}
+        return _joined(model, [(module, weights_BHQK) for module, weights_BHQK, _ in self.calls])
+
+    def visible_by_name(self, model: nn.Module) -> dict[str, Tensor]:
+        """The same of where each query may look, [B, 1, Q, K]: padding, look-ahead and windows are False."""
+        return _joined(model, [(module, visible_B1QK) for module, _, visible_B1QK in self.calls])
 
 
-def _join_queries(calls: list[Tensor]) -> Tensor:
-    keys = max(weights_BHQK.shape[-1] for weights_BHQK in calls)
-    return torch.cat([F.pad(weights_BHQK, (0, keys - weights_BHQK.shape[-1])) for weights_BHQK in calls], dim=2)
+def _joined(model: nn.Module, calls: list[tuple[nn.Module, Tensor]]) -> dict[str, Tensor]:
+    names, parts = {id(module): name for name, module in model.named_modules()}, dict[str, list[Tensor]]()
+    for module, part_BHQK in calls:
+        parts.setdefault(names[id(module)], []).append(part_BHQK)
+    keys = {name: max(part_BHQK.shape[-1] for part_BHQK in of_module) for name, of_module in parts.items()}
+    return {
+        name: torch.cat([F.pad(part_BHQK, (0, keys[name] - part_BHQK.shape[-1])) for part_BHQK in of_module], dim=2)
+        for name, of_module in parts.items()
+    }
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
@@ -56,10 +62,10 @@ def is_recording() -> bool:
     return _recording.get() is not None
 
 
-def record(owner: nn.Module, weights_BHQK: Tensor) -> None:
-    """Store the weights that the module `owner` computed, if a recording is active."""
+def record(owner: nn.Module, weights_BHQK: Tensor, visible_BQK: Tensor) -> None:
+    """Store the weights that the module `owner` computed and where it may look, if a recording is active."""
     if (recorded := _recording.get()) is not None:
-        recorded.calls.append((owner, weights_BHQK.detach()))
+        recorded.calls.append((owner, weights_BHQK.detach(), visible_BQK.expand_as(weights_BHQK[:, 0])[:, None]))
 
 
 def attend(
@@ -79,8 +85,10 @@ def attend(
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
     if is_recording():
-        weights_BHQK = dot_product_weights(q_BHQE, k_BHKE, visible, scale)
-        record(owner, weights_BHQK)
+        visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
+        scores_BHQK = q_BHQE @ k_BHKE.transpose(-2, -1) * scale
+        weights_BHQK = scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(dim=-1)
+        record(owner, weights_BHQK, visible_BQK)
         context_BHQE: Tensor = F.dropout(weights_BHQK, dropout) @ v_BHKE
         return context_BHQE
     queries, keys = q_BHQE.shape[2], k_BHKE.shape[2]
@@ -144,13 +152,6 @@ def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
         return False
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else like.dtype
     return dtype in (torch.float16, torch.bfloat16) and torch.cuda.get_device_capability(like.device) >= (8, 0)
-
-
-def dot_product_weights(q_BHQE: Tensor, k_BHKE: Tensor, visible: Visibility, scale: float) -> Tensor:
-    """softmax(scale Q K^T) over the visible keys of each query, written out."""
-    scores_BHQK = q_BHQE @ k_BHKE.transpose(-2, -1) * scale
-    visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
-    return scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(dim=-1)
 
 
 def split_heads(x_BLD: Tensor, heads: int) -> Tensor:

@@ -69,7 +69,7 @@ class ScoredAttention(nn.Module):
         alpha_BQS = e_BQS.softmax(dim=-1)
         if focus is not None and focus.factor_BQS is not None:
             alpha_BQS = alpha_BQS * focus.factor_BQS
-        record(self, alpha_BQS[:, None])
+        record(self, alpha_BQS[:, None], visible_BQS)
         c_BQD: Tensor = alpha_BQS @ memory.h_BSD
         return c_BQD
 

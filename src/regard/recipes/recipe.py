@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from regard.config import Config, apply_overrides, kinds_in, parse_yaml, read_yaml, validate
 from regard.config.load import Tree
 from regard.data.config import Corpus, Split, Splits
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, Problem, did_you_mean
 from regard.models import MODELS
 from regard.models.headed import HeadConfig
-from regard.recipes.beginning import with_init
 from regard.recipes.shipped import shipped, shipped_text
-from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
 from regard.tasks import TASKS, Task
+from regard.tasks.masked_language_modeling import MaskedLanguageModeling
 from regard.text.tokenizers import TokenizerConfig
 
 D = TypeVar("D", bound=Splits[Any])
@@ -214,3 +213,199 @@ def _absolute_path(path: Any, base: Path) -> Any:
     if isinstance(path, dict):
         return {side: _absolute_path(one, base) for side, one in path.items()}
     return None if path is None else str((base / path).absolute())
+
+
+class TrainingConfig(Config):
+    """The recipe's section `training`."""
+
+    steps: int | None = Field(None, ge=1)
+    """Updates to make."""
+    epochs: int | None = Field(None, ge=1)
+    """Passes over the training data; with `steps` given too, the earlier of the two ends the training."""
+    batch_tokens: int | Literal["auto"] = "auto"
+    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, from 1,024 to
+    16,384 (4,096 on a CPU), or less where the memory holds less."""
+    accumulate: int = Field(1, ge=1)
+    """Batches a step: their gradients are added up as if they were one batch."""
+    init: str | None = None
+    """The folder of a run to begin with the best weights of: one of the same model and tokenizer, trained or imported.
+    The sections `model` and `tokenizer` may be left out: they are then that run's, as in the recipes on raw text that
+    ship, if nothing is said of them."""
+    seed: int = Field(1, ge=0, lt=2**63)
+    """Seed of the weights, the order of the data, the split and the dropout."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to train; `auto` takes a GPU if there is one."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Numbers to compute with; `auto` is bf16 on a GPU that has it, else fp32."""
+    compile: bool = False
+    """Compile the model with torch.compile: a slow start, faster steps."""
+
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """How gradients become updates."""
+    learning_rate: float = Field(1e-3, gt=0)
+    """The highest learning rate of the schedule."""
+    betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field([0.9, 0.98], min_length=2, max_length=2)
+    """Adam's decay rates."""
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """SGD's momentum."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Pull of the weights towards zero."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "plateau"] = "inverse_sqrt"
+    """How the learning rate falls after the warm-up; `plateau` halves it when the validation stops improving."""
+    warmup: int = Field(0, ge=0)
+    """Steps over which the learning rate rises to its highest."""
+    plateau_factor: float = Field(0.5, gt=0, lt=1)
+    """What `plateau` multiplies the learning rate by."""
+    plateau_patience: int = Field(3, ge=0)
+    """Validations without a better one that `plateau` waits for."""
+    clip: float | None = Field(1.0, gt=0)
+    """Largest norm of the gradient; null does not clip."""
+
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the probability that the loss spreads over the whole vocabulary."""
+    teacher_forcing: float = Field(1.0, ge=0, le=1)
+    """Share of the words the decoder reads that are the reference's; the others are its own (scheduled sampling)."""
+    ema: float | None = Field(None, gt=0, lt=1)
+    """Decay of an exponential average of the weights, which is then what is validated and used."""
+    average: int = Field(1, ge=1)
+    """Average the weights of the last so many checkpoints at the end; used if it validates better."""
+
+    log_every: int = Field(50, ge=1)
+    """Steps between two lines of the log."""
+    validate_every: int | None = Field(None, ge=1)
+    """Steps between two validations; default: once an epoch."""
+    checkpoint_every: int | None = Field(None, ge=1)
+    """Steps between two checkpoints; default: with each validation."""
+    keep_best: int = Field(1, ge=1)
+    """How many of the best checkpoints to keep."""
+    best: str = "loss"
+    """The validation metric that decides: loss, perplexity, or one of the task's. Of checkpoints that are equal in it
+    the one with the lower loss is the best. The schedule `plateau` waits for the metric itself."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many validations without a better one."""
+    decode: int = Field(200, ge=0)
+    """How many validation examples to decode for the task's metrics; 0 decodes none."""
+    samples: int = Field(2, ge=0)
+    """How many of them to show."""
+
+    @field_validator("batch_tokens")
+    @classmethod
+    def _holds_a_token(cls, batch_tokens: int | str) -> int | str:
+        if isinstance(batch_tokens, int) and batch_tokens < 1:
+            raise ValueError(f"{batch_tokens} is too small (allowed: 1 and more, or auto)")
+        return batch_tokens
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> TrainingConfig:
+        if self.steps is None and self.epochs is None:
+            raise ValueError("say when to stop: give steps, epochs, or both")
+        return self
+
+
+FREE = frozenset(
+    (
+        "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
+        "doubly_stochastic", "longest_story", "time_noise", "linear_start", "restarts",
+    )
+)  # fmt: skip
+"""Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
+learns, what is left out under a head, or what the shapes of the weights decide."""
+_THEIR_MODEL = "leave the section model out, with model=null: it is then that run's"
+_THEIR_TOKENIZER = (
+    "leave the section tokenizer out, with tokenizer=null: it is then that run's, with which its weights were trained"
+)
+
+
+def with_init(tree: Tree, base: Path, said: Tree | None = None) -> Tree:
+    """The sections `model` and `tokenizer` of a recipe, taken from the run that `training.init` names: for a task with
+    a head or on raw text, and wherever the model is left out.
+
+    What the recipe says beside that wins, and must fit the weights. A preset asks for sizes of its own. `said` is what
+    a user says of a recipe that ships; what such a one on raw text says itself gives way to the run.
+    """
+    task, training = TASKS.get(str(tree.get("task"))), tree.get("training")
+    init = training.get("init") if isinstance(training, dict) else None
+    if task is None or not isinstance(init, str):
+        return tree
+    if "model" in tree and task.head is None and not task.reads_raw_text:
+        return tree
+    if not (base / init / "recipe.yaml").exists():
+        if "model" in tree:  # what is wrong with the run is said when it is opened
+            return tree
+        hint = "a run folder is what 'regard train' or 'regard import' makes"
+        raise ConfigError(f"{init} is not a run folder", where="training.init", hint=hint)
+    model, tokenizer = tree.get("model", {}), tree.get("tokenizer", {})
+    if not isinstance(model, dict) or not isinstance(tokenizer, dict):  # which is said when the recipe is checked
+        return tree
+    theirs = _sections_of(base, init)
+    if task.reads_raw_text:
+        model, tokenizer = (model, tokenizer) if said is None else _gives_way(model, said)
+        return {**tree, **_of_pretraining(theirs, model, tokenizer, init, masked=task is MaskedLanguageModeling)}
+    if "preset" not in model:
+        model = _same_kind(theirs["model"], model, init)
+    _refuse([*_other_tokenizer(theirs["tokenizer"], tokenizer, init)])
+    return {**tree, "model": model, "tokenizer": {**theirs["tokenizer"], **tokenizer}}
+
+
+def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
+    """The fields of a model that do not fit the weights of a run."""
+    for name, value in given.items():
+        free = name in FREE or name.endswith("dropout") or name not in theirs
+        if not free and str(value) != str(theirs[name]):
+            what = f"{value} does not fit the weights of {init}"
+            yield Problem(f"model.{name}", what, f"that run has {theirs[name]}")
+
+
+def _sections_of(base: Path, init: str) -> dict[str, Tree]:
+    """The model of a run, and its tokenizer, or one for each side."""
+    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
+    sides = [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]
+    if sides:
+        files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
+    return {"model": theirs["model"], "tokenizer": {**theirs.get("tokenizer", {}), **files}}
+
+
+def _gives_way(model: Tree, said: Tree) -> tuple[Tree, Tree]:
+    """What is left of a recipe that ships: the kind of its model, and what the user says."""
+    kind = {"kind": model["kind"]} if "kind" in model else {}
+    return kind | (said.get("model") or {}), said.get("tokenizer") or {}
+
+
+def _of_pretraining(theirs: dict[str, Tree], model: Tree, tokenizer: Tree, init: str, *, masked: bool) -> Tree:
+    """The sections of a pre-training that goes on, or all that stands against it; a masked model gets the head that it
+    may have come without."""
+    whole = _same_kind(theirs["model"] | ({"masked_head": True} if masked else {}), model, init)
+    problems = [*_other_preset(theirs["model"], model, init), *_other_tokenizer(theirs["tokenizer"], tokenizer, init)]
+    if problems:  # with those that are else found only when the weights are taken
+        problems += other_fields(theirs["model"], model, init)
+    _refuse(problems)
+    return {"model": whole, "tokenizer": {**theirs["tokenizer"], **tokenizer}}
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise ConfigError(problems=problems)
+
+
+def _other_tokenizer(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
+    """The tokenizer of a run is taken as it is: what the recipe says of one must not be another.
+
+    With a file of its own the recipe may say anything: what counts is then the file, and its tokens are compared.
+    """
+    for name, value in given.items():
+        if "file" not in given and value != theirs.get(name, value):
+            what = f"{init} has {theirs[name]}, this recipe asks for {value}"
+            yield Problem(f"tokenizer.{name}", what, _THEIR_TOKENIZER)
+
+
+def _other_preset(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
+    here, there = given.get("preset"), theirs.get("preset")
+    if here is not None and here != there:
+        yield Problem("model.preset", f"{init} has {there}, this recipe asks for {here}", _THEIR_MODEL)
+
+
+def _same_kind(theirs: Tree, given: Tree, init: str) -> Tree:
+    if given.get("kind", theirs["kind"]) != theirs["kind"]:
+        what = f"{init} is a {theirs['kind']}, this recipe asks for {given['kind']}"
+        raise ConfigError(what, where="model.kind", hint="leave the section model out: it is then that run's")
+    return {**theirs, "vectors": None, **given}

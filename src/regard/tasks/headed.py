@@ -20,9 +20,18 @@ from regard.errors import ConfigError
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual, device_of
 from regard.models.headed import HeadConfig, Headed, build_base
-from regard.tasks.inputs import EncodedInputs, Example, Note, by_length, is_foreign, nothing_known
 from regard.tasks.raw import check_max_length, spelling_options
-from regard.tasks.task import NoSettings, Prediction, Task
+from regard.tasks.task import (
+    EncodedInputs,
+    Example,
+    NoSettings,
+    Note,
+    Prediction,
+    Task,
+    by_length,
+    is_foreign,
+    nothing_known,
+)
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,

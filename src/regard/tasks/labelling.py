@@ -42,17 +42,18 @@ from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
 from regard.tasks.headed import READ_TOKENS, HeadedTask
-from regard.tasks.inputs import (
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Example,
     Inputs,
+    Prediction,
     Unreadable,
     by_dataset,
     encode_examples,
-    object_input,
+    ignore,
     problem_in_text,
 )
-from regard.tasks.task import Done, Prediction, ignore
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -300,7 +301,7 @@ class TextLabelling(HeadedTask):
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
-        row = object_input(self, text, place)
+        row = self.object_input(text, place)
         if row is not None and row.fault is None:
             return row
         if row is None or row.fault is None or self.arrangement in (None, "single"):

@@ -42,18 +42,19 @@ from regard.errors import Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import (
+from regard.tasks.metrics import Script, best_threshold, exact_match, f1
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Example,
     Inputs,
     Unreadable,
     by_dataset,
     encode_examples,
+    ignore,
     nothing_known,
     problem_in_text,
 )
-from regard.tasks.metrics import Script, best_threshold, exact_match, f1
-from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
 from regard.text.offsets import Span, token_spans, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers

@@ -30,18 +30,21 @@ from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
-from regard.tasks.inputs import (
+from regard.tasks.metrics import perplexity
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Example,
     Inputs,
+    NoSettings,
     Note,
+    Task,
     Unreadable,
     by_dataset,
     encode_examples,
+    ignore,
     problem_in_text,
 )
-from regard.tasks.metrics import perplexity
-from regard.tasks.task import Done, NoSettings, Task, ignore
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK

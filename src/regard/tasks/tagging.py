@@ -42,18 +42,18 @@ from regard.errors import NAMED, ConfigError, DataError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.headed import HeadedTask, Labels
-from regard.tasks.inputs import (
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Example,
     Inputs,
     Unreadable,
     by_dataset,
     encode_examples,
+    ignore,
     nothing_known,
-    object_input,
     problem_in_text,
 )
-from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
 from regard.text.offsets import Span, word_spans
 from regard.text.spelling import encode_spelled
@@ -338,7 +338,7 @@ class Tagging(HeadedTask):
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a .jsonl file; any other text is tagged as it is."""
-        row = object_input(self, text, place)
+        row = self.object_input(text, place)
         return FileInput(text, place) if row is None or row.fault is not None else row
 
     def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:

@@ -21,21 +21,22 @@ from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.objectives.language_model import carry_to
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.checkpoints import (
+from regard.runs.run import (
     Checkpoint,
+    MetricsLog,
     average_weights,
     load_training,
     load_weights,
+    put_weights,
     save_checkpoint,
     step_name,
+    stored_weights,
 )
-from regard.runs.run import MetricsLog, put_weights, stored_weights
 from regard.tasks import TASKS
 from regard.tasks.metrics import perplexity
-from regard.training.display import Display
-from regard.training.mixed_precision import HalfWeights
-from regard.training.optimiser import Plateau, build_optimiser, move_average, schedule_factor
+from regard.training.optimiser import HalfWeights, Plateau, build_optimiser, move_average, schedule_factor
 from regard.training.progress import (
+    Display,
     Progress,
     Ranked,
     Write,
@@ -340,7 +341,7 @@ class Trainer:
         if self.config.average == 1 or not folders or not self.is_main:
             return
         weights = average_weights(folders)
-        averaged = self.run.build().to(self.accelerator.device)
+        averaged = self.task.model().to(self.accelerator.device)
         put_weights(averaged, weights, self.run.folder)
         line = {"event": "average", "step": self.progress.step, **self.validate(averaged)}
         best = self.progress.best

@@ -13,8 +13,8 @@ from regard.data.dataset import Dataset
 from regard.errors import DecodeError, Problem
 from regard.models.headed import Headed
 from regard.runs import Run
-from regard.tasks.inputs import Inputs
 from regard.tasks.question_answering import Answered, question_in
+from regard.tasks.task import Inputs
 from regard.text.normalise import one_line
 from regard.text.offsets import Span, Words, word_spans
 from regard.views.report import Bars, HeatMap, HeatMaps, Numbers, Part, Table

@@ -18,8 +18,7 @@ from regard.errors import DataError
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.settings import device_named, summed
-from regard.runs.splits import examples_of
+from regard.runs.settings import device_named, examples_of, summed
 from regard.tasks.by_document import document_losses, document_masks
 from regard.tasks.headed import HeadedTask
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE, LanguageModeling
