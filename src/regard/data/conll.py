@@ -22,7 +22,7 @@ from regard.data.formats import Key, Row, objects_in, rows_or_one_error, text_of
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import ColumnError, DataError, Problem, Recurring
 from regard.text.files import TextFile
-from regard.text.offsets import Words
+from regard.text.normalise import Words
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"

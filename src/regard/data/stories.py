@@ -26,8 +26,7 @@ from regard.data.formats import Row, object_in, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, DecodeError, Problem
 from regard.text.files import TextFile
-from regard.text.normalise import fold_white_space, natural
-from regard.text.sentences import split_sentences
+from regard.text.normalise import fold_white_space, natural, split_sentences
 
 KEPT = 1000
 """Sentences of a story that are kept for a question: the last ones, as many as the largest memory holds."""

@@ -27,17 +27,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from regard.config import Config
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
 from regard.data.formats import Key
 from regard.data.framing import Framed, labelled_batch, windows
-from regard.data.prepare import token_report
-from regard.data.report import ColumnReport
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
 from regard.data.store import Integers, TokenColumn
-from regard.data.texts import Texts
 from regard.errors import Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
@@ -56,7 +53,7 @@ from regard.tasks.task import (
     problem_in_text,
 )
 from regard.text.files import TextFile
-from regard.text.offsets import Span, token_spans, trimmed
+from regard.text.normalise import Span, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 AT_ONCE = 256
@@ -128,8 +125,8 @@ class QuestionAnswering(HeadedTask):
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        texts = [*dict.fromkeys(train.columns["context"]), *train.columns["question"]]
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        texts = [*dict.fromkeys(train["context"]), *train["question"]]
         return train_tokenizers(recipe.tokenizer, {"text": texts}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
@@ -141,7 +138,7 @@ class QuestionAnswering(HeadedTask):
         """`context` and `question` as tokens, `starts` and `ends` the characters of the context's tokens, `answer` the
         first and last token of the first answer."""
         contexts = list(dict.fromkeys(texts["context"]))
-        spans = dict(zip(contexts, token_spans(self.tokenizers["text"], contexts), strict=True))
+        spans = dict(zip(contexts, self.tokenizers["text"].token_spans(contexts), strict=True))
         encoded = [spans[context] for context in texts["context"]]
         columns: dict[str, list[list[int]]] = {
             "context": [ids for ids, _ in encoded],
