@@ -108,7 +108,8 @@ class MultipleChoice(Classification):
         return by_choice(model(batch), batch)
 
     def objective(self, model: Headed) -> ChoiceCrossEntropy:
-        return ChoiceCrossEntropy(model, None, self.recipe.training.label_smoothing, self.recipe.head.auxiliary)
+        smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
+        return ChoiceCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
         metrics = super().measured(examples, scores_XY)

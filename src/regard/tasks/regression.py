@@ -67,7 +67,7 @@ class Regression(TextLabelling):
                 head.linear.weight.fill_(float(np.ptp(targets)))
 
     def objective(self, model: Headed) -> SquaredError:
-        return SquaredError(model, self.recipe.head.auxiliary)
+        return SquaredError(model, auxiliary=self.recipe.head.auxiliary)
 
     def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
         metrics = super().evaluate(model, examples, progress)
