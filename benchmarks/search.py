@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.models import Generator, build_model
 from regard.models.transformer import TransformerConfig
 from regard.search import SearchConfig, search

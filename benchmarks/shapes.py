@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import regard
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.data.shapes import Scene, parse
 from regard.layers.attention import recording
 from regard.models.captioner import Captioner

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.models import build_model
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.luong import LuongConfig

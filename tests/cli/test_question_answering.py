@@ -33,7 +33,7 @@ from regard.tasks.metrics import best_threshold, exact_match, f1, normalised
 from regard.tasks.question_answering import QuestionAnswering
 from regard.tasks.task import Inputs
 from regard.text.files import TextFile
-from regard.text.offsets import token_spans, trimmed
+from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
 from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
@@ -277,7 +277,7 @@ def test_the_tokens_of_an_answer_cover_it_and_no_more_than_its_characters(text: 
     task = task_of(tokenizer)
     answered = text[ends[0] : sum(ends)]
     examples = examples_of(task, [text], ["?"], [json.dumps([[ends[0], answered]])])
-    spans = [span for span in token_spans(tokenizer, [text])[0][1] if span.start < span.end]
+    spans = [span for span in tokenizer.token_spans([text])[0][1] if span.start < span.end]
     answer = trimmed(text, ends[0], ends[0] + len(answered))
     found, inside = task.answer_tokens(examples, 0), [s for s in spans if s.start < answer.end and s.end > answer.start]
     if found is None:

@@ -18,8 +18,7 @@ from torch.nn import functional as F
 
 from model_cases import IGNORED, labels_of
 from places import GOLDEN
-from regard.data.batch import Batch
-from regard.data.batches import START
+from regard.data.batches import START, Batch
 from regard.errors import ConfigError, RegardError
 from regard.models import build_model
 from regard.recipes.recipe import TrainingConfig, load_recipe

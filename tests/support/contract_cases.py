@@ -17,7 +17,7 @@ import language_model_cases
 import model_cases
 from labelled_cases import labelled_batch_of
 from model_cases import SOURCES, TARGETS, tokens_of
-from regard.data.batch import StoryBatch, Tokens
+from regard.data.batches import StoryBatch, Tokens
 from regard.data.images import images_of
 from regard.models import build_model
 from regard.models.base import ModelConfig

@@ -15,7 +15,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import regard
-from regard.data.batch import Batch, LabelledBatch, MaskedBatch, TextBatch
+from regard.data.batches import Batch, LabelledBatch, MaskedBatch, TextBatch
 from regard.runs import Run
 from regard.runs.run import load_weights
 from regard.tasks.task import padded

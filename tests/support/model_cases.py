@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.models import Generator, build_model
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.base import ModelConfig

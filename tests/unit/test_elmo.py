@@ -13,10 +13,11 @@ from torch import Tensor, nn
 import plain
 from language_model_cases import CASES, ELMO, SIZE, TEXTS, WORDS, build, each, text_batch
 from model_cases import close, tokens_of
+from regard.data.batches import spelled
 from regard.models.elmo import CharacterCNN, ELMoConfig, Highway, reordered, reversal
 from regard.models.headed import HeadConfig, Headed, LayerMix, TokenHead
 from regard.objectives.language_model import BothDirections
-from regard.text.spelling import CHARACTERS, WORD_BEGINS, WORD_ENDS, spelled
+from regard.text.tokenizers import CHARACTERS, WORD_BEGINS, WORD_ENDS
 from regard.text.vocabularies import BEGIN, END
 
 FROZEN_MIX = HeadConfig(features="mix", freeze="all")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import MaskedBatch, Tokens
+from regard.data.batches import MaskedBatch, Tokens
 from regard.models.bert import BERT, BERTConfig
 from regard.objectives.language_model import MaskedTokens
 from regard.training.optimiser import HalfWeights

@@ -20,8 +20,7 @@ from regard.data.raw import RawTokens, Streams, contiguous_pieces, document_piec
 from regard.data.readers import open_corpus
 from regard.data.segments import Masking, SentencePairs
 from regard.errors import DataError
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import split_sentences
+from regard.text.normalise import fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
 from task_cases import prepare_raw, read_raw

@@ -13,7 +13,7 @@ from regard.config import write_yaml
 from regard.data.conll import TaggedText
 from regard.data.readers import open_corpus
 from regard.tasks.tagging import TaggedInput, TaggedWord
-from regard.text.offsets import Span
+from regard.text.normalise import Span
 
 MODEL = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}
 TRAINING = {"steps": 2, "batch_tokens": 256, "device": "cpu"}

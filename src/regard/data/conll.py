@@ -23,7 +23,7 @@ from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import Key, Row, object_in, objects_in, rows_or_one_error, text_of, value_in
 from regard.errors import ColumnError, DataError, Problem, Recurring
 from regard.text.files import TextFile
-from regard.text.offsets import Words
+from regard.text.normalise import Words
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"

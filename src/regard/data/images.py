@@ -23,9 +23,9 @@ from pydantic import Field
 
 from regard.config import Config
 from regard.data import shapes
-from regard.data.batch import Images
+from regard.data.batches import Images
+from regard.data.prepare import key_of
 from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, stored
-from regard.data.texts import key_of
 from regard.errors import DataError, Problem, first_of, import_extra
 
 FORMAT = 3

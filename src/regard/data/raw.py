@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import TextBatch, Tokens
-from regard.data.dataset import Columns, Dataset, Examples, Rows, fixed_batches
+from regard.data.batches import Examples, Rows, Spelling, TextBatch, Tokens, fixed_batches
+from regard.data.dataset import Columns, Dataset
+from regard.data.prepare import END, in_chunks
 from regard.data.store import Array, Integers, TextColumn, TokenColumn
-from regard.data.texts import END, in_chunks
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import Sentences, split_sentences
-from regard.text.spelling import Spelling, SpeltOut, encode_spelled, letters_of, unknown_in
-from regard.text.tokenizers import Tokenizer
+from regard.text.normalise import Sentences, fold_white_space, split_sentences
+from regard.text.tokenizers import Tokenizer, letters_of, unknown_in
 
 
 def encode_documents(
@@ -35,7 +34,7 @@ def encode_documents(
     the piece and `words` the bytes of their words, one a line.
     """
     pieces = [_sentences(*piece, tokenizer, sentences) for piece in zip(texts, parts, strict=True)]
-    encoded = iter(encode_spelled(tokenizer, [sentence for piece in pieces for sentence in piece], letters))
+    encoded = iter(tokenizer.encode_batch([sentence for piece in pieces for sentence in piece], letters))
     rows = [[next(encoded) for _ in piece] for piece in pieces]
     for piece, part in zip(rows, parts, strict=True):
         if part == END:
@@ -60,6 +59,33 @@ def _sentences(text: str, part: str, tokenizer: Tokenizer, sentences: Sentences 
         case "lines":
             return [fold_white_space(line) for line in text.split("\n") if line.strip()] or [""]
     return split_sentences(fold_white_space(text)) or [""]
+
+
+@dataclass(frozen=True, eq=False)
+class SpeltOut:
+    """The cost of spelling out the unknown tokens of documents, in nats.
+
+    A model pays for predicting `<unk>`, but not for the word behind it, so a tiny vocabulary would have the best score.
+    To compare vocabularies, each unknown token is also charged under a uniform model over the 256 bytes and an end
+    symbol; a word of n bytes of UTF-8 costs
+        (n + 1) log 257
+    """
+
+    tokens: NDArray[np.int64]
+    """The number of unknown tokens of each document."""
+    nats: NDArray[np.float64]
+    """Their cost."""
+
+    @classmethod
+    def nothing(cls, documents: int) -> SpeltOut:
+        return cls(np.zeros(documents, dtype=np.int64), np.zeros(documents))
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, chunks: Iterable[Sequence[str]]) -> SpeltOut:
+        """For documents as the tokenizer reads them, in chunks."""
+        documents = [words for texts in chunks for words in tokenizer.unknown_words(texts)]
+        symbols = [sum(len(word.strip().encode()) + 1 for _, word in words) for words in documents]
+        return cls(np.array([*map(len, documents)], dtype=np.int64), np.array(symbols) * math.log(257))
 
 
 class RawTokens:
@@ -210,7 +236,7 @@ class Pieces(Examples):
         ids_BL[~real_BL] = self.text.tokenizer.pad
         spelling = self.text.spelling(places_BL, ids_BL == self.text.tokenizer.unk)
         tokens = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths), spelling)
-        return TextBatch(tokens, tuple(examples.tolist()), int(lengths.sum()) - len(examples))
+        return TextBatch(tokens, examples=tuple(examples.tolist()), tokens=int(lengths.sum()) - len(examples))
 
     def frequencies(self) -> NDArray[np.int64]:
         return self.text.frequencies()
@@ -270,13 +296,12 @@ class Streams(Pieces):
         return self._side_by_side(max(1, batch_tokens // self.room))
 
     def _side_by_side(self, streams: int) -> list[Rows]:
-        steps = ceil(len(self) / streams)
+        steps = math.ceil(len(self) / streams)
         firsts = np.arange(0, len(self), steps)
         return [firsts[firsts + step < len(self)] + step for step in range(steps)]
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> TextBatch:
-        batch = super().batch(examples)
-        return TextBatch(batch.text, batch.examples, batch.tokens, carries=int(examples[0]) > 0)
+        return replace(super().batch(examples), carries=int(examples[0]) > 0)
 
     def measured(self, batch_tokens: int) -> list[Rows]:
         return self._side_by_side(EVALUATED_STREAMS)

@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import MaskedBatch, Tokens
-from regard.data.dataset import Examples, Rows, fixed_batches, plan
+from regard.data.batches import Examples, MaskedBatch, Measured, Rows, Tokens, fixed_batches, plan
 from regard.data.raw import RawTokens, cut_evenly
 from regard.data.store import Integers
 from regard.errors import DataError
-from regard.text.sentences import Sentences
+from regard.text.normalise import Sentences
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 
@@ -36,7 +35,7 @@ MORE_SENTENCES: dict[Sentences, str] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class Shown(Measured):
     """The segments that an epoch shows, from their first token up to, but without, their last."""
 
     a_starts: Integers
@@ -47,15 +46,11 @@ class Shown:
     corpora: Integers
     weights: tuple[float, ...]
     special: int
-    slants: None = None
 
     @property
     def lengths(self) -> NDArray[np.int32]:
         both = self.a_stops - self.a_starts + self.b_stops - self.b_starts
         return (both + self.special).astype(np.int32)
-
-    def __len__(self) -> int:
-        return len(self.a_starts)
 
 
 class Segments(Examples):
@@ -94,9 +89,9 @@ class Segments(Examples):
             torch.from_numpy, (masked.ids_BL, segments_BL, masked.places_P, masked.labels_P)
         )
         text = Tokens.of(ids, torch.from_numpy(lengths))
-        return MaskedBatch(
-            text, segments, places, labels, self._labels(examples, seed, epoch), tuple(examples.tolist()), len(places)
-        )
+        follows_B = self._labels(examples, seed, epoch)
+        named = tuple(examples.tolist())
+        return MaskedBatch(text, segments, places, labels, follows_B, examples=named, tokens=len(places))
 
     def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[Ids, Ids, Integers]:
         """[CLS] A [SEP], and B [SEP] where there is a second segment, padded; which segment; the lengths of both."""

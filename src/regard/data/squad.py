@@ -25,7 +25,7 @@ from regard.data.corpora import Part
 from regard.data.formats import Row, objects_in, text_of, value_in
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile
-from regard.text.offsets import Clusters
+from regard.text.normalise import Clusters
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 """A string of JSON; followed by a colon, it is a key."""

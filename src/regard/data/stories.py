@@ -24,8 +24,7 @@ from regard.data.corpora import Part, generate
 from regard.data.formats import Row, object_in, text_of, value_in
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import split_sentences
+from regard.text.normalise import fold_white_space, split_sentences
 
 KEPT = 1000
 """Sentences of a story that are kept for a question: the last ones, as many as the largest memory holds."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 
 
 class Recording:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.layers.attention import Linear, Packing, linear, unpack_rows
 
 Cell = Literal["rnn", "gru", "lstm"]

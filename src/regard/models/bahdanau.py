@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear, is_recording, unpack_rows
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, word_gates

@@ -12,7 +12,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batch import Batch, TextBatch, Tokens
+from regard.data.batches import Batch, TextBatch, Tokens
 from regard.layers.attention import has_packed_kernel, is_recording, worth_packing
 from regard.layers.embeddings import Embedding
 from regard.text.vectors import VectorsConfig

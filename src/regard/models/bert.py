@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import LabelledBatch, MaskedBatch
+from regard.data.batches import LabelledBatch, MaskedBatch
 from regard.errors import DecodeError
 from regard.layers.attention import Linear, MultiHeadAttention, Packing, Visibility
 from regard.layers.embeddings import Embedding, Positions, Readout

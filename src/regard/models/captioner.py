@@ -17,7 +17,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Images, Tokens
+from regard.data.batches import Batch, Images, Tokens
 from regard.data.images import ImagesConfig, Reading
 from regard.layers.attention import Linear, Visibility, is_recording
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions

@@ -10,11 +10,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import TextBatch, Tokens
+from regard.data.batches import Spelling, TextBatch, Tokens
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LSTMLayer
 from regard.models.base import Contextual, ModelConfig, Output, Presets
-from regard.text.spelling import CHARACTERS, Spelling
+from regard.text.tokenizers import CHARACTERS
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 """Filters of the published model: width and number."""
@@ -167,7 +167,7 @@ class ELMo(Contextual):
     config: ELMoConfig
 
     def __init__(self, config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None = None) -> None:
-        """`characters_VC` spells every token of the vocabulary (text/spelling.py), for `words: characters`."""
+        """`characters_VC` spells every token of the vocabulary (text/tokenizers.py), for `words: characters`."""
         super().__init__()
         self.config, self.width, self.depth, self.letters = config, 2 * config.width, config.layers, config.letters
         self.embedding = _word_vectors(config, vocabulary_size, characters_VC)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import Config
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.errors import ConfigError
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder

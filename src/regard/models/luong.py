@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, Tie, tied_embeddings

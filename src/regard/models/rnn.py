@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch

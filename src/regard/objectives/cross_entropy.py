@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.layers.attention import Packing, Visibility
 from regard.models.base import Generator, Output
 from regard.models.captioner import Caption, Captioner

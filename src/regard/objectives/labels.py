@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batch import NO_TAG, LabelledBatch, StoryBatch, TextBatch
+from regard.data.batches import NO_TAG, LabelledBatch, StoryBatch, TextBatch
 from regard.models.base import Contextual, real_BL
 from regard.models.headed import Headed
 from regard.models.memory_network import MemoryNetwork, MemoryOutput

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batch import MaskedBatch, TextBatch
-from regard.data.dataset import Rows
+from regard.data.batches import MaskedBatch, Rows, TextBatch
 from regard.data.raw import Pieces
 from regard.layers.attention import Packing
 from regard.models.base import LanguageModel, device_of

@@ -38,8 +38,7 @@ from regard.errors import ConfigError, DataError
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
 from regard.text.files import TextFile, open_text
-from regard.text.normalise import nfc
-from regard.text.sentences import split_sentences
+from regard.text.normalise import nfc, split_sentences
 
 R = TypeVar("R")
 SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", "evaluation")

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from regard.data import shapes
-from regard.data.batch import Images
+from regard.data.batches import Images
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset
+from regard.data.dataset import NAMED, Dataset, Found
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import (
@@ -32,11 +32,9 @@ from regard.data.images import (
     prepare_pictures,
     read_picture,
 )
-from regard.data.prepare import Prepared, prepare
+from regard.data.prepare import Prepared, Progress, prepare
 from regard.data.readers import open_corpus
-from regard.data.report import NAMED, Found
 from regard.data.store import Integers
-from regard.data.texts import Progress
 from regard.errors import DataError, Problem, first_of
 from regard.models import any_config
 from regard.models.base import Generator

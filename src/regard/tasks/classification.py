@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.dataset import Dataset
 from regard.data.framing import Arrangement
 from regard.data.labelled import Labelled, LabelledData

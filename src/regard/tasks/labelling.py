@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
-from regard.data.batches import fixed_batches
+from regard.data.batches import LabelledBatch, fixed_batches
 from regard.data.config import Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, HeldFile, is_table, table_rows
@@ -23,7 +22,6 @@ from regard.data.formats import Key, has_header, keys_of
 from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
 from regard.data.prepare import Prepared
 from regard.data.store import Integers
-from regard.data.texts import Texts
 from regard.errors import DataError, Problem, first_of
 from regard.models import config_of
 from regard.models.base import HeadPooling, device_of
@@ -75,8 +73,8 @@ class TextLabelling(HeadedTask):
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        texts = {name: column for name, column in train.columns.items() if name != "label"}
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        texts = {name: column for name, column in train.items() if name != "label"}
         learned = train_tokenizers(recipe.tokenizer.model_copy(update={"joint": True}), texts, base)
         return Tokenizers({"text": next(iter(learned.values()))})
 

@@ -59,7 +59,7 @@ UNKNOWN_NOTE = (
     "by word and by character, an unknown token costs, besides <unk>, the spelling of what it stands for: (n + 1) "
     "log 257 for n bytes"
 )
-"""What `SpeltOut` counts (text/spelling.py)."""
+"""What `SpeltOut` counts (data/raw.py)."""
 RECONSTRUCTION = "reconstruction_"
 """How the metrics of an autoencoder begin, which predicts a text given that text."""
 BLOCKS = {"documents": document_pieces, "contiguous": contiguous_pieces, "stream": Streams}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import torch
 from pydantic import Field
 
-from regard.data.batch import MaskedBatch
+from regard.data.batches import MaskedBatch
 from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
@@ -36,8 +36,7 @@ from regard.tasks.task import (
     padded,
     problem_in_text,
 )
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import Sentences
+from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
 from regard.data.file_inputs import FileInput, listed_rows

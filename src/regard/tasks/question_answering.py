@@ -27,17 +27,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from regard.config import Config
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
 from regard.data.formats import Key
 from regard.data.framing import Framed, padded_rows, windows
-from regard.data.prepare import token_report
-from regard.data.report import ColumnReport
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_inputs
 from regard.data.store import Integers, TokenColumn
-from regard.data.texts import Texts
 from regard.errors import Problem
 from regard.models.base import device_of
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
@@ -58,7 +55,7 @@ from regard.tasks.task import (
     problem_in_text,
 )
 from regard.text.files import TextFile
-from regard.text.offsets import Span, token_spans, trimmed
+from regard.text.normalise import Span, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 AT_ONCE = 256
@@ -130,8 +127,8 @@ class QuestionAnswering(HeadedTask):
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        texts = [*dict.fromkeys(train.columns["context"]), *train.columns["question"]]
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        texts = [*dict.fromkeys(train["context"]), *train["question"]]
         return train_tokenizers(recipe.tokenizer, {"text": texts}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
@@ -143,7 +140,7 @@ class QuestionAnswering(HeadedTask):
         """`context` and `question` as tokens, `starts` and `ends` the characters of the context's tokens, `answer` the
         first and last token of the first answer."""
         contexts = list(dict.fromkeys(texts["context"]))
-        spans = dict(zip(contexts, token_spans(self.tokenizers["text"], contexts), strict=True))
+        spans = dict(zip(contexts, self.tokenizers["text"].token_spans(contexts), strict=True))
         encoded = [spans[context] for context in texts["context"]]
         columns: dict[str, list[list[int]]] = {
             "context": [ids for ids, _ in encoded],
@@ -220,7 +217,7 @@ class QuestionAnswering(HeadedTask):
         pad = self.framing.tokenizer.pad
         text, segments_BL = padded_rows([window.row for windows in read for window in windows], pad)
         owners_B = torch.repeat_interleave(torch.tensor([len(windows) for windows in read]))
-        return LabelledBatch(text, segments_BL, owners_B, torch.tensor(labels), examples, len(labels))
+        return LabelledBatch(text, segments_BL, owners_B, torch.tensor(labels), examples=examples, tokens=len(labels))
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         """How many questions have no answer, and how many have one."""

@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import Config
-from regard.data.batch import MaskedBatch, TextBatch
+from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
 from regard.data.documents import RawText
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
 from regard.data.formats import Key, has_header
-from regard.data.prepare import Prepared, prepare, read
+from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
-from regard.data.report import ColumnReport, Histogram
-from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
 from regard.tasks.task import (
@@ -41,10 +39,8 @@ from regard.tasks.task import (
     readable,
 )
 from regard.text.files import TextFile
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import Sentences
-from regard.text.spelling import spelled, unknown_in
-from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
+from regard.text.normalise import Sentences, fold_white_space
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
 
 READ_TOKENS = 8_192
@@ -91,8 +87,8 @@ class RawTextTask(Task):
         return RawTokens(pieces, self.tokenizers["text"], self.recipe.model.letters)
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        return train_tokenizers(recipe.tokenizer, {"text": _Lines(train.columns["text"])}, base, cls.special)
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        return train_tokenizers(recipe.tokenizer, {"text": _Lines(train["text"])}, base, cls.special)
 
     def encoding(self) -> list[Any]:
         return [self.sentences, self.recipe.model.letters is not None]

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.dataset import Dataset
 from regard.data.framing import Arrangement
 from regard.data.labelled import LabelledData

@@ -14,17 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import StoryBatch
-from regard.data.batches import fixed_batches
+from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import SPLITS, ColumnReport, Columns, Dataset
 from regard.data.file_inputs import FileInput
-from regard.data.prepare import Prepared, prepare, read
-from regard.data.report import SPLITS, ColumnReport
+from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
 from regard.data.stories import UNKNOWN, Stories, StoryData, facts_in
-from regard.data.texts import Progress, Texts
 from regard.errors import ConfigError, DataError, DecodeError, Problem, did_you_mean, first_of
 from regard.models import any_config, build_model
 from regard.models.base import device_of
@@ -96,8 +93,8 @@ class StoryAnswering(Task):
         return prepared.with_notes([note for note in long if note])
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        columns, config = train.columns, recipe.tokenizer
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        columns, config = train, recipe.tokenizer
         texts = (
             line for name in ("story", "question", "answer") for text in columns[name] for line in text.split("\n")
         )

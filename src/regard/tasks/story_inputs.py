@@ -11,8 +11,7 @@ from regard.data.stories import NUMBERED, Asked, Keys, Unread, question_in
 from regard.errors import DecodeError, Problem
 from regard.tasks.task import problem_in_text
 from regard.text.files import TextFile
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import split_sentences
+from regard.text.normalise import fold_white_space, split_sentences
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
-from regard.data.batch import NO_TAG, LabelledBatch
+from regard.data.batches import NO_TAG, LabelledBatch
 from regard.data.config import Recipe, as_list
 from regard.data.conll import (
     OUTSIDE,
@@ -40,7 +40,6 @@ from regard.data.file_inputs import FileInput
 from regard.data.framing import Framed, Framing, padded_rows, windows
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
-from regard.data.texts import Texts
 from regard.errors import NAMED, ConfigError, DataError, Problem
 from regard.models.base import device_of
 from regard.models.headed import HeadConfig, Headed, TokenHead
@@ -59,8 +58,7 @@ from regard.tasks.task import (
     problem_in_text,
 )
 from regard.text.files import TextFile
-from regard.text.offsets import Span, word_spans
-from regard.text.spelling import encode_spelled
+from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 TAG_TOKENS = 8_192
@@ -100,8 +98,8 @@ class Tagging(HeadedTask):
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        sentences = [" ".join(json.loads(words)) for words in train.columns["tokens"]]
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        sentences = [" ".join(json.loads(words)) for words in train["tokens"]]
         return train_tokenizers(recipe.tokenizer, {"text": sentences}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
@@ -198,7 +196,7 @@ class Tagging(HeadedTask):
             labels_BL[row, marked.places] = torch.from_numpy(own[marked.words].astype(np.int64))
         owners_B = torch.tensor([number for _, _, number in read])
         words = int(examples.columns["labels"].lengths[rows].sum())
-        return LabelledBatch(text, segments_BL, owners_B, labels_BL, tuple(rows.tolist()), words)
+        return LabelledBatch(text, segments_BL, owners_B, labels_BL, examples=tuple(rows.tolist()), tokens=words)
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         return examples.columns["labels"].counts(len(self.labels))
@@ -410,7 +408,7 @@ class Marking:
         before = " " if self.spaced and separates(tokenizer) else ""
         spelt = [[word if number == 0 else before + word for number, word in enumerate(words)] for words in sentences]
         distinct = list(dict.fromkeys(word for words in spelt for word in words))
-        encoded = encode_spelled(tokenizer, distinct, self.framing.letters)
+        encoded = tokenizer.encode_batch(distinct, self.framing.letters)
         known = {word: ids or [tokenizer.unk] for word, ids in zip(distinct, encoded, strict=True)}
         return [[known[word] for word in words] for words in spelt]
 

@@ -15,22 +15,19 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.config import Config
-from regard.data.batch import AnyBatch, Tokens
+from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset, Examples
+from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
 from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
-from regard.data.prepare import Prepared, prepare, read, token_report
-from regard.data.report import ColumnReport
+from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
-from regard.data.texts import Progress, Texts
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual
 from regard.search import Constraints, SearchConfig
 from regard.text.files import TextFile, open_text
-from regard.text.spelling import Spelling, encode_spelled, unknown_in
-from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 
 Row = TypeVar("Row")
 Done = Callable[[int], None]
@@ -226,9 +223,9 @@ class Task:
         return read(self, self.recipe, corpora, part, base)
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
         """The tokenizers of the columns, trained on the training texts or read from files."""
-        return train_tokenizers(recipe.tokenizer, {name: train.columns[name] for name in cls.columns}, base)
+        return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
         """The task with what only the training texts can tell, such as the labels, in its recipe."""
@@ -449,7 +446,7 @@ def encode_each(
     """
     problems = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
     plain = ["" if problem else text for text, problem in zip(texts, problems, strict=True)]
-    encoded = encode_spelled(tokenizer, plain, letters)
+    encoded = tokenizer.encode_batch(plain, letters)
     for row, ids in enumerate(encoded):
         if problems[row] is None and is_foreign(tokenizer, ids):
             problems[row] = nothing_known(texts[row], places[row])

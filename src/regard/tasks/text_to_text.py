@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens, fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset, fixed_batches
+from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import has_header, keys_of
 from regard.data.prepare import Prepared, read
@@ -157,7 +157,8 @@ class TextToText(Task):
             rows, begin=special.begin, end=special.end, pad=special.pad
         )
         target = Tokens.of(torch.from_numpy(ids_BL), torch.from_numpy(lengths_B))
-        return Batch(self.sources(examples, rows), target, tuple(rows.tolist()), int(lengths_B.sum()) - len(rows))
+        source, predicted = self.sources(examples, rows), int(lengths_B.sum()) - len(rows)
+        return Batch(source, target, examples=tuple(rows.tolist()), tokens=predicted)
 
     def sources(self, examples: Dataset, rows: Integers) -> Tokens:
         """The sources of some examples as a batch."""

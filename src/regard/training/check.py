@@ -15,10 +15,8 @@ from torch.nn import Parameter
 
 from regard.config import parse_yaml, validate
 from regard.config.load import Tree
-from regard.data.batch import AnyBatch
-from regard.data.batches import Stream
-from regard.data.prepare import Prepared
-from regard.data.texts import prepare_texts
+from regard.data.batches import AnyBatch, Stream
+from regard.data.prepare import Prepared, prepare_texts
 from regard.errors import ConfigError, Problem, RegardError
 from regard.models.base import count_parameters
 from regard.recipes.propose import data_files, next_commands, proposal_for

@@ -14,8 +14,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
-from regard.data.batch import AnyBatch
-from regard.data.batches import Position, Stream, ahead
+from regard.data.batches import AnyBatch, Position, Stream, ahead
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.objectives.language_model import carry_to

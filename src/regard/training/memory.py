@@ -19,8 +19,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from regard.data.batch import AnyBatch
-from regard.data.dataset import Examples
+from regard.data.batches import AnyBatch, Examples
 from regard.errors import ConfigError
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe, TrainingConfig, recipe_of

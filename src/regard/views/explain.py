@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import Batch, MaskedBatch, TextBatch, Tokens
+from regard.data.batches import Batch, MaskedBatch, Spelling, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
 from regard.errors import DecodeError
@@ -24,7 +24,6 @@ from regard.tasks.masked_language_modeling import GAP, encode_gaps, filled, with
 from regard.tasks.story_inputs import all_questions
 from regard.tasks.task import Inputs, encode_each, encode_target, not_longer, readable
 from regard.text.normalise import fold_white_space
-from regard.text.spelling import Spelling
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Mix, Options, View
 from regard.views.leave_one_out import leave_one_out

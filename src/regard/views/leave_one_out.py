@@ -15,8 +15,7 @@ from regard.models.headed import Headed
 from regard.runs import Run
 from regard.tasks.question_answering import Answered, question_in
 from regard.tasks.task import Inputs
-from regard.text.normalise import one_line
-from regard.text.offsets import Span, Words, word_spans
+from regard.text.normalise import Span, Words, one_line, word_spans
 from regard.views.report import Bars, HeatMap, HeatMaps, Numbers, Part, Table
 
 MOST_WORDS = 512

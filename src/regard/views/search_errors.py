@@ -21,7 +21,6 @@ from regard.search.rules import Rules, rules_for
 from regard.tasks.task import by_length, padded
 from regard.tasks.text_to_text import Source, TextToText, special_ids, wording_of
 from regard.text.normalise import nfc
-from regard.text.spelling import unknown_words
 from regard.views.lengths import LengthBucket, length_buckets
 
 Verdict = Literal["search", "model"]
@@ -165,7 +164,7 @@ def score_references(
     texts, target = dataset.texts["target"], run.tokenizers["target"]
     with_unknown = [row for row in rows if target.unk in hypotheses[row].tokens]
     # A text that itself says `<unk>` may be written, if the search may write it.
-    unknown = {row for row in with_unknown if not config.unknown or any(unknown_words(target, [texts[row]]))}
+    unknown = {row for row in with_unknown if not config.unknown or any(target.unknown_words([texts[row]]))}
     best = [max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective)) for examples in inputs]
     sources = [run.task.source(dataset, row) for row in best]
     forbidden = why_forbidden(run.task, sources, [hypotheses[row].tokens for row in best], config)

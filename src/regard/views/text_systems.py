@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from regard.config import Config
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.data.dataset import Dataset
 from regard.data.images import Picture
 from regard.errors import ConfigError, DataError
