@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -95,11 +95,11 @@ class DoublyStochastic(TokenCrossEntropy):
         self.weight = weight
 
     def forward(self, batch: Batch) -> Tensor:
-        sums_2, caption = self.output_loss(batch)
-        assert isinstance(caption, Caption)
-        if caption.attended_BS is None:
+        sums_2, output = self.output_loss(batch)
+        attended_BS = cast("Caption", output).attended_BS
+        if attended_BS is None:
             return sums_2
-        penalty = self.weight * attention_penalty(caption.attended_BS, batch.source.lengths_B)
+        penalty = self.weight * attention_penalty(attended_BS, batch.source.lengths_B)
         return sums_2 + torch.stack([penalty, torch.zeros_like(penalty)])
 
 
