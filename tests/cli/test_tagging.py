@@ -278,7 +278,7 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
         for one, own in zip(log_p, tags, strict=True) for word, tag in enumerate(own)
     )  # fmt: skip
     assert TagCrossEntropy(model).eval()(batch).tolist() == pytest.approx([expected, expected], rel=1e-5)
-    smoothed = TagCrossEntropy(model, 0.1)
+    smoothed = TagCrossEntropy(model, smoothing=0.1)
     smoothed.training = True  # the model itself stays in eval mode, without dropout
     uniform = -sum(float(one.mean(-1).sum()) for one in log_p)
     assert float(smoothed(batch)[0].detach()) == pytest.approx(0.9 * expected + 0.1 * uniform, rel=1e-5)

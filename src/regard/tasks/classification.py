@@ -108,7 +108,8 @@ class Classification(TextLabelling):
         if isinstance(head.class_weights, dict):
             weights_Y = torch.tensor([head.class_weights.get(label, 1.0) for label in self.labels])
             weights_Y = weights_Y.to(next(model.parameters()).device)
-        return ClassCrossEntropy(model, weights_Y, self.recipe.training.label_smoothing, head.auxiliary)
+        smoothing = self.recipe.training.label_smoothing
+        return ClassCrossEntropy(model, weights_Y, smoothing=smoothing, auxiliary=head.auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         metrics = self.measured(examples, probabilities(self.scores(model, examples)))

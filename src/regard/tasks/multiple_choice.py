@@ -99,7 +99,8 @@ class MultipleChoice(TextLabelling):
         return by_choice(model(batch), batch)
 
     def objective(self, model: Headed) -> ChoiceCrossEntropy:
-        return ChoiceCrossEntropy(model, None, self.recipe.training.label_smoothing, self.recipe.head.auxiliary)
+        smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
+        return ChoiceCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         return self.measured(examples, probabilities(self.scores(model, examples)))

@@ -244,7 +244,7 @@ class QuestionAnswering(HeadedTask):
         return head(width, 2, dropout=self.recipe.head.dropout)
 
     def objective(self, model: Headed) -> SpanCrossEntropy:
-        return SpanCrossEntropy(model, self.recipe.head.auxiliary)
+        return SpanCrossEntropy(model, auxiliary=self.recipe.head.auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         losses, lines = self.measured(model, examples)

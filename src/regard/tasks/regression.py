@@ -85,7 +85,7 @@ class Regression(TextLabelling):
                 head.linear.weight.fill_(float(np.ptp(targets)))
 
     def objective(self, model: Headed) -> SquaredError:
-        return SquaredError(model, self.recipe.head.auxiliary)
+        return SquaredError(model, auxiliary=self.recipe.head.auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         return self.measured(examples, self.scores(model, examples)[:, 0])

@@ -241,7 +241,8 @@ class Tagging(HeadedTask):
         return TokenHead(width, len(self.labels), dropout=self.recipe.head.dropout)
 
     def objective(self, model: Headed) -> TagCrossEntropy:
-        return TagCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.head.auxiliary)
+        smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
+        return TagCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         metrics = self.metrics(examples, self.tag_all(model, examples))
