@@ -214,6 +214,8 @@ class Task:
     """The recipe's section `head`; None where the model has none."""
     reads_raw_text: ClassVar[bool] = False
     """Whether the data is raw text, for pre-training."""
+    init_model: ClassVar[Mapping[str, Any]] = {}
+    """Fields of the model that differ from those of the run that `training.init` names."""
     reads_stories: ClassVar[bool] = False
     """Whether inputs are questions about a story that the lines before them tell."""
     changeable: ClassVar[tuple[str, ...]] = ()
