@@ -68,6 +68,7 @@ class MaskedLanguageModeling(RawTextTask):
     unit = "masked tokens"
     data = MaskedData
     models = any_config(lambda config: config.pretraining == "masked")
+    init_model: ClassVar[Mapping[str, Any]] = {"masked_head": True}  # which an imported model may have come without
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
