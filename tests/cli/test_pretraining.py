@@ -404,7 +404,7 @@ ONE = (
             "(raise data.validation.split, which is 0.02, or give data.validation a text of its own; "
             "or set model.next_sentence=false)",
         ),
-        (BERT, ["tokenizer.file={RUNS}/gpt/tokenizer.json"], "{RUNS}/gpt/tokenizer.json: the vocabulary has no [MA", ""),
+        (BERT, ["tokenizer.file={RUNS}/gpt/tokenizer.json"], "{RUNS}/gpt/tokenizer.json: the vocabulary has no", ""),
         (BERT, ["data.mask_rate=0"], "data.mask_rate: should be ", ""),
         (BERT, ["data.mask_rate=1"], "data.mask_rate: should be ", ""),
         *(
