@@ -18,7 +18,7 @@ from torch import Tensor
 from exchange_cases import near, small_marian
 from language_model_cases import PAIRS, TEXTS, masked_batch, text_batch
 from model_cases import IGNORED, SOURCES, TARGETS, batch_of, labels_of, tokens_of, with_weights_that_matter
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.exchange import bert, gpt2
 from regard.exchange.renaming import to_ours
 from regard.layers.attention import recording

@@ -12,7 +12,7 @@ import torch
 import regard
 from command_line import fail, write
 from regard.config import write_yaml
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.models.headed import ApartHead
 from regard.runs import Run
 from regard.tasks import TASKS

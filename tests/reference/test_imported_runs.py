@@ -119,7 +119,7 @@ def test_pairs_and_single_texts(tmp_path: Path) -> None:
         assert fail("predict", run.folder, json.dumps({"text": text}))[0].startswith("input 1: the text is empty")
     pair = write(tmp_path / "b.jsonl", '{"first": "the animal", "second": "a dog", "gold": "no"}\n')
     [message] = fail("evaluate", run.folder, "--file", pair)
-    assert message.startswith(f"{pair}:1: there is no column 'label' (the columns are first, second, gold; wanted are ")
+    assert message.startswith(f"{pair}:1: there is no column 'label' (the columns are first, second, gold")
     parts = {"first": "the animal", "second": "a dog", "label": "no"}
     assert measured(run, *(write(tmp_path / name, text + "\n") for name, text in parts.items()))["examples"] == 1
 

@@ -18,12 +18,12 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 import regard
 from model_cases import with_weights_that_matter
-from regard.data.batch import Batch, LabelledBatch, MaskedBatch, TextBatch
+from regard.data.batches import Batch, LabelledBatch, MaskedBatch, TextBatch
 from regard.exchange import marian
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
-from regard.tasks.inputs import padded
+from regard.runs.run import load_weights
+from regard.tasks.task import padded
 from regard.text.vocabularies import BEGIN, END, PAD
 from regard.training.train import train
 

@@ -17,7 +17,7 @@ from regard.exchange.folder import render, require_settings
 from regard.exchange.renaming import prefixed, to_theirs
 from regard.models.transformer import TransformerConfig
 from regard.runs.run import Run
-from regard.tasks.inputs import LONGEST
+from regard.tasks.task import LONGEST
 from regard.text.tokenizers import Tokenizer
 
 QUANTIZATIONS = (

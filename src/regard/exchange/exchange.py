@@ -15,8 +15,16 @@ from regard.exchange import bert, ctranslate2, gpt2, marian
 from regard.exchange.folder import DEFAULTS, Exported, Imported, ModelFolder, open_folder, render
 from regard.exchange.tokenizers import tokenizer_files
 from regard.recipes.recipe import recipe_of
-from regard.runs.checkpoints import Checkpoint, load_facts, save_checkpoint, save_weights, step_name
-from regard.runs.run import Run, put_weights, read_metrics
+from regard.runs.run import (
+    Checkpoint,
+    Run,
+    load_facts,
+    put_weights,
+    read_metrics,
+    save_checkpoint,
+    save_weights,
+    step_name,
+)
 from regard.tasks.raw import check_max_length
 from regard.text.files import write_folder
 
@@ -102,7 +110,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             check_max_length(recipe.data.max_length, getattr(recipe.model, "max_positions", None), folder.name)
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
-    model = run.build()
+    model = run.task.model()
     for name, expected in model.state_dict().items():
         tensor = imported.weights.get(name, expected)
         if tensor.shape != expected.shape:  # name the weight as in its file, where it is stored so

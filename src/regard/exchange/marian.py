@@ -25,8 +25,8 @@ from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs.run import Run, stored_weights
 from regard.search import SearchConfig
-from regard.text.sentencepiece import converted
 from regard.text.tokenizers import Tokenizer, Tokenizers
+from regard.text.vocabularies import convert_sentencepiece
 
 ARCHITECTURES = {"post": "MarianMTModel", "pre": "PegasusForConditionalGeneration"}
 """`model.norm` -> their architecture."""
@@ -356,7 +356,7 @@ def _pegasus_ids(folder: ModelFolder) -> dict[str, int]:
     if not isinstance(offset, int) or offset < 2:
         what = f"offset: {offset!r} is no number of tokens"
         raise DataError(what, where=str(folder.path / "tokenizer_config.json"))
-    pieces = converted(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
+    pieces = convert_sentencepiece(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
     names = [piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END)]
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
     return {piece: number for number, piece in enumerate([PAD, END, *masks, *names])}
@@ -367,7 +367,7 @@ def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> Tree:
     path = folder.path / name
     if not path.exists():
         raise DataError("there is no such file", where=str(path), hint="a Marian model has source.spm and target.spm")
-    tokenizer = converted(path.read_bytes(), str(path), ids)
+    tokenizer = convert_sentencepiece(path.read_bytes(), str(path), ids)
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (END, UNKNOWN, PAD)])
     codes = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in codes])

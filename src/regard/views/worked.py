@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import StoryBatch
+from regard.data.batches import StoryBatch
 from regard.errors import DecodeError
 from regard.layers.attention import recording, split_heads
 from regard.layers.scores import (
