@@ -368,7 +368,7 @@ def evaluate(
     if as_json:
         show(metrics)
         return
-    from regard.views.metrics import metric_lines
+    from regard.views.labels import metric_lines
 
     if "files" in metrics:
         metrics["files"] = ", ".join(metrics["files"])

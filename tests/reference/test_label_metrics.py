@@ -19,7 +19,7 @@ from regard.tasks.metrics import (
     ranks,
     spearman,
 )
-from regard.views.metrics import metric_lines
+from regard.views.labels import metric_lines
 
 sklearn = pytest.importorskip("sklearn.metrics")
 stats = pytest.importorskip("scipy.stats")

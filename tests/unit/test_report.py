@@ -20,9 +20,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from regard.errors import RegardError
-from regard.views.figures import draw, fonts_for
-from regard.views.files import check_output, write, write_result
-from regard.views.page import page
+from regard.views.files import check_output, draw, fonts_for, page, write, write_result
 from regard.views.report import (
     BUDGET,
     Bars,

@@ -45,9 +45,10 @@ def compare(
     Language models by perplexity a word and bits a character, masked models by what they find, classifiers by accuracy,
     F1 and McNemar's test.
     """
-    from regard.views.compare import check_csv, named_files
+    from regard.views.compare import check_csv
     from regard.views.compare import compare as compare_runs
     from regard.views.files import check_output
+    from regard.views.systems import named_files
 
     check_output(out)
     check_csv(tables)

@@ -232,6 +232,11 @@ class Task:
         """All metrics on some examples."""
         raise NotImplementedError
 
+    def by_unit(self, model: Any, examples: Any, progress: Done) -> list[dict[str, Any]] | None:
+        """How well each document or example is predicted, for `compare`; None where the task cannot say."""
+        predictions: list[dict[str, Any]] | None = self.evaluate(model, examples, progress).get("predictions")
+        return predictions
+
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The inputs in a file to predict for, by the columns of the recipe's corpora. None: every line is an input."""
         return None
