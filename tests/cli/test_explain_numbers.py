@@ -105,7 +105,7 @@ def test_the_numbers_by_hand(explained: dict[str, Explanation], name: str, step:
 def test_the_context_is_the_one_that_the_recurrent_model_reads(explained: dict[str, Explanation], name: str) -> None:
     found = explained[name]
     reader = "UVC_o" if found.model_kind == "bahdanau" else "W_c"
-    with torch.inference_mode(), module_calls(found.model, lambda called, _: called == reader) as calls:
+    with torch.inference_mode(), module_calls(found.model, [reader]) as calls:
         hidden_TD = found.model(found.batch).hidden_BTD[0]
     read_TD = torch.cat([call.inputs[0].reshape(-1, call.inputs[0].shape[-1]) for call in calls[reader]])
     for step, (read_D, hidden_D) in enumerate(zip(read_TD, hidden_TD, strict=True), 1):
@@ -131,7 +131,7 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
     reads = "cross_attention" if view == "decoder" else "feed_forward"
     if found.model_kind == "self_attention" and view == "encoder":
         return  # nothing stands between this attention and the decoder
-    with torch.inference_mode(), module_calls(found.model, lambda called, _: called == f"{block}.{reads}") as calls:
+    with torch.inference_mode(), module_calls(found.model, [f"{block}.{reads}"]) as calls:
         found.model(found.batch)
     next_D, after_D = calls[f"{block}.{reads}"][0].inputs[0][0, 1], heads[0].after[-1].value_D
     if name == "pre_norm":

@@ -25,7 +25,7 @@ from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
 from regard.runs import Run
 from regard.tasks import TASKS
-from regard.tasks.inputs import Inputs
+from regard.tasks.task import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train
@@ -406,7 +406,7 @@ def test_neither_neighbours_nor_padding_change_an_answer(
         "Although the music was never really weak, the ending was quite superb, too.",
         "Fine",
     ]
-    together = np.array(task.typed_scores(model, task.encode_inputs(model, Inputs.of(texts))))
+    together = task.scores(model, task.encode_inputs(model, Inputs.of(texts)).readable()[0].examples)
     for text, expected in zip(texts, together, strict=True):
         framing = task.framing
         rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]

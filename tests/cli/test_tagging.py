@@ -32,8 +32,8 @@ from regard.models.headed import Headed
 from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.tasks.inputs import Inputs
 from regard.tasks.tagging import Tagging, accuracy, entity_scores
+from regard.tasks.task import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
 from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
@@ -216,10 +216,12 @@ def examples_of(task: Tagging, sentences: list[list[str]], tags: list[list[str]]
 
 
 def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokenizer) -> None:
-    marking = tagger(tokenizer)[0].marking
-    [words] = marking.encode([["Anna", "livesin", "Hong", "Kong", "and", "OsloAnna", "in", ".", "Kongs", "lives", "."]])
+    task = tagger(tokenizer)[0]
+    [words] = task.encode_words(
+        [["Anna", "livesin", "Hong", "Kong", "and", "OsloAnna", "in", ".", "Kongs", "lives", "."]]
+    )
     first = np.cumsum([0, *map(len, words)])[:-1].tolist()
-    rows = marking.rows(words)
+    rows = task.rows(words)
     assert len(rows) > 3
     assert max(map(len, words)) > 1
     assert sorted(word for row in rows for word in row.words) == list(range(len(words)))
@@ -236,7 +238,7 @@ def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokeni
 def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(tokenizer: Tokenizer) -> None:
     words = [[4, 5], [6], [7, 8, 9]]
     for kind, places in (("bert", [1, 3, 4]), ("gpt", [2, 3, 6])):
-        [row] = tagger(tokenizer, kind)[0].marking.rows(words)
+        [row] = tagger(tokenizer, kind)[0].rows(words)
         assert row.places == places
 
 
@@ -246,7 +248,7 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: 
     torch.manual_seed(0)
     task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
     model = with_weights_that_matter(task.model())
-    words = task.marking.encode([["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]])
+    words = task.encode_words([["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]])
     together = task.tag_words(model, words)
     assert [one.shape for one in together] == [(2, 5), (5, 5), (3, 5)]
     assert together[1].std() > 0.1
@@ -258,9 +260,9 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: 
 def test_words_are_encoded_as_in_a_text_with_spaces(kind: Any) -> None:
     text = "Anna lives in 서울 , Oslo ."
     tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), [text] * 3)
-    [words] = tagger(tokenizer)[0].marking.encode([text.split()])
+    [words] = tagger(tokenizer)[0].encode_words([text.split()])
     assert [token for word in words for token in word] == tokenizer.encode(text)
-    [[one]] = tagger(tokenizer)[0].marking.encode([["\u200b"]])
+    [[one]] = tagger(tokenizer)[0].encode_words([["\u200b"]])
     assert one  # a word of which a vocabulary knows nothing has a token, too
 
 
@@ -278,7 +280,7 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
         for one, own in zip(log_p, tags, strict=True) for word, tag in enumerate(own)
     )  # fmt: skip
     assert TagCrossEntropy(model).eval()(batch).tolist() == pytest.approx([expected, expected], rel=1e-5)
-    smoothed = TagCrossEntropy(model, 0.1)
+    smoothed = TagCrossEntropy(model, smoothing=0.1)
     smoothed.training = True  # the model itself stays in eval mode, without dropout
     uniform = -sum(float(one.mean(-1).sum()) for one in log_p)
     assert float(smoothed(batch)[0].detach()) == pytest.approx(0.9 * expected + 0.1 * uniform, rel=1e-5)
@@ -418,7 +420,7 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
         f"other.conll:1: the tag 'B-DATE' of '2' {UNKNOWN} (there are LOC, ORG, PER)"
     )
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"data": {"train": {}}}, "name the sentences"),
+        ({"data": {"train": {}}}, "name the tagged sentences"),
         ({"data": {"train": [{"corpus": "names-en"}, {"file": "a", "scheme": "plain"}]}}, "scheme: plain is for all"),
         (
             {"model": {"kind": "rnn"}},

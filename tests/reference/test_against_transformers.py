@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from model_cases import SOURCES, TARGETS, batch_of, each_real, labels_of, logits_of, tokens_of
-from regard.layers.attention import MultiHeadAttention, recording
-from regard.models.transformer import DecoderBlock, EncoderBlock, FeedForward, Transformer, TransformerConfig
+from regard.layers.attention import FeedForward, MultiHeadAttention, recording
+from regard.models.transformer import DecoderBlock, EncoderBlock, Transformer, TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.text.vocabularies import BEGIN, END, PAD
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from language_model_cases import FOLLOWS, PAIRS, PLACES, TEXTS, each, masked_batch, next_logits, text_batch
 from model_cases import IGNORED
-from regard.data.batch import MaskedBatch
+from regard.data.batches import MaskedBatch
 from regard.layers.attention import MultiHeadAttention, recording
 from regard.models.bert import BERT, BERTConfig
 from regard.models.gpt import GPT, GPTConfig

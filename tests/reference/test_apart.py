@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from command_line import fail, succeed, write
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.models.headed import ApartHead
 from regard.runs import Run
 from regard.tasks import TASKS

@@ -15,10 +15,10 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import regard
-from regard.data.batch import Batch, LabelledBatch, MaskedBatch, TextBatch
+from regard.data.batches import Batch, LabelledBatch, MaskedBatch, TextBatch
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
-from regard.tasks.inputs import padded
+from regard.runs.run import load_weights
+from regard.tasks.task import padded
 from regard.training.train import train
 
 transformers = pytest.importorskip("transformers")

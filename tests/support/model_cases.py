@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.data.batch import Batch, Tokens
-from regard.models import Generator, build_model
+from regard.data.batches import Batch, Tokens
+from regard.models import build_model
 from regard.models.bahdanau import BahdanauConfig
-from regard.models.base import ModelConfig
+from regard.models.base import Generator, ModelConfig
 from regard.models.luong import LuongConfig
 from regard.models.rnn import RNNConfig
 from regard.models.self_attention import SelfAttentionConfig

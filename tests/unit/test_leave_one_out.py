@@ -16,8 +16,8 @@ import regard as api
 from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.runs import Run
-from regard.tasks.inputs import Inputs
-from regard.text.offsets import word_spans
+from regard.tasks.task import Inputs
+from regard.text.normalise import word_spans
 from regard.training.train import train
 from regard.views.leave_one_out import MOST_WORDS, Occlusion, without
 from regard.views.report import Bars, Table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -58,7 +59,7 @@ def test_a_score(score: str) -> None:
     s_BQD, h_BSD, lengths = randn(2, 2, query_width), randn(2, 4, 4), [4, 2]
     with recording() as recorded:
         c_BQD = attention(s_BQD, attention.memory(h_BSD, torch.tensor(lengths)))
-    ((owner, alpha_BHQS),) = recorded.calls
+    ((owner, alpha_BHQS, _),) = recorded.calls
     assert owner is attention
     for b, length in enumerate(lengths):
         for i in range(2):
@@ -89,7 +90,7 @@ def test_concat_is_additive_with_both_matrices_side_by_side() -> None:
     with recording() as recorded:
         c_of_both = [each(s_BQD, each.memory(h_BSD, lengths_B)) for each in (additive, concat)]
     close(*c_of_both)
-    close(*(alpha_BHQS for _, alpha_BHQS in recorded.calls))
+    close(*(alpha_BHQS for _, alpha_BHQS, _ in recorded.calls))
 
 
 def test_bahdanau_with_concat_is_bahdanau_with_additive() -> None:
@@ -238,7 +239,7 @@ def test_only_input_feeding_tells_the_state_where_the_decoder_looked(case: str, 
     """Change the encoder's states after the decoder has got its first state from them."""
     model = build(CASES[case])
     state = model.begin(tokens_of(SOURCES[:1]), 1, 0)
-    other = type(state)(state.carry, state.fed_RD, model.attention.memory(-state.memory.h_BSD, state.memory.lengths_B))
+    other = replace(state, memory=model.attention.memory(-state.memory.h_BSD, state.memory.lengths_B))
     with torch.no_grad():
         _, after = model.decode(torch.tensor([[BEGIN, 4]]), state)
         _, after_other = model.decode(torch.tensor([[BEGIN, 4]]), other)

@@ -19,8 +19,16 @@ from regard.errors import DataError, DecodeError, RegardError, did_you_mean
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.run import read_metrics
-from regard.runs.settings import Progress, device_named, opened, with_search
-from regard.runs.splits import SplitName, examples_of, measured_on, measured_text, noted
+from regard.runs.settings import (
+    Progress,
+    device_named,
+    examples_of,
+    measured_on,
+    measured_text,
+    noted,
+    opened,
+    with_search,
+)
 from regard.views.files import write
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Text, Tone, Value
@@ -71,7 +79,7 @@ class Comparison:
     """Systems that differ only in the seed, by the group's name; a system of its own is a group of one."""
     tables: Mapping[str, Table]
     measured_on: Mapping[str, Any]
-    """Which split or files the units are of (runs/splits.py)."""
+    """Which split or files the units are of (runs/settings.py)."""
 
     @property
     def systems(self) -> Sequence[System]:
@@ -131,7 +139,7 @@ def check_csv(folder: Path | None) -> None:
 def compare(
     runs: Sequence[str | Path | Run],
     *,
-    split: SplitName | None = None,
+    split: str | None = None,
     files: Sequence[str] = (),
     hypotheses: Mapping[str, str | Path] | None = None,
     baseline: str | None = None,

@@ -12,20 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import Batch, MaskedBatch, TextBatch, Tokens
+from regard.data.batches import Batch, MaskedBatch, Spelling, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
+from regard.data.stories import questions_in
 from regard.errors import DecodeError
 from regard.models.base import Generator, device_of
 from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.runs.settings import device_named, opened, with_search
-from regard.tasks.inputs import Inputs, encode_inputs, encode_target, readable, refuse, refuse_longer
-from regard.tasks.language_modeling import encode_prompts
 from regard.tasks.masked_language_modeling import GAP, encode_gaps, filled, with_gaps
-from regard.tasks.story_inputs import all_questions
+from regard.tasks.task import Inputs, encode_each, encode_target, not_longer, readable
 from regard.text.normalise import fold_white_space
-from regard.text.spelling import Spelling
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Mix, Options, View
 from regard.views.leave_one_out import leave_one_out
@@ -200,7 +198,8 @@ def _explain_text(request: _Request) -> Explanation:
     if run.task.writes is None or run.recipe.model.kind == "elmo":
         request.refuse_writing()
     typed = run.task.typed_input(request.text, "input 1")
-    refuse([typed.fault])
+    if typed.fault is not None:
+        raise DecodeError(problems=[typed.fault])
     text = typed.text
     if headed:
         row, output, prediction = _read_headed(run, model, text)
@@ -240,7 +239,7 @@ def _explain_text(request: _Request) -> Explanation:
 def _read_headed(run: Run, model: Any, text: str) -> Reading:
     """What the model reads for a task, the first row where there are several (windows, choices), and its answer."""
     run.task.encode_inputs(model, Inputs([text], ["input"])).readable()
-    with module_calls(model, lambda name, _: name == "") as calls:
+    with module_calls(model, [""]) as calls:
         [predicted] = run.task.predict(model, Inputs([text], ["input"]))
     batch, prediction = calls[""][0].inputs[0], predicted.to_json()
     ids = batch.text.row(0)
@@ -256,7 +255,7 @@ def _read_masked(model: Any, tokenizer: Tokenizer, text: str) -> Reading:
     first, second = (fold_white_space(part) for part in text.partition("\t")[::2])
     framing = Framing(tokenizer, segments=True, longest=model.longest)
     row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
-    refuse_longer([row.ids], model.longest, ["input"])
+    readable(not_longer([row.ids], model.longest, ["input"]))
     if GAP not in text or model.output is None or second:
         return row, "", {}
     [best] = filled(model, tokenizer, [text], readable(encode_gaps(model, tokenizer, [text], ["input"])), 1)
@@ -270,9 +269,10 @@ def _read_on(request: _Request, model: Any) -> list[int]:
     if not text.strip():
         raise DecodeError("there is no text", where="input")
     if run.recipe.model.kind == "elmo":
-        [words] = encode_inputs(tokenizer, [fold_white_space(text)], ["input"], letters=model.letters)
+        [words] = readable(encode_each(tokenizer, [fold_white_space(text)], ["input"], letters=model.letters))
         return [tokenizer.end, *words]
-    [prompt] = encode_prompts(model, tokenizer, [text], ["input"])
+    prompt: list[int]
+    [prompt] = readable(run.task.encode_prompts(model, [text], ["input"]))
     if request.beam is None:
         return prompt
     search = with_search(run.recipe, request.beam, 1, None, ["search.sample=false"]).search
@@ -341,7 +341,7 @@ def _explain_story(request: _Request, question: int | None, places: Sequence[str
     """A question about a story, answered, and where each hop of the model looked; `places` name its lines."""
     request.refuse_writing()
     run, lines = request.run, request.text.split("\n")
-    asked = all_questions(lines, places or ["input"] * len(lines))
+    asked = questions_in(list(zip(lines, places or ["input"] * len(lines), strict=True)))
     number = len(asked) if question is None else question
     if not 1 <= number <= len(asked):
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(asked)}")

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from torch import Tensor, nn
 
-from regard.data.batch import AnyBatch
+from regard.data.batches import AnyBatch
 from regard.data.images import Picture
 from regard.errors import DecodeError, did_you_mean
 from regard.views.labels import label, shorten

@@ -13,10 +13,9 @@ from regard.data.dataset import Dataset
 from regard.errors import DecodeError, Problem
 from regard.models.headed import Headed
 from regard.runs import Run
-from regard.tasks.inputs import Inputs
 from regard.tasks.question_answering import Answered, question_in
-from regard.text.normalise import one_line
-from regard.text.offsets import Span, Words, word_spans
+from regard.tasks.task import Inputs
+from regard.text.normalise import Span, Words, one_line, word_spans
 from regard.views.report import Bars, HeatMap, HeatMaps, Numbers, Part, Table
 
 MOST_WORDS = 512
@@ -130,7 +129,7 @@ def _tags(run: Run, model: Headed, text: str) -> Occlusion:
     words = [text[slice(*span)] for span in run.task.split(text)]
     _check_count(len(words))
     sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)))]
-    p_whole, *p_without = [np.exp(log_p) for log_p in run.task.tag_words(model, run.task.marking.encode(sentences))]
+    p_whole, *p_without = [np.exp(log_p) for log_p in run.task.tag_words(model, run.task.encode_words(sentences))]
     tags = p_whole.argmax(-1)
     values = p_whole.max(-1)
     falls_WA = np.zeros((len(words), len(words)))

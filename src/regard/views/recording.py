@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from regard.layers.attention import Recording, Visibility, recording
+from regard.layers.attention import recording
 from regard.layers.embeddings import Positions
-from regard.layers.scores import Focus, Memory
 from regard.models.base import device_of
 from regard.search.hypotheses import log_probabilities
 from regard.text.tokenizers import Tokenizer
@@ -38,8 +38,7 @@ POSITIONS = 50
 # -------------------------------------------------------------------------------------------------- calls of modules
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One call of a module."""
 
     inputs: tuple[Any, ...]
@@ -47,18 +46,15 @@ class Call:
 
 
 @contextmanager
-def module_calls(model: nn.Module, wanted: Callable[[str, tuple[Any, ...]], bool]) -> Iterator[dict[str, list[Call]]]:
-    """The calls of modules inside `model`, by name and in order; `wanted(name, inputs)` selects them."""
+def module_calls(model: nn.Module, names: Collection[str]) -> Iterator[dict[str, list[Call]]]:
+    """The calls of these modules inside `model`, by name and in order; the name of `model` itself is empty."""
     calls: dict[str, list[Call]] = {}
 
-    def hook_for(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
-        def keep(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            if wanted(name, inputs):
-                calls.setdefault(name, []).append(Call(inputs, output))
+    def keep(name: str, _: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        calls.setdefault(name, []).append(Call(inputs, output))
 
-        return keep
-
-    hooks = [module.register_forward_hook(hook_for(name)) for name, module in model.named_modules()]
+    modules = dict(model.named_modules())
+    hooks = [modules[name].register_forward_hook(partial(keep, name)) for name in names if name in modules]
     try:
         yield calls
     finally:
@@ -84,35 +80,14 @@ class Recorded:
 def record(model: nn.Module, forward: Callable[[], Tensor]) -> Recorded:
     """Run the written-out equation of every attention; `forward` returns the hidden states [B, T, D]."""
 
-    def takes_visibility(_: str, inputs: tuple[Any, ...]) -> bool:
-        return any(isinstance(value, Visibility | Memory) for value in inputs)
-
-    with recording() as recorded, module_calls(model, takes_visibility) as calls:
+    with recording() as recorded:
         hidden_BTD = forward()
-    weights = {name: weights_BHQK[0] for name, weights_BHQK in recorded.by_name(model).items()}
-    visible = {name: _visible_QK(model.get_submodule(name), calls[name], recorded) for name in weights}
-    return Recorded(hidden_BTD[0], weights, visible)
-
-
-def _visible_QK(module: nn.Module, calls: list[Call], recorded: Recording) -> Tensor:
-    """The visibility of all calls of a module, one below the other: a recurrent decoder calls it once a step."""
-    shapes = [weights_BHQK.shape[2:] for owner, weights_BHQK in recorded.calls if owner is module]
-    assert len(shapes) == len(calls), "an attention records its weights once a call"
-    keys = max(shape[1] for shape in shapes)
-    return torch.cat([_visible_in(call, queries, keys) for call, (queries, _) in zip(calls, shapes, strict=True)])
-
-
-def _visible_in(call: Call, queries: int, keys: int) -> Tensor:
-    device = call.inputs[0].device
-    visible_QK = torch.ones(queries, keys, dtype=torch.bool, device=device)
-    for value in call.inputs:
-        if isinstance(value, Visibility):
-            visible_QK = visible_QK & value.matrix_BQK(queries, keys, device)[0]
-        elif isinstance(value, Memory):
-            visible_QK = visible_QK & value.visible_BS[0]
-        elif isinstance(value, Focus):
-            visible_QK = visible_QK & value.near_BQS[0]
-    return visible_QK
+    weights, visible = recorded.by_name(model), recorded.visible_by_name(model)
+    return Recorded(
+        hidden_BTD[0],
+        {name: weights_BHQK[0] for name, weights_BHQK in weights.items()},
+        {name: visible_B1QK[0, 0] for name, visible_B1QK in visible.items()},
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,11 +20,9 @@ from regard.runs import Run
 from regard.search import Hypothesis, SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
 from regard.search.rules import rules_for
-from regard.tasks.inputs import Encoded, by_length, padded, sources_of
-from regard.tasks.text_to_text import wording_of
+from regard.tasks.task import by_length, padded
+from regard.tasks.text_to_text import Source, TextToText, special_ids, wording_of
 from regard.text.normalise import nfc
-from regard.text.spelling import unknown_words
-from regard.text.tokenizers import Tokenizers
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -56,7 +54,7 @@ class Scored:
     reference: str
     references: tuple[str, ...]
     """All that there are."""
-    source_ids: Encoded
+    source_ids: Source
     tokens: tuple[int, ...]
     """Of the reference, its `</s>` included."""
     log_p: float
@@ -133,7 +131,7 @@ def verdict_of(reference: float, output: float) -> Verdict:
 def decode_best(
     run: Run,
     model: Generator,
-    sources: Sequence[Encoded],
+    sources: Sequence[Source],
     config: SearchConfig,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Hypothesis]:
@@ -173,10 +171,10 @@ def score_references(run: Run, model: Generator, dataset: Dataset, inputs: Seque
     hypotheses = dict(zip(rows, scored, strict=True))
     with_unknown = [row for row in rows if target.unk in hypotheses[row].tokens]
     # A text that itself says `<unk>` may be written, if the search may write it.
-    unknown = {row for row in with_unknown if not config.unknown or any(unknown_words(target, [texts[row]]))}
+    unknown = {row for row in with_unknown if not config.unknown or any(target.unknown_words([texts[row]]))}
     best = [max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective)) for examples in inputs]
     sources = [run.task.source(dataset, row) for row in best]
-    forbidden = why_forbidden(run.tokenizers, sources, [hypotheses[row].tokens for row in best], config)
+    forbidden = why_forbidden(run.task, sources, [hypotheses[row].tokens for row in best], config)
     return [
         Scored(
             dataset.where(row), dataset.texts["source"][row], texts[row], tuple(texts[example] for example in examples),
@@ -187,17 +185,15 @@ def score_references(run: Run, model: Generator, dataset: Dataset, inputs: Seque
 
 
 def why_forbidden(
-    tokenizers: Tokenizers, sources: Sequence[Encoded], targets: Sequence[Sequence[int]], config: SearchConfig
+    task: TextToText, sources: Sequence[Source], targets: Sequence[Sequence[int]], config: SearchConfig
 ) -> list[str | None]:
     """The first rule of the search that forbids each target, which ends in `</s>`; None if none does."""
-    target = tokenizers["target"]
+    target = task.tokenizers["target"]
     wording = wording_of(target, config, None, len(sources))
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
-        rules = rules_for(
-            sources_of([sources[row] for row in rows], tokenizers), config, wording.of(rows), begin_id=target.begin,
-            end_id=target.end, pad_id=target.pad, unknown_id=target.unk,
-        )  # fmt: skip
+        batch = task.source_batch([sources[row] for row in rows])
+        rules = rules_for(batch, config, wording.of(rows), **special_ids(target, target.begin))
         ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
         like_B1V = torch.zeros(len(rows), 1, target.size)
         for step in range(ids_BT.shape[1]):

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.data.conll import entities_in, is_chunk_tag
 from regard.data.dataset import Dataset
 from regard.data.images import Picture
@@ -29,9 +29,10 @@ from regard.models.base import Generator, count_parameters, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.settings import Progress, summed
-from regard.tasks.inputs import Encoded, padded, sources_of
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
 from regard.tasks.metrics import perplexity
+from regard.tasks.task import padded
+from regard.tasks.text_to_text import Source
 from regard.text.files import open_text
 from regard.text.normalise import fold_white_space, nfc
 from regard.views.labels import label, number_text
@@ -236,10 +237,10 @@ def decode_run(
     return System(name, outputs, run, count_parameters(model), speed, Tally.of(judged), alignments)
 
 
-def alignment_of(run: Run, model: Generator, source: Encoded, target_ids: Sequence[int], title: str) -> HeatMap:
+def alignment_of(run: Run, model: Generator, source: Source, target_ids: Sequence[int], title: str) -> HeatMap:
     """Attention over the source, the mean over layers and heads (Bahdanau et al. 2015, arXiv:1409.0473, figure 3)."""
     target = run.tokenizers["target"]
-    batch = Batch(sources_of([source], run.tokenizers), padded([[target.begin, *target_ids]], target.pad))
+    batch = Batch(run.task.source_batch([source]), padded([[target.begin, *target_ids]], target.pad))
     with torch.inference_mode(), recording() as recorded:
         model(batch.to(device_of(model)))
     weights = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import StoryBatch
+from regard.data.batches import StoryBatch
 from regard.errors import DecodeError
 from regard.layers.attention import recording, split_heads
 from regard.layers.scores import (
@@ -212,7 +212,7 @@ def _calls(explanation: Explanation, name: str) -> dict[str, list[Call]]:
     parent = name.rpartition(".")[0]
     norms = {f"{parent}.{sublayer}.norm" for names in SUBLAYERS.values() for sublayer in names}
     wanted = {name, f"{name}.W_Q", *norms, f"{parent}.attention_norm", *READERS}
-    with recording(), module_calls(explanation.model, lambda called, _: called in wanted) as calls:
+    with recording(), module_calls(explanation.model, wanted) as calls:
         explanation.forward()
     return calls
 
