@@ -38,13 +38,12 @@ from regard.data.store import Integers
 from regard.errors import DataError, Problem, first_of
 from regard.models import any_config
 from regard.models.base import Generator
-from regard.models.captioner import Captioner
-from regard.objectives.cross_entropy import DoublyStochastic
-from regard.tasks.classification import natural
+from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.tasks.task import Done, Unreadable, ignore
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import EvaluationConfig, sacrebleu_metrics
 from regard.text.files import TextFile
+from regard.text.normalise import natural
 from regard.text.tokenizers import Tokenizers
 
 ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
@@ -206,10 +205,9 @@ class Captioning(TextToText):
     def check(self, data: Prepared[Any]) -> None:
         """Any captioner can read any images."""
 
-    def objective(self, model: Generator) -> DoublyStochastic:
-        assert isinstance(model, Captioner)
+    def objective(self, model: Generator) -> TokenCrossEntropy:
         training, weight = self.recipe.training, self.recipe.model.doubly_stochastic
-        return DoublyStochastic(model, training.label_smoothing, training.teacher_forcing, weight)
+        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
 
     def evaluate(self, model: Generator, examples: Dataset, progress: Done) -> dict[str, Any]:
         """The metrics on one output an image, loss and perplexity of all captions."""
