@@ -150,15 +150,16 @@ def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
 def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], bool]:
     """The lines of a story, their places in messages, and whether there is a question among them."""
     _refuse_standard_input(story, "--story", STORY_HINT)
+    from regard.data.stories import Question, asked_in
     from regard.runs import Run
-    from regard.tasks.story_inputs import asks
 
     lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
     faults = [line.fault for line in lines if line.fault is not None]
     if faults and not skip_bad:
         raise InputError(problems=faults)
     texts = [line.text for line in lines]
-    return texts, [line.place for line in lines], asks(texts)
+    asks = any(isinstance(question, Question) for question in asked_in((text, "") for text in texts))
+    return texts, [line.place for line in lines], asks
 
 
 # -------------------------------------------------------------------------------------------------------- check, train

@@ -18,201 +18,12 @@ from regard.models.headed import HeadConfig
 from regard.recipes.shipped import shipped, shipped_text
 from regard.search import SearchConfig
 from regard.tasks import TASKS, Task
-from regard.tasks.masked_language_modeling import MaskedLanguageModeling
 from regard.text.tokenizers import TokenizerConfig
 
 D = TypeVar("D", bound=Splits[Any])
 E = TypeVar("E", bound=Config)
 M = TypeVar("M")
 H = TypeVar("H", bound=HeadConfig)
-
-
-class Recipe(Config, Generic[D, E, M]):
-    """What was asked, with every default filled in."""
-
-    task: str
-    """What the run is for: a name in TASKS."""
-    data: D
-    """The examples."""
-    tokenizer: TokenizerConfig = TokenizerConfig()
-    """How text becomes tokens."""
-    model: M
-    """The model: `kind`, `preset`, and any field that should differ from the preset."""
-    training: TrainingConfig
-    """How it is trained."""
-    search: SearchConfig = SearchConfig()
-    """How it writes."""
-    evaluation: E = Field(default={}, validate_default=True)  # the defaults of the task's own config
-    """How it is measured."""
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _a_model_for_the_task(cls, model: Any, others: ValidationInfo) -> Any:
-        """A kind that nobody knows is refused by its spelling."""
-        kind, task = model.get("kind") if isinstance(model, dict) else None, others.data.get("task")
-        if task is None or not isinstance(kind, str) or kind in (allowed := kinds_in(TASKS[task].models)):
-            return model
-        if any(kind in kinds_in(other.models) for other in TASKS.values()):
-            raise ValueError(f"{kind} is no model for the task {task} (allowed: {', '.join(sorted(allowed))})")
-        return model
-
-    @field_validator("model")
-    @classmethod
-    def _one_embedding_for_one_vocabulary(cls, model: Any, others: ValidationInfo) -> Any:
-        """Two vocabularies may happen to have the same size, so that the model itself cannot tell.
-
-        Two files may be two ways to cut text into the pieces of one vocabulary, as Marian's are.
-        """
-        tokenizer = others.data.get("tokenizer")
-        if getattr(model, "tie", None) == "all" and tokenizer and not tokenizer.joint and tokenizer.file is None:
-            raise ValueError("tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)")
-        return model
-
-    @field_validator("model")
-    @classmethod
-    def _one_file_for_one_embedding(cls, model: Any) -> Any:
-        if getattr(model, "tie", None) == "all" and model.vectors and len(set(model.vectors.files.values())) > 1:
-            raise ValueError("tie: all has one embedding for both sides: give it one file of vectors, not two")
-        return model
-
-    @field_validator("model")
-    @classmethod
-    def _vectors_of_its_columns(cls, model: Any, others: ValidationInfo) -> Any:
-        columns = TASKS[others.data["task"]].columns if "task" in others.data else ()
-        for side in model.vectors.files if model.vectors and columns else ():
-            if side not in columns:
-                raise ValueError(f"vectors of the {side}: this task has only {' and '.join(columns)}")
-        return model
-
-    @field_validator("search")
-    @classmethod
-    def _coverage_needs_attention(cls, search: SearchConfig, others: ValidationInfo) -> SearchConfig:
-        model = others.data.get("model")
-        if search.coverage_penalty and model and not model.alignment:
-            known = {kind: config for kind, (config, _) in MODELS.items() if config.reads == "source"}
-            attending = ", ".join(kind for kind, config in known.items() if config.alignment)
-            raise ValueError(
-                f"coverage_penalty needs attention over the source, and {model.kind} has none: {attending} have"
-            )
-        return search
-
-
-AnyRecipe = Recipe[Any, Any, Any]
-
-
-class HeadedRecipe(Recipe[D, E, M], Generic[D, E, M, H]):
-    """The same for a model under a head."""
-
-    head: H = Field(default={}, validate_default=True)  # the defaults of the task's own config
-    """What stands above the model, and how much of the model itself learns."""
-
-
-def recipe_for(task: type[Task]) -> type[AnyRecipe]:
-    """What a recipe of the task may say."""
-    if task.head is not None:
-        return HeadedRecipe[task.data, task.evaluation, task.models, task.head]  # type: ignore[name-defined]
-    return Recipe[task.data, task.evaluation, task.models]  # type: ignore[name-defined]
-
-
-def recipe_of(tree: Tree) -> AnyRecipe:
-    """The typed recipe of a tree, or one ConfigError with every problem in it."""
-    task = TASKS.get(str(tree.get("task")))
-    if task is None:
-        given = tree.get("task")
-        what = "this key is required" if given is None else f"unknown task {given!r}"
-        raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
-    return validate(recipe_for(task), task.complete(_with_defaults(tree, task)))
-
-
-def _with_defaults(tree: Tree, task: type[Task]) -> Tree:
-    """What suits the task better than the defaults of the sections, where the recipe does not say."""
-    own = {
-        name: {**values, **section}
-        for name, values in task.defaults.items()
-        if isinstance(section := tree.get(name, {}), dict)
-        and (name in tree or not Recipe.model_fields[name].is_required())
-    }
-    return {**tree, **own}
-
-
-def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
-    """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are relative to."""
-    tree, base = load_tree(recipe, overrides)
-    found = recipe_of(tree)
-    expect_training_data(found)
-    return found, base
-
-
-def expect_training_data(recipe: AnyRecipe) -> None:
-    """Refuse a recipe that is not to be trained, as that of an imported run is."""
-    if not recipe.data.train:
-        raise ConfigError("there is nothing to train on", where="data.train", hint="name at least one corpus")
-
-
-def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
-    """The same before its values are checked; a section that is null is left out."""
-    said = None
-    if isinstance(recipe, dict):
-        tree, base = recipe, Path.cwd()
-    elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
-        raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
-    elif Path(recipe).is_file() or str(recipe) not in shipped():
-        if not Path(recipe).exists():
-            raise _missing(str(recipe))
-        tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
-    else:
-        tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
-        said = apply_overrides({}, overrides)
-    tree = apply_overrides(tree, overrides)
-    named = {name: section for name, section in tree.items() if section is not None}
-    return with_init(named, base, said), base
-
-
-def _missing(recipe: str) -> ConfigError:
-    """A name that is neither a file nor a recipe, with what may have been meant: one that ships, or a file nearby."""
-    path = Path(recipe)
-    near = get_close_matches(path.stem, shipped(), n=3, cutoff=0.7)
-    if path.suffix or path.parent != Path():
-        there = [str(path.with_name(file.name)) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        what, near = "there is no such file", [*get_close_matches(recipe, there, n=1), *near]
-    else:
-        what = "there is no such recipe"
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "'regard recipes' lists those that ship"
-    return ConfigError(what, where=recipe, hint=f"a recipe is a .yaml file, or one that ships; {hint}")
-
-
-def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
-    """The same recipe wherever it is read from."""
-    tree = recipe.model_dump()
-    for part in ("train", "validation", "test"):
-        corpora = getattr(recipe.data, part)
-        if corpora is not None and not isinstance(corpora, Split):
-            tree["data"][part] = [_absolute(corpus, base) for corpus in corpora]
-    tree["tokenizer"]["file"] = _absolute_path(recipe.tokenizer.file, base)
-    tree["training"]["init"] = _absolute_path(recipe.training.init, base)
-    if recipe.model.vectors is not None:
-        tree["model"]["vectors"] |= _absolute_path(recipe.model.vectors.files, base)
-    return recipe_of(tree)
-
-
-def _absolute(corpus: Corpus, base: Path) -> Tree:
-    tree = corpus.model_dump()
-    for name in _paths_in(corpus, base):
-        tree[name] = _absolute_path(tree[name], base)
-    return tree
-
-
-def _paths_in(corpus: Corpus, base: Path) -> list[str]:
-    """The fields that hold a path; a dataset's name is one if there is such a folder."""
-    if corpus.dataset is not None:
-        return ["dataset"] if (base / corpus.dataset).is_dir() else []
-    return ["file"] if corpus.file else [] if corpus.corpus else list(corpus.columns)
-
-
-def _absolute_path(path: Any, base: Path) -> Any:
-    if isinstance(path, dict):
-        return {side: _absolute_path(one, base) for side, one in path.items()}
-    return None if path is None else str((base / path).absolute())
 
 
 class TrainingConfig(Config):
@@ -236,7 +47,7 @@ class TrainingConfig(Config):
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to train; `auto` takes a GPU if there is one."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Numbers to compute with; `auto` is bf16 on a GPU that has it, else fp32."""
+    """Floating-point precision; `auto` is bf16 on a GPU that has it, else fp32."""
     compile: bool = False
     """Compile the model with torch.compile: a slow start, faster steps."""
 
@@ -302,26 +113,197 @@ class TrainingConfig(Config):
         return self
 
 
-FREE = frozenset(
-    (
-        "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
-        "doubly_stochastic", "longest_story", "time_noise", "linear_start", "restarts",
-    )
+class Recipe(Config, Generic[D, E, M]):
+    """What was asked, with every default filled in."""
+
+    task: str
+    """What the run is for: a name in TASKS."""
+    data: D
+    """The examples."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """How text becomes tokens."""
+    model: M
+    """The model: `kind`, `preset`, and any field that should differ from the preset."""
+    training: TrainingConfig
+    """How it is trained."""
+    search: SearchConfig = SearchConfig()
+    """How it writes."""
+    evaluation: E = Field(default={}, validate_default=True)  # the defaults of the task's own config
+    """How it is measured."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _a_model_for_the_task(cls, model: Any, others: ValidationInfo) -> Any:
+        """A kind that nobody knows is refused by its spelling."""
+        kind, task = model.get("kind") if isinstance(model, dict) else None, others.data.get("task")
+        if task is None or not isinstance(kind, str) or kind in (allowed := kinds_in(TASKS[task].models)):
+            return model
+        if any(kind in kinds_in(other.models) for other in TASKS.values()):
+            raise ValueError(f"{kind} is no model for the task {task} (allowed: {', '.join(sorted(allowed))})")
+        return model
+
+    @field_validator("model")
+    @classmethod
+    def _fits_the_columns(cls, model: Any, others: ValidationInfo) -> Any:
+        """One embedding for both sides needs one vocabulary, and one file of vectors; vectors are for a column.
+
+        Two vocabularies may happen to have the same size, so that the model itself cannot tell. Two files of tokenizers
+        may be two ways to cut text into the pieces of one vocabulary, as Marian's are.
+        """
+        tokenizer, files = others.data.get("tokenizer"), model.vectors.files if model.vectors else {}
+        if getattr(model, "tie", None) == "all":
+            if tokenizer and not tokenizer.joint and tokenizer.file is None:
+                raise ValueError(
+                    "tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)"
+                )
+            if len(set(files.values())) > 1:
+                raise ValueError("tie: all has one embedding for both sides: give it one file of vectors, not two")
+        columns = TASKS[others.data["task"]].columns if "task" in others.data else ()
+        for side in files if columns else ():
+            if side not in columns:
+                raise ValueError(f"vectors of the {side}: this task has only {' and '.join(columns)}")
+        return model
+
+    @field_validator("search")
+    @classmethod
+    def _coverage_needs_attention(cls, search: SearchConfig, others: ValidationInfo) -> SearchConfig:
+        model = others.data.get("model")
+        if search.coverage_penalty and model and not model.alignment:
+            known = {kind: config for kind, (config, _) in MODELS.items() if config.reads == "source"}
+            attending = ", ".join(kind for kind, config in known.items() if config.alignment)
+            raise ValueError(
+                f"coverage_penalty needs attention over the source, and {model.kind} has none: {attending} have"
+            )
+        return search
+
+
+AnyRecipe = Recipe[Any, Any, Any]
+
+
+class HeadedRecipe(Recipe[D, E, M], Generic[D, E, M, H]):
+    """The same for a model under a head."""
+
+    head: H = Field(default={}, validate_default=True)  # the defaults of the task's own config
+    """What stands above the model, and how much of the model itself learns."""
+
+
+def recipe_for(task: type[Task]) -> type[AnyRecipe]:
+    """What a recipe of the task may say."""
+    if task.head is not None:
+        return HeadedRecipe[task.data, task.evaluation, task.models, task.head]  # type: ignore[name-defined]
+    return Recipe[task.data, task.evaluation, task.models]  # type: ignore[name-defined]
+
+
+def recipe_of(tree: Tree) -> AnyRecipe:
+    """The typed recipe of a tree, or one ConfigError with every problem in it."""
+    task = TASKS.get(str(tree.get("task")))
+    if task is None:
+        given = tree.get("task")
+        what = "this key is required" if given is None else f"unknown task {given!r}"
+        raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
+    return validate(recipe_for(task), task.complete(_with_defaults(tree, task)))
+
+
+def _with_defaults(tree: Tree, task: type[Task]) -> Tree:
+    """What suits the task better than the defaults of the sections, where the recipe does not say."""
+    own = {
+        name: {**values, **section}
+        for name, values in task.defaults.items()
+        if isinstance(section := tree.get(name, {}), dict)
+        and (name in tree or not Recipe.model_fields[name].is_required())
+    }
+    return {**tree, **own}
+
+
+def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
+    """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are relative to."""
+    tree, base = load_tree(recipe, overrides)
+    typed = recipe_of(tree)
+    expect_training_data(typed)
+    return typed, base
+
+
+def expect_training_data(recipe: AnyRecipe) -> None:
+    """Refuse a recipe that is not to be trained, as that of an imported run is."""
+    if not recipe.data.train:
+        raise ConfigError("there is nothing to train on", where="data.train", hint="name at least one corpus")
+
+
+def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
+    """The same before its values are checked; a section that is null is left out."""
+    given = None
+    if isinstance(recipe, dict):
+        tree, base = recipe, Path.cwd()
+    elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
+        raise ConfigError("this is a folder, not a recipe", where=str(recipe), hint="give a .yaml file")
+    elif Path(recipe).is_file() or str(recipe) not in shipped():
+        if not Path(recipe).exists():
+            raise _missing(str(recipe))
+        tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
+    else:
+        tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
+        given = apply_overrides({}, overrides)
+    tree = apply_overrides(tree, overrides)
+    sections = {name: section for name, section in tree.items() if section is not None}
+    return with_init(sections, base, given), base
+
+
+def _missing(recipe: str) -> ConfigError:
+    """A name that is neither a file nor a recipe, with what may have been meant: one that ships, or a file nearby."""
+    path = Path(recipe)
+    near = get_close_matches(path.stem, shipped(), n=3, cutoff=0.7)
+    if path.suffix or path.parent != Path():
+        there = [str(path.with_name(file.name)) for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        what, near = "there is no such file", [*get_close_matches(recipe, there, n=1), *near]
+    else:
+        what = "there is no such recipe"
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "'regard recipes' lists those that ship"
+    return ConfigError(what, where=recipe, hint=f"a recipe is a .yaml file, or one that ships; {hint}")
+
+
+def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
+    """The same recipe wherever it is read from."""
+
+    def absolute(path: Any) -> Any:
+        if isinstance(path, dict):
+            return {side: absolute(file) for side, file in path.items()}
+        return None if path is None else str((base / path).absolute())
+
+    def with_paths(corpus: Corpus) -> Tree:
+        tree = corpus.model_dump()
+        fields = ["file"] if corpus.file else [] if corpus.corpus else list(corpus.columns)
+        if corpus.dataset is not None:  # a name on the Hub, or a folder
+            fields = ["dataset"] if (base / corpus.dataset).is_dir() else []
+        return tree | {name: absolute(tree[name]) for name in fields}
+
+    tree = recipe.model_dump()
+    for part in ("train", "validation", "test"):
+        corpora = getattr(recipe.data, part)
+        if corpora is not None and not isinstance(corpora, Split):
+            tree["data"][part] = [with_paths(corpus) for corpus in corpora]
+    tree["tokenizer"]["file"] = absolute(recipe.tokenizer.file)
+    tree["training"]["init"] = absolute(recipe.training.init)
+    if recipe.model.vectors is not None:
+        tree["model"]["vectors"] |= absolute(recipe.model.vectors.files)
+    return recipe_of(tree)
+
+
+# What a recipe takes from the run that it begins with, `training.init`: the model and the tokenizer
+
+FREE = (
+    "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
+    "doubly_stochastic", "longest_story", "time_noise", "linear_start", "restarts",
 )  # fmt: skip
 """Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
 learns, what is left out under a head, or what the shapes of the weights decide."""
-_THEIR_MODEL = "leave the section model out, with model=null: it is then that run's"
-_THEIR_TOKENIZER = (
-    "leave the section tokenizer out, with tokenizer=null: it is then that run's, with which its weights were trained"
-)
 
 
-def with_init(tree: Tree, base: Path, said: Tree | None = None) -> Tree:
+def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     """The sections `model` and `tokenizer` of a recipe, taken from the run that `training.init` names: for a task with
     a head or on raw text, and wherever the model is left out.
 
-    What the recipe says beside that wins, and must fit the weights. A preset asks for sizes of its own. `said` is what
-    a user says of a recipe that ships; what such a one on raw text says itself gives way to the run.
+    What the recipe has beside that wins, and must fit the weights. A preset asks for sizes of its own. `given` are the
+    overrides of a recipe that ships: on raw text only they win, not the values of that recipe.
     """
     task, training = TASKS.get(str(tree.get("task"))), tree.get("training")
     init = training.get("init") if isinstance(training, dict) else None
@@ -330,21 +312,43 @@ def with_init(tree: Tree, base: Path, said: Tree | None = None) -> Tree:
     if "model" in tree and task.head is None and not task.reads_raw_text:
         return tree
     if not (base / init / "recipe.yaml").exists():
-        if "model" in tree:  # what is wrong with the run is said when it is opened
+        if "model" in tree:  # what is wrong with the run is reported when it is opened
             return tree
         hint = "a run folder is what 'regard train' or 'regard import' makes"
         raise ConfigError(f"{init} is not a run folder", where="training.init", hint=hint)
     model, tokenizer = tree.get("model", {}), tree.get("tokenizer", {})
-    if not isinstance(model, dict) or not isinstance(tokenizer, dict):  # which is said when the recipe is checked
+    if not isinstance(model, dict) or not isinstance(tokenizer, dict):  # reported when the recipe is checked
         return tree
-    theirs = _sections_of(base, init)
+    if task.reads_raw_text and given is not None:
+        model = {name: kind for name, kind in model.items() if name == "kind"} | (given.get("model") or {})
+        tokenizer = given.get("tokenizer") or {}
+    their_model, their_tokenizer = _sections_of(base, init)
+    whole = {**their_model, **task.init_model, "vectors": None, **model}
+    if not task.reads_raw_text and "preset" in model:
+        whole = model
+    elif whole["kind"] != their_model["kind"]:
+        what = f"{init} is a {their_model['kind']}, this recipe asks for {model['kind']}"
+        raise ConfigError(what, where="model.kind", hint="leave the section model out: it is then that run's")
+    problems = [*_other_tokenizer(their_tokenizer, tokenizer, init)]
     if task.reads_raw_text:
-        model, tokenizer = (model, tokenizer) if said is None else _gives_way(model, said)
-        return {**tree, **_of_pretraining(theirs, model, tokenizer, init, masked=task is MaskedLanguageModeling)}
-    if "preset" not in model:
-        model = _same_kind(theirs["model"], model, init)
-    _refuse([*_other_tokenizer(theirs["tokenizer"], tokenizer, init)])
-    return {**tree, "model": model, "tokenizer": {**theirs["tokenizer"], **tokenizer}}
+        here, there = model.get("preset"), their_model.get("preset")
+        if here not in (None, there):
+            what, hint = f"{init} has {there}, this recipe asks for {here}", "leave the section model out"
+            problems.insert(0, Problem("model.preset", what, f"{hint}, with model=null: it is then that run's"))
+        if problems:  # with those that are otherwise found only when the weights are taken
+            problems += other_fields(their_model, model, init)
+    if problems:
+        raise ConfigError(problems=problems)
+    return {**tree, "model": whole, "tokenizer": {**their_tokenizer, **tokenizer}}
+
+
+def _sections_of(base: Path, init: str) -> tuple[Tree, Tree]:
+    """The model of a run, and its tokenizer, or one for each side."""
+    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
+    sides = [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]
+    if sides:
+        files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
+    return theirs["model"], {**theirs.get("tokenizer", {}), **files}
 
 
 def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
@@ -356,37 +360,6 @@ def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
             yield Problem(f"model.{name}", what, f"that run has {theirs[name]}")
 
 
-def _sections_of(base: Path, init: str) -> dict[str, Tree]:
-    """The model of a run, and its tokenizer, or one for each side."""
-    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
-    sides = [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]
-    if sides:
-        files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
-    return {"model": theirs["model"], "tokenizer": {**theirs.get("tokenizer", {}), **files}}
-
-
-def _gives_way(model: Tree, said: Tree) -> tuple[Tree, Tree]:
-    """What is left of a recipe that ships: the kind of its model, and what the user says."""
-    kind = {"kind": model["kind"]} if "kind" in model else {}
-    return kind | (said.get("model") or {}), said.get("tokenizer") or {}
-
-
-def _of_pretraining(theirs: dict[str, Tree], model: Tree, tokenizer: Tree, init: str, *, masked: bool) -> Tree:
-    """The sections of a pre-training that goes on, or all that stands against it; a masked model gets the head that it
-    may have come without."""
-    whole = _same_kind(theirs["model"] | ({"masked_head": True} if masked else {}), model, init)
-    problems = [*_other_preset(theirs["model"], model, init), *_other_tokenizer(theirs["tokenizer"], tokenizer, init)]
-    if problems:  # with those that are else found only when the weights are taken
-        problems += other_fields(theirs["model"], model, init)
-    _refuse(problems)
-    return {"model": whole, "tokenizer": {**theirs["tokenizer"], **tokenizer}}
-
-
-def _refuse(problems: list[Problem]) -> None:
-    if problems:
-        raise ConfigError(problems=problems)
-
-
 def _other_tokenizer(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
     """The tokenizer of a run is taken as it is: what the recipe says of one must not be another.
 
@@ -394,18 +367,6 @@ def _other_tokenizer(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
     """
     for name, value in given.items():
         if "file" not in given and value != theirs.get(name, value):
-            what = f"{init} has {theirs[name]}, this recipe asks for {value}"
-            yield Problem(f"tokenizer.{name}", what, _THEIR_TOKENIZER)
-
-
-def _other_preset(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
-    here, there = given.get("preset"), theirs.get("preset")
-    if here is not None and here != there:
-        yield Problem("model.preset", f"{init} has {there}, this recipe asks for {here}", _THEIR_MODEL)
-
-
-def _same_kind(theirs: Tree, given: Tree, init: str) -> Tree:
-    if given.get("kind", theirs["kind"]) != theirs["kind"]:
-        what = f"{init} is a {theirs['kind']}, this recipe asks for {given['kind']}"
-        raise ConfigError(what, where="model.kind", hint="leave the section model out: it is then that run's")
-    return {**theirs, "vectors": None, **given}
+            what, hint = f"{init} has {theirs[name]}, this recipe asks for {value}", "leave the section tokenizer out"
+            ending = "with tokenizer=null: it is then that run's, with which its weights were trained"
+            yield Problem(f"tokenizer.{name}", what, f"{hint}, {ending}")

@@ -18,7 +18,7 @@ from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
 from regard.data.documents import RawText
-from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.file_inputs import FileInput, has_columns, is_table, only_file, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
@@ -34,7 +34,6 @@ from regard.tasks.task import (
     by_length,
     encode_each,
     not_longer,
-    only_file,
     padded,
     readable,
 )

@@ -17,7 +17,7 @@ from regard.data.batches import Batch, Tokens, fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.file_inputs import FileInput, corpus_of, is_table, table_rows
 from regard.data.formats import has_header, keys_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
@@ -38,7 +38,6 @@ from regard.search import (
     search,
 )
 from regard.search.rules import Limits
-from regard.tasks.columns import corpus_of
 from regard.tasks.metrics import perplexity
 from regard.tasks.task import (
     LONGEST,
