@@ -397,7 +397,8 @@ class Recorder:
         candidates = []
         for index, rank in _ranked(ranks_M, reasons_M, taken, RECORDED * self._rows):
             slot, token = divmod(index, vocabulary)
-            fate, why = "pruned", NOT_DRAWN if self._config.sample else BEYOND
+            why: str | None = NOT_DRAWN if self._config.sample else BEYOND
+            fate = "pruned"
             if index in taken:
                 fate, why = "finished" if token == self._end_id else "kept", None
             elif reasons_M[index]:
