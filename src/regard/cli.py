@@ -463,7 +463,7 @@ def evaluate(
     if as_json:
         _show(metrics)
         return
-    from regard.views.metrics import metric_lines
+    from regard.views.labels import metric_lines
 
     if "files" in metrics:
         metrics["files"] = ", ".join(metrics["files"])
@@ -725,8 +725,9 @@ def compare(
     Language models by perplexity a word and bits a character, masked models by what they find, classifiers by accuracy,
     F1 and McNemar's test.
     """
-    from regard.views.compare import check_csv, named_files
+    from regard.views.compare import check_csv
     from regard.views.files import check_output
+    from regard.views.systems import named_files
 
     check_output(out)
     check_csv(tables)
