@@ -150,15 +150,16 @@ def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
 def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], bool]:
     """The lines of a story, their places in messages, and whether there is a question among them."""
     _refuse_standard_input(story, "--story", STORY_HINT)
+    from regard.data.stories import Question, asked_in
     from regard.runs import Run
-    from regard.tasks.story_inputs import asks
 
     lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
     faults = [line.fault for line in lines if line.fault is not None]
     if faults and not skip_bad:
         raise InputError(problems=faults)
     texts = [line.text for line in lines]
-    return texts, [line.place for line in lines], asks(texts)
+    asks = any(isinstance(question, Question) for question in asked_in((text, "") for text in texts))
+    return texts, [line.place for line in lines], asks
 
 
 # -------------------------------------------------------------------------------------------------------- check, train
@@ -462,7 +463,7 @@ def evaluate(
     if as_json:
         _show(metrics)
         return
-    from regard.views.metrics import metric_lines
+    from regard.views.labels import metric_lines
 
     if "files" in metrics:
         metrics["files"] = ", ".join(metrics["files"])
@@ -724,8 +725,9 @@ def compare(
     Language models by perplexity a word and bits a character, masked models by what they find, classifiers by accuracy,
     F1 and McNemar's test.
     """
-    from regard.views.compare import check_csv, named_files
+    from regard.views.compare import check_csv
     from regard.views.files import check_output
+    from regard.views.systems import named_files
 
     check_output(out)
     check_csv(tables)

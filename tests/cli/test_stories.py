@@ -17,12 +17,12 @@ from command_line import fail, succeed, write
 from places import SHARED
 from regard.data.corpora import generate
 from regard.data.readers import open_corpus
-from regard.data.stories import KEPT, Stories
+from regard.data.stories import KEPT, Stories, questions_in
+from regard.data.stories import Question as Typed
 from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.runs.run import load_weights
 from regard.tasks.story_answering import StoryAnswering
-from regard.tasks.story_inputs import Typed, questions_in
 from regard.views.report import HeatMaps, Table
 from regard.views.story import Story
 
@@ -301,7 +301,7 @@ def test_training_questions_are_measured_as_others_are(run: Path) -> None:
 
 
 def typed(*lines: str) -> list[Typed]:
-    return list(questions_in((line, f"line {number}") for number, line in enumerate(lines, 1)))
+    return questions_in([(line, f"line {number}") for number, line in enumerate(lines, 1)])
 
 
 def test_typed_stories_and_questions() -> None:

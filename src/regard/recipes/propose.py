@@ -25,14 +25,14 @@ import numpy as np
 
 from regard.config import parse_yaml
 from regard.config.load import Tree
-from regard.data.columns import SAMPLE, are_images, is_header, is_named, last_name, table_records
 from regard.data.config import TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
 from regard.data.documents import RawText
+from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
 from regard.data.formats import Key, count_rows, leaves_in, object_in, plain_columns, read_parquet
 from regard.data.labelled import list_of
 from regard.data.readers import HubDataset, is_saved
-from regard.data.squad import squad_questions
+from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
 from regard.errors import ConfigError, DataError
 from regard.recipes.shipped import shipped, shipped_text
@@ -430,7 +430,8 @@ def recognise(names: Sequence[str]) -> DataProfile:
         return _pairs({}, files[0].count_lines(), [*map(Path, names)], [*zip(*pairs, strict=True)])
     [file] = files
     if file.suffixes[0] == ".json":  # the reader says what is wrong with any other than SQuAD's
-        return DataProfile("question_answering", {"file": Path(file.name)}, sum(1 for _ in squad_questions(file)))
+        questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
+        return DataProfile("question_answering", {"file": Path(file.name)}, questions)
     if special := _numbered_stories(file) or _tagged_words(file):
         return special
     if file.suffixes[0] in TABLES:

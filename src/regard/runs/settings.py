@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from regard.config import apply_overrides
-from regard.data.columns import header_of
 from regard.data.config import Corpus, Split
+from regard.data.file_inputs import header_of
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.run import Run, data_fingerprint

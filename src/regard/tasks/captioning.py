@@ -39,11 +39,11 @@ from regard.errors import DataError, Problem, first_of
 from regard.models import any_config
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.tasks.classification import natural
 from regard.tasks.task import Done, Unreadable, ignore
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import EvaluationConfig, sacrebleu_metrics
 from regard.text.files import TextFile
+from regard.text.normalise import natural
 from regard.text.tokenizers import Tokenizers
 
 ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}

@@ -11,6 +11,7 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +34,7 @@ from regard.objectives.language_model import (
 )
 from regard.search import Hypothesis, SearchConfig, score_texts
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import RawTextTask, check_max_length, spelling_options
+from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
     Done,
     EncodedInputs,
@@ -146,7 +147,7 @@ class LanguageModeling(RawTextTask):
         metrics: dict[str, Any] = self.loss(model, examples)
         writes = isinstance(model, LanguageModel) and not self.rewrites
         if writes and self.recipe.training.decode and math.isfinite(metrics["loss"]):
-            documents = filter(None, (text.split() for text in examples.text.texts))
+            documents = filter(None, (text.split() for text in examples.text.texts()))
             split = [*islice(documents, self.recipe.training.samples)]
             prompts = [" ".join(words[:PROMPT]) for words in split]
             greedy = self.with_search(SearchConfig(beam=1, max_length=CONTINUATION))
@@ -167,14 +168,15 @@ class LanguageModeling(RawTextTask):
         """
         totals, tokens = measured(self.objective(model).eval(), examples)
         by_direction = [total / tokens for total in totals]
-        loss, texts = sum(by_direction) / len(by_direction), examples.text.texts
-        words = sum(len(text.split()) for text in texts) + len(texts)
-        nats = loss * tokens + float(examples.text.spelt_out.nats.sum())
+        loss, text = sum(by_direction) / len(by_direction), examples.text
+        words = sum(len(document.split()) for document in text.texts()) + len(text)
+        characters = sum(len(fold_white_space(document)) for document in text.texts())
+        nats = loss * tokens + float(text.spelt_out.nats.sum())
         metrics = {
             "loss": loss,
             "perplexity": perplexity(loss),
             "word_perplexity": perplexity(nats / words),
-            "bits_per_character": nats / math.log(2) / max(1, sum(len(fold_white_space(text)) for text in texts)),
+            "bits_per_character": nats / math.log(2) / max(1, characters),
         }
         if self.rewrites:
             return {name if name == "loss" else f"{RECONSTRUCTION}{name}": value for name, value in metrics.items()}
@@ -191,6 +193,21 @@ class LanguageModeling(RawTextTask):
         metrics = self.loss(model, examples)
         progress(len(examples))
         return counts | metrics | ({"note": UNKNOWN_NOTE} if text.unknown_share else {})
+
+    @torch.inference_mode()
+    def by_unit(self, model: Any, examples: Pieces, progress: Done) -> list[dict[str, Any]]:
+        """The cross-entropy of each document, its end and the spelling of unknown tokens included, in nats.
+
+        Where a model reads in both directions, the mean of the two.
+        """
+        text, nats = examples.text, np.zeros(len(examples.text))
+        for rows, predicted in predicted_by(self.objective(model).eval(), examples, SCORE_TOKENS):
+            losses_P = torch.stack([token_losses(model, direction)[0] for direction in predicted]).mean(0)
+            places = np.concatenate([np.arange(examples.starts[row], examples.stops[row]) for row in rows])
+            np.add.at(nats, text.document_at(places), losses_P.cpu().numpy())
+            progress(len(rows))
+        nats += text.spelt_out.nats
+        return [{"input": document, "nats": cost} for document, cost in zip(text.texts(), nats.tolist(), strict=True)]
 
     def refuse_to_go_on(self, model: Any, verb: str) -> None:
         """Refuse a verb that writes, for a model that does not continue texts."""

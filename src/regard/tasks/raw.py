@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.config import Config
 from regard.data.batches import MaskedBatch, TextBatch, spelled
@@ -18,12 +19,13 @@ from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
 from regard.data.documents import RawText
-from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.file_inputs import FileInput, has_columns, is_table, only_file, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
+from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     EncodedInputs,
     Inputs,
@@ -34,7 +36,6 @@ from regard.tasks.task import (
     by_length,
     encode_each,
     not_longer,
-    only_file,
     padded,
     readable,
 )
@@ -45,6 +46,8 @@ from regard.text.vocabularies import SPECIAL
 
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""
+LOGITS = 2**24
+"""Logits that are in memory together."""
 NAMED, SHOWN = 3, 20
 """How many unknown words a note names, and how many characters of each it shows."""
 
@@ -225,6 +228,17 @@ def check_max_length(length: int, positions: int | None, init: str | None) -> No
         what = f"texts of {length} tokens are longer than the model's {positions} positions"
         more = "" if init is not None else ", or raise model.max_positions"
         raise ConfigError(what, where="data.max_length", hint=f"at most {positions}{more}")
+
+
+def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
+    """The cross-entropy of each token [P] in double precision, and whether it is the likeliest of all."""
+    rows = max(1, LOGITS // max(parameter.shape[0] for parameter in model.output.parameters()))
+    losses, right = [], []
+    for hidden_PD, labels_P in zip(*(torch.split(part, rows) for part in predicted), strict=True):
+        logits_PV = model.readout(hidden_PD).float()
+        losses.append(F.cross_entropy(logits_PV, labels_P, reduction="none").double())
+        right.append(logits_PV.argmax(-1) == labels_P)
+    return torch.cat(losses), torch.cat(right)
 
 
 # Vectors of texts

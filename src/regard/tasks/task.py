@@ -18,7 +18,7 @@ from regard.config import Config
 from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
+from regard.data.dataset import ColumnReport, Columns, Dataset, Encoder, token_report
 from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
@@ -112,6 +112,32 @@ class Example(NamedTuple):
 
     examples: Dataset
     row: int
+
+
+def encode_examples(
+    task: Encoder,
+    inputs: Inputs,
+    columns: Sequence[Mapping[str, str] | Unreadable],
+    check: Callable[[Dataset, int], Sequence[Problem]] = lambda examples, row: (),
+) -> EncodedInputs[Example]:
+    """Inputs as examples, from the texts of each by column; those with the same columns are in one dataset.
+
+    `check` says why an example cannot be read once it is encoded.
+    """
+    rows: dict[int, Example | Unreadable] = {}
+    alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
+    for number, texts in enumerate(columns):
+        if isinstance(texts, Unreadable):
+            rows[number] = texts
+        else:
+            alike[tuple(texts)][number] = texts
+    for names, readable_texts in alike.items():
+        by_column = {name: [texts[name] for texts in readable_texts.values()] for name in names}
+        examples = Dataset.of(task, by_column, [inputs.places[number] for number in readable_texts].__getitem__)
+        for row, number in enumerate(readable_texts):
+            problems = check(examples, row)
+            rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
+    return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
 
 
 def by_dataset(rows: Sequence[Example]) -> Iterator[tuple[list[int], Dataset]]:
@@ -362,6 +388,11 @@ class Task:
             raise DecodeError(what, where="--story", hint="runs of story_answering do")
         return self.file_inputs(story, skip_bad=skip_bad)
 
+    def by_unit(self, model: Any, examples: Any, progress: Done) -> list[dict[str, Any]] | None:
+        """How well each document or example is predicted, for `compare`; None where the task cannot say."""
+        predictions: list[dict[str, Any]] | None = self.evaluate(model, examples, progress).get("predictions")
+        return predictions
+
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The inputs in a file to predict for, by the columns of the recipe's corpora. None: every line is an input."""
         return None
@@ -424,13 +455,6 @@ class Task:
 
 
 # From texts to tokens
-
-
-def only_file(files: Sequence[str], hint: str = "give one") -> str:
-    """The one file that `--file` names, for tasks that have all of an example in it."""
-    if len(files) != 1:
-        raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
-    return files[0]
 
 
 def encode_each(

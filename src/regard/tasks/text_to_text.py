@@ -17,7 +17,7 @@ from regard.data.batches import Batch, Tokens, fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import FileInput, is_table, table_rows
+from regard.data.file_inputs import FileInput, corpus_of, is_table, table_rows
 from regard.data.formats import has_header, keys_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
@@ -28,7 +28,6 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import BannedTexts, Constraints, Hypothesis, Observer, SearchConfig, as_hypotheses, score, search
 from regard.search.record import Recorder
 from regard.search.rules import Limits, rules_for
-from regard.tasks.columns import corpus_of
 from regard.tasks.metrics import perplexity
 from regard.tasks.task import (
     LONGEST,

@@ -39,6 +39,13 @@ def same_name(first: object, second: object) -> bool:
     return str(first).strip().casefold() == str(second).strip().casefold()
 
 
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts -1 before 2 before 10, and a2 before a10."""
+    if re.fullmatch(r"[-+]?\d+", text):
+        return [(0, int(text), "")]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
+
+
 def escape_controls(text: str) -> str:
     r"""Write control characters and other unprintable ones as Python escapes, such as \n and \u200b."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -15,13 +15,13 @@ from torch import Tensor
 from regard.data.batches import Batch, MaskedBatch, Spelling, TextBatch, Tokens
 from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
+from regard.data.stories import questions_in
 from regard.errors import DecodeError
 from regard.models.base import Generator, device_of
 from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.runs.settings import device_named, opened, with_search
 from regard.tasks.masked_language_modeling import GAP, encode_gaps, filled, with_gaps
-from regard.tasks.story_inputs import all_questions
 from regard.tasks.task import Inputs, encode_each, encode_target, not_longer, readable
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
@@ -341,7 +341,7 @@ def _explain_story(request: _Request, question: int | None, places: Sequence[str
     """A question about a story, answered, and where each hop of the model looked; `places` name its lines."""
     request.refuse_writing()
     run, lines = request.run, request.text.split("\n")
-    asked = all_questions(lines, places or ["input"] * len(lines))
+    asked = questions_in(list(zip(lines, places or ["input"] * len(lines), strict=True)))
     number = len(asked) if question is None else question
     if not 1 <= number <= len(asked):
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(asked)}")

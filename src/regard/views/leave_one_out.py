@@ -129,7 +129,7 @@ def _tags(run: Run, model: Headed, text: str) -> Occlusion:
     words = [text[slice(*span)] for span in run.task.split(text)]
     _check_count(len(words))
     sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)))]
-    p_whole, *p_without = [np.exp(log_p) for log_p in run.task.tag_words(model, run.task.marking.encode(sentences))]
+    p_whole, *p_without = [np.exp(log_p) for log_p in run.task.tag_words(model, run.task.encode_words(sentences))]
     tags = p_whole.argmax(-1)
     values = p_whole.max(-1)
     falls_WA = np.zeros((len(words), len(words)))
