@@ -49,9 +49,7 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder."
 NewRunOption = Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make.")]
 ReportOption = Annotated[Path | None, typer.Option("--out", help="A .html file to write the report to.")]
 SplitOption = Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")]
-PairsOption = Annotated[
-    list[str] | None, typer.Option("--file", help="Inputs and references; or twice: source, target.")
-]
+PairsOption = Annotated[list[str] | None, typer.Option("--file", help="One file; or twice: source and target.")]
 StoryOption = Annotated[
     Path | None, typer.Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
 ]
@@ -60,9 +58,7 @@ PenaltyOption = Annotated[
     float | None,
     typer.Option("--length-penalty", help="alpha in log P / length^alpha; search.normalisation has other formulas."),
 ]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the recipe of the run.")
-]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
 CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last, average, or a step.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -76,9 +72,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print it.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show it.")] = False,
 ) -> None:
     """Your data -> a trained, measured, explained attention model."""
 
@@ -176,7 +170,7 @@ def check(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or data.")],
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change; or a second, parallel file."),
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes; or a second, parallel file."),
     ] = None,
     *,
     out: Annotated[Path | None, typer.Option("--out", help="Write the proposed recipe to this file.")] = None,
@@ -326,7 +320,7 @@ def predict(
 ) -> None:
     """Apply a run to texts: given as arguments, in a file, or on standard input. The order is kept.
 
-    The run's task decides what is done: translate, summarise, caption (the inputs are paths of images), continue a text,
+    The run's task decides what is done: translate, summarise, caption (inputs are paths of images), continue a text,
     fill each [MASK], answer questions about a story or a text, predict a label or a number, or tag words. Two texts, a
     text and its choices, or a question and its text are separated by tabs.
     """
@@ -527,9 +521,7 @@ def _tokens_in(target: str) -> list[str]:
 
 ExplainedArgument = Annotated[
     str | None,
-    typer.Argument(
-        metavar="INPUT", help="The text. Default, or -: standard input, unless the file of --story has questions."
-    ),
+    typer.Argument(metavar="INPUT", help="Default, or -: standard input. Not needed if --story has questions."),
 ]
 QuestionOption = Annotated[
     int | None, typer.Option("--question", help="The number of the question about a story, from 1. Default: the last.")
@@ -689,9 +681,7 @@ def diagnose(
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
     limit: Annotated[int | None, typer.Option("--limit", help="Use only the first N sentences.")] = None,
-    sweep: Annotated[
-        bool, typer.Option("--sweep/--no-sweep", help="Also try beam sizes 1, 2, 3, 5, 10 and 20.")
-    ] = True,
+    sweep: Annotated[bool, typer.Option("--sweep/--no-sweep", help="Also try beams of 1, 2, 3, 5, 10 and 20.")] = True,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -720,9 +710,7 @@ def compare(
         list[str] | None,
         typer.Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one per line."),
     ] = None,
-    baseline: Annotated[
-        str | None, typer.Option("--baseline", help="The run that the others are tested against.")
-    ] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", help="Test the other runs against this one.")] = None,
     out: ReportOption = None,
     tables: Annotated[Path | None, typer.Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
     beam: BeamOption = None,
@@ -767,7 +755,7 @@ def import_(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting that the folder does not contain: head.no_answer=true."
+            "--set", metavar="KEY=VALUE", help="What the folder does not contain, such as head.no_answer=true."
         ),
     ] = None,
     as_json: JsonOption = False,
