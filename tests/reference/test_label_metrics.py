@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from regard.tasks.classification import balanced, probabilities
 from regard.tasks.metrics import classification_metrics, pearson, spearman
 from regard.text.normalise import natural
-from regard.views.metrics import metric_lines
+from regard.views.labels import metric_lines
 
 sklearn = pytest.importorskip("sklearn.metrics")
 stats = pytest.importorskip("scipy.stats")
