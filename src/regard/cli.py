@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer import Argument, Option
 
 import regard
 from regard.errors import DecodeError, InputError, Problem, RegardError
@@ -43,25 +44,22 @@ app = typer.Typer(
 
 # ------------------------------------------------------------------------ arguments and options that commands share
 
-RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, or a recipe that ships.")]
-OverridesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-NewRunOption = Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make.")]
-ReportOption = Annotated[Path | None, typer.Option("--out", help="A .html file to write the report to.")]
-SplitOption = Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")]
-PairsOption = Annotated[list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")]
-StoryOption = Annotated[
-    Path | None, typer.Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
-]
-BeamOption = Annotated[int | None, typer.Option("--beam", help="Hypotheses followed side by side; 1 is greedy.")]
+RecipeArgument = Annotated[str, Argument(metavar="RECIPE", help="A .yaml file, or a recipe that ships.")]
+OverridesArgument = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Changes to it.")]
+RunArgument = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+NewRunOption = Annotated[Path, Option("--out", metavar="RUN", help="The run folder to make.")]
+ReportOption = Annotated[Path | None, Option("--out", help="A .html file to write the report to.")]
+SplitOption = Annotated[str | None, Option("--split", help="train, validation or test. Default: test.")]
+PairsOption = Annotated[list[str] | None, Option("--file", help="Pairs in one file; twice: source and target.")]
+StoryOption = Annotated[Path | None, Option("--story", metavar="FILE", help="The story that questions are about.")]
+BeamOption = Annotated[int | None, Option("--beam", help="Hypotheses followed side by side; 1 is greedy.")]
 PenaltyOption = Annotated[
-    float | None,
-    typer.Option("--length-penalty", help="alpha in log P / length^alpha, or what search.normalisation makes of it."),
+    float | None, Option("--length-penalty", help="alpha in log P / length^alpha; see also search.normalisation.")
 ]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
-CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last, average, or a step.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SetOption = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
+CheckpointOption = Annotated[str, Option("--checkpoint", help="best, last, average, or a step.")]
+DeviceOption = Annotated[str, Option("--device", help="auto, cpu, cuda or mps.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -72,7 +70,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show it.")] = False,
+    version: Annotated[bool, Option("--version", is_eager=True, callback=_show_version, help="Show it.")] = False,
 ) -> None:
     """Your data -> a trained, measured, explained attention model."""
 
@@ -167,12 +165,12 @@ def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list
 
 @app.command()
 def check(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or data.")],
+    recipe: Annotated[str, Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or data.")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it, or a second, parallel file.")
+        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Changes to it, or a second, parallel file.")
     ] = None,
     *,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the recipe that is proposed for data.")] = None,
+    out: Annotated[Path | None, Option("--out", help="Write the recipe that is proposed for data.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Validate a recipe and its data: all problems at once, sizes, samples, memory and time.
@@ -204,7 +202,7 @@ def train(
     overrides: OverridesArgument = None,
     *,
     out: NewRunOption,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue a training that was interrupted.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train what a recipe describes into a run folder."""
@@ -241,59 +239,37 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
 # ------------------------------------------------------------------------------------------------------------- predict
 
 InputsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[INPUT]...", help="Texts. Default: standard input, unless the file of --story has a question."
-    ),
+    list[str] | None, Argument(metavar="[INPUT]...", help="Texts. Default: standard input, unless --story asks itself.")
 ]
 InputFileOption = Annotated[
     Path | None,
-    typer.Option(
-        "--file",
-        help="A file with one input a line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
-        "run was trained on, with or without what is predicted, such as the label.",
-    ),
+    Option("--file", help="One input a line; or a table (.csv, .tsv, .jsonl, .parquet) with the run's own columns."),
 ]
 NBestOption = Annotated[
     int | None,
-    typer.Option(
-        "--nbest",
-        help="Outputs for each input, best first by the search's objective. Each is printed with its log P, by "
-        "which they need not be sorted: the objective also weighs the length.",
-    ),
+    Option("--nbest", help="Outputs for each input, each with its log P; the best by the search come first."),
 ]
-PrefixOption = Annotated[list[str] | None, typer.Option("--prefix", help="What every output begins with.")]
+PrefixOption = Annotated[list[str] | None, Option("--prefix", help="What every output begins with.")]
 PrefixesOption = Annotated[
-    Path | None,
-    typer.Option("--prefixes", metavar="FILE", help="One line for each input: what its output begins with."),
+    Path | None, Option("--prefixes", metavar="FILE", help="One line for each input: what its output begins with.")
 ]
 RecordOption = Annotated[
-    Path | None,
-    typer.Option("--record", metavar="FILE", help="Write the whole search as JSON: every step, and why."),
+    Path | None, Option("--record", metavar="FILE", help="Write the whole search as JSON: every step, and why.")
 ]
 SkipBadOption = Annotated[
-    bool,
-    typer.Option(
-        "--skip-bad",
-        help="Skip lines of --file or standard input that cannot be read: the output of each is an empty line, in "
-        "JSON null with the reason.",
-    ),
+    bool, Option("--skip-bad", help="Skip lines that cannot be read: an empty line for each, in JSON null and why.")
 ]
 FeaturesOption = Annotated[
     Path | None,
-    typer.Option(
-        "--features", metavar="FILE", help="Write a pre-trained model's vectors of the inputs as .npz instead."
-    ),
+    Option("--features", metavar="FILE", help="Write a pre-trained model's vectors of the inputs, as .npz."),
 ]
 LayerOption = Annotated[
-    int | None,
-    typer.Option("--layer", help="The layer that --features takes: 0 the embeddings, -1 the last (default)."),
+    int | None, Option("--layer", help="The layer that --features takes: 0 the embeddings, -1 the last (default).")
 ]
 PoolingOption = Annotated[
-    str | None,
-    typer.Option("--pooling", help="One vector a text for --features: mean, first or last. Default: one a token."),
+    str | None, Option("--pooling", help="One vector a text for --features: mean, first or last. Default: one a token.")
 ]
-JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print JSON Lines: one object a line for each input.")]
+JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object a line for each input.")]
 
 
 def predict(
@@ -442,12 +418,7 @@ def evaluate(
     length_penalty: PenaltyOption = None,
     predictions: Annotated[
         Path | None,
-        typer.Option(
-            "--predictions",
-            metavar="FILE",
-            help="A file of JSON Lines for the labels or answers of all examples, with the wrong ones in another file "
-            "beside it. Default: predictions.jsonl and errors.jsonl in the run folder.",
-        ),
+        Option("--predictions", help="A .jsonl for the answers to all examples. Default: in the run folder."),
     ] = None,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
@@ -477,14 +448,14 @@ def evaluate(
 def score(
     run: RunArgument,
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="What the model reads; for a language model a text's beginning.")
+        str, Argument(metavar="SOURCE", help="What the model reads; for a language model a text's beginning.")
     ],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="The output to score, with its end; or the text's continuation.")
+        str, Argument(metavar="TARGET", help="The output to score, with its end; or the text's continuation.")
     ],
     *,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="TARGET is exact tokens: a JSON list, or separated by spaces.")
+        bool, Option("--tokens", help="TARGET is exact tokens: a JSON list, or separated by spaces.")
     ] = False,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -519,58 +490,35 @@ def _tokens_in(target: str) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------- explain
 
-ExplainedArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="INPUT", help="Default, or -: standard input. Not needed where the file of --story asks."),
-]
+ExplainedArgument = Annotated[str | None, Argument(metavar="INPUT", help="Default, or -: standard input.")]
 QuestionOption = Annotated[
-    int | None, typer.Option("--question", help="Which of several questions about a story, from 1. Default: the last.")
+    int | None, Option("--question", help="Which of several questions about a story, from 1. Default: the last.")
 ]
-TargetOption = Annotated[str | None, typer.Option("--target", help="Explain this output instead of the model's own.")]
+TargetOption = Annotated[str | None, Option("--target", help="Explain this output instead of the model's own.")]
 DrawingOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", help="A file to draw: .svg, .png, .html (all views) or .json (all numbers, or those of --numbers)."
-    ),
+    Path | None, Option("--out", help="A file to draw: .svg, .png, .html (all views) or .json (all numbers).")
 ]
 ViewOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--view",
         help="alignment (attention over the source), encoder or decoder (self-attention), heads (of one token, "
-        "--step), hops (over a story), mix (of layers), probabilities, masks or positions; occlusion (how much the "
+        "--step), hops (over a story), mix (of layers), probabilities, masks, positions, or occlusion (how much the "
         "label, tag or answer depends on each word). Default: the first that the model has.",
     ),
 ]
 LayersOption = Annotated[
-    str, typer.Option("--layer", help="A layer from 1, their mean, or all: a picture each; with --numbers also a hop.")
+    str, Option("--layer", help="A layer from 1, their mean, or all: a picture each; with --numbers also a hop.")
 ]
-HeadsOption = Annotated[str, typer.Option("--head", help="A head from 1, their mean, or all: a picture each.")]
-RolloutOption = Annotated[
-    bool, typer.Option("--rollout", help="Attention rollout through all layers, or up to --layer.")
-]
-WordsOption = Annotated[
-    bool,
-    typer.Option(
-        "--words", help="Merge tokens into words: the sum over the tokens of a key, the mean over those of a query."
-    ),
-]
-NumbersOption = Annotated[
-    bool, typer.Option("--numbers", help="Compute one attention step by step, with the run's own numbers.")
-]
+HeadsOption = Annotated[str, Option("--head", help="A head from 1, their mean, or all: a picture each.")]
+RolloutOption = Annotated[bool, Option("--rollout", help="Attention rollout through all layers, or up to --layer.")]
+WordsOption = Annotated[bool, Option("--words", help="Merge tokens into words: sums over keys, means over queries.")]
+NumbersOption = Annotated[bool, Option("--numbers", help="Compute one attention step by step, by the run's numbers.")]
 StepOption = Annotated[
-    int | None,
-    typer.Option(
-        "--step",
-        help="The token that --numbers or --view heads is about, from 1. Default: the first; for heads, the one "
-        "that stands for a text as a whole ([CLS], or a language model's last).",
-    ),
+    int | None, Option("--step", help="The token that --numbers or --view heads is about, from 1. Default: the first.")
 ]
 PaddingOption = Annotated[
-    int | None,
-    typer.Option(
-        "--padding", help="Add so many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."
-    ),
+    int | None, Option("--padding", help="Add so many <pad> to both texts. Default: 3 for --view masks, else 0.")
 ]
 
 
@@ -680,8 +628,8 @@ def diagnose(
     out: ReportOption = None,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first so many sentences.")] = None,
-    sweep: Annotated[bool, typer.Option("--sweep/--no-sweep", help="Try beams of 1, 2, 3, 5, 10 and 20, too.")] = True,
+    limit: Annotated[int | None, Option("--limit", help="Only the first so many sentences.")] = None,
+    sweep: Annotated[bool, Option("--sweep/--no-sweep", help="Try beams of 1, 2, 3, 5, 10 and 20, too.")] = True,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -702,17 +650,16 @@ def diagnose(
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; the first is the baseline.")],
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders; the first is the baseline.")],
     *,
     split: SplitOption = None,
     file: PairsOption = None,
     hypotheses: Annotated[
-        list[str] | None,
-        typer.Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one a line."),
+        list[str] | None, Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one a line.")
     ] = None,
-    baseline: Annotated[str | None, typer.Option("--baseline", help="Test the others against this one.")] = None,
+    baseline: Annotated[str | None, Option("--baseline", help="Test the others against this one.")] = None,
     out: ReportOption = None,
-    tables: Annotated[Path | None, typer.Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
+    tables: Annotated[Path | None, Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
     settings: SetOption = None,
@@ -749,12 +696,12 @@ def compare(
 
 @app.command("import")
 def import_(
-    source: Annotated[str, typer.Argument(metavar="PATH_OR_NAME", help="A transformers folder, or a name on the Hub.")],
+    source: Annotated[str, Argument(metavar="PATH_OR_NAME", help="A transformers folder, or a name on the Hub.")],
     *,
     out: NewRunOption,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="What the folder does not tell, such as head.no_answer=true."),
+        Option("--set", metavar="KEY=VALUE", help="What the folder does not tell, such as head.no_answer=true."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -774,13 +721,11 @@ def import_(
 def export(
     run: RunArgument,
     *,
-    to: Annotated[str, typer.Option("--to", help="huggingface or ctranslate2.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The folder to make.")],
+    to: Annotated[str, Option("--to", help="huggingface or ctranslate2.")],
+    out: Annotated[Path, Option("--out", metavar="FOLDER", help="The folder to make.")],
     quantize: Annotated[
         str | None,
-        typer.Option(
-            "--quantize", help="For ctranslate2: int8, int8_float32, int8_float16, int16, float16 and others."
-        ),
+        Option("--quantize", help="For ctranslate2: int8, int8_float32, int8_float16, int16, float16 and others."),
     ] = None,
     checkpoint: CheckpointOption = "best",
     as_json: JsonOption = False,
@@ -801,9 +746,9 @@ def _report(result: dict[str, object], sentence: str, note: str | None, as_json:
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this one.")] = None,
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="Show this one.")] = None,
     *,
-    out: Annotated[Path | None, typer.Option("--out", help="Copy it to a new file.")] = None,
+    out: Annotated[Path | None, Option("--out", help="Copy it to a new file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the recipes that ship, show one, or copy one to start from."""
