@@ -107,7 +107,6 @@ def explain(
     from regard.views.explanation import Options
     from regard.views.files import check_output, write_result
     from regard.views.terminal import show as show_report
-    from regard.views.worked import work_out
 
     options = Options.parse(view, layer, head, rollout=rollout, words=words, step=step)
     check_output(out, SUFFIXES)
@@ -120,7 +119,7 @@ def explain(
     explanation = explanation.select(options)
     if question is None and (text in STANDARD_INPUT or story is None):
         _note_last(explanation)
-    result = work_out(explanation) if numbers else explanation
+    result = explanation.worked() if numbers else explanation
     report = result.report()
     if as_json:
         show(result.to_json())
