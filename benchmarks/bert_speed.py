@@ -19,7 +19,7 @@ import torch
 from speed import Job, clock, loss_of, training
 from torch import Tensor
 
-from regard.data.batch import MaskedBatch, Tokens
+from regard.data.batches import MaskedBatch, Tokens
 from regard.models.bert import BERT, BERTConfig
 from regard.objectives.language_model import MaskedTokens
 from regard.text.vocabularies import PAD

@@ -109,7 +109,7 @@ def show(recipe: str, runs: list[Path], found: dict[tuple[str, int], float], fol
     speed = statistics.median(line["tokens_per_second"] for line in lines if line["event"] == "train")
     slowest = max(training_seconds(run) for run in runs)
     each = ", ".join(f"{score:.2f}" for score in scores)
-    size = count_parameters(Run.open(runs[0]).build())
+    size = count_parameters(Run.open(runs[0]).task.model())
     print(
         f"| {recipe} | {statistics.mean(scores):.2f} | {each} | {size:,} | {slowest:.0f} | {speed:,.0f} "
         f"| {decoding_speed(runs[0], folder):,.0f} |",

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import torch
 
-from regard.data.batch import Tokens
-from regard.models import Generator, build_model
+from regard.data.batches import Tokens
+from regard.models import build_model
+from regard.models.base import Generator
 from regard.models.transformer import TransformerConfig
 from regard.search import SearchConfig, search
 from regard.text.vocabularies import END

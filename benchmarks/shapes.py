@@ -20,14 +20,14 @@ import numpy as np
 import torch
 
 import regard
-from regard.data.batch import Batch
-from regard.data.images import CaptionedImages
+from regard.data.batches import Batch
 from regard.data.shapes import Scene, parse
 from regard.layers.attention import recording
 from regard.models.captioner import Captioner
 from regard.runs import Run
-from regard.runs.splits import examples_of
+from regard.runs.settings import examples_of
 from regard.search.hypotheses import source_attention
+from regard.tasks.captioning import CaptionedImages
 
 DECODERS = {"attention": [], "transformer": ["training.learning_rate=1e-3"], "plain": ["training.learning_rate=1e-3"]}
 """What each is trained with beside the recipe: at 3e-3 the plain one ends in saying the same of every picture."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.models import build_model
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.luong import LuongConfig
@@ -28,7 +28,7 @@ from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.search import SearchConfig, search
 from regard.text.vocabularies import BEGIN, END, PAD
-from regard.training.mixed_precision import HalfWeights
+from regard.training.optimiser import HalfWeights
 
 VOCABULARY = 32_000
 Job = Callable[[], Any]

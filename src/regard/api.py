@@ -18,15 +18,22 @@ from regard.data.file_inputs import FileInput
 from regard.errors import CheckpointError, DecodeError, InputError, Problem, first_of
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Pooling
-from regard.recipes.recipe import AnyRecipe, load_recipe
+from regard.recipes.recipe import load_recipe
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.run import Run
-from regard.runs.settings import device_named, opened, refuse_search, summed, with_search
-from regard.runs.splits import SplitName, examples_of, measured_on, noted
-from regard.tasks.features import Features
-from regard.tasks.features import features as vectors_of
-from regard.tasks.inputs import EncodedInputs, Inputs, Note, file_inputs, numbered, read_story
-from regard.tasks.task import Prediction, Task
+from regard.runs.settings import (
+    device_named,
+    examples_of,
+    measured_on,
+    noted,
+    opened,
+    refuse_search,
+    summed,
+    with_search,
+)
+from regard.tasks.raw import Features
+from regard.tasks.raw import features as vectors_of
+from regard.tasks.task import EncodedInputs, Inputs, Note, Prediction, Task, numbered
 from regard.text.files import atomic_file, check_writable, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
@@ -36,7 +43,7 @@ from regard.views.explain import explain
 
 __all__ = [
     "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-    "import_run", "load_recipe", "predict", "predict_chunks", "score", "shipped_recipes", "train",
+    "import_run", "load_recipe", "predict", "score", "shipped_recipes", "train",
 ]  # fmt: skip
 
 CHUNK = 4_000
@@ -68,6 +75,10 @@ class Predictions(list[Prediction]):
         """Outputs for each input, as the search was set."""
         self.notes = list(notes)
 
+    def append_chunk(self, chunk: Predictions) -> None:
+        self += chunk
+        self.notes += chunk.notes
+
     @property
     def skipped(self) -> list[Problem]:
         """Why each input that was skipped cannot be read."""
@@ -90,47 +101,19 @@ def predict(
     overrides: Sequence[str] = (),
     checkpoint: str = "best",
     device: str = "auto",
+    places: Sequence[str] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    each: Callable[[Predictions], None] | None = None,
 ) -> Predictions:
     """What the run's model predicts for each input, in their order; a single text is one input.
 
     Inputs are given as texts, or in a `file`: one a line, or a row of a table with the run's columns. `story` is a file
     with the story that questions are about. Every output begins with `prefix`, or each with its own of `prefixes`, a
     list or a file of lines. `record` names a file for the whole search (docs/search-record.md). Inputs that cannot be
-    read are an InputError; with `skip_bad` a `Skipped` stands for each of them.
-    """
-    chunks = predict_chunks(
-        run, inputs, file=file, story=story, beam=beam, nbest=nbest, length_penalty=length_penalty, prefix=prefix,
-        prefixes=prefixes, record=record, skip_bad=skip_bad, overrides=overrides, checkpoint=checkpoint, device=device,
-    )  # fmt: skip
-    first, *others = chunks
-    for chunk in others:
-        first += chunk
-        first.notes += chunk.notes
-    return first
+    read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each of them.
 
-
-def predict_chunks(
-    run: str | Path | Run,
-    inputs: str | Sequence[str] | None = None,
-    *,
-    file: str | Path | None = None,
-    story: str | Path | None = None,
-    beam: int | None = None,
-    nbest: int | None = None,
-    length_penalty: float | None = None,
-    prefix: str | None = None,
-    prefixes: Sequence[str] | Path | None = None,
-    record: str | Path | None = None,
-    skip_bad: bool = False,
-    overrides: Sequence[str] = (),
-    checkpoint: str = "best",
-    device: str = "auto",
-    places: Sequence[str] | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[Predictions]:
-    """The same in chunks. All inputs are checked before the first is decoded; a record is written last.
-
-    `places` name the inputs in messages; `progress` is called with how many of all inputs are done.
+    `places` name the inputs in messages; `progress` is called with how many of all inputs are done. `each` is called
+    with every chunk of predictions, which are then not kept for the result.
     """
     run = opened(run)
     given = _read_inputs(run.task, inputs, places, file, story, skip_bad=skip_bad)
@@ -144,6 +127,7 @@ def predict_chunks(
     model = run.load_model(checkpoint, device_named(device))
     encoded, bad = _encoded(run.task, model, given, prefixes, skip_bad=skip_bad)
     done = summed(progress, len(given))
+    result = Predictions([], recipe.search.nbest)
     searches: list[dict[str, Any]] = []
     for first in range(0, max(1, len(given)), CHUNK):
         rows = range(first, min(first + CHUNK, len(given)))
@@ -152,12 +136,14 @@ def predict_chunks(
         if len(readable):
             predictions = run.task.predict_encoded(model, readable, record=record is not None, progress=done)
         done(len(rows) - len(predictions))
+        searches += [{"input": one.input, **one.search} for one in predictions if one.search is not None]
         following = iter(predictions)
         chunk = [Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows]
-        searches += [{"input": one.input, **one.search} for one in predictions if one.search is not None]
-        yield Predictions(chunk, recipe.search.nbest, run.task.notes(readable, predictions))
+        (each or result.append_chunk)(Predictions(chunk, result.nbest, run.task.notes(readable, predictions)))
     if record is not None:
-        _write_record(Path(record), run, recipe, searches)
+        content = {"run": str(run.folder), "search": recipe.search.model_dump(), "inputs": searches}
+        write_file(Path(record), json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+    return result
 
 
 def _read_inputs(
@@ -175,9 +161,9 @@ def _read_inputs(
         raise DecodeError("give texts or --file, not both", where="--file")
     if texts is None and file is None and story is None:
         raise DecodeError("there is no input", where="inputs", hint="give texts, or a file")
-    told = [] if story is None else read_story(task, story, skip_bad=skip_bad)
+    told = [] if story is None else task.read_story(story, skip_bad=skip_bad)
     if file is not None:
-        lines = file_inputs(task, file, skip_bad=skip_bad)
+        lines = task.file_inputs(file, skip_bad=skip_bad)
     else:
         texts = texts or []
         if places is None:  # a problem of a question about a story may be in either
@@ -209,11 +195,6 @@ def _encoded(
     if not skip_bad:
         encoded.readable()
     return encoded, encoded.unreadable | faults
-
-
-def _write_record(file: Path, run: Run, recipe: AnyRecipe, searches: list[dict[str, Any]]) -> None:
-    record = {"run": str(run.folder), "search": recipe.search.model_dump(), "inputs": searches}
-    write_file(file, json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
 
 
 def features(
@@ -280,7 +261,7 @@ def score(
 def evaluate(
     run: str | Path | Run,
     *,
-    split: SplitName | None = None,
+    split: str | None = None,
     files: Sequence[str] = (),
     beam: int | None = None,
     length_penalty: float | None = None,
@@ -321,16 +302,11 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
     wrong = metrics["errors"] if "errors" in metrics else [one for one in metrics["predictions"] if not one["right"]]
     errors = file.with_name("errors.jsonl" if file.stem == "predictions" else f"{file.stem}.errors.jsonl")
     try:
-        _write_lines(file, metrics["predictions"])
-        _write_lines(errors, wrong)
+        for path, objects in ((file, metrics["predictions"]), (errors, wrong)):
+            write_file(path, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in objects))
     except CheckpointError:
         if named:
             raise
         note = f"{file.parent} cannot be written to: --predictions FILE writes the predictions elsewhere"
         return noted(others, {"note": note})
     return others | {"predictions": str(file), "errors": str(errors)}
-
-
-def _write_lines(file: Path, objects: Iterable[dict[str, Any]]) -> None:
-    """One JSON object a line; the file is written whole or not at all."""
-    write_file(file, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in objects))

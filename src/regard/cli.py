@@ -9,43 +9,30 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 import regard
-from regard.commands.compare import compare
-from regard.commands.diagnose import diagnose
-from regard.commands.explain import explain
-from regard.commands.inputs import STORY_HINT, asks, not_standard_input, read_inputs, read_story
-from regard.commands.options import (
-    BeamOption,
-    CheckpointOption,
-    DeviceOption,
-    JsonOption,
-    NewRunOption,
-    OverridesArgument,
-    PairsOption,
-    PenaltyOption,
-    RecipeArgument,
-    RunArgument,
-    SetOption,
-    SplitOption,
-    StoryOption,
-)
-from regard.commands.output import bar, complain, show
 from regard.errors import DecodeError, InputError, Problem, RegardError
 
 if TYPE_CHECKING:
-    from regard.tasks.inputs import Note
+    from regard.api import Predictions
+    from regard.runs.settings import Progress
+    from regard.tasks.task import Note
     from regard.training.check import Check
+    from regard.views.report import Result
 
 PATIENCE = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher kills the others."""
+STORY_HINT = "give a file; without --story a story may stand there before its questions"
+STANDARD_INPUT = (None, "-")
+"""The values of an INPUT that read standard input."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -53,6 +40,28 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+# ------------------------------------------------------------------------ arguments and options that commands share
+
+RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, or a recipe that ships.")]
+OverridesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
+NewRunOption = Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make.")]
+ReportOption = Annotated[Path | None, typer.Option("--out", help="A .html file to write the report to.")]
+SplitOption = Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")]
+PairsOption = Annotated[list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")]
+StoryOption = Annotated[
+    Path | None, typer.Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
+]
+BeamOption = Annotated[int | None, typer.Option("--beam", help="Hypotheses followed side by side; 1 is greedy.")]
+PenaltyOption = Annotated[
+    float | None,
+    typer.Option("--length-penalty", help="alpha in log P / length^alpha, or what search.normalisation makes of it."),
+]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
+CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last, average, or a step.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -68,7 +77,92 @@ def options(
     """Your data -> a trained, measured, explained attention model."""
 
 
-# ------------------------------------------------------------------------------------------------------ check, train
+# -------------------------------------------------------------------------------------------------------------- output
+
+
+def _show(result: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps(result, ensure_ascii=False), flush=True)
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
+
+
+def _complain(problems: Iterable[Problem]) -> None:
+    """A line for each problem, on standard error."""
+    for problem in problems:
+        print(f"regard: {problem}", file=sys.stderr)
+
+
+@contextmanager
+def bar(what: str, *, shown: bool) -> Iterator[Progress]:
+    """A bar on standard error if that is a terminal; it is moved with what is done now, how much of it, and of all."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not (shown and console.is_terminal)) as drawn:
+        task = drawn.add_task(what, total=None)
+        yield lambda now, done, total: drawn.update(task, description=now, completed=done, total=total)
+
+
+def _show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
+    """A result as JSON or for people; and as a file, if one is asked for."""
+    from regard.views.files import write_result
+    from regard.views.terminal import show
+
+    if out is not None:
+        write_result(result, out)
+    if as_json:
+        _show(result.to_json())
+        return
+    show(result.report())
+    if out is not None:
+        print(f"written: {out}")
+
+
+# --------------------------------------------------------------------------------------------------------------- input
+
+
+def _read_inputs(inputs: list[str] | None, *, skip_bad: bool = False) -> tuple[list[str], list[str]]:
+    """The texts given as arguments or, if there are none or a single -, on standard input; and their names in messages.
+
+    With `skip_bad`, lines that are not valid UTF-8 are returned as well, to be refused one by one.
+    """
+    from regard.data.file_inputs import HeldFile
+    from regard.tasks.task import numbered
+
+    if inputs and inputs != ["-"]:
+        return inputs, numbered(inputs)
+    if sys.stdin.isatty():
+        print("one input a line, end with Ctrl-D:", file=sys.stderr)
+    held = HeldFile("standard input", content=sys.stdin.read().encode("utf-8", "surrogateescape"))
+    texts = list(held.lines(errors="surrogateescape" if skip_bad else "strict")) if held.content else []
+    return texts, [held.where(line) for line in range(1, len(texts) + 1)]
+
+
+def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
+    if str(file) == "-":
+        raise DecodeError("standard input is not read here", where=option, hint=hint)
+
+
+def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], bool]:
+    """The lines of a story, their places in messages, and whether there is a question among them."""
+    _refuse_standard_input(story, "--story", STORY_HINT)
+    from regard.data.stories import Question, asked_in
+    from regard.runs import Run
+
+    lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
+    faults = [line.fault for line in lines if line.fault is not None]
+    if faults and not skip_bad:
+        raise InputError(problems=faults)
+    texts = [line.text for line in lines]
+    asks = any(isinstance(question, Question) for question in asked_in((text, "") for text in texts))
+    return texts, [line.place for line in lines], asks
+
+
+# -------------------------------------------------------------------------------------------------------- check, train
 
 
 @app.command()
@@ -87,7 +181,7 @@ def check(
     """
     result = regard.check(recipe, overrides or [], out=out, quiet=as_json)
     if as_json:
-        show(result.to_json())
+        _show(result.to_json())
     else:
         _print_check(result, out)
     if not result.ok:
@@ -96,15 +190,12 @@ def check(
 
 def _print_check(result: Check, out: Path | None) -> None:
     """Standard output has the result; or, if a recipe is proposed, the recipe alone, so that `>` saves it."""
-    from regard.training.display import check_sentences
-
     if result.proposal is not None:
         print(result.proposal if out is None else f"written: {out}", end="\n" if out else "", flush=True)
-    complain(result.problems)
+    _complain(result.problems)
     if result.ok:
-        stream = sys.stdout if result.proposal is None else sys.stderr
-        lines = [*check_sentences(result.to_json()), *(f"next       {command}" for command in result.commands)]
-        print("\n".join(lines), file=stream)
+        lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
+        print("\n".join(lines), file=sys.stdout if result.proposal is None else sys.stderr)
 
 
 @app.command()
@@ -136,7 +227,7 @@ def train(
 def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: bool) -> None:
     from accelerate import PartialState
 
-    from regard.runs.checkpoints import load_facts
+    from regard.runs.run import load_facts
     from regard.training.loop import Interrupted
 
     try:
@@ -144,11 +235,10 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
     except Interrupted:
         raise typer.Exit(130) from None
     if as_json and PartialState().is_main_process:
-        show({"run": str(out), **load_facts(run.checkpoint("best"))})
+        _show({"run": str(out), **load_facts(run.checkpoint("best"))})
 
 
-# ----------------------------------------------------------------------------------------------------------- predict
-
+# ------------------------------------------------------------------------------------------------------------- predict
 
 InputsArgument = Annotated[
     list[str] | None,
@@ -235,24 +325,26 @@ def predict(
     question and its text are separated by tabs.
     """
     typed = bool(inputs) and inputs != ["-"]
-    _check_options(typed, file, story, prefix or [], skip_bad, features, layer, pooling)
+    _check_options(typed, file, story, prefix or [], skip_bad)
+    _check_features(features, layer, pooling, story, skip_bad)
     texts, places = inputs, None
-    if (
-        file is None
-        and not typed
-        and (story is None or inputs or not asks(read_story(run, story, skip_bad=skip_bad)[0]))
-    ):
-        texts, places = read_inputs(inputs, skip_bad=skip_bad, needed=story is None)
+    if file is None and not typed:
+        questions_in_story = story is not None and _read_story(run, story, skip_bad=skip_bad)[2]
+        if inputs or not questions_in_story:
+            texts, places = _read_inputs(inputs, skip_bad=skip_bad)
+            if not texts and story is None:
+                hint = "give texts as arguments, or --file"
+                raise DecodeError("there is no input", where="standard input", hint=hint)
+    source: dict[str, Any] = {"file": file, "places": places, "checkpoint": checkpoint, "device": device}
     if features is not None:
-        _write_features(run, texts, places, file, features, layer, pooling, checkpoint, device, as_json)
+        _write_features(run, texts, features, layer, pooling, as_json, **source)
         return
-    options: dict[str, Any] = {
-        "file": file, "story": story, "beam": beam, "nbest": nbest, "length_penalty": length_penalty,
+    search: dict[str, Any] = {
+        "story": story, "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
         "prefix": prefix[0] if prefix else None, "prefixes": prefixes, "record": record, "skip_bad": skip_bad,
-        "overrides": settings or [], "checkpoint": checkpoint, "device": device, "places": places,
     }  # fmt: skip
     try:
-        _predict(run, texts, options, as_json)
+        _print_predictions(run, texts, as_json, **source, **search)
     except InputError as error:
         if typed:
             raise
@@ -264,20 +356,24 @@ app.command("predict")(predict)
 app.command("translate", help="The same as predict.")(predict)
 
 
-def _predict(run: Path, texts: list[str] | None, options: dict[str, Any], as_json: bool) -> None:
+def _print_predictions(run: Path, texts: list[str] | None, as_json: bool, **options: Any) -> None:
     """Print the predictions chunk by chunk; then how many inputs were skipped, and the notes."""
-    from regard.api import predict_chunks
-
     count, skipped, notes = 0, list[Problem](), list["Note"]()
+
+    def print_chunk(chunk: Predictions) -> None:
+        nonlocal count
+        for prediction in chunk:
+            if as_json:
+                _show(prediction.to_json())
+                continue
+            for line in prediction.lines(chunk.nbest):
+                print(line, flush=True)
+        count += len(chunk)
+        skipped.extend(chunk.skipped)
+        notes.extend(chunk.notes)
+
     with bar("writing", shown=options["file"] is not None and not sys.stdout.isatty()) as move:
-        for chunk in predict_chunks(run, texts, progress=partial(move, "writing"), **options):
-            for prediction in chunk:
-                if as_json:
-                    show(prediction.to_json())
-                    continue
-                for line in prediction.lines(chunk.nbest):
-                    print(line, flush=True)
-            count, skipped, notes = count + len(chunk), skipped + chunk.skipped, notes + chunk.notes
+        regard.predict(run, texts, progress=partial(move, "writing"), each=print_chunk, **options)
     if skipped:
         print(f"skipped {len(skipped):,} of {count:,} inputs; the first: {skipped[0]}", file=sys.stderr)
     _show_notes(notes)
@@ -288,52 +384,52 @@ def _show_notes(notes: Iterable[Note]) -> None:
     for kind in ("unknown", "length"):
         texts = [note.text for note in notes if note.kind == kind]
         if texts:
-            more = f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""
-            print(f"note: {texts[0]}{more}", file=sys.stderr)
+            _note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
 
 
-def _check_options(
-    typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool, features: Path | None,
-    layer: int | None, pooling: str | None,
-) -> None:  # fmt: skip
+def _check_options(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:
     """Refuse options that do not go together."""
-    not_standard_input(file, "--file", "it is where neither texts nor --file are given")
-    not_standard_input(story, "--story", STORY_HINT)
-    if typed and file is not None:
-        raise DecodeError("give texts or --file, not both", where="--file")
-    if skip_bad and (typed or features):
-        what = "it is for the lines of --file or standard input" if typed else "every input needs its vectors"
-        raise DecodeError(what, where="--skip-bad", hint="leave it out")
-    if features is not None and story is not None:
-        raise DecodeError("a story has no vectors", where="--story", hint="leave it out")
-    for option, value in (("--layer", layer), ("--pooling", pooling)):
-        if features is None and value is not None:
-            what = "it chooses the vectors that --features writes"
-            raise DecodeError(what, where=option, hint="give --features FILE, too")
-    if pooling not in (None, "mean", "first", "last"):
-        raise DecodeError(f"there is no pooling {pooling!r}", where="--pooling", hint="allowed: mean, first, last")
+    _refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
+    _refuse_standard_input(story, "--story", STORY_HINT)
+    if skip_bad and typed:
+        raise DecodeError("it is for the lines of --file or standard input", where="--skip-bad", hint="leave it out")
     if len(prefix) > 1:
         hint = "give one, or --prefixes with a line for each input"
         raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
 
 
+def _check_features(
+    features: Path | None, layer: int | None, pooling: str | None, story: Path | None, skip_bad: bool
+) -> None:
+    """Refuse options that do not go together with --features, or only with it."""
+    if features is None:
+        for option, value in (("--layer", layer), ("--pooling", pooling)):
+            if value is not None:
+                what = "it chooses the vectors that --features writes"
+                raise DecodeError(what, where=option, hint="give --features FILE, too")
+        return
+    if skip_bad:
+        raise DecodeError("every input needs its vectors", where="--skip-bad", hint="leave it out")
+    if story is not None:
+        raise DecodeError("a story has no vectors", where="--story", hint="leave it out")
+    if pooling not in (None, "mean", "first", "last"):
+        raise DecodeError(f"there is no pooling {pooling!r}", where="--pooling", hint="allowed: mean, first, last")
+
+
 def _write_features(
-    run: Path, texts: list[str] | None, places: list[str] | None, file: Path | None, out: Path, layer: int | None,
-    pooling: str | None, checkpoint: str, device: str, as_json: bool,
-) -> None:  # fmt: skip
-    vectors = regard.features(
-        run, texts, file=file, layer=-1 if layer is None else layer, pooling=cast("Any", pooling), out=out,
-        checkpoint=checkpoint, device=device, places=places,
-    )  # fmt: skip
+    run: Path, texts: list[str] | None, out: Path, layer: int | None, pooling: str | None, as_json: bool, **source: Any
+) -> None:
+    layer = -1 if layer is None else layer
+    vectors = regard.features(run, texts, layer=layer, pooling=cast("Any", pooling), out=out, **source)
     rows, width = vectors.vectors.shape
     if as_json:
-        show({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
+        _show({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
     else:
         print(f"written: {out}, {rows} vectors of {width} numbers")
     _show_notes(vectors.notes)
 
 
-# --------------------------------------------------------------------------------------------------- evaluate, score
+# ----------------------------------------------------------------------------------------------------- evaluate, score
 
 
 @app.command()
@@ -361,12 +457,11 @@ def evaluate(
     """The task's metrics, on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
     with bar("writing", shown=not as_json) as move:
         metrics = regard.evaluate(
-            run, split=cast("Split | None", split), files=file or [], beam=beam, length_penalty=length_penalty,
-            overrides=settings or [], checkpoint=checkpoint, device=device, predictions=predictions,
-            progress=partial(move, "writing"),
+            run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
+            checkpoint=checkpoint, device=device, predictions=predictions, progress=partial(move, "writing"),
         )  # fmt: skip
     if as_json:
-        show(metrics)
+        _show(metrics)
         return
     from regard.views.metrics import metric_lines
 
@@ -375,11 +470,7 @@ def evaluate(
     for name, value in metrics.items():
         if name == "confusion":
             print("rows are true labels, columns are predicted labels:")
-        for line in metric_lines(name, value):
-            print(line)
-
-
-Split = Literal["train", "validation", "test"]
+        print("\n".join(metric_lines(name, value)))
 
 
 @app.command()
@@ -407,7 +498,7 @@ def score(
     exact = _tokens_in(target) if tokens else target
     result = regard.score(run, source, exact, checkpoint=checkpoint, device=device)
     if as_json:
-        show(result)
+        _show(result)
         return
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
         print(f"{log_p:10.4f}  {token}")
@@ -426,12 +517,232 @@ def _tokens_in(target: str) -> list[str]:
     return tokens
 
 
-app.command("explain")(explain)
-app.command("diagnose")(diagnose)
-app.command("compare")(compare)
+# ------------------------------------------------------------------------------------------------------------- explain
+
+ExplainedArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="INPUT", help="Default, or -: standard input. Not needed where the file of --story asks."),
+]
+QuestionOption = Annotated[
+    int | None, typer.Option("--question", help="Which of several questions about a story, from 1. Default: the last.")
+]
+TargetOption = Annotated[str | None, typer.Option("--target", help="Explain this output instead of the model's own.")]
+DrawingOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="A file to draw: .svg, .png, .html (all views) or .json (all numbers, or those of --numbers)."
+    ),
+]
+ViewOption = Annotated[
+    str | None,
+    typer.Option(
+        "--view",
+        help="alignment (attention over the source), encoder or decoder (self-attention), heads (of one token, "
+        "--step), hops (over a story), mix (of layers), probabilities, masks or positions; occlusion (how much the "
+        "label, tag or answer depends on each word). Default: the first that the model has.",
+    ),
+]
+LayersOption = Annotated[
+    str, typer.Option("--layer", help="A layer from 1, their mean, or all: a picture each; with --numbers also a hop.")
+]
+HeadsOption = Annotated[str, typer.Option("--head", help="A head from 1, their mean, or all: a picture each.")]
+RolloutOption = Annotated[
+    bool, typer.Option("--rollout", help="Attention rollout through all layers, or up to --layer.")
+]
+WordsOption = Annotated[
+    bool,
+    typer.Option(
+        "--words", help="Merge tokens into words: the sum over the tokens of a key, the mean over those of a query."
+    ),
+]
+NumbersOption = Annotated[
+    bool, typer.Option("--numbers", help="Compute one attention step by step, with the run's own numbers.")
+]
+StepOption = Annotated[
+    int | None,
+    typer.Option(
+        "--step",
+        help="The token that --numbers or --view heads is about, from 1. Default: the first; for heads, the one "
+        "that stands for a text as a whole ([CLS], or a language model's last).",
+    ),
+]
+PaddingOption = Annotated[
+    int | None,
+    typer.Option(
+        "--padding", help="Add so many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."
+    ),
+]
 
 
-# -------------------------------------------------------------------------------------------- import, export, recipes
+@app.command()
+def explain(
+    run: RunArgument,
+    text: ExplainedArgument = None,
+    *,
+    story: StoryOption = None,
+    question: QuestionOption = None,
+    target: TargetOption = None,
+    out: DrawingOption = None,
+    view: ViewOption = None,
+    layer: LayersOption = "mean",
+    head: HeadsOption = "mean",
+    rollout: RolloutOption = False,
+    words: WordsOption = False,
+    numbers: NumbersOption = False,
+    step: StepOption = None,
+    padding: PaddingOption = None,
+    beam: BeamOption = None,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Where the model looked while it wrote, and which other tokens it might have written.
+
+    In the terminal, as a picture, as a page with everything, or as numbers. For a question about a story: at which
+    sentences each hop looked.
+    """
+    from regard.views.explanation import Options
+    from regard.views.files import check_output, write_result
+    from regard.views.terminal import show
+
+    options = Options.parse(view, layer, head, rollout=rollout, words=words, step=step)
+    check_output(out, (".svg", ".png", ".html", ".json"))
+    given, places = _explained_text(run, text, story, question)
+    explanation = regard.explain(
+        run, given, target=target, beam=beam, view=options.view, padding=padding, question=question, places=places,
+        overrides=settings or [], checkpoint=checkpoint, device=device,
+    )  # fmt: skip
+    options.refuse_without_effect(options.view or explanation.views[0], padding=padding, numbers=numbers)
+    explanation = explanation.select(options)
+    count = explanation.story.questions if explanation.story else 1
+    if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
+        _note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
+    result = explanation.worked() if numbers else explanation
+    report = result.report()
+    if as_json:
+        _show(result.to_json())
+    else:
+        show(report)
+    if out is not None:
+        # Only JSON has the numbers: a picture shows the attention that they belong to.
+        write_result(result if out.suffix.lower() == ".json" else explanation, out)
+        if not as_json:
+            print(f"drawn: {out}")
+
+
+def _explained_text(
+    run: Path, text: str | None, story: Path | None, question: int | None
+) -> tuple[str, list[str] | None]:
+    """What to explain: a text; or the lines of a story with their places, and the question given beside it."""
+    if story is None:
+        return (_one_text_of_standard_input(run) if text in STANDARD_INPUT else text), None
+    if text not in STANDARD_INPUT and question is not None:
+        what = "it chooses one of the story's own questions"
+        raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
+    told, places, has_question = _read_story(run, story)
+    questions: list[str] = []
+    where: list[str] = []
+    if text not in STANDARD_INPUT:
+        questions = text.split("\n")
+        where = ["input"] * len(questions)
+    elif text is not None or not has_question:
+        questions, where = _read_inputs(None)
+    if places and text is not None:  # a problem may be in either
+        where = [f"{places[-1]}, {place}" for place in where]
+    return "\n".join([*told, *questions]), [*places, *where]
+
+
+def _one_text_of_standard_input(run: Path) -> str:
+    """Standard input as one text, or as a story with its questions, line by line."""
+    from regard.runs import Run
+
+    lines, _ = _read_inputs(None)
+    if not "".join(lines).strip():
+        hint = "give a text, or --story; standard input is empty, too"
+        raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
+    if len(lines) > 1 and not Run.open(run).task.reads_stories:
+        what = f"one text is explained, and these are {len(lines):,} lines"
+        raise DecodeError(what, where="standard input", hint="give one of them")
+    return "\n".join(lines)
+
+
+# --------------------------------------------------------------------------------------------------- diagnose, compare
+
+
+@app.command()
+def diagnose(
+    run: RunArgument,
+    *,
+    split: SplitOption = None,
+    file: PairsOption = None,
+    out: ReportOption = None,
+    beam: BeamOption = None,
+    length_penalty: PenaltyOption = None,
+    limit: Annotated[int | None, typer.Option("--limit", help="Only the first so many sentences.")] = None,
+    sweep: Annotated[bool, typer.Option("--sweep/--no-sweep", help="Try beams of 1, 2, 3, 5, 10 and 20, too.")] = True,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Is each error the search's or the model's: by source length, for other beams, and what to do."""
+    from regard.views.diagnose import BEAMS
+    from regard.views.files import check_output
+
+    check_output(out)
+    with bar("scoring the references", shown=not as_json) as move:
+        diagnosis = regard.diagnose(
+            run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
+            checkpoint=checkpoint, device=device, limit=limit, sweep=BEAMS if sweep else (), progress=move,
+        )  # fmt: skip
+    _show_report(diagnosis, out, as_json=as_json)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; the first is the baseline.")],
+    *,
+    split: SplitOption = None,
+    file: PairsOption = None,
+    hypotheses: Annotated[
+        list[str] | None,
+        typer.Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one a line."),
+    ] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", help="Test the others against this one.")] = None,
+    out: ReportOption = None,
+    tables: Annotated[Path | None, typer.Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
+    beam: BeamOption = None,
+    length_penalty: PenaltyOption = None,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare runs of one task: significance tests, quality by length, speed, errors, attention on one page.
+
+    Language models by perplexity a word and bits a character, masked models by what they find, classifiers by accuracy,
+    F1 and McNemar's test.
+    """
+    from regard.views.compare import check_csv, named_files
+    from regard.views.files import check_output
+
+    check_output(out)
+    check_csv(tables)
+    with bar("reading", shown=not as_json) as move:
+        comparison = regard.compare(
+            runs, split=split, files=file or [], hypotheses=named_files(hypotheses or []), baseline=baseline, beam=beam,
+            length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
+            progress=move,
+        )  # fmt: skip
+    if tables is not None:
+        comparison.write_csv(tables)
+    _show_report(comparison, out, as_json=as_json)
+    if tables is not None and not as_json:
+        print(f"written: {tables}")
+
+
+# --------------------------------------------------------------------------------------------- import, export, recipes
 
 
 @app.command("import")
@@ -481,11 +792,9 @@ def export(
 
 def _report(result: dict[str, object], sentence: str, note: str | None, as_json: bool) -> None:
     if as_json:
-        show(result | ({"note": note} if note else {}))
+        _show(result | ({"note": note} if note else {}))
     else:
-        print(sentence)
-        if note:
-            print(note)
+        print("\n".join(filter(None, (sentence, note))))
 
 
 @app.command()
@@ -500,7 +809,7 @@ def recipes(
 
     texts = shipped_recipes(name, out=out)
     if as_json:
-        show(texts if name is None else {"name": name, "recipe": texts[name]})
+        _show(texts if name is None else {"name": name, "recipe": texts[name]})
     elif name is not None:
         print(f"copied: {out}" if out else texts[name].rstrip("\n"))
     else:
@@ -508,7 +817,7 @@ def recipes(
         print("\n".join(f"{recipe:{width}}  {summary}" for recipe, summary in texts.items()))
 
 
-# -------------------------------------------------------------------------------------------------------------- main
+# ---------------------------------------------------------------------------------------------------------------- main
 
 
 def main() -> None:
@@ -518,20 +827,16 @@ def main() -> None:
     try:
         app()
     except RegardError as error:
-        _fail(*error.problems)
+        _complain(error.problems)
     except OSError as error:  # a folder without write permission, a full disk
-        _fail(Problem(str(error.filename or ""), error.strerror or str(error)))
-
-
-def _fail(*problems: Problem) -> None:
-    complain(problems)
+        _complain([Problem(str(error.filename or ""), error.strerror or str(error))])
     sys.exit(2)
 
 
 def _set_up_streams() -> None:
     """Text is UTF-8, whatever the locale; only a console keeps its own encoding, with `?` for what that lacks.
 
-    Bytes on standard input that are not UTF-8 are let through: `read_inputs` reports their line.
+    Bytes on standard input that are not UTF-8 are let through: `_read_inputs` reports their line.
     """
     if isinstance(sys.stdin, TextIOWrapper):
         encoding = None if sys.stdin.isatty() else "utf-8-sig"

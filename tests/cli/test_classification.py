@@ -21,7 +21,7 @@ from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
-from regard.tasks.inputs import Inputs
+from regard.tasks.task import Inputs
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -258,7 +258,8 @@ def test_windows_are_averaged(project: Project) -> None:
     assert [len(row.ids) for row in rows] == [8, 8, 6]
     with torch.inference_mode():
         alone = [model(labelled_batch([[row]], torch.zeros(1), 0)) for row in rows]
-    [found] = task.typed_scores(model, task.encode_inputs(model, Inputs.of([text])))
+    [(examples, _)] = task.encode_inputs(model, Inputs.of([text])).readable()
+    [found] = task.scores(model, examples)
     assert found.tolist() == pytest.approx(torch.stack(alone).mean(0)[0].tolist(), abs=1e-6)
     assert succeed("evaluate", run, "--json").json["examples"] == 4
 

@@ -24,11 +24,11 @@ import regard as api
 from command_line import Result, contents, fail, regard, succeed, write
 from regard.config import parse_yaml, write_yaml
 from regard.data.corpora import generate
+from regard.data.file_inputs import corpus_of
 from regard.errors import DataError
 from regard.recipes.shipped import shipped, shipped_text, summary
-from regard.runs.splits import corpus_of
 from regard.tasks.captioning import Captioning
-from regard.tasks.inputs import by_length
+from regard.tasks.task import by_length
 from regard.tasks.translation import EvaluationConfig, Parallel, Translation
 
 RECIPE = """

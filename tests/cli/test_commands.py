@@ -8,8 +8,7 @@ from contextlib import redirect_stderr
 import pytest
 import typer
 
-from regard.cli import app
-from regard.commands.output import bar
+from regard.cli import app, bar
 from regard.runs.settings import summed
 
 

@@ -70,7 +70,7 @@ def other(tmp_path_factory: pytest.TempPathFactory, runs: Mapping[str, Path]) ->
 
 
 def pairs_of(folder: Path) -> list[tuple[str, str]]:
-    from regard.runs.splits import examples_of
+    from regard.runs.settings import examples_of
 
     dataset = examples_of(Run.open(folder), "test")
     return list(zip(dataset.texts["source"], dataset.texts["target"], strict=True))

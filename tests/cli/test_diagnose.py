@@ -21,7 +21,7 @@ from command_line import fail, succeed, write
 from planted import IMPOSSIBLE, Table, planted_run
 from regard.errors import ConfigError, DataError
 from regard.runs import Run
-from regard.runs.splits import examples_of
+from regard.runs.settings import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
 from regard.views.advice import Behind, Sweep, Width, advice, resampled

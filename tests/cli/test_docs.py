@@ -18,7 +18,7 @@ from regard.recipes.recipe import load_recipe
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
 from regard.tasks.question_answering import Answered
-from regard.text.offsets import Span
+from regard.text.normalise import Span
 
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "document_recipes"))
 DOCUMENTS = sorted(

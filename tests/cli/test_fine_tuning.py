@@ -25,7 +25,7 @@ from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
 from regard.runs import Run
 from regard.tasks import TASKS
-from regard.tasks.inputs import Inputs
+from regard.tasks.task import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.training.optimiser import parameter_groups
 from regard.training.train import train
@@ -406,46 +406,9 @@ def test_neither_neighbours_nor_padding_change_an_answer(
         "Although the music was never really weak, the ending was quite superb, too.",
         "Fine",
     ]
-    together = np.array(task.typed_scores(model, task.encode_inputs(model, Inputs.of(texts))))
+    together = task.scores(model, task.encode_inputs(model, Inputs.of(texts)).readable()[0].examples)
     for text, expected in zip(texts, together, strict=True):
         framing = task.framing
         rows = [framing.rows(framing.spelled(framing.tokenizer.encode(text), [text], 0))]
         alone = model(labelled_batch(rows, torch.zeros(1), 0))[0].tolist()
         assert expected.tolist() == pytest.approx(alone, abs=1e-5)
-
-
-def test_bert_under_a_head_against_transformers() -> None:
-    """The logits of BertForSequenceClassification with the same weights: padded texts, two segments."""
-    transformers = pytest.importorskip("transformers")
-    from test_against_transformers_lm import copy as copied
-    from test_against_transformers_lm import copy_attention, with_weights_that_matter
-
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=20, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=64, num_labels=3,
-    )  # fmt: skip
-    theirs = with_weights_that_matter(transformers.BertForSequenceClassification(config))
-    ours, body = headed().eval(), theirs.bert
-    embedding, theirs_embedding = ours.base.embedding, body.embeddings
-    with torch.no_grad():
-        embedding.tokens.weight.copy_(theirs_embedding.word_embeddings.weight)
-        embedding.segments.weight.copy_(theirs_embedding.token_type_embeddings.weight)
-        embedding.positions.learned.weight.copy_(theirs_embedding.position_embeddings.weight)
-    copied(embedding.norm, theirs_embedding.LayerNorm)
-    for block, layer in zip(ours.base.blocks, body.encoder.layer, strict=True):
-        attention = layer.attention
-        copy_attention(block.self_attention, attention.self.query, attention.self.key, attention.self.value)
-        copied(block.self_attention.W_O, attention.output.dense)
-        copied(block.attention_norm, attention.output.LayerNorm)
-        copied(block.feed_forward.W_1, layer.intermediate.dense)
-        copied(block.feed_forward.W_2, layer.output.dense)
-        copied(block.feed_forward_norm, layer.output.LayerNorm)
-    copied(ours.head.pooler, body.pooler.dense)
-    copied(ours.head.linear, theirs.classifier)
-    batch = batch_of([[2, 7, 8, 3, 9, 3], [2, 11, 3], [2, 5, 6, 7, 8, 9, 10, 3]], [0, 1, 2])
-    batch.segments_BL[0, 4:6] = 1
-    real_BL = (torch.arange(8) < batch.text.lengths_B[:, None]).long()
-    with torch.no_grad():
-        expected = theirs(batch.text.ids_BL, attention_mask=real_BL, token_type_ids=batch.segments_BL).logits
-        torch.testing.assert_close(ours(batch), expected, rtol=1e-5, atol=1e-5)

@@ -14,8 +14,9 @@ import pytest
 from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.data.config import Data, Split
-from regard.data.readers import Row, open_corpus
-from regard.data.texts import prepare_texts
+from regard.data.formats import Row
+from regard.data.prepare import prepare_texts
+from regard.data.readers import open_corpus
 from regard.errors import DataError, Problem
 from regard.tasks.summarization import Summarized
 from regard.tasks.translation import Parallel

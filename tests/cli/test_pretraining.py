@@ -22,7 +22,7 @@ from regard.data.corpora import generate
 from regard.data.raw import EVALUATED_STREAMS, Streams
 from regard.objectives.language_model import CarriedNextToken
 from regard.runs import Run
-from regard.runs.checkpoints import load_training, load_weights
+from regard.runs.run import load_training, load_weights
 from regard.tasks.language_modeling import LanguageModeling, measured
 from regard.tasks.masked_language_modeling import put_in
 from regard.training.train import train
@@ -140,7 +140,7 @@ def test_perplexity_by_hand(runs: dict[str, Path]) -> None:
 
 
 def log_p(model: Any, ids_BL: torch.Tensor) -> torch.Tensor:
-    from regard.data.batch import TextBatch, Tokens
+    from regard.data.batches import TextBatch, Tokens
 
     lengths = torch.full((len(ids_BL),), ids_BL.shape[1])
     with torch.inference_mode():
@@ -296,7 +296,7 @@ def test_a_word_comes_with_a_space_only_after_another(typed: str, words: list[st
 
 
 def masked_probabilities(model: Any, ids_BL: torch.Tensor, places: list[int]) -> torch.Tensor:
-    from regard.data.batch import MaskedBatch, Tokens
+    from regard.data.batches import MaskedBatch, Tokens
 
     nothing = torch.empty(0, dtype=torch.long)
     text = Tokens.of(ids_BL, torch.tensor([ids_BL.shape[1]]))

@@ -24,8 +24,7 @@ from command_line import fail, succeed, write
 from places import SHARED
 from regard.config import parse_yaml
 from regard.data.corpora import generate
-from regard.recipes.propose import PLANS, Sizes, pace, propose
-from regard.recipes.recognise import recognise
+from regard.recipes.propose import PLANS, Sizes, pace, propose, recognise
 from regard.training.check import check
 
 DRAW = random.Random(1)

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
 from labelled_cases import QUESTIONS
+from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.dataset import Dataset
 from regard.data.framing import padded_rows
 from regard.data.readers import open_corpus
-from regard.data.squad import QuestionedText, answers_in, squad_questions
+from regard.data.squad import QuestionedText, answers_in
 from regard.errors import DataError
 from regard.layers.attention import worth_packing
 from regard.models.headed import Headed
@@ -29,14 +30,11 @@ from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig
-from regard.tasks.inputs import Inputs
 from regard.tasks.metrics import best_threshold, exact_match, f1, normalised
 from regard.tasks.question_answering import QuestionAnswering
-from regard.text.files import TextFile
-from regard.text.offsets import token_spans, trimmed
+from regard.tasks.task import Inputs
+from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
-from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
 from test_offsets import TEXTS
 
 REAL = SHARED
@@ -197,9 +195,9 @@ def test_scores_by_hand() -> None:
 def test_published_predictions_have_their_published_scores(model: str, expected: tuple[float, float]) -> None:
     said = json.loads(lzma.decompress((REAL / "squad" / f"predictions_v1.1_{model}.json.xz").read_bytes()))
     file = "dev-v1.1.rebuilt.json.xz"
-    questions = list(squad_questions(TextFile(file, REAL / "squad" / file)))
+    questions = [row.values for row in open_corpus(QuestionedText(file=file), REAL / "squad")]
     assert len(questions) == 10_570
-    pairs = [(said.get(one.id, ""), [text for _, text in one.answers]) for one in questions]
+    pairs = [(said.get(id, ""), [text for _, text in answers_in(answers)]) for _, _, answers, id in questions]
     assert 100 * np.mean([exact_match(*pair) for pair in pairs]) == pytest.approx(expected[0], abs=1e-9)
     assert 100 * np.mean([f1(*pair) for pair in pairs]) == pytest.approx(expected[1], abs=1e-9)
 
@@ -277,7 +275,7 @@ def test_the_tokens_of_an_answer_cover_it_and_no_more_than_its_characters(text: 
     task = task_of(tokenizer)
     answered = text[ends[0] : sum(ends)]
     examples = examples_of(task, [text], ["?"], [json.dumps([[ends[0], answered]])])
-    spans = [span for span in token_spans(tokenizer, [text])[0][1] if span.start < span.end]
+    spans = [span for span in tokenizer.token_spans([text])[0][1] if span.start < span.end]
     answer = trimmed(text, ends[0], ends[0] + len(answered))
     found, inside = task.answer_tokens(examples, 0), [s for s in spans if s.start < answer.end and s.end > answer.start]
     if found is None:
@@ -410,34 +408,6 @@ def test_every_answer_is_a_slice_of_whole_characters_of_the_context_as_typed(
         assert seen[-1].strip()
 
 
-def test_logits_are_those_of_transformers(berts: Any) -> None:
-    transformers = pytest.importorskip("transformers")
-    ours_base, theirs_base = berts
-    theirs = transformers.BertForQuestionAnswering(theirs_base.config).eval()
-    theirs.bert.load_state_dict(theirs_base.bert.state_dict(), strict=False)
-    with_weights_that_matter(theirs.qa_outputs)
-    tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abcdefghi"])
-    assert tokenizer.size == VOCABULARY
-    tree = {
-        **QUESTIONS,
-        "model": {"kind": "bert", **SIZES},
-        "head": {"dropout": 0.0},
-        "data": {**QUESTIONS["data"], "max_length": 20},
-    }
-    task = QuestionAnswering(recipe_of(tree), Tokenizers({"text": tokenizer}))
-    model = task.model().eval()
-    own = model.base.state_dict()
-    model.base.load_state_dict({name: value for name, value in ours_base.state_dict().items() if name in own})
-    model.head.linear.load_state_dict(theirs.qa_outputs.state_dict())
-    batch = examples_of(task, ["abc def ghi abc", "ab cd"], ["hid?", "a"]).batch(np.array([0, 1]))
-    with torch.no_grad():
-        expected, actual_BL2 = theirs(**bert_inputs(batch)), model(batch)  # type: ignore[arg-type]
-    for row, length in enumerate(batch.text.lengths_B.tolist()):
-        near(actual_BL2[row, :length, 0], expected.start_logits[row, :length])
-        near(actual_BL2[row, :length, 1], expected.end_logits[row, :length])
-    assert batch.segments_BL.any()
-
-
 # Through the command line
 
 
@@ -530,15 +500,15 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
 def test_korquad_answers_have_their_tokens() -> None:
     """Every answer is covered by its tokens, and with syllables as tokens by no more than it."""
     name = "KorQuAD_v1.0_dev.json.xz"
-    questions = list(squad_questions(TextFile(name, REAL / "korquad" / name)))
+    questions = read(REAL / "korquad" / name)
     assert len(questions) == 5774
     some = questions[::20]
-    tokenizer = Tokenizer.train(TokenizerConfig(kind="character", vocabulary=4000), [one.context for one in some])
+    tokenizer = Tokenizer.train(TokenizerConfig(kind="character", vocabulary=4000), [context for context, *_ in some])
     task = task_of(tokenizer)
-    answers = [json.dumps(one.answers) for one in some]
-    examples = examples_of(task, [one.context for one in some], [one.question for one in some], answers)
-    for row, one in enumerate(some):
-        [(_, text)] = one.answers
+    contexts, asked_about, answers, _ = map(list, zip(*some, strict=True))
+    examples = examples_of(task, contexts, asked_about, answers)
+    for row, context in enumerate(contexts):
+        [(_, text)] = answers_in(answers[row])
         tokens = task.answer_tokens(examples, row)
         assert tokens is not None
-        assert one.context[slice(*span_of(examples, row, *tokens))] == text.strip()
+        assert context[slice(*span_of(examples, row, *tokens))] == text.strip()

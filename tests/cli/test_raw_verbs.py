@@ -23,11 +23,10 @@ from regard.config import write_yaml
 from regard.data.corpora import generate
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
-from regard.runs.run import read_metrics
-from regard.runs.splits import examples_of
+from regard.runs.run import load_weights, read_metrics
+from regard.runs.settings import examples_of
 from regard.tasks.by_document import document_masks
-from regard.tasks.language_modeling import _output, joined
+from regard.tasks.language_modeling import continued, joined
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
@@ -116,7 +115,7 @@ def test_the_output_is_the_prompt_as_typed_and_what_was_written(
     prompt = [tokenizer.end, *tokenizer.encode(fold_white_space(typed))]
     plain = [token for token in range(tokenizer.size) if token not in tokenizer.special]
     new = data.draw(st.lists(st.sampled_from(plain), max_size=4))
-    output = _output(tokenizer, typed, prompt, SimpleNamespace(tokens=new, score=-1.0)).output  # type: ignore[arg-type]
+    output = continued(tokenizer, typed, prompt, SimpleNamespace(tokens=new, score=-1.0))  # type: ignore[arg-type]
     assert output.startswith(typed)
     known = tokenizer.unk not in prompt and "\ufffd" not in output
     if known and typed == typed.rstrip():

@@ -26,8 +26,7 @@ import torch
 
 from regard.errors import ConfigError
 from regard.runs import Run
-from regard.runs.checkpoints import load_training, load_weights
-from regard.runs.run import read_metrics
+from regard.runs.run import load_training, load_weights, read_metrics
 from regard.training.train import train
 
 if sys.platform == "win32":

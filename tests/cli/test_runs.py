@@ -21,8 +21,18 @@ from regard.api import evaluate, predict, score
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
-from regard.runs.checkpoints import Checkpoint, average_weights, load_training, load_weights, save_checkpoint
-from regard.runs.run import FORMAT, MetricsLog, put_weights, read_metrics, stored_weights
+from regard.runs.run import (
+    FORMAT,
+    Checkpoint,
+    MetricsLog,
+    average_weights,
+    load_training,
+    load_weights,
+    put_weights,
+    read_metrics,
+    save_checkpoint,
+    stored_weights,
+)
 from regard.text.files import write_file
 from regard.training.train import train
 
@@ -250,7 +260,7 @@ def test_the_tokenizer_of_another_run_is_refused(run: Run, tiny_recipe: Tree, tm
 def test_weights_of_another_model_are_refused(run: Run) -> None:
     weights = load_weights(run.checkpoint("last"))
     name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
-    model = run.build()
+    model = run.task.model()
     with pytest.raises(CheckpointError, match=name):
         put_weights(model, weights | {name: weights[name][:, 1:]}, run.folder)
     with pytest.raises(CheckpointError, match=name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
 import lzma
@@ -21,6 +20,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from command_line import fail, succeed, write
 from labelled_cases import TAGGING
+from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, tags_of
 from regard.data.corpora import generate
@@ -32,11 +32,9 @@ from regard.models.headed import Headed
 from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.tasks.inputs import Inputs
 from regard.tasks.tagging import Tagging, accuracy, entity_scores
+from regard.tasks.task import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
-from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
 from test_offsets import TEXTS
 from test_question_answering import SMALL
 
@@ -216,10 +214,12 @@ def examples_of(task: Tagging, sentences: list[list[str]], tags: list[list[str]]
 
 
 def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokenizer) -> None:
-    marking = tagger(tokenizer)[0].marking
-    [words] = marking.encode([["Anna", "livesin", "Hong", "Kong", "and", "OsloAnna", "in", ".", "Kongs", "lives", "."]])
+    task = tagger(tokenizer)[0]
+    [words] = task.encode_words(
+        [["Anna", "livesin", "Hong", "Kong", "and", "OsloAnna", "in", ".", "Kongs", "lives", "."]]
+    )
     first = np.cumsum([0, *map(len, words)])[:-1].tolist()
-    rows = marking.rows(words)
+    rows = task.rows(words)
     assert len(rows) > 3
     assert max(map(len, words)) > 1
     assert sorted(word for row in rows for word in row.words) == list(range(len(words)))
@@ -236,7 +236,7 @@ def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokeni
 def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(tokenizer: Tokenizer) -> None:
     words = [[4, 5], [6], [7, 8, 9]]
     for kind, places in (("bert", [1, 3, 4]), ("gpt", [2, 3, 6])):
-        [row] = tagger(tokenizer, kind)[0].marking.rows(words)
+        [row] = tagger(tokenizer, kind)[0].rows(words)
         assert row.places == places
 
 
@@ -246,7 +246,7 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: 
     torch.manual_seed(0)
     task = Tagging(recipe_of(tree), Tokenizers({"text": tokenizer}))
     model = with_weights_that_matter(task.model())
-    words = task.marking.encode([["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]])
+    words = task.encode_words([["Anna", "."], ["Anna", "lives", "in", "Hong", "Kong"], ["Oslo", "and", "Hong"]])
     together = task.tag_words(model, words)
     assert [one.shape for one in together] == [(2, 5), (5, 5), (3, 5)]
     assert together[1].std() > 0.1
@@ -258,9 +258,9 @@ def test_every_model_tags_a_sentence_the_same_alone_and_among_others(tokenizer: 
 def test_words_are_encoded_as_in_a_text_with_spaces(kind: Any) -> None:
     text = "Anna lives in 서울 , Oslo ."
     tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocabulary=300), [text] * 3)
-    [words] = tagger(tokenizer)[0].marking.encode([text.split()])
+    [words] = tagger(tokenizer)[0].encode_words([text.split()])
     assert [token for word in words for token in word] == tokenizer.encode(text)
-    [[one]] = tagger(tokenizer)[0].marking.encode([["\u200b"]])
+    [[one]] = tagger(tokenizer)[0].encode_words([["\u200b"]])
     assert one  # a word of which a vocabulary knows nothing has a token, too
 
 
@@ -278,7 +278,7 @@ def test_loss_is_that_of_the_words_alone(tokenizer: Tokenizer) -> None:
         for one, own in zip(log_p, tags, strict=True) for word, tag in enumerate(own)
     )  # fmt: skip
     assert TagCrossEntropy(model).eval()(batch).tolist() == pytest.approx([expected, expected], rel=1e-5)
-    smoothed = TagCrossEntropy(model, 0.1)
+    smoothed = TagCrossEntropy(model, smoothing=0.1)
     smoothed.training = True  # the model itself stays in eval mode, without dropout
     uniform = -sum(float(one.mean(-1).sum()) for one in log_p)
     assert float(smoothed(batch)[0].detach()) == pytest.approx(0.9 * expected + 0.1 * uniform, rel=1e-5)
@@ -300,34 +300,6 @@ def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: 
     for entity in told["entities"]:  # the brackets taken out again leave the text
         opened = opened.replace(f"[{entity['type']} {entity['text']}]", entity["text"], 1)
     assert opened == text
-
-
-def test_logits_are_those_of_transformers(berts: Any) -> None:
-    transformers = pytest.importorskip("transformers")
-    ours_base, theirs_base = berts
-    config = copy.deepcopy(theirs_base.config)
-    config.num_labels = 5
-    theirs = transformers.BertForTokenClassification(config).eval()
-    theirs.bert.load_state_dict(theirs_base.bert.state_dict(), strict=False)
-    with_weights_that_matter(theirs.classifier)
-    tree = {
-        "task": "tagging",
-        "data": {"train": {"corpus": "names-en"}, "max_length": 20},
-        "model": {"kind": "bert", **SIZES},
-        "head": {"labels": labels_of({"PER", "LOC"}, "iob2")}, "training": {"steps": 1},
-    }  # fmt: skip
-    characters = Tokenizer.train(TokenizerConfig(kind="character"), ["abcdefghi"])
-    assert characters.size == VOCABULARY
-    task = Tagging(recipe_of(tree), Tokenizers({"text": characters}))
-    model = task.model().eval()
-    own = model.base.state_dict()
-    model.base.load_state_dict({name: value for name, value in ours_base.state_dict().items() if name in own})
-    model.head.linear.load_state_dict(theirs.classifier.state_dict())
-    batch = examples_of(task, [["abc", "def"], ["a"]], [["O", "O"], ["O"]]).batch(np.array([0, 1]))
-    with torch.no_grad():
-        actual_BLY, expected_BLY = model(batch), theirs(**bert_inputs(batch)).logits  # type: ignore[arg-type]
-    for row, length in enumerate(batch.text.lengths_B.tolist()):
-        near(actual_BLY[row, :length], expected_BLY[row, :length])
 
 
 # Through the command line
@@ -418,7 +390,7 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
         f"other.conll:1: the tag 'B-DATE' of '2' {UNKNOWN} (there are LOC, ORG, PER)"
     )
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"data": {"train": {}}}, "name the sentences"),
+        ({"data": {"train": {}}}, "name the tagged sentences"),
         ({"data": {"train": [{"corpus": "names-en"}, {"file": "a", "scheme": "plain"}]}}, "scheme: plain is for all"),
         (
             {"model": {"kind": "rnn"}},

@@ -22,8 +22,7 @@ from regard.models import MODELS
 from regard.models.base import count_parameters
 from regard.objectives import cross_entropy
 from regard.objectives.cross_entropy import TokenCrossEntropy, VocabularyLoss
-from regard.runs.checkpoints import Checkpoint, load_weights, save_checkpoint
-from regard.runs.run import put_weights, stored_weights
+from regard.runs.run import Checkpoint, load_weights, put_weights, save_checkpoint, stored_weights
 from regard.text.vocabularies import BEGIN, END
 
 FIRST_OF_KIND = {case.kind: name for name, case in reversed(CASES.items())}

@@ -45,7 +45,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 
 def folder_of(module: str) -> str | None:
-    """`regard.data.batch.Batch` -> `data`; None for what is not ours and for what all may import."""
+    """`regard.data.batches.Batch` -> `data`; None for what is not ours and for what all may import."""
     first, *parts = module.split(".")
     if first != "regard" or parts[0] in ("errors", "__version__"):
         return None
@@ -81,7 +81,7 @@ def test_errors_import_nothing_of_ours() -> None:
 
 
 def test_a_wrong_import_would_be_found() -> None:
-    wrong = "def late():\n    from regard.search import score\nimport regard.data.batch\nfrom regard import errors"
+    wrong = "def late():\n    from regard.search import score\nimport regard.data.batches\nfrom regard import errors"
     assert violations("models/rnn.py", wrong) == ["search"]
     assert violations("tasks/translation.py", wrong) == []
     assert sorted(violations("config/load.py", wrong)) == ["data", "search"]

@@ -19,7 +19,7 @@ from regard.data.config import Data
 from regard.data.readers import FORMATS, open_corpus
 from regard.models import MODELS, Kind, any_config, build_model
 from regard.models.rnn import RNN, RNNConfig
-from regard.tasks import TASKS, columns
+from regard.tasks import TASKS
 from regard.tasks.task import NoSettings
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import Parallel
@@ -34,7 +34,7 @@ def test_a_format_is_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     exec("from __future__ import annotations\n" + next(code for code in CODE if "def _pipe_rows" in code), names)
     monkeypatch.setitem(formats.TABLE_ROWS, ".pipe", names["_pipe_rows"])
     monkeypatch.setitem(FORMATS, ".pipe", formats.table_rows)
-    for module in (config, file_inputs, columns):
+    for module in (config, file_inputs):
         monkeypatch.setattr(module, "TABLES", (*config.TABLES, ".pipe"))
     file = tmp_path / "a.pipe"
     file.write_text("one | eins\ntwo\n\nthree | drei\n", encoding="utf-8")

@@ -14,8 +14,7 @@ from regard.config import write_yaml
 from regard.errors import ConfigError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
-from regard.runs.run import read_metrics
+from regard.runs.run import load_weights, read_metrics
 from regard.search import SearchConfig
 from regard.training.train import train
 

@@ -18,20 +18,16 @@ from torch.nn import functional as F
 
 from model_cases import IGNORED, labels_of
 from places import GOLDEN
-from regard.data.batch import Batch
-from regard.data.batches import START
+from regard.data.batches import START, Batch
 from regard.errors import ConfigError, RegardError
 from regard.models import build_model
-from regard.recipes.recipe import load_recipe
-from regard.recipes.training import TrainingConfig
+from regard.recipes.recipe import TrainingConfig, load_recipe
 from regard.runs import Run
-from regard.runs.checkpoints import load_facts, load_weights
-from regard.runs.run import read_metrics
+from regard.runs.run import load_facts, load_weights, read_metrics
 from regard.tasks import TASKS
-from regard.training.display import Display
 from regard.training.loop import Trainer
 from regard.training.optimiser import Plateau, build_optimiser, length_notes, move_average, schedule_factor
-from regard.training.progress import Progress, Ranked, total_steps
+from regard.training.progress import Display, Progress, Ranked, total_steps
 from regard.training.train import make_accelerator, resolve, train
 
 Tree = dict[str, Any]

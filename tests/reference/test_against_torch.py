@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, labels_of, logits_of
-from regard.layers.attention import MultiHeadAttention, Visibility
+from regard.layers.attention import FeedForward, MultiHeadAttention, Visibility
 from regard.layers.recurrence import as_carry, as_torch
 from regard.models.rnn import RNN
-from regard.models.transformer import DecoderBlock, EncoderBlock, FeedForward, Sublayer, TransformerConfig
+from regard.models.transformer import DecoderBlock, EncoderBlock, Sublayer, TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
 
 WIDTH, HEADS, INNER = 12, 3, 20

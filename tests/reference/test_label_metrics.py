@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.tasks.classification import balanced, natural, probabilities
+from regard.tasks.classification import balanced, probabilities
 from regard.tasks.metrics import (
     accuracy,
     classification_metrics,
@@ -19,6 +19,7 @@ from regard.tasks.metrics import (
     ranks,
     spearman,
 )
+from regard.text.normalise import natural
 from regard.views.metrics import metric_lines
 
 sklearn = pytest.importorskip("sklearn.metrics")

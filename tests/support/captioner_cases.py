@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from model_cases import TARGETS, tokens_of
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.data.images import ImagesConfig, Picture, images_of
 from regard.models import build_model
 from regard.models.captioner import Captioner, CaptionerConfig

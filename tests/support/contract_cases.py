@@ -17,14 +17,14 @@ import language_model_cases
 import model_cases
 from labelled_cases import labelled_batch_of
 from model_cases import SOURCES, TARGETS, tokens_of
-from regard.data.batch import StoryBatch, Tokens
+from regard.data.batches import StoryBatch, Tokens
 from regard.data.images import images_of
 from regard.models import build_model
 from regard.models.base import ModelConfig
 from regard.models.headed import HeadConfig, Headed, TextHead, build_base
 from regard.models.memory_network import MemoryNetworkConfig
 from regard.models.text_classifiers import BiLSTMConfig, CNNConfig
-from regard.objectives.cross_entropy import DoublyStochastic, Objective, TokenCrossEntropy
+from regard.objectives.cross_entropy import Objective, TokenCrossEntropy
 from regard.objectives.labels import AnswerCrossEntropy, ClassCrossEntropy
 from regard.text.vocabularies import BEGIN, PAD
 
@@ -108,7 +108,7 @@ class ImageCase(SourceCase):
         return captioner_cases.batch_of(pictures, [TARGETS[row] for row in rows], extra=extra)
 
     def objective(self, model: Any, smoothing: float = 0.0) -> Objective:
-        return DoublyStochastic(model, smoothing, 1.0, 0.01)
+        return TokenCrossEntropy(model, smoothing, doubly_stochastic=0.01)
 
     def sources(self, rows: Sequence[int], extra: int = 0) -> Tokens:
         return images_of([self.pictures[row] for row in rows])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from model_cases import tokens_of
-from regard.data.batch import MaskedBatch, TextBatch
+from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.models import build_model
 from regard.models.base import ModelConfig
 from regard.models.bert import BERTConfig
@@ -18,7 +18,6 @@ from regard.models.gpt import GPTConfig
 from regard.models.lstm_lm import LSTMLanguageModelConfig
 from regard.objectives.cross_entropy import VocabularyLoss
 from regard.objectives.language_model import BothDirections, MaskedTokens, NextToken
-from regard.text.spelling import spelled
 from regard.text.vocabularies import BEGIN, END, PAD
 
 WORDS = ["<pad>", "<unk>", "<s>", "</s>", "a", "of", "the", "고양이", "walking", "extraordinary", "나", "ab", "ba"]

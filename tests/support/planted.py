@@ -14,8 +14,7 @@ import torch
 from regard.models.base import Generator
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.runs.checkpoints import Checkpoint, save_checkpoint
-from regard.runs.run import stored_weights
+from regard.runs.run import Checkpoint, save_checkpoint, stored_weights
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 
 IMPOSSIBLE = -1e4
@@ -45,7 +44,7 @@ def planted_run(folder: Path, table: Table, *, letters: str, search: dict[str, A
     )
     shutil.rmtree(folder, ignore_errors=True)  # an earlier one of the same test
     run = Run.create(folder, recipe, Tokenizers({"source": tokenizer, "target": tokenizer}))
-    model = run.build()
+    model = run.task.model()
     plant(model, log_p_of(table, tokenizer))
     facts = {"step": 1, "metrics": {}, "tokenizer": run.tokenizers.fingerprint}
     save_checkpoint(run.checkpoints / "step-00000001", Checkpoint(stored_weights(model), facts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.models.base import Generator, Output
 
 

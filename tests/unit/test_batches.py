@@ -1,6 +1,7 @@
 """The order of batches, their budget and padding, resuming, sharding, and preparing ahead."""
 
 import threading
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -10,8 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batch import Batch
-from regard.data.batches import START, Position, Stream, ahead, auto_batch_tokens, fixed_batches, plan
+from regard.data.batches import START, Batch, Position, Stream, ahead, auto_batch_tokens, fixed_batches, plan
 from regard.data.dataset import Dataset
 from regard.data.store import TextColumn, TokenColumn
 from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
@@ -262,7 +262,7 @@ class TestAhead:
 
         def move(batch: Batch) -> Batch:
             threads.add(threading.current_thread().name)
-            return Batch(batch.source, batch.target, batch.examples, -batch.tokens)
+            return replace(batch, tokens=-batch.tokens)
 
         plain = [batch.tokens for batch, _ in islice(Stream(few, 200, 1), 5)]
         prepared = ahead(Stream(few, 200, 1), 2, move)

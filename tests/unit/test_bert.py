@@ -12,7 +12,7 @@ from torch import Tensor
 import plain
 from language_model_cases import CASES, FOLLOWS, LABELS, MASK, PAIRS, PLACES, build, masked_batch
 from model_cases import close
-from regard.data.batch import MaskedBatch, Tokens
+from regard.data.batches import MaskedBatch, Tokens
 from regard.errors import DecodeError
 from regard.models.base import count_parameters
 from regard.models.bert import BERT, BERTConfig

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from command_line import fail, succeed
-from regard.data.batch import TextBatch, Tokens
+from regard.data.batches import TextBatch, Tokens
 from regard.runs import Run
 from regard.training.train import train
 

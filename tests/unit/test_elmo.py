@@ -13,10 +13,12 @@ from torch import Tensor, nn
 import plain
 from language_model_cases import CASES, ELMO, SIZE, TEXTS, WORDS, build, each, text_batch
 from model_cases import close, tokens_of
-from regard.models.elmo import CharacterCNN, ELMoConfig, Highway, reordered, reversal
+from regard.data.batches import spelled
+from regard.layers.recurrence import reversal
+from regard.models.elmo import CharacterCNN, ELMoConfig, Highway
 from regard.models.headed import HeadConfig, Headed, LayerMix, TokenHead
 from regard.objectives.language_model import BothDirections
-from regard.text.spelling import CHARACTERS, WORD_BEGINS, WORD_ENDS, spelled
+from regard.text.tokenizers import CHARACTERS, WORD_BEGINS, WORD_ENDS
 from regard.text.vocabularies import BEGIN, END
 
 FROZEN_MIX = HeadConfig(features="mix", freeze="all")
@@ -71,7 +73,7 @@ def test_the_convolution_over_characters_in_plain_loops() -> None:
     for word, row in enumerate(cnn.characters_VC.tolist()):
         letters = [vectors[character] for character in row if character]
         y = []
-        for convolution in cnn._convolutions():
+        for convolution in cnn.convolutions:
             width = convolution.kernel_size[0]
             H, b = convolution.weight.tolist(), convolution.bias.tolist()  # type: ignore[union-attr]
             filled = letters + [[0.0] * 3] * max(0, width - len(letters))
@@ -114,10 +116,9 @@ def test_the_spelling_travels_with_the_model_but_not_with_its_weights() -> None:
 
 def test_a_reversal_turns_each_text_round_in_its_own_place() -> None:
     text = tokens_of([[4, 5, 6], [7, 8]], extra=1)
-    order_BL = reversal(text)
-    turned = reordered(text.ids_BL[..., None], order_BL)
-    assert turned[..., 0].tolist() == [[6, 5, 4, 0], [8, 7, 0, 0]]
-    assert torch.equal(reordered(turned, order_BL), text.ids_BL[..., None])
+    turned = text.ids_BL.gather(1, reversal(text))
+    assert turned.tolist() == [[6, 5, 4, 0], [8, 7, 0, 0]]
+    assert torch.equal(turned.gather(1, reversal(text)), text.ids_BL)
 
 
 @every_case

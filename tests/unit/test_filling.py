@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard.models.bert import BERT, BERTConfig
-from regard.tasks.inputs import readable
 from regard.tasks.masked_language_modeling import encode_gaps, filled
+from regard.tasks.task import readable
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
 

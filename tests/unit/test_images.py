@@ -354,7 +354,7 @@ def test_an_image_is_read_once_and_again_when_it_has_changed(album: Path, monkey
     data = Captioning.prepare(loaded, base)
     before = {data.train.texts["source"][row]: shown(data.train, row).copy() for row in range(len(data.train))}
     assert len(data.train.pictures) == len(before) == 7
-    assert isinstance(data.train.pictures.values.base, np.memmap)
+    assert isinstance(data.train.pictures.shown.values.base, np.memmap)
     changed = next(iter(before))
     filled("RGB", (9, 8, 7), (33, 44)).save(album / changed)
     again = Captioning.prepare(loaded, base).train

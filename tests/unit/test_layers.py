@@ -17,6 +17,7 @@ import plain
 from model_cases import CASES, SOURCES, build, close, tokens_of
 from places import ROOT
 from regard.data.dataset import Dataset
+from regard.errors import DecodeError
 from regard.layers.attention import (
     FEW_ROWS,
     LARGE_WEIGHT,
@@ -25,6 +26,7 @@ from regard.layers.attention import (
     Packing,
     Visibility,
     attend,
+    real_positions,
     recording,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
@@ -73,8 +75,7 @@ def test_visibility_by_hand() -> None:
     assert both.tolist() == [[[yes, no, no]] * 3, [[yes, no, no], [yes, yes, no], [yes, yes, yes]]]
     last_two = Visibility(causal=True).matrix_BQK(2, 3, device)
     assert last_two.tolist() == [[[yes, yes, no], [yes, yes, yes]]]
-    assert Visibility().keys_BK(3) is None
-    assert Visibility(lengths_B).keys_BK(4).tolist() == [[yes, no, no, no], [yes, yes, yes, no]]  # type: ignore[union-attr]
+    assert real_positions(lengths_B, 4).tolist() == [[yes, no, no, no], [yes, yes, yes, no]]
 
 
 # Attention
@@ -191,17 +192,22 @@ def test_recordings_do_not_mix() -> None:
 def test_sinusoidal_positions(width: int) -> None:
     expected = torch.tensor([plain.position(pos, width) for pos in range(50)])
     torch.testing.assert_close(sinusoidal_positions(50, width), expected)
-    torch.testing.assert_close(sinusoidal_positions(10, width, first=40), expected[40:])
 
 
-def test_positions_are_added_from_where_the_text_goes_on() -> None:
-    x_BLD = randn(2, 3, 6)
-    waves = Positions("sinusoidal", 6, 10)
-    expected = torch.tensor([plain.position(pos, 6) for pos in (4, 5, 6)], dtype=torch.float64)
-    close(waves(x_BLD, first=4) - x_BLD, expected.expand(2, 3, 6), 1e-6)
-    learned = Positions("learned", 6, 10).double()
-    close(learned(x_BLD, first=7), x_BLD + learned.learned.weight[7:10])
-    assert torch.equal(Positions("none", 6, 10)(x_BLD, first=7), x_BLD)
+@pytest.mark.parametrize("longest", [2, 10], ids=["beyond the table", "within"])
+def test_positions_are_added_to_padded_and_packed_texts(longest: int) -> None:
+    packing, x_BLD = Packing.of(tokens_of([[4, 5, 6], [7, 8]])), randn(2, 3, 6)
+    expected = torch.tensor([plain.position(pos, 6) for pos in range(3)], dtype=torch.float64)
+    waves, learned, none = (Positions(kind, 6, longest).double() for kind in ("sinusoidal", "learned", "none"))
+    close(waves(x_BLD) - x_BLD, expected.expand(2, 3, 6), 1e-6)
+    packed = packing.pack(x_BLD)
+    close(waves(packed, packing) - packed, expected[[0, 1, 2, 0, 1]][None], 1e-6)
+    assert torch.equal(none(x_BLD), x_BLD)
+    if longest < 3:
+        with pytest.raises(DecodeError, match="3 tokens, but the model learned 2 positions"):
+            learned(x_BLD)
+    else:
+        close(learned(x_BLD), x_BLD + learned.learned.weight[:3])
 
 
 def test_a_readout_is_linear_and_tied_to_the_embeddings_it_is_given() -> None:
@@ -234,7 +240,7 @@ def test_the_bridge_is_tanh_of_one_matrix_for_each_part() -> None:
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_the_encoder_reads_both_ways_and_stops_where_a_sentence_ends(cell: str) -> None:
-    encoder = shaken(RecurrentEncoder(cell, 3, 4, 1, bidirectional=True, dropout=0.0))  # type: ignore[arg-type]
+    encoder = shaken(RecurrentEncoder(cell, 3, 4))  # type: ignore[arg-type]
     x_BSD, lengths = randn(2, 5, 3), [5, 3]
     h_BSD, last = encoder(x_BSD, tokens_of([[4] * length for length in lengths]))
     weights = lists_of(encoder.rnn)
@@ -285,7 +291,7 @@ def test_cells_that_are_fed_are_torchs_cells_over_both_inputs_side_by_side(cell:
     carries = [tuple(randn(5, 4) for _ in range(parts)) for _ in range(2)]
     expected = list(carries)
     y_BTD = randn(5, 3, 3)
-    for words_BG, y_BD in zip(cells.word_gates(y_BTD).unbind(1), y_BTD.unbind(1), strict=True):
+    for words_BG, y_BD in zip(word_gates(cells.first, y_BTD).unbind(1), y_BTD.unbind(1), strict=True):
         fed_BD = randn(5, 2)
         carries = cells(words_BG, fed_BD, carries)
         read = torch.cat([y_BD, fed_BD], dim=-1)

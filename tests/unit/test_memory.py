@@ -13,8 +13,8 @@ from torch import nn
 
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError
-from regard.models import Generator, build_model
-from regard.models.base import count_parameters
+from regard.models import build_model
+from regard.models.base import Generator, count_parameters
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.recipe import AnyRecipe, load_recipe
 from regard.runs import Run

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.data.batch import StoryBatch
+from regard.data.batches import StoryBatch
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig, position_weights
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.story_answering import with_gaps

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import MaskedBatch, Tokens
+from regard.data.batches import MaskedBatch, Tokens
 from regard.models.bert import BERT, BERTConfig
 from regard.objectives.language_model import MaskedTokens
-from regard.training.mixed_precision import HalfWeights
+from regard.training.optimiser import HalfWeights
 
 
 def bert() -> MaskedTokens:

@@ -13,7 +13,7 @@ from torch import Tensor
 import language_model_cases
 import plain
 from model_cases import CASES, SOURCES, TARGETS, batch_of, build, close, each_real, logits_of
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.objectives import cross_entropy
 from regard.objectives.cross_entropy import TokenCrossEntropy, VocabularyLoss, scheduled_sample
 from regard.text.vocabularies import BEGIN, END

@@ -10,7 +10,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.offsets import Clusters, Span, token_spans, trimmed, word_spans
+from regard.text.normalise import Clusters, Span, trimmed, word_spans
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 
 SIGNS = (
@@ -65,7 +65,7 @@ def test_spans_by_hand() -> None:
 @given(text=TEXTS)
 def test_a_token_stands_for_its_slice(tokenizer: Tokenizer, text: str) -> None:
     """The tokens that cover a slice spell it: what they decode to is in the slice once both are normalised."""
-    [(ids, spans)] = token_spans(tokenizer, [text])
+    [(ids, spans)] = tokenizer.token_spans([text])
     assert ids == tokenizer.encode(text)
     whole = Clusters(text)
     for start, end in spans:
@@ -90,7 +90,7 @@ def _read(tokenizer: Tokenizer, text: str) -> str:
 @given(text=TEXTS)
 def test_every_character_that_is_known_has_a_token(tokenizer: Tokenizer, text: str) -> None:
     """Nothing but white space, and what a vocabulary passes over, is left between the tokens."""
-    [(_, spans)] = token_spans(tokenizer, [text])
+    [(_, spans)] = tokenizer.token_spans([text])
     covered = {place for span in spans for place in range(*span)}
     assert all(text[place].isspace() for place in range(len(text)) if place not in covered)
 
@@ -98,7 +98,7 @@ def test_every_character_that_is_known_has_a_token(tokenizer: Tokenizer, text: s
 def test_offsets_count_characters_as_typed_not_as_normalised() -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="word", vocabulary=100, lowercase=True), CORPUS)
     text = unicodedata.normalize("NFD", "Café 한국 İstanbul")
-    [(ids, spans)] = token_spans(tokenizer, [text])
+    [(ids, spans)] = tokenizer.token_spans([text])
     assert [text[slice(*span)] for span in spans] == text.split(" ")
     assert tokenizer.tokens(ids)[:2] == ["▁café", "▁한국"]
 
@@ -150,7 +150,7 @@ def wordpieces() -> Tokenizer:
 
 @given(text=TEXTS)
 def test_tokens_of_a_published_vocabulary_stand_for_their_slices(wordpieces: Tokenizer, text: str) -> None:
-    [(ids, spans)] = token_spans(wordpieces, [text])
+    [(ids, spans)] = wordpieces.token_spans([text])
     for token, (start, end) in zip(wordpieces.tokens(ids), spans, strict=True):
         if token != "[UNK]":
             assert token.removeprefix("##") in wordpieces._tokenizer.normalizer.normalize_str(text[start:end])
@@ -158,7 +158,7 @@ def test_tokens_of_a_published_vocabulary_stand_for_their_slices(wordpieces: Tok
 
 def test_a_published_vocabulary_by_hand(wordpieces: Tokenizer) -> None:
     text = "Cafe\u0301\u00a0Zürich\u200b, 한국의 New  York."
-    [(ids, spans)] = token_spans(wordpieces, [text])
+    [(ids, spans)] = wordpieces.token_spans([text])
     said = [(token, text[slice(*span)]) for token, span in zip(wordpieces.tokens(ids), spans, strict=True)]
     assert said[:3] == [("cafe", "Cafe\u0301"), ("zurich", "Zürich"), (",", ",")]
     assert said[-3:] == [("new", "New"), ("york", "York"), (".", ".")]

@@ -1,6 +1,5 @@
 """From files to datasets: what is kept, what is dropped and said, what is cached."""
 
-import json
 import os
 import signal
 import subprocess
@@ -14,8 +13,8 @@ import pytest
 
 import task_cases
 from regard.data.config import Corpus, Data
+from regard.data.dataset import Histogram
 from regard.data.prepare import Prepared
-from regard.data.report import Histogram, Report
 from regard.errors import DataError
 from regard.text.tokenizers import TokenizerConfig, train_tokenizers
 from task_cases import prepare_pairs
@@ -266,10 +265,6 @@ class TestTokens:
         histogram = Histogram.of(np.array([0, 3, 399, 150], dtype=np.int32))
         assert (histogram.width, len(histogram.counts), histogram.longest, histogram.mean) == (20, 20, 399, 138.0)
         assert {bin: count for bin, count in enumerate(histogram.counts) if count} == {0: 2, 7: 1, 19: 1}
-
-    def test_the_report_goes_through_json(self, tmp_path: Path) -> None:
-        report = prepared(data_of(train=write(tmp_path, "train", numbered(60) * 2), max_length=8), tmp_path).report
-        assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
 
 
 class TestCache:

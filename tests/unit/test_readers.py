@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.data.config import Corpus
-from regard.data.readers import Row, open_corpus
+from regard.data.formats import Row
+from regard.data.readers import open_corpus
 from regard.errors import DataError, Problem
 
 

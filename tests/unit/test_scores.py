@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -238,7 +239,7 @@ def test_only_input_feeding_tells_the_state_where_the_decoder_looked(case: str, 
     """Change the encoder's states after the decoder has got its first state from them."""
     model = build(CASES[case])
     state = model.begin(tokens_of(SOURCES[:1]), 1, 0)
-    other = type(state)(state.carry, state.fed_RD, model.attention.memory(-state.memory.h_BSD, state.memory.lengths_B))
+    other = replace(state, memory=model.attention.memory(-state.memory.h_BSD, state.memory.lengths_B))
     with torch.no_grad():
         _, after = model.decode(torch.tensor([[BEGIN, 4]]), state)
         _, after_other = model.decode(torch.tensor([[BEGIN, 4]]), other)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.config import Config, validate
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError, DecodeError
 from regard.search import Hypothesis, SearchConfig, score, search
 from regard.search.decode import best, draw, truncated

@@ -13,7 +13,7 @@ from regard.config import write_yaml
 from regard.data.conll import TaggedText
 from regard.data.readers import open_corpus
 from regard.tasks.tagging import TaggedInput, TaggedWord
-from regard.text.offsets import Span
+from regard.text.normalise import Span
 
 MODEL = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}
 TRAINING = {"steps": 2, "batch_tokens": 256, "device": "cpu"}
@@ -113,7 +113,7 @@ def test_a_file_that_holds_no_tagged_words(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, b"PAR1\0\xff")
     [message] = fail("check", recipe(tmp_path, train={"file": name}))
     suffix = Path(name).suffix
-    assert message.startswith(f"{name}: tagged words cannot be read from a {suffix} (CoNLL's columns, a word and")
+    assert message.startswith(f"{name}: tagged sentences cannot be read from a {suffix} (CoNLL's columns, a word and")
 
 
 def test_other_spaces_are_part_of_a_word(tmp_path: Path) -> None:

@@ -16,20 +16,19 @@ from command_line import fail, succeed
 from language_model_cases import CASES, WORDS, build
 from model_cases import close
 from regard.api import features
-from regard.data.batch import TextBatch, Tokens
+from regard.data.batches import TextBatch, Tokens
 from regard.data.dataset import Dataset
 from regard.data.documents import RawData
-from regard.data.raw import RawTokens, document_pieces
+from regard.data.raw import document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
-from regard.tasks.inputs import padded
-from regard.text.spelling import UnknownWord, encode_spelled, letters_of
-from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from regard.runs.run import load_weights
+from regard.tasks.task import padded
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, UnknownWord, letters_of
 from regard.text.vocabularies import END, UNK
 from regard.training.train import train
 from regard.views.explain import explain
-from task_cases import make_task, prepare_raw
+from task_cases import make_task, prepare_raw, raw_tokens
 
 KNOWN = "the fox ate a hen . and ( ran"
 TEXTS = ["the zebra ate a hen .", "the fox saw 여우 (zebra) .", "a fox ran ."]
@@ -53,7 +52,7 @@ def words_of(text: Tokens, own: Tokenizer) -> list[list[str]]:
 @given(st.text("ab é가́ㄱ1.,(▁\t<>unkA", max_size=20), st.booleans())
 def test_an_unknown_word_is_spelt_as_a_vocabulary_that_has_it_would(text: str, lowercase: bool) -> None:
     small, whole = (tokenizer(text=one, lowercase=lowercase) for one in ("a", f"a {text}"))
-    [ids] = encode_spelled(small, [text], 50)
+    [ids] = small.encode_batch([text], 50)
     assert ids == small.encode(text)
     shown = [token.word if isinstance(token, UnknownWord) else small.pieces([token])[0] for token in ids]
     assert shown == whole.pieces(whole.encode(text))
@@ -63,18 +62,18 @@ def test_an_unknown_word_is_spelt_as_a_vocabulary_that_has_it_would(text: str, l
 @pytest.mark.parametrize("kind", ["word", "wordpiece", "bpe", "unigram", "character"])
 def test_every_vocabulary_says_what_it_does_not_know(kind: str) -> None:
     own = tokenizer(kind)
-    [ids] = encode_spelled(own, ["the 여zoo"], 50)
+    [ids] = own.encode_batch(["the 여zoo"], 50)
     assert ids == own.encode("the 여zoo")
     unknown = [token.word for token in ids if isinstance(token, UnknownWord)]
     expected = {"unigram": ["여z"], "bpe": ["여", "z"], "character": ["여", "z"]}.get(kind, ["▁여zoo"])
     assert [word for word in unknown if word != "o"] == expected
-    assert encode_spelled(own, ["the 여zoo"], None) == [ids]
-    assert not any(isinstance(token, UnknownWord) for token in encode_spelled(own, ["the 여zoo"], None)[0])
+    assert own.encode_batch(["the 여zoo"], None) == [ids]
+    assert not any(isinstance(token, UnknownWord) for token in own.encode_batch(["the 여zoo"], None)[0])
 
 
 def test_a_text_that_says_unk_itself_says_no_more() -> None:
     own = tokenizer(split="spaces")
-    [ids] = encode_spelled(own, ["the <unk> saw <unk>s"], 50)
+    [ids] = own.encode_batch(["the <unk> saw <unk>s"], 50)
     assert ids[1:] == [UNK, UNK, UNK]
     assert [getattr(token, "word", None) for token in ids] == [None, None, "▁saw", "▁<unk>s"]
 
@@ -84,7 +83,7 @@ def test_a_text_that_says_unk_itself_says_no_more() -> None:
 
 def test_a_batch_carries_the_letters_of_its_unknown_words_once() -> None:
     own = tokenizer()
-    rows = encode_spelled(own, TEXTS, 8)
+    rows = own.encode_batch(TEXTS, 8)
     text = padded(rows, own.pad)
     assert text.spelling is not None
     assert text.spelling.numbers_BL.tolist() == [[0, 1, *[0] * 6], [0, 0, 2, 3, 0, 4, 5, 0], [0] * 8]
@@ -107,7 +106,7 @@ def test_a_split_on_disk_and_one_in_memory_carry_the_same(tmp_path: Path) -> Non
     for name, split in found.splits.items():
         assert np.array_equal(split.values, plain.splits[name].values)
         assert "unknown" not in plain.splits[name].pieces.columns
-        memory = RawTokens.of([*split.texts], split.tokenizer, str, letters=50)
+        memory = raw_tokens([*split.texts()], split.tokenizer, letters=50)
         for length in (4, 64):
             pieces = [document_pieces(text, length) for text in (split, again.splits[name], memory)]
             batches = [one.batch(np.arange(len(one))) for one in pieces]

@@ -17,7 +17,7 @@ from regard.config import write_yaml
 from regard.errors import ConfigError, DataError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
-from regard.runs.checkpoints import load_weights
+from regard.runs.run import load_weights
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vectors import Vectors, read_vectors

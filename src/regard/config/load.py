@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -15,6 +14,8 @@ from regard.errors import ConfigError, Problem, did_you_mean
 
 Tree = dict[str, Any]
 C = TypeVar("C", bound=BaseModel)
+MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
+"""pydantic's types of error for what should be a mapping."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -148,19 +149,18 @@ def validate(kind: type[C], tree: Tree) -> C:
     try:
         return kind.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(problems=list(problems_of(error, kind, tree))) from None
+        problems: dict[tuple[str, str], Problem] = {}
+        for details in error.errors(include_url=False):
+            problem = _problem(dict(details), kind, tree)
+            problems.setdefault((problem.where, problem.what), problem)
+        raise ConfigError(problems=[*problems.values()]) from None
 
 
-def problems_of(error: ValidationError, kind: type[BaseModel], tree: Any) -> Iterator[Problem]:
-    """Pydantic's errors as problems with plain messages."""
-    seen: set[tuple[str, str]] = set()
-    for details in error.errors(include_url=False):
-        keys = _keys_in(tree, details["loc"], missing=details["type"] == "missing")
-        path = ".".join(str(key) for key in keys)
-        what, hint = _message(dict(details), keys, kind, tree)
-        if (path, what) not in seen:
-            seen.add((path, what))
-            yield Problem(path, what, hint)
+def _problem(error: dict[str, Any], kind: type[BaseModel], tree: Any) -> Problem:
+    """One of pydantic's errors in plain words."""
+    keys = _keys_in(tree, error["loc"], missing=error["type"] == "missing")
+    what, hint = _message(error, keys, kind, tree)
+    return Problem(".".join(map(str, keys)), what, hint)
 
 
 def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int | str]:
@@ -181,26 +181,33 @@ def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int |
 def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
     """What is wrong, and what is allowed."""
     context, given = error.get("ctx", {}), error["input"]
+    literals = re.findall(r"'([^']*)'", context.get("expected", "")) or [context.get("expected", "")]
+    is_literal, is_mapping = error["type"] in ("literal_error", "enum"), error["type"] in MAPPINGS
     if given is None and error["type"] not in ("missing", "value_error"):
-        return "may not be null", _instead_of_null(error)
+        hint = str(error["msg"]).removeprefix("Input ")
+        if is_literal:
+            hint = f"allowed: {', '.join(sorted(literals))}"
+        return "may not be null", "should be a mapping of keys to values" if is_mapping else hint
+    if is_literal:
+        return f"{given!r} is not allowed", did_you_mean(str(given), literals)
+    if is_mapping:
+        return f"should be a mapping of keys to values, not {given!r}", ""
     match error["type"]:
         case "extra_forbidden":
-            return f"unknown key {keys[-1]!r}", did_you_mean(str(keys[-1]), _allowed_keys(kind, keys[:-1], tree))
+            allowed = {name for config in _configs_at(kind, keys[:-1], tree) for name in config.model_fields}
+            return f"unknown key {keys[-1]!r}", did_you_mean(str(keys[-1]), allowed)
         case "missing":
-            return "this key is required", f"kind: {', '.join(sorted(tags))}" if (tags := _tags(kind, keys)) else ""
-        case "literal_error" | "enum":
-            allowed = re.findall(r"'([^']*)'", context["expected"]) or [context["expected"]]
-            return f"{given!r} is not allowed", did_you_mean(str(given), allowed)
+            tags = {tag for config in _configs_at(kind, keys, tree) for tag in _tags(config)}
+            return "this key is required", f"kind: {', '.join(sorted(tags))}" if tags else ""
         case "union_tag_invalid" if context["tag"] != "None":
-            allowed = re.findall(r"'([^']*)'", context["expected_tags"])
+            allowed = set(re.findall(r"'([^']*)'", context["expected_tags"]))
             discriminator = context["discriminator"].strip("'")
             return f"unknown {discriminator} {context['tag']!r}", did_you_mean(str(context["tag"]), allowed)
         case "union_tag_not_found" | "union_tag_invalid":
-            return f"the key {context['discriminator']} is required", did_you_mean("", _tags(kind, keys))
+            tags = {tag for config in _configs_at(kind, keys, tree) for tag in _tags(config)}
+            return f"the key {context['discriminator']} is required", did_you_mean("", tags)
         case "value_error":
             return str(context["error"]), ""
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return f"should be a mapping of keys to values, not {given!r}", ""
         case "too_short" | "too_long":
             return "should have" + error["msg"].partition("should have")[2].replace(" after validation", ""), ""
         case "bool_type":
@@ -211,60 +218,35 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
     return f"{message.replace('input should', 'should')}, not {given!r}", ""
 
 
-def _instead_of_null(error: dict[str, Any]) -> str:
-    """What is allowed instead of null."""
-    match error["type"]:
-        case "literal_error" | "enum":
-            allowed = re.findall(r"'([^']*)'", error["ctx"]["expected"]) or [error["ctx"]["expected"]]
-            return f"allowed: {', '.join(sorted(allowed))}"
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return "should be a mapping of keys to values"
-    return str(error["msg"]).removeprefix("Input ")
-
-
-def _allowed_keys(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[str]:
-    """The field names allowed under a config path."""
-    kinds = {kind}
+def _configs_at(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[type[BaseModel]]:
+    """The configs that may stand under a config path: those of the tree's `kind`, where it names a valid one."""
+    configs = {kind}
     for key in keys:
-        tree = tree[key] if isinstance(tree, (dict, list)) else None
-        kinds = {below for k in kinds for below in _configs_below(k, key)}
+        if isinstance(key, str):
+            fields = [config.model_fields[key] for config in configs if key in config.model_fields]
+            configs = {below for field in fields for below in _configs_in(field.annotation)}
+            tree = tree.get(key) if isinstance(tree, dict) else None
+        else:
+            tree = tree[key] if isinstance(tree, list) else None
         tag = tree.get("kind") if isinstance(tree, dict) else None
-        kinds = {k for k in kinds if tag is None or _accepts_tag(k, tag)} or kinds
-    return {field for k in kinds for field in k.model_fields}
-
-
-def _configs_below(kind: type[BaseModel], key: int | str) -> set[type[BaseModel]]:
-    if isinstance(key, int):
-        return {kind}
-    field = kind.model_fields.get(key)
-    return set(_configs_in(field.annotation)) if field else set()
+        of_tag = {config for config in configs if "kind" not in config.model_fields or tag in _tags(config)}
+        configs = configs if tag is None else of_tag or configs
+    return configs
 
 
 def _configs_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    elif get_origin(annotation) in (Union, UnionType, list, tuple, dict) or get_args(annotation):
+    else:
         for argument in get_args(annotation):
             yield from _configs_in(argument)
 
 
-def _tags(kind: type[BaseModel], keys: list[Any]) -> set[str]:
-    """The values of `kind` allowed under a config path."""
-    kinds = {kind}
-    for key in keys:
-        kinds = {below for k in kinds for below in _configs_below(k, key)}
-    return {tag for k in kinds for tag in _own_tags(k)}
+def _tags(config: type[BaseModel]) -> tuple[str, ...]:
+    """The values of `kind` that a config allows."""
+    return get_args(config.model_fields["kind"].annotation) if "kind" in config.model_fields else ()
 
 
 def kinds_in(annotation: Any) -> set[str]:
     """The values of `kind` allowed in a config of this type, which may be a union."""
-    return {tag for config in _configs_in(annotation) for tag in _own_tags(config)}
-
-
-def _own_tags(kind: type[BaseModel]) -> tuple[str, ...]:
-    return get_args(kind.model_fields["kind"].annotation) if "kind" in kind.model_fields else ()
-
-
-def _accepts_tag(kind: type[BaseModel], tag: Any) -> bool:
-    field = kind.model_fields.get("kind")
-    return field is None or tag in get_args(field.annotation)
+    return {tag for config in _configs_in(annotation) for tag in _tags(config)}

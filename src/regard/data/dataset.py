@@ -1,108 +1,48 @@
-"""Examples that are ready for batches: encoded columns, the texts they came from, and where those stand."""
+"""Examples that are ready for batches: encoded columns, the texts they came from, and a report of both."""
 
 from __future__ import annotations
 
-import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from math import ceil, floor
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.batch import AnyBatch
-from regard.data.report import ColumnReport
+from regard.data.batches import AnyBatch, Examples
+from regard.data.config import Recipe
+from regard.data.corpora import Part
 from regard.data.store import Integers, TextColumn, TokenColumn
+from regard.errors import DataError
 from regard.text.tokenizers import Tokenizer, Tokenizers
 
 Columns = Mapping[str, Sequence[Sequence[int]]]
 """Rows of numbers by the name of their column: tokens, labels, positions."""
-
-
-class Examples(ABC):
-    """The examples of one split, whatever they are: what training asks of them."""
-
-    corpora: Integers
-    """The number of the corpus that each example came from."""
-    weights: tuple[float, ...]
-    """How often an epoch shows the examples of each corpus."""
-
-    def __len__(self) -> int:
-        return len(self.corpora)
-
-    @property
-    @abstractmethod
-    def lengths(self) -> NDArray[np.int32]:
-        """The most positions that each example takes up in a model."""
-
-    @property
-    def slants(self) -> NDArray[np.int32] | None:
-        """How much longer the first of two columns is than the second, where there are two."""
-        return None
-
-    @abstractmethod
-    def where(self, example: int) -> str:
-        """The place of an example in the user's files: `train.en:17`."""
-
-    def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
-        """The batches of an epoch, in order; the same for the same seed and epoch on every machine."""
-        return plan(self, batch_tokens, seed, epoch)
-
-    @abstractmethod
-    def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
-        """These examples as tensors; random choices depend on the seed and the epoch alone."""
-
-    @abstractmethod
-    def frequencies(self) -> NDArray[np.int64]:
-        """How often each token of the vocabulary is a target."""
-
-    @abstractmethod
-    def pieces(self, example: int) -> dict[str, list[str]]:
-        """An example token by token, as a model reads it."""
-
-    def label_counts(self) -> dict[str, int]:
-        """How often each label occurs, for tasks with labels."""
-        return {}
-
-    def longest_example(self) -> int:
-        """The example that needs the most memory."""
-        return int(np.argmax(self.lengths))
-
-    def fingerprint(self) -> int:
-        """A checksum of what the order of the batches depends on."""
-        return zlib.crc32(self.lengths.tobytes())
+Where = Callable[[int], str]
+"""The place of a row in the user's files: `train.en:17`."""
+NAMED = 3
+"""How many places a report names for each finding; the rest are counted."""
+SPLITS: dict[Part, str] = {"train": "training", "validation": "validation", "test": "test"}
+"""The splits and their names in sentences."""
 
 
 class Encoder(Protocol):
-    """The part of a task that makes examples from texts: what the data pipeline calls."""
+    """What the data pipeline calls of a task; tasks/task.py says what each method does."""
 
+    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None: ...
     @property
-    def recipe(self) -> Any:
-        """The recipe as the task knows it, with what the training texts have told."""
-        ...
-
+    def recipe(self) -> Any: ...
     @property
     def tokenizers(self) -> Tokenizers: ...
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
-        """The task with what only the training texts can tell, such as the labels, in its recipe."""
-        ...
-
-    def encoding(self) -> list[Any]:
-        """What decides the encoded columns besides texts and tokenizers, as plain values: part of the cache key."""
-        ...
-
-    def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
-        """Rows of texts by column -> rows of numbers by column; `where` names a row in messages."""
-        ...
-
+    @classmethod
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers: ...
+    def settled(self, train: Mapping[str, Sequence[str]], where: Where) -> Self: ...
+    def encoding(self) -> list[Any]: ...
+    def encode(self, texts: Mapping[str, Sequence[str]], where: Where) -> Columns: ...
     def tokenizer_of(self, column: str) -> Tokenizer | None: ...
-    def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]:
-        """Training examples that are left out, by reason; no row has two reasons."""
-        ...
-
+    def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]: ...
     def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]: ...
     def lengths(self, examples: Dataset) -> NDArray[np.int32]: ...
     def slants(self, examples: Dataset) -> NDArray[np.int32] | None: ...
@@ -123,10 +63,10 @@ class Dataset(Examples):
     texts: Mapping[str, TextColumn]
     corpora: Integers
     weights: tuple[float, ...]
-    place: Callable[[int], str]
+    place: Where
 
     @classmethod
-    def of(cls, task: Encoder, texts: Mapping[str, Sequence[str]], place: Callable[[int], str]) -> Dataset:
+    def of(cls, task: Encoder, texts: Mapping[str, Sequence[str]], place: Where) -> Dataset:
         """Texts encoded in memory; `place` names where each stands."""
         columns = {name: TokenColumn.of(rows) for name, rows in task.encode(texts, place).items()}
         size = len(next(iter(texts.values())))
@@ -173,101 +113,123 @@ class Dataset(Examples):
         return self.task.fingerprint(self)
 
 
-Rows = NDArray[np.int64]
-"""Numbers of examples."""
+@dataclass(frozen=True)
+class Found:
+    """How often something was found, and the first places."""
+
+    count: int = 0
+    places: tuple[str, ...] = ()
+
+    def more(self, rows: Integers, where: Where) -> Found:
+        """The same with these rows."""
+        places = [where(int(row)) for row in rows[: max(0, NAMED - self.count)]]
+        return Found(self.count + len(rows), (*self.places, *places))
 
 
-class Measured(Protocol):
-    """What a plan goes by."""
+@dataclass(frozen=True)
+class Histogram:
+    """How many rows have a length; bin k holds lengths from k * width up to, but without, (k + 1) * width."""
 
-    @property
-    def lengths(self) -> NDArray[np.int32]:
-        """The positions that each example takes up in a model."""
-        ...
+    width: int
+    counts: tuple[int, ...]
+    mean: float
+    longest: int
 
-    @property
-    def slants(self) -> NDArray[np.int32] | None:
-        """By how much the first of two columns is longer than the second, where there are two."""
-        ...
-
-    @property
-    def corpora(self) -> Integers:
-        """The number of the corpus that each example came from."""
-        ...
-
-    @property
-    def weights(self) -> tuple[float, ...]:
-        """How often an epoch shows the examples of each corpus."""
-        ...
-
-    def __len__(self) -> int: ...
+    @classmethod
+    def of(cls, lengths: NDArray[np.int32]) -> Histogram:
+        """At most 20 bins of a round width."""
+        longest = int(lengths.max(initial=0))
+        width = next(step * 10**power for power in range(10) for step in (1, 2, 5) if longest < 20 * step * 10**power)
+        counts = np.bincount(lengths // width).tolist() if len(lengths) else []
+        return cls(width, tuple(counts), float(lengths.mean()) if len(lengths) else 0.0, longest)
 
 
-def plan(dataset: Measured, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
-    """The batches of an epoch, in order; the same for the same seed and epoch on every machine.
+@dataclass(frozen=True)
+class ColumnReport:
+    """The tokens of one column."""
 
-    A batch has rows * longest <= batch_tokens, where longest is the greatest of its `lengths`; an example that
-    is longer than the budget is a batch of its own. Batches are cut from the examples sorted by length, and shuffled.
-    """
-    # Raw bits and not `Generator.permutation`: NumPy promises to keep the first the same between its versions
-    bits = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
-    examples = _drawn(dataset, bits)
-    batches = _cut(_sorted_by_length(dataset, examples, bits), dataset.lengths, batch_tokens)
-    return [batches[number] for number in np.argsort(bits.random_raw(len(batches)), kind="stable")]
+    tokens: int
+    unknown: float
+    """The share of the tokens that are `<unk>`."""
+    lengths: Histogram
 
 
-def _drawn(dataset: Measured, bits: np.random.PCG64) -> Rows:
-    """The examples of an epoch: weight 2 shows each one twice, 1.5 each one and a half of them again."""
-    if all(weight == 1 for weight in dataset.weights):
-        return np.arange(len(dataset))
-    drawn = []
-    for number, weight in enumerate(dataset.weights):
-        examples = np.flatnonzero(dataset.corpora == number)
-        part = ceil((weight - floor(weight)) * len(examples))
-        chosen = np.argsort(bits.random_raw(len(examples)), kind="stable")[:part]
-        drawn += [examples] * floor(weight) + [examples[chosen]]
-    return np.concatenate(drawn)
+def token_report(column: TokenColumn, tokenizer: Tokenizer) -> ColumnReport:
+    """How many tokens a column has, the share that is unknown, and the lengths of its rows."""
+    tokens = int(column.lengths.sum(dtype=np.int64))
+    unknown = int(column.counts(tokenizer.size)[tokenizer.unk])
+    return ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(column.lengths))
 
 
-def _sorted_by_length(dataset: Measured, examples: Rows, bits: np.random.PCG64) -> Rows:
-    """Shortest first; among equals by how much the first column is longer than the last, give or take a token.
+@dataclass(frozen=True)
+class SplitReport:
+    """The examples of one split."""
 
-    The second key keeps the padding of both columns small, up and down in turn so that it does not jump where the
-    length grows by one. The random token mixes the batches anew in each epoch.
-    """
-    lengths = dataset.lengths[examples].astype(np.int64)
-    noise = (bits.random_raw(len(examples)) >> np.uint64(47)).astype(np.int64)  # 17 bits: two tokens of 2**16
-    slants = 0 if dataset.slants is None else dataset.slants[examples].astype(np.int64) << 16
-    second = slants + noise
-    keys = (lengths << 40) + np.where(lengths % 2 == 0, second, -second)
-    return examples[np.argsort(keys, kind="stable")]
-
-
-def _cut(examples: Rows, lengths: NDArray[np.int32], batch_tokens: int) -> list[Rows]:
-    """As many examples a batch as the budget allows; they come sorted by length, so the last one is the longest."""
-    batches = []
-    sorted_lengths = lengths[examples].astype(np.int64)
-    start = 0
-    while start < len(examples):
-        most = max(1, batch_tokens // int(sorted_lengths[start]))
-        cost = sorted_lengths[start : start + most]
-        rows = max(1, int(np.searchsorted(cost * np.arange(1, len(cost) + 1), batch_tokens, side="right")))
-        batches.append(examples[start : start + rows])
-        start += rows
-    return batches
+    read: int
+    kept: int
+    set_aside: int = 0
+    """How many of those read were set aside for validation and test."""
+    dropped: dict[str, Found] = field(default_factory=dict)
+    """By reason: empty, over_long_line, cells, duplicate, max_length, max_ratio, image."""
+    leaks: Found = Found()
+    """Held-out examples whose source also stands in the training data."""
+    columns: dict[str, ColumnReport] = field(default_factory=dict)
 
 
-def fixed_batches(dataset: Measured, batch_tokens: int) -> list[Rows]:
-    """Each example once, shortest first: for validation and test, where the order does not matter."""
-    return _cut(np.argsort(dataset.lengths, kind="stable"), dataset.lengths, batch_tokens)
+@dataclass(frozen=True)
+class Report:
+    """What was kept of the data, what was dropped and why, and what the tokens look like, split by split."""
 
+    splits: dict[Part, SplitReport]
+    limits: dict[str, int | float]
+    """The limits that examples were dropped by, by the reason's name."""
+    unit: str = "pairs"
+    """What messages call the examples."""
+    notes: tuple[str, ...] = ()
 
-def auto_batch_tokens(dataset: Measured, *, on_cpu: bool) -> int:
-    """The budget that `training.batch_tokens: auto` stands for: a hundredth of an epoch's positions.
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
-    So an epoch has about a hundred steps; not below 1,024, where gradients get noisy, nor above 16,384, which any
-    current GPU holds, or 4,096 on a CPU, which larger batches would only fill with activations; a multiple of 256.
-    """
-    weights = np.asarray(dataset.weights)[dataset.corpora]
-    positions = float(dataset.lengths @ weights)
-    return int(np.clip(round(positions / 100 / 256) * 256, 1024, 4096 if on_cpu else 16384))
+    def sentences(self) -> list[str]:
+        """What was read, what was dropped and what leaks, for people."""
+        return [*self.notes, *(sentence for name in self.splits for sentence in self._sentences_of(name))]
+
+    def refuse_empty(self, hint: str = "") -> None:
+        """An error for the first split of which nothing is left."""
+        one = self.unit.removesuffix("s")
+        for name, split in self.splits.items():
+            if split.kept == 0:
+                read = f"1 {one} was read" if split.read == 1 else f"{split.read:,} {self.unit} were read"
+                reasons = [*self._sentences_of(name)] or [read]
+                if split.set_aside:
+                    were = "was" if split.set_aside == 1 else "were"
+                    reasons.append(f"{split.set_aside:,} {were} set aside for validation and test")
+                    hint = hint or "those that are alike are set aside together, and there are too few different ones"
+                what = f"no {SPLITS[name]} {one} is left: {'; '.join(reasons)}"
+                raise DataError(what, where=f"data.{name}", hint=hint)
+
+    def _sentences_of(self, name: Part) -> Iterator[str]:
+        split = self.splits[name]
+        count = sum(found.count for found in split.dropped.values())
+        if count:
+            reasons = ", ".join(self._reason(reason, found) for reason, found in split.dropped.items() if found.count)
+            yield f"dropped {count:,} of {split.read:,} {SPLITS[name]} {self.unit}: {reasons}"
+        if split.leaks.count:
+            sources = {"pairs": "the sources of ", "questions": "the texts of "}.get(self.unit, "")
+            yield (
+                f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also stand in the "
+                f"training data (first: {split.leaks.places[0]})"
+            )
+
+    def _reason(self, reason: str, found: Found) -> str:
+        limit = f"{self.limits.get(reason, 0):g}"
+        words = {
+            "empty": "with an empty side" if self.unit == "pairs" else "empty",
+            "over_long_line": f"over data.max_characters={limit}",
+            "cells": "that cannot be read" if self.unit == "questions" else "with cells missing, too many or no text",
+            "duplicate": "seen before",
+            "max_length": f"longer than data.max_length={limit} tokens",
+            "max_ratio": f"more unequal than data.max_ratio={limit}",
+            "image": "with an image that cannot be read",
+        }[reason]
+        return f"{found.count:,} {words} (first: {found.places[0]})"

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import TABLES, Corpus, HeldOut, Split, Splits, as_list
+from regard.data.dataset import NAMED
 from regard.data.formats import Row, table_rows
-from regard.data.report import NAMED
 from regard.errors import ColumnError, DataError
 from regard.text.files import BINARY_HINT, TextFile
 

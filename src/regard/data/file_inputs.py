@@ -1,17 +1,48 @@
-"""Tables -> the texts to predict for, from the columns that a run was trained on; what it is to find may be missing."""
+"""Files and tables of the user's -> inputs to predict for, or a corpus: which columns they have, which are read."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from statistics import mean
+from typing import Any, NamedTuple
 
 from regard.data.config import TABLES, Corpus
-from regard.data.formats import TABLE_ROWS, Key, Row, object_in, text_of, value_in
+from regard.data.formats import (
+    SEPARATORS,
+    TABLE_ROWS,
+    Key,
+    Row,
+    csv_records,
+    first_records,
+    object_in,
+    text_of,
+    tsv_records,
+    value_in,
+)
 from regard.errors import DataError, Problem
-from regard.text.files import TextFile
+from regard.text.files import TextFile, problem_with
+
+SAMPLE = 2000
+"""Rows that are looked at."""
+NAMES = {
+    "source": ("source", "src", "input", "question", "q", "document", "article", "body", "content", "text", "dialogue"),
+    "target": ("target", "tgt", "output", "answer", "a"),
+    "summary": ("summary", "highlights", "headline", "abstract", "title"),
+    "text": ("text", "sentence", "review", "comment", "comments", "document", "content", "tweet", "message",
+             "utterance", "startphrase", "question", "context", "premise", "stem"),
+    "class": ("label", "labels", "class", "category", "sentiment", "gold_label", "polarity", "intent", "topic",
+              "emotion"),
+    "number": ("score", "rating", "stars", "similarity", "grade"),
+}  # fmt: skip
+"""What columns are often called, by what they hold."""
+IMAGE = re.compile(r"(?!\w+://).*\.(png|jpe?g|gif|bmp|webp|tiff?|npy)", re.IGNORECASE)
+"""The name of an image's file, or of its features; not a URL."""
 
 
 class FileInput(NamedTuple):
@@ -41,6 +72,9 @@ class HeldFile(TextFile):
         return io.BufferedReader(io.BytesIO(self.content))
 
 
+# The rows of a table to predict for: what the run is to find may be missing
+
+
 class _Wanted(Corpus):
     """Some columns of a table."""
 
@@ -56,33 +90,34 @@ def is_table(file: TextFile) -> bool:
     return file.suffixes[0] in TABLES
 
 
-def table_rows(file: TextFile, columns: Mapping[str, Key], header: bool | None = None) -> Iterator[Row]:
+def table_rows(
+    file: TextFile, columns: Mapping[str, Key], header: bool | None = None, listed: str | None = None
+) -> Iterator[Row]:
     """The texts of some columns of a table, row by row; a row that cannot be read has a fault.
 
-    `columns` has them by the task's names. `header` is that of a corpus: None where their names decide.
+    `columns` has them by the task's names. `header` is that of a corpus: None where their names decide. In .jsonl all
+    columns but the first may be items of the list `listed`: then each row has as many as its list.
     """
     if file.suffixes[0] == ".jsonl":
-        return (_row(text, line, file, columns) for line, text in enumerate(file.lines(), 1))
+        return (_object_row(text, line, file, columns, listed) for line, text in enumerate(file.lines(), 1))
     wanted = _Wanted.model_construct(header=header, keys=dict(columns))
     return TABLE_ROWS[wanted.format(file)](file, wanted)
 
 
-def listed_rows(file: TextFile, columns: Mapping[str, Key], listed: str) -> Iterator[Row]:
-    """The rows of a .jsonl of whose `columns` all but the first are items of a list: as many as each has of them."""
-    for line, text in enumerate(file.lines(), 1):
-        yield _row(text, line, file, _own_columns(text, columns, listed))
-
-
-def _own_columns(text: str, columns: Mapping[str, Key], listed: str) -> Mapping[str, Key]:
-    """Those of one row; where it has no such list, those that it should have."""
+def _object_row(text: str, line: int, file: TextFile, columns: Mapping[str, Key], listed: str | None = None) -> Row:
+    """An object of a .jsonl; an empty line has empty texts."""
+    nothing = ("",) * len(columns)
+    if not text.strip():
+        return Row(line, nothing)
     try:
-        items = value_in(object_in(text, ""), listed, "")
-    except DataError:
-        return columns
-    if not isinstance(items, list) or len(items) < 2:
-        return columns
-    keys: list[Key] = [next(iter(columns.values())), *(f"{listed}.{number}" for number in range(len(items)))]
-    return {str(key): key for key in keys}
+        example = object_in(text, where := file.where(line), columns.values())
+        keys = [*columns.values()]
+        items = value_in(example, listed, where) if listed else None
+        if isinstance(items, list) and len(items) > 1:
+            keys = [keys[0], *(f"{listed}.{number}" for number in range(len(items)))]
+        return Row(line, tuple(text_of(value_in(example, key, where), key, where) for key in keys))
+    except DataError as error:
+        return Row(line, nothing, error.problems[0])
 
 
 def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
@@ -91,28 +126,156 @@ def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
 
 
 def column_problem(file: TextFile, columns: Mapping[str, Key]) -> Problem | None:
-    """Why the first row of a table, that is not empty, has them not; None if it has."""
+    """Why the first row of a table that is not empty does not have them; None if it has."""
+    if file.suffixes[0] == ".jsonl":  # an object is not empty, even if its texts are
+        lines = enumerate(file.lines(), 1)
+        rows = (_object_row(text, line, file, columns) for line, text in lines if text.strip())
+    else:
+        rows = (row for row in table_rows(file, columns) if row.fault is not None or any(row.values))
     try:
-        first = next(_filled(file, columns), None)
+        first = next(rows, None)
     except DataError as error:
         return error.problems[0]
     return Problem(file.name, "there is no row that has something in it") if first is None else first.fault
 
 
-def _filled(file: TextFile, columns: Mapping[str, Key]) -> Iterator[Row]:
-    """The rows that are not empty; an object is not, even if its texts are."""
-    if file.suffixes[0] == ".jsonl":
-        return (_row(text, line, file, columns) for line, text in enumerate(file.lines(), 1) if text.strip())
-    return (row for row in table_rows(file, columns) if row.fault is not None or any(row.values))
+# What the columns of a table are called
 
 
-def _row(text: str, line: int, file: TextFile, columns: Mapping[str, Key]) -> Row:
-    """An object of a .jsonl; an empty line has empty texts."""
-    nothing = ("",) * len(columns)
-    if not text.strip():
-        return Row(line, nothing)
+def last_name(key: Key) -> str:
+    """The last part of a nested name, in lower case."""
+    return str(key).rpartition(".")[2].lower()
+
+
+def is_named(key: Key, *roles: str) -> bool:
+    """Whether a column's name says that it holds one of these."""
+    return any(last_name(key) in NAMES[role] for role in roles)
+
+
+def are_images(values: Sequence[str]) -> bool:
+    """Whether nearly all values name images."""
+    return sum(IMAGE.fullmatch(value.strip()) is not None for value in values) > 0.9 * len(values)
+
+
+def table_records(file: TextFile) -> Iterator[list[str]]:
+    """The cells of each line of a .tsv, or of each record of a .csv with the separator that splits it evenly."""
+    records = tsv_records(file) if file.suffixes[0] == ".tsv" else csv_records(file, _separator(file))
+    return (fields for _, fields in records)
+
+
+def _separator(file: TextFile) -> str:
+    def even(separator: str) -> int:
+        widths = [len(record) for record in first_records(file, separator)]
+        return widths.count(widths[0]) if widths and widths[0] > 1 else 0
+
+    return max(SEPARATORS, key=even)
+
+
+def first_rows(file: TextFile) -> list[list[str]]:
+    """The first records of a .tsv or .csv; none where it cannot be read: the reader reports why."""
     try:
-        example = object_in(text, where := file.where(line), columns.values())
-        return Row(line, tuple(text_of(value_in(example, key, where), key, where) for key in columns.values()))
-    except DataError as error:
-        return Row(line, nothing, error.problems[0])
+        return [] if problem_with(file) else [*islice(table_records(file), SAMPLE)]
+    except DataError:
+        return []
+
+
+def header_of(file: TextFile) -> list[str]:
+    """The first line of a .tsv or .csv if it names the columns, else nothing."""
+    records = first_rows(file) if file.suffixes[0] in (".tsv", ".csv") else []
+    rows = [row for row in records[1:] if len(row) == len(records[0])]
+    return records[0] if rows and is_header(records[0], rows) else []
+
+
+def is_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first record names the columns: by distinct single words, where one is a known name, or where two
+    columns below hold texts of several words. pandas leaves the first name empty.
+
+    A file sorted by length begins with single words, too: then the next rows are like the first.
+    """
+    if len(set(first)) < len(first) or not all(first[1:]):
+        return False
+    for place, name in enumerate(first):
+        if are_images([row[place] for row in rows if len(row) > place]):
+            return not are_images([name])
+    if not _are_words(first) or any(len(name) > 1 and is_named(name, *NAMES) for name in first):
+        return _are_words(first)  # a single letter, as in Q and A, may also be a word
+    if not rows or mean(_are_words(row) for row in rows[:19]) > 0.5:
+        return False
+    columns = list(zip(*rows, strict=True))
+    return sum(mean(" " in cell.strip() for cell in cells) > 0.5 for cells in columns) >= 2
+
+
+def _are_words(row: Sequence[str]) -> bool:
+    return all(re.fullmatch(r"[^\W\d]([\w.-]*\w)?", cell) for cell in row if cell)
+
+
+# What `--file` names
+
+
+def only_file(files: Sequence[str], hint: str = "give one") -> str:
+    """The one file that `--file` names, for tasks that have all of an example in it."""
+    if len(files) != 1:
+        raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
+    return files[0]
+
+
+def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
+    """What `--file` names: one file a column, or one with all columns.
+
+    Those are found as in the recipe's own file of the same format, or of another one with the same names; else by
+    number, and in .jsonl, or where the first line says so, by name. A first line that names columns is no row.
+    """
+    kind, columns = type(own[0]), list(own[0].columns)
+    if len(files) == len(columns):
+        named_files: dict[str, Any] = dict(zip(columns, files, strict=True))
+        return kind(**named_files)
+    if len(files) != 1:
+        hint = f"one with all columns, or {len(columns)}: {', '.join(columns)}"
+        raise DataError(f"{len(files)} files are too many", where="--file", hint=hint)
+    file = TextFile(files[0], Path(files[0]))
+    if not is_table(file) and file.path.is_file():
+        hint = f"{' '.join(f'--file {name.upper()}' for name in columns)}, or one table: {', '.join(TABLES)}"
+        raise DataError(f"{file.name} is no table, so it can hold only one of the columns", where="--file", hint=hint)
+    for corpus in [*alike(file, own), *(corpus for corpus in own if _has_names_of(corpus, file))]:
+        return read_like(corpus, file)
+    names = header_of(file)
+    named = file.suffixes[0] == ".jsonl" or set(columns) <= set(names)
+    if not named:
+        _refuse_more(file, columns)
+    keys: dict[str, Any] = {name: name if named else number for number, name in enumerate(columns)}
+    return kind(file=file.name, header=True if names and not named else None, **keys)
+
+
+def alike(file: TextFile, own: Sequence[Corpus]) -> list[Corpus]:
+    """The corpora that have a file with all columns in the same format, however it is compressed."""
+    return [
+        corpus
+        for corpus in own
+        if corpus.file is not None and TextFile(corpus.file, Path(corpus.file)).suffixes[0] == file.suffixes[0]
+    ]
+
+
+def read_like(corpus: Corpus, file: TextFile) -> Corpus:
+    """A file with the columns of a corpus; a first line that names them is no row, also where they are numbers."""
+    by_number = corpus.header is None and all(isinstance(key, int) for key in corpus.columns.values())
+    header = True if by_number and header_of(file) else corpus.header
+    others = {"dataset": None, "subset": None, "split": None, "size": None, "prefix": ""}
+    return corpus.model_copy(update={"file": file.name, "header": header, **others})
+
+
+def _refuse_more(file: TextFile, columns: Sequence[str]) -> None:
+    """Refuse a .tsv or .csv with more columns than are read, where nothing says which of them those are."""
+    records = first_rows(file) if file.suffixes[0] in (".tsv", ".csv") else []
+    filled = Counter(max((place for place, cell in enumerate(row, 1) if cell), default=0) for row in records)
+    [(width, _)] = filled.most_common(1) or [(0, 0)]
+    if width > len(columns):
+        what = f"it has {width} columns, and nothing says which is the {' and which the '.join(columns)}"
+        hint = f"name them {', '.join(columns)} in a first line, or leave the others out"
+        raise DataError(what, where=file.name, hint=hint)
+
+
+def _has_names_of(corpus: Corpus, file: TextFile) -> bool:
+    """Whether a file has a corpus's columns, of which the first is enough: what is to be found may be missing."""
+    first, *others = corpus.columns.values()
+    by_name = corpus.file is not None and all(isinstance(key, str) for key in others)
+    return by_name and isinstance(first, str) and has_columns(file, {first: first})

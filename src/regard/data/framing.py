@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from regard.data.batch import LabelledBatch, Tokens
-from regard.text.spelling import Spelling, encode_spelled
+from regard.data.batches import LabelledBatch, Spelling, Tokens
 from regard.text.tokenizers import Tokenizer
 
 Long = Literal["head", "tail", "head_tail", "windows"]
@@ -56,7 +55,7 @@ class Framing:
         """
         if self.letters is None or self.tokenizer.unk not in ids:
             return ids
-        return encode_spelled(self.tokenizer, [texts[number]], self.letters)[0]
+        return self.tokenizer.encode_batch([texts[number]], self.letters)[0]
 
     def frame(self, first: Ids, second: Ids | None = None) -> Framed:
         """The row of these tokens, as many as they are."""
@@ -143,4 +142,4 @@ def labelled_batch(
     """The rows of some examples as tensors."""
     text, segments_BL = padded_rows([row for example in rows for row in example], pad)
     owners_B = torch.repeat_interleave(torch.tensor([len(example) for example in rows]))
-    return LabelledBatch(text, segments_BL, owners_B, labels, examples, len(rows))
+    return LabelledBatch(text, segments_BL, owners_B, labels, examples=examples, tokens=len(rows))

@@ -1,20 +1,94 @@
-"""Texts with labels: where they come from, and which columns they have."""
+"""Data that people have labelled: what its corpora and splits share, and tables of texts with labels or choices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
+from regard.data.config import C, Corpus, HeldOut, Split, Splits
+from regard.data.file_inputs import only_file
 from regard.data.framing import Long
+from regard.errors import DataError
+from regard.text.files import TextFile
 
 
-class Labelled(Corpus):
-    """Texts, or pairs of texts, each with a label."""
+class LabelledSplits(Splits[C]):
+    """Labelled data is scarce: a tenth of it is held out unless the recipe says otherwise."""
+
+    UNIT: ClassVar[str] = "examples"
+
+    validation: HeldOut[C] = Split(split=0.1)
+    """Examples to choose the best checkpoint with. A share is drawn by whole texts or stories."""
+
+    @property
+    def corpora(self) -> list[C]:
+        """All corpora that the recipe names."""
+        parts = (part for part in (self.train, self.validation, self.test) if isinstance(part, list))
+        return [corpus for part in parts for corpus in part]
+
+
+class OneFile(Corpus):
+    """Examples in a format of their own, each with all its columns in one file."""
+
+    EXAMPLES: ClassVar[str]
+    """What messages call the examples."""
+    SUFFIXES: ClassVar[Mapping[str, str]]
+    """The keys of FORMATS (data/readers.py) by suffix."""
+    ALLOWED: ClassVar[str]
+    """What messages say of the files that can be read."""
+
+    @property
+    def columns(self) -> dict[str, str | int | None]:
+        return {}
+
+    def files(self, base: Path) -> tuple[TextFile, ...]:
+        return () if self.file is None else (TextFile(self.file, base / self.file),)
+
+    def format(self, file: TextFile) -> str:
+        suffix = file.suffixes[0]
+        if suffix not in self.SUFFIXES:
+            what = f"{self.EXAMPLES} cannot be read from a {suffix or 'file without suffix'}"
+            raise DataError(what, where=file.name, hint=self.ALLOWED)
+        return self.SUFFIXES[suffix]
+
+    @classmethod
+    def of_files(cls, files: Sequence[str], own: Sequence[Self], hint: str = "give one") -> Self:
+        """What `--file` names, with the keys of a recipe's own corpus if both are .jsonl or both are not."""
+        file = only_file(files, hint)
+        is_jsonl = ".jsonl" in Path(file).suffixes
+        alike = (one for one in own if one.file is not None and (".jsonl" in Path(one.file).suffixes) == is_jsonl)
+        return next(alike, cls(file=file)).model_copy(update={"file": file, "size": None})
+
+    @model_validator(mode="after")
+    def _file_or_corpus(self) -> Self:
+        for name in ("header", "dataset", "prefix"):
+            if getattr(self, name):
+                raise ValueError(f"{self.EXAMPLES} have no {name!r}: give 'file' or 'corpus'")
+        if self.file is None and self.corpus is None:
+            raise ValueError(f"name the {self.EXAMPLES}: 'file' or 'corpus' ({self.ALLOWED})")
+        return self
+
+
+class LabelledTable(Corpus):
+    """Rows of texts, each row with a label."""
 
     NUMBERS: ClassVar[frozenset[str]] = frozenset({"label"})
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns that are read, in their order."""
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> int:
+        return len(self.texts)
+
+
+class Labelled(LabelledTable):
+    """Texts, or pairs of texts, each with a label."""
 
     text: str | int | None = None
     """The column of the text, by name or number; or a file of texts, a line each."""
@@ -32,12 +106,7 @@ class Labelled(Corpus):
         return {name: getattr(self, name) for name in (*self.texts, "label")}
 
     @property
-    def inputs(self) -> int:
-        return len(self.texts)
-
-    @property
     def texts(self) -> tuple[str, ...]:
-        """The columns that are read, in their order."""
         return ("text",) if self.first is None and self.second is None else ("first", "second")
 
     @model_validator(mode="after")
@@ -47,43 +116,8 @@ class Labelled(Corpus):
         return self
 
 
-class LabelledData(Splits[Labelled]):
-    """The labelled texts of a run."""
-
-    UNIT: ClassVar[str] = "examples"
-
-    train: Annotated[list[Labelled], BeforeValidator(as_list)]
-    """One corpus, or a list of them that are mixed by weight."""
-    validation: HeldOut[Labelled] = Split(split=0.1)
-    """Examples to choose the best checkpoint with."""
-    test: HeldOut[Labelled] | None = None
-    """Examples to measure with at the end."""
-    max_length: int = Field(128, ge=8)
-    """Most tokens that are read at once, special ones included."""
-    long: Long = "head"
-    """What is read of a longer text: its head, its tail, a quarter of head with three quarters of tail, or windows one
-    after the other, whose logits are averaged. Of two texts the longer is cut; windows go over the second."""
-    stride: int | None = Field(None, ge=1)
-    """For `windows`: tokens from the beginning of one to that of the next. Default: half a window."""
-
-    @model_validator(mode="after")
-    def _one_kind_of_text(self) -> LabelledData:
-        parts = [part for part in (self.train, self.validation, self.test) if isinstance(part, list)]
-        if len({corpus.texts for part in parts for corpus in part}) > 1:
-            raise ValueError("all corpora have one text, or all have 'first' and 'second'")
-        return self
-
-
-def list_of(choices: Sequence[str | int]) -> str | None:
-    """`endings` where choices are endings.0, endings.1 and so on; None where they are not the items of a list."""
-    name = str(choices[0]).removesuffix(".0") if choices else ""
-    return name if list(choices) == [f"{name}.{number}" for number in range(len(choices))] else None
-
-
-class Choices(Corpus):
+class Choices(LabelledTable):
     """A text and its choices in each row of a table."""
-
-    NUMBERS: ClassVar[frozenset[str]] = frozenset({"label"})
 
     text: str | int | None = None
     """The column of what the choices go on with or answer, by name or number."""
@@ -96,18 +130,12 @@ class Choices(Corpus):
     """There is no built-in corpus of choices."""
 
     @property
-    def inputs(self) -> int:
-        return len(self.texts)
-
-    @property
     def texts(self) -> tuple[str, ...]:
-        """The columns that are read, in their order."""
         return ("text", *(f"choice {number}" for number in range(len(self.choices or ()))))
 
     @property
     def columns(self) -> dict[str, str | int | None]:
-        named = dict(zip(self.texts[1:], self.choices or (), strict=True))
-        return {"text": self.text, **named, "label": self.label}
+        return dict(zip((*self.texts, "label"), (self.text, *(self.choices or ()), self.label), strict=True))
 
     @property
     def listed(self) -> str | None:
@@ -122,28 +150,29 @@ class Choices(Corpus):
         return self
 
 
-class ChoiceData(Splits[Choices]):
-    """The questions of a run, with their choices."""
+def list_of(choices: Sequence[str | int]) -> str | None:
+    """`endings` where choices are endings.0, endings.1 and so on; None where they are not the items of a list."""
+    name = str(choices[0]).removesuffix(".0") if choices else ""
+    return name if list(choices) == [f"{name}.{number}" for number in range(len(choices))] else None
 
-    UNIT: ClassVar[str] = "examples"
 
-    train: Annotated[list[Choices], BeforeValidator(as_list)]
-    """One corpus, or a list of them that are mixed by weight."""
-    validation: HeldOut[Choices] = Split(split=0.1)
-    """Examples to choose the best checkpoint with."""
-    test: HeldOut[Choices] | None = None
-    """Examples to measure with at the end."""
+T = TypeVar("T", bound=LabelledTable)
+
+
+class LabelledData(LabelledSplits[T]):
+    """The labelled texts of a run."""
+
     max_length: int = Field(128, ge=8)
-    """Most tokens of a text with one of its choices, special ones included."""
+    """Most tokens that are read at once, special ones included; of a text with choices, with one of them."""
     long: Long = "head"
-    """What is read of longer ones: the head, the tail, or a quarter of head with three quarters of tail of whichever is
-    the longer. Of `windows` only the first is read."""
+    """What is read of a longer text: its head, its tail, a quarter of head with three quarters of tail, or windows one
+    after the other, whose logits are averaged. Of two texts the longer is cut; windows go over the second. A text with
+    choices has no windows."""
     stride: int | None = Field(None, ge=1)
-    """Only for `windows`."""
+    """For `windows`: tokens from the beginning of one to that of the next. Default: half a window."""
 
     @model_validator(mode="after")
-    def _as_many_choices(self) -> ChoiceData:
-        parts = [part for part in (self.train, self.validation, self.test) if isinstance(part, list)]
-        if len({len(corpus.texts) for part in parts for corpus in part}) > 1:
-            raise ValueError("all corpora have the same number of choices")
+    def _as_many_texts(self) -> Self:
+        if len({corpus.texts for corpus in self.corpora}) > 1:
+            raise ValueError("all corpora have one text, or all have 'first' and 'second', or as many choices")
         return self

@@ -2,49 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from operator import itemgetter
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
+from pydantic import TypeAdapter
 
-from regard.data.config import Corpus, Recipe
+from regard.data.batches import Examples
+from regard.data.config import Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset, Encoder, Examples
-from regard.data.readers import open_corpus
-from regard.data.report import NAMED, ColumnReport, Found, Histogram, Report, SplitReport
-from regard.data.store import ArrayWriter, ColumnWriter, Integers, TokenColumn, open_array, stored, token_type
-from regard.data.texts import (
-    CHARACTERS,
-    CHUNK,
-    FORMAT,
-    PreparedTexts,
-    Progress,
-    Texts,
-    key_of,
-    parts,
-    prepare_texts,
-    problems_in,
-)  # fmt: skip
-from regard.errors import DataError, Faults
-from regard.text.tokenizers import Tokenizer, Tokenizers
+from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Found, Report, SplitReport
+from regard.data.formats import Row
+from regard.data.readers import Reader, open_corpus
+from regard.data.store import (
+    ArrayWriter,
+    ColumnWriter,
+    Integers,
+    TextColumn,
+    TokenColumn,
+    open_array,
+    stored,
+    token_type,
+)
+from regard.errors import DataError, Faults, Problem
+from regard.text.normalise import nfc
+from regard.text.tokenizers import Tokenizers
 
+FORMAT = 3
+"""Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
+END, GOES_ON = ".", "+"
+"""The column `part` of rows that may be pieces of an example: whether it ends with this row or goes on in the next."""
+CHUNK = 4096
+"""Rows that are read at once,"""
+CHARACTERS = 1 << 22
+"""and characters, about: documents may be long."""
+
+Readers = dict[Part, list[Reader]]
+Hashes = NDArray[np.uint64]
+Progress = Callable[[str, int], None]
+"""Called with what is being done and the number of examples so far."""
 E = TypeVar("E", bound=Examples)
-T = TypeVar("T", bound="Preparable")
-
-
-class Preparable(Encoder, Protocol):
-    """A class of tasks, as `prepare` uses it."""
-
-    def __init__(self, recipe: Recipe, tokenizers: Tokenizers) -> None: ...
-    @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        """The tokenizers of a run, trained on its training texts or read from files."""
-        ...
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,42 +68,355 @@ class Prepared(Generic[E]):
         return self.task.tokenizers
 
     def with_notes(self, notes: Sequence[str]) -> Prepared[E]:
-        """The same with more to say in the report."""
+        """The same with more notes in the report."""
         return replace(self, report=replace(self.report, notes=(*self.report.notes, *notes)))
 
 
 def prepare(
-    kind: type[T], recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
+    kind: type[Encoder],
+    recipe: Recipe,
+    base: Path,
+    tokenizers: Tokenizers | None = None,
+    progress: Progress | None = None,
 ) -> Prepared[Dataset]:
     """Read, check, split and encode the data, or open what an earlier call prepared from the same content.
 
     File names are relative to `base`. `tokenizers` are used as they are; without them they are trained on the training
-    texts. `progress` is called with what is being done and the number of examples so far.
+    texts.
     """
     progress = progress or (lambda step, examples: None)
     texts = prepare_texts(recipe.data, base=base, seed=recipe.training.seed, progress=progress)
-    tokenizers = tokenizers or trained_tokenizers(kind, recipe, texts, base, progress)
     train = texts.splits["train"]
+    tokenizers = tokenizers or _trained_tokenizers(kind, recipe, texts, base, progress)
     task = kind(recipe, tokenizers).settled(train.columns, train.where)
-    folder = _encoded_folder(task, recipe, texts, progress)
-    report = Report.from_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
-    splits = {split: _open(folder, split, texts.splits[split], task) for split in texts.splits}
+    key = key_of([FORMAT, texts.key, kind.__name__, task.tokenizers.fingerprint, task.encoding()])
+    folder = stored(f"encoded-{key}", lambda folder: _encode(folder, task, recipe.data, texts, progress))
+    report = TypeAdapter(Report).validate_json((folder / "report.json").read_bytes())
+    splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
-    notes = tuple(dict.fromkeys(note for reader in readers for note in reader.findings()))  # file names are not cached
+    notes = [*dict.fromkeys(note for reader in readers for note in reader.findings())]  # file names are not cached
     return Prepared(task, splits["train"], splits["validation"], splits.get("test"), report).with_notes(notes)
 
 
-def trained_tokenizers(
-    kind: type[Preparable], recipe: Recipe, texts: PreparedTexts, base: Path, progress: Progress
+def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
+    """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
+    readers = [open_corpus(corpus, base, part) for corpus in corpora]
+    checks = _Checks(recipe.data, "drop the row")
+    rows = [*checks.good_rows(readers)]
+    if checks.unreadable or (checks.faults.count and (recipe.data.bad_lines == "error" or not rows)):
+        raise DataError(problems=checks.problems)
+    texts: dict[str, Sequence[str]] = {
+        name: [row.values[column] for _, _, row in rows] for column, name in enumerate(readers[0].columns)
+    }
+    if readers[0].corpus.IN_PIECES:
+        texts["part"] = parts(np.array([example for _, example, _ in rows], dtype=np.int64))
+    dataset = Dataset.of(task, texts, lambda row: readers[rows[row][0]].where(rows[row][2].line))
+    numbers = np.array([number for number, _, _ in rows], dtype=np.int16)
+    return replace(dataset, corpora=numbers, weights=(1.0,) * len(readers))
+
+
+def key_of(settings: Any) -> str:
+    """A short name for a tree of plain values."""
+    return hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+# ----------------------------------------------------------------------------------------------- files -> texts
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """The texts of one split: some rows of all that was read from its files. Everything is mapped, nothing is held."""
+
+    read: dict[str, TextColumn]
+    corpora: Integers
+    lines: Integers
+    readers: list[Reader]
+    owners: Integers
+    """The number of the example that each row read belongs to: a long document is several rows."""
+    rows: Integers
+
+    @classmethod
+    def open(cls, folder: Path, split: Part, readers: Readers, rows: Integers | None = None) -> Texts:
+        """A split of its own files, or of the training files where it is a share of them."""
+        origin: Part = split if split in readers else "train"
+        read = {name: TextColumn.open(folder, f"{origin}.{name}") for name in readers[origin][0].columns}
+        corpora = open_array(folder / f"{origin}.corpora", np.int16)
+        lines = open_array(folder / f"{origin}.lines", np.int64)
+        owners = open_array(folder / f"{origin}.owners", np.int64)
+        rows = open_array(folder / f"{split}.rows", np.int64) if rows is None else rows
+        return cls(read, corpora, lines, readers[origin], owners, rows)
+
+    @property
+    def columns(self) -> dict[str, TextColumn]:
+        columns = {name: column.select(self.rows) for name, column in self.read.items()}
+        return {**columns, "part": parts(self.owners[self.rows])} if self.readers[0].corpus.IN_PIECES else columns
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, number: int) -> str:
+        row = self.rows[number]
+        return self.readers[int(self.corpora[row])].where(int(self.lines[row]))
+
+
+@dataclass(frozen=True)
+class PreparedTexts:
+    """The checked texts of every split, what was found in them, and the key that they are stored under."""
+
+    key: str
+    splits: dict[Part, Texts]
+    report: dict[Part, SplitReport]
+
+
+def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progress) -> PreparedTexts:
+    """The texts of every split: bad lines found, duplicates dropped, validation and test set apart."""
+    named = {split: corpora for split in SPLITS if isinstance(corpora := getattr(data, split), list)}
+    readers: Readers = {split: [] for split in named}
+    problems: list[Problem] = []
+    for split, corpus in ((split, corpus) for split, corpora in named.items() for corpus in corpora):
+        try:
+            readers[split].append(open_corpus(corpus, base, split))
+        except DataError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems=problems)
+    files = {  # names of files belong to the key because the report names places
+        split: [[reader.fingerprint(), *(reader.where(0, column) for column in reader.columns)] for reader in opened]
+        for split, opened in readers.items()
+    }
+    shares, checks = _shares(data), [data.max_characters, data.bad_lines, data.deduplicate]
+    key = key_of([FORMAT, files, shares, seed if shares else None, checks])
+    folder = stored(f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress))
+    report = TypeAdapter(dict[Part, SplitReport]).validate_json((folder / "report.json").read_bytes())
+    return PreparedTexts(key, {split: Texts.open(folder, split, readers) for split in report}, report)
+
+
+def _shares(data: Splits[Any]) -> dict[Part, float]:
+    """The splits that are drawn from the training examples."""
+    return {split: part.split for split in SPLITS if isinstance(part := getattr(data, split), Split)}
+
+
+def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
+    checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
+    copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
+    if checks.unreadable or (checks.faults.count and data.bad_lines == "error"):
+        raise DataError(problems=checks.problems)
+    chosen = _split(copies["train"], data, seed)
+    chosen |= {split: np.arange(len(copies[split].examples)) for split in readers if split != "train"}
+    report: dict[Part, SplitReport] = {}
+    for split in (split for split in SPLITS if split in chosen):
+        report[split] = _report(split, copies, chosen)
+        with closing(ArrayWriter(folder / f"{split}.rows", np.int64)) as writer:
+            writer.extend(copies.get(split, copies["train"]).rows_of(chosen[split]))
+    Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
+    tree = {split: asdict(found) for split, found in report.items()}
+    (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
+
+
+class _Checks:
+    """Finds lines that are empty, too long or without the columns, in all files."""
+
+    def __init__(self, data: Splits[Any], remedy: str) -> None:
+        self.max_characters, self.remedy = data.max_characters, remedy
+        self.faults = Faults()
+        self.unreadable: list[Problem] = []
+        """What ended the reading of a corpus."""
+        self.read = 0
+        """How many examples were read so far of the corpora at hand, bad ones included."""
+        self.dropped: dict[str, Found] = {}
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [*self.unreadable, *self.faults.problems]
+
+    def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[int, int, Row]]:
+        """The rows that can be kept, as far as the corpora can be read; numbers of the corpus and the example first."""
+        self.read, self.dropped = 0, {"empty": Found(), "over_long_line": Found(), "cells": Found()}
+        for number, reader in enumerate(readers):
+            try:
+                for row in reader.rows():
+                    self.read += not row.continues
+                    if problems := self._problems_in(reader, row):
+                        self.faults.add(*(problem for _, problem in problems))
+                        reason, first = min(problems, key=itemgetter(0))  # `empty` comes before `over_long_line`
+                        found = self.dropped[reason]
+                        self.dropped[reason] = Found(found.count + 1, (*found.places, first.where)[:NAMED])
+                    else:
+                        yield number, self.read, row
+            except DataError as error:
+                self.unreadable += error.problems
+
+    def _problems_in(self, reader: Reader, row: Row) -> list[tuple[str, Problem]]:
+        """Why a row cannot be kept: the reason's name in the report, and what and where it is."""
+        if row.fault is not None:
+            return [("cells", row.fault)]
+        may_be_empty, problems = reader.corpus.may_be_empty, list[tuple[str, Problem]]()
+        for column, text in enumerate(row.values):
+            if not (may_be_empty or text.strip()):
+                where, what = reader.where(row.line, reader.columns[column]), reader.empty(row, column)
+                problems.append(("empty", Problem(where, what, f"fill it, or {self.remedy}")))
+            elif (size := len(text.rstrip("\n"))) > self.max_characters:
+                where = reader.where(row.line, reader.columns[column])
+                what = f"the line has {size:,} characters, data.max_characters allows {self.max_characters:,}"
+                hint = f"split it, raise the limit, or {self.remedy}"
+                problems.append(("over_long_line", Problem(where, what, hint)))
+        return problems
+
+
+@dataclass(frozen=True, eq=False)
+class _Copy:
+    """What is remembered of the files of a split: a few numbers an example, and what was dropped."""
+
+    texts: Texts
+    read: int
+    dropped: dict[str, Found]
+    sources: Hashes
+    """A hash of the first column, which a split goes by."""
+    inputs: Hashes
+    """A hash of all columns that a model reads, which leaks are found by."""
+    examples: Hashes
+    """A hash of all columns."""
+    firsts: Integers
+    """The first row of each example, and the number of rows."""
+
+    def rows_of(self, examples: Integers) -> Integers:
+        """All rows of these examples, in order."""
+        sizes = np.diff(self.firsts)[examples]
+        shifts = self.firsts[examples] - (np.cumsum(sizes) - sizes)
+        return np.repeat(shifts, sizes) + np.arange(int(sizes.sum()))
+
+    def found(self, examples: Integers) -> Found:
+        return Found().more(self.firsts[examples], self.texts.where)
+
+
+def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress) -> _Copy:
+    """Stream the files of a split into columns."""
+    sources, inputs, whole = ([np.empty(0, np.uint64)] for _ in range(3))
+    with ExitStack() as stack:
+        columns = [
+            stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8)))
+            for name in readers[0].columns
+        ]
+        corpora = stack.enter_context(closing(ArrayWriter(folder / f"{split}.corpora", np.int16)))
+        lines = stack.enter_context(closing(ArrayWriter(folder / f"{split}.lines", np.int64)))
+        owners = stack.enter_context(closing(ArrayWriter(folder / f"{split}.owners", np.int64)))
+        for chunk in in_chunks(checks.good_rows(readers), lambda item: sum(map(len, item[2].values))):
+            corpora.extend([number for number, _, _ in chunk])
+            owners.extend([example for _, example, _ in chunk])
+            lines.extend([row.line for _, _, row in chunk])
+            hashes = []
+            for column, writer in enumerate(columns):
+                texts = [row.values[column] for _, _, row in chunk]
+                writer.extend_bytes([text.encode("utf-8") for text in texts])
+                hashes.append(hashes_of(texts))
+            sources.append(hashes[0])
+            inputs.append(combined(hashes[: readers[0].corpus.inputs]))
+            whole.append(combined(hashes))
+            progress(f"reading {split}", checks.read)
+    owners_read = open_array(folder / f"{split}.owners", np.int64)
+    firsts = np.flatnonzero(np.diff(owners_read, prepend=-1, append=-1)) if len(owners_read) else np.zeros(1, np.int64)
+    texts_read = Texts.open(folder, split, {split: readers}, np.arange(len(owners_read)))
+    by_source, by_inputs, by_all = (of_examples(np.concatenate(rows), firsts) for rows in (sources, inputs, whole))
+    return _Copy(texts_read, checks.read, checks.dropped, by_source, by_inputs, by_all, firsts)
+
+
+def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[list[T]]:
+    """Some at a time, so that neither many nor long ones fill the memory."""
+    chunk: list[T] = []
+    size = 0
+    for item in items:
+        chunk.append(item)
+        size += characters(item)
+        if len(chunk) == CHUNK or size >= CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def parts(owners: Integers) -> TextColumn:
+    """For each row END, or GOES_ON where the next row belongs to the same example."""
+    ends = np.diff(owners, append=-1) != 0
+    return TextColumn(np.where(ends, ord(END), ord(GOES_ON)).astype(np.uint8), np.arange(len(owners) + 1))
+
+
+def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
+    """The training examples, without duplicates, and the shares of them that are held out, drawn by source."""
+    examples = np.arange(len(train.examples))
+    if data.deduplicate:
+        examples = np.sort(np.unique(train.examples, return_index=True)[1])
+    shuffled = mixed(train.sources[examples] ^ mixed(np.array([seed % 2**64], dtype=np.uint64)))
+    distinct = np.unique(shuffled)
+    chosen: dict[Part, Integers] = {}
+    taken = 0
+    for split, share in _shares(data).items():
+        drawn = distinct[taken : taken + ceil(share * len(distinct))]
+        taken += len(drawn)
+        chosen[split] = examples[np.isin(shuffled, drawn)]
+    return {"train": examples[np.isin(shuffled, distinct[taken:])] if taken else examples, **chosen}
+
+
+def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Integers]) -> SplitReport:
+    kept = len(chosen[split])
+    if split not in copies:
+        return SplitReport(read=kept, kept=kept)
+    copy, train = copies[split], copies["train"]
+    if split != "train":
+        leaks = np.isin(copy.inputs, train.inputs[chosen["train"]]) & (copy.sources != hashes_of([""])[0])
+        return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=copy.found(np.flatnonzero(leaks)))
+    duplicate = np.ones(len(train.examples), dtype=bool)
+    for name in chosen.keys() - (copies.keys() - {"train"}):
+        duplicate[chosen[name]] = False
+    dropped = train.dropped | {"duplicate": train.found(np.flatnonzero(duplicate))}
+    set_aside = len(train.examples) - int(duplicate.sum()) - kept
+    return SplitReport(train.read, kept, set_aside, dropped)
+
+
+def hashes_of(texts: Sequence[str]) -> Hashes:
+    """The same for letters that are composed and those that are not: tokenizers read them as one (NFC)."""
+    digests = [hashlib.blake2b(nfc(text).encode("utf-8"), digest_size=8).digest() for text in texts]
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def mixed(values: Hashes) -> Hashes:
+    """A bijection of the 64-bit numbers that spreads them evenly: the finisher of SplitMix64 (Steele et al. 2014)."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def combined(columns: Sequence[Hashes]) -> Hashes:
+    """One hash of several in their order."""
+    result = np.zeros_like(columns[0])
+    for column in columns:
+        result = mixed(result ^ column)
+    return result
+
+
+def of_examples(hashes: Hashes, firsts: Integers) -> Hashes:
+    """The hash of each example from those of its rows; that of its only row, where it is one."""
+    by_example = hashes[firsts[:-1]]
+    for example in np.flatnonzero(np.diff(firsts) > 1):
+        rows = hashes[firsts[example] : firsts[example + 1]]
+        by_example[example] = combined([*rows[:, None]])[0]
+    return by_example
+
+
+# ------------------------------------------------------------------------------- texts -> tokenizers, encoded columns
+
+
+def _trained_tokenizers(
+    kind: type[Encoder], recipe: Recipe, texts: PreparedTexts, base: Path, progress: Progress
 ) -> Tokenizers:
     """The tokenizers of the training texts, from the cache where nothing has changed."""
     train = texts.splits["train"]
     if recipe.tokenizer.file is not None:
-        return kind.learn_tokenizers(recipe, train, base)
+        return kind.learn_tokenizers(recipe, train.columns, base)
 
     def build(folder: Path) -> None:
         progress("training the tokenizer", 0)
-        tokenizers = kind.learn_tokenizers(recipe, train, base)
+        tokenizers = kind.learn_tokenizers(recipe, train.columns, base)
         tokenizers.save(folder)
         (folder / "columns.json").write_text(json.dumps(list(tokenizers)), encoding="utf-8")
 
@@ -107,61 +426,44 @@ def trained_tokenizers(
     return Tokenizers.load(folder, tuple(columns))
 
 
-def _encoded_folder(task: Encoder, recipe: Recipe, texts: PreparedTexts, progress: Progress) -> Path:
-    """The encoded columns of every split on disk, and the report."""
-
-    def build(folder: Path) -> None:
-        splits: dict[Part, SplitReport] = {}
-        for split, split_texts in texts.splits.items():
-            dropped = _write(folder, split, split_texts, task, progress)
-            report, columns = texts.report[split], task.column_reports(_open(folder, split, split_texts, task))
-            kept = report.kept - sum(found.count for found in dropped.values())
-            splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
-        whole = Report(splits, recipe.data.limits, recipe.data.UNIT)
-        whole.refuse_empty()
-        (folder / "report.json").write_text(json.dumps(whole.to_json()), encoding="utf-8")
-
-    key = key_of([FORMAT, texts.key, type(task).__name__, task.tokenizers.fingerprint, task.encoding()])
-    return stored(f"encoded-{key}", build)
+def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts, progress: Progress) -> None:
+    """Write the encoded columns of every split and the report."""
+    splits: dict[Part, SplitReport] = {}
+    for split, split_texts in texts.splits.items():
+        dropped = _encode_split(folder, split, split_texts, task, progress)
+        report, columns = texts.report[split], task.column_reports(_open_encoded(folder, split, split_texts, task))
+        kept = report.kept - sum(found.count for found in dropped.values())
+        splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
+    whole = Report(splits, data.limits, data.UNIT)
+    whole.refuse_empty()
+    (folder / "report.json").write_text(json.dumps(whole.to_json()), encoding="utf-8")
 
 
-def _write(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Found]:
+def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Found]:
     """Encode a split into columns, without the training examples that the task leaves out: what these are."""
     dropped: dict[str, Found] = {}
     writers: dict[str, ColumnWriter] = {}
     read = texts.columns
+    sizes: Integers = np.sum([column.sizes for column in read.values()], axis=0, dtype=np.int64)
     with ExitStack() as stack:
         numbers = stack.enter_context(closing(ArrayWriter(folder / f"{split}.rows", np.int64)))
-        for start, stop in _chunks(texts):
-            rows = np.arange(start, stop)
-            chunk = {name: list(column[start:stop]) for name, column in read.items()}
-            columns = task.encode(chunk, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
-            if not writers:
-                writers = {
-                    name: stack.enter_context(
-                        closing(ColumnWriter(folder, f"{split}.{name}", _column_type(task, name)))
-                    )
-                    for name in columns
-                }
-            kept = _kept(rows, columns, task, dropped, texts) if split == "train" else rows
+        for chunk in in_chunks(range(len(texts)), sizes.__getitem__):
+            start = chunk[0]
+            rows = {name: list(column[start : start + len(chunk)]) for name, column in read.items()}
+            columns = task.encode(rows, lambda row, start=start: texts.where(start + row))  # type: ignore[misc]
+            for name in (name for name in columns if name not in writers):
+                column_writer = ColumnWriter(folder, f"{split}.{name}", _column_type(task, name))
+                writers[name] = stack.enter_context(closing(column_writer))
+            kept = np.ones(len(chunk), dtype=bool)
+            for reason, broken in task.dropped(columns).items() if split == "train" else ():
+                dropped[reason] = dropped.get(reason, Found()).more(start + np.flatnonzero(broken), texts.where)
+                kept &= ~broken
             for name, writer in writers.items():
-                writer.extend_tokens([columns[name][row - start] for row in kept.tolist()])
-            numbers.extend(texts.rows[kept])
-            progress(f"tokenising {split}", start + len(rows))
+                writer.extend_tokens([columns[name][row] for row in np.flatnonzero(kept).tolist()])
+            numbers.extend(texts.rows[start + np.flatnonzero(kept)])
+            progress(f"tokenising {split}", start + len(chunk))
     (folder / f"{split}.columns.json").write_text(json.dumps(list(writers)), encoding="utf-8")
     return dropped
-
-
-def _chunks(texts: Texts) -> Iterator[tuple[int, int]]:
-    """Rows to encode at once: at most CHUNK of them, and about CHARACTERS bytes of text."""
-    sizes: Integers = np.sum([column.sizes for column in texts.columns.values()], axis=0, dtype=np.int64)
-    start, total = 0, 0
-    for row, size in enumerate(sizes.tolist()):
-        if row > start and (row - start == CHUNK or total + size > CHARACTERS):
-            yield start, row
-            start, total = row, 0
-        total += size
-    yield start, len(texts)
 
 
 def _column_type(task: Encoder, name: str) -> DTypeLike:
@@ -169,52 +471,9 @@ def _column_type(task: Encoder, name: str) -> DTypeLike:
     return np.int32 if tokenizer is None else token_type(tokenizer.size)
 
 
-def _kept(rows: Integers, columns: Columns, task: Encoder, dropped: dict[str, Found], texts: Texts) -> Integers:
-    kept = np.ones(len(rows), dtype=bool)
-    for reason, broken in task.dropped(columns).items():
-        before = dropped.get(reason, Found())
-        places = [texts.where(int(row)) for row in rows[broken][: max(0, NAMED - before.count)]]
-        dropped[reason] = Found(before.count + int(broken.sum()), (*before.places, *places))
-        kept &= ~broken
-    return rows[kept]
-
-
-def _open(folder: Path, split: Part, texts: Texts, task: Encoder) -> Dataset:
+def _open_encoded(folder: Path, split: Part, texts: Texts, task: Encoder) -> Dataset:
     names = json.loads((folder / f"{split}.columns.json").read_text(encoding="utf-8"))
     columns = {name: TokenColumn.open(folder, f"{split}.{name}", _column_type(task, name)) for name in names}
     texts = replace(texts, rows=open_array(folder / f"{split}.rows", np.int64))
     weights = tuple(reader.corpus.weight for reader in texts.readers)
     return Dataset(task, columns, texts.columns, texts.corpora[texts.rows], weights, texts.where)
-
-
-def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
-    """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
-    readers = [open_corpus(corpus, base, part) for corpus in corpora]
-    texts: dict[str, list[str]] = {}
-    places: list[str] = []
-    numbers, owners = list[int](), list[int]()
-    begun, faults = 0, Faults()
-    for number, reader in enumerate(readers):
-        columns = [texts.setdefault(name, []) for name in reader.columns]
-        for row in reader.rows():
-            begun += not row.continues
-            if bad := problems_in(reader, row, recipe.data.max_characters):
-                faults.add(*bad)
-                continue
-            for column, value in zip(columns, row.values, strict=True):
-                column.append(value)
-            places.append(reader.where(row.line))
-            numbers.append(number)
-            owners.append(begun)
-    if faults.count and (recipe.data.bad_lines == "error" or not places):
-        raise DataError(problems=faults.problems)
-    in_pieces = {"part": parts(np.array(owners, dtype=np.int64))} if readers[0].corpus.IN_PIECES else {}
-    dataset = Dataset.of(task, {**texts, **in_pieces}, places.__getitem__)
-    return replace(dataset, corpora=np.array(numbers, dtype=np.int16), weights=(1.0,) * len(readers))
-
-
-def token_report(column: TokenColumn, tokenizer: Tokenizer) -> ColumnReport:
-    """The tokens of a column: how many, the share that is unknown, and their lengths."""
-    tokens = int(column.lengths.sum(dtype=np.int64))
-    unknown = int(column.counts(tokenizer.size)[tokenizer.unk])
-    return ColumnReport(tokens, unknown / max(tokens, 1), Histogram.of(column.lengths))

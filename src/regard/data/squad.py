@@ -11,42 +11,34 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field
 
-from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
 from regard.data.corpora import Part
 from regard.data.formats import Row, objects_in, text_of, value_in
+from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, Problem
 from regard.text.files import TextFile
-from regard.text.offsets import Clusters
+from regard.text.normalise import Clusters
 
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 """A string of JSON; followed by a colon, it is a key."""
 _EXPECTED = "expected is SQuAD's JSON: data, in it paragraphs, in them a context and qas"
+_FAULTY = ("",) * 4
+"""The cells of a question that cannot be read."""
 
 
-class Answers(NamedTuple):
-    """A question, the text it is about, and where its answers begin; none where the text has none."""
-
-    line: int
-    """Where it stands in a file of lines; its number in one of JSON."""
-    id: str
-    context: str
-    question: str
-    answers: tuple[tuple[int, str], ...]
-    fault: Problem | None = None
-    """Why it cannot be read, if so."""
-
-
-class QuestionedText(Corpus):
+class QuestionedText(OneFile):
     """Texts and questions about them."""
+
+    EXAMPLES: ClassVar[str] = "questions"
+    SUFFIXES: ClassVar[Mapping[str, str]] = {".json": "squad", ".jsonl": "questions .jsonl"}
+    ALLOWED: ClassVar[str] = ".json in the format of SQuAD; .jsonl: an object a line with context, question and answers"
 
     file: str | None = None
     """A .json file in the format of SQuAD 1.1 or 2.0 (KorQuAD has it too), or .jsonl with a context, a question and its
@@ -63,57 +55,27 @@ class QuestionedText(Corpus):
     """Texts of the package about people, in English or Korean; a quarter of the questions has no answer."""
 
     @property
-    def columns(self) -> dict[str, str | int | None]:
-        return {}
-
-    @property
     def row_columns(self) -> tuple[str, ...]:
         """The answers are a JSON list of places and texts."""
         return ("context", "question", "answers", "id")
 
-    def files(self, base: Path) -> tuple[TextFile, ...]:
-        return () if self.file is None else (TextFile(self.file, base / self.file),)
-
-    def format(self, file: TextFile) -> str:
-        suffix = file.suffixes[0]
-        if suffix not in (".json", ".jsonl"):
-            what = f"questions cannot be read from a {suffix or 'file without suffix'}"
-            hint = ".json in the format of SQuAD; .jsonl: an object a line with context, question and answers"
-            raise DataError(what, where=file.name, hint=hint)
-        return "squad" if suffix == ".json" else "questions .jsonl"
-
     def place(self, file: TextFile, line: int) -> str:
         """Rows of SQuAD's JSON are numbered by question."""
-        if file.suffixes[0] == ".jsonl":
+        if file.suffixes[0] != ".json":
             return file.where(line)
-        return f"{_place(file, line, question_lines(file) if line else ())}: question {line}"
+        return f"{_line_of(file, line)}: question {line}"
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
         for number, (context, question, answer) in enumerate(super().built_in(part), 1):
             answers = [(context.index(answer), answer)] if answer else []
             yield context, question, json.dumps(answers, ensure_ascii=False), str(number)
 
-    @model_validator(mode="after")
-    def _file_or_corpus(self) -> QuestionedText:
-        for name in ("header", "dataset", "prefix"):
-            if getattr(self, name):
-                raise ValueError(f"questions about texts have no {name!r}: give 'file' or 'corpus'")
-        if self.file is None and self.corpus is None:
-            raise ValueError("name the questions: 'file', a .json in the format of SQuAD or a .jsonl, or 'corpus'")
-        return self
 
-
-class QuestionData(Splits[QuestionedText]):
+class QuestionData(LabelledSplits[QuestionedText]):
     """The questions of a run."""
 
     UNIT: ClassVar[str] = "questions"
 
-    train: Annotated[list[QuestionedText], BeforeValidator(as_list)]
-    """One corpus, or a list of them that are mixed by weight."""
-    validation: HeldOut[QuestionedText] = Split(split=0.1)
-    """Questions to choose the best checkpoint with. A share is drawn by whole texts."""
-    test: HeldOut[QuestionedText] | None = None
-    """Questions to measure with at the end."""
     max_characters: int = Field(1 << 20, ge=1)
     """A text longer than this is taken for a broken file."""
     max_length: int = Field(384, ge=16)
@@ -124,114 +86,58 @@ class QuestionData(Splits[QuestionedText]):
     """Tokens of a question that are read, and no more than half of max_length; the rest is left out."""
 
 
-def squad_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
-    """SQuAD's JSON; a row's line is the number of its question."""
-    return map(_row, squad_questions(file))
-
-
-def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
-    """An object a line with context, question and answers."""
-    return map(_row, _listed(file, corpus))
-
-
-def _row(asked: Answers) -> Row:
-    answers = json.dumps(asked.answers, ensure_ascii=False)
-    return Row(asked.line, (asked.context, asked.question, answers, asked.id), asked.fault)
-
-
 def answers_in(text: str) -> tuple[tuple[int, str], ...]:
     """The answers of a row."""
     return tuple((start, answer) for start, answer in json.loads(text))
 
 
-# SQuAD's JSON
-
-
-def squad_questions(file: TextFile) -> Iterator[Answers]:
-    """The questions of a file, in their order."""
-    lines: list[int] | None = None
-    for number, (asked, told) in enumerate(_asked(file), 1):
-        id = str(asked.get("id", number))
-        try:
-            question = told.asked(asked, "")
-            answers = [] if asked.get("is_impossible") is True else value_in(asked, "answers", "")
-            yield Answers(number, id, told.context, question, _checked(answers, told.context, told.clusters, ""))
-        except DataError as error:
-            lines = question_lines(file) if lines is None else lines
-            where = f"{_place(file, number, lines)}: question {id!r}"
-            yield Answers(number, id, "", "", (), replace(error.problems[0], where=where))
-
-
-def squad_inputs(file: TextFile) -> Iterator[tuple[str, str, str, Problem | None]]:
-    """The same to predict for, answered or not: question, context, where it stands, and why it cannot be read if so."""
-    lines = question_lines(file)
-    for number, (asked, told) in enumerate(_asked(file), 1):
-        where = f"{_place(file, number, lines)}: question {number}"
-        try:
-            yield told.asked(asked, where), told.context, where, None
-        except DataError as error:
-            yield "", told.context, where, replace(error.problems[0], where=where)
-
-
-def question_lines(file: TextFile) -> list[int]:
-    """The line of each question of SQuAD's JSON, by a key that each of them has; nothing where there is none."""
-    return _question_lines(file, file.path.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=4)
-def _question_lines(file: TextFile, changed: int) -> list[int]:
-    """The same; kept as long as the file does not change."""
-    text, count = "\n".join(file.lines()), sum(1 for _ in _asked(file))
-    places = {f'"{name}"': list[int]() for name in ("question", "id", "answers")}
-    for found in _STRING.finditer(text):
-        if found[1] and (name := found[0].removesuffix(found[1])) in places:
-            places[name].append(found.start())
-    keys = next((starts for starts in places.values() if len(starts) == count), None)
-    if keys is None:
-        return []
-    lines = accumulate((text.count("\n", *part) for part in pairwise([0, *keys])), initial=1)
-    return list(lines)[1:]
-
-
-def _place(file: TextFile, number: int, lines: Sequence[int]) -> str:
-    return file.where(lines[number - 1]) if 0 < number <= len(lines) else file.name
-
-
-class _Paragraph(NamedTuple):
-    """What is asked about, and its characters; or why it cannot be read."""
-
-    context: str
-    clusters: Clusters
-    fault: DataError | None
-
-    def asked(self, question: Mapping[str, Any], where: str) -> str:
-        """The text of a question about it."""
-        if self.fault is not None:
-            raise self.fault
-        return _text(question, "question", where)
-
-
-def _asked(file: TextFile) -> Iterator[tuple[dict[str, Any], _Paragraph]]:
-    """Each question of a file as it stands there, and what it is about."""
+def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True) -> Iterator[Row]:
+    """The questions of SQuAD's JSON; a row's line is the number of its question. Inputs need not be `answered`."""
     number = 0
-    for article, title in _items(_parsed(file), "data", file.name):
-        for paragraph, place in _items(article, "paragraphs", title):
-            context, fault = "", None
+    for paragraph, place in _paragraphs(file):
+        context, fault = "", None
+        try:
+            context = _text(paragraph, "context", place)
+        except DataError as error:
+            if not paragraph.get("qas"):  # else each question has the fault, and others may be read
+                raise
+            fault = error
+        clusters = Clusters(context)
+        for question, _ in _items(paragraph, "qas", place):
+            number += 1
+            id = str(question.get("id", number))
             try:
-                context = _text(paragraph, "context", place)
+                if fault is not None:
+                    raise fault
+                text, answers = _text(question, "question", ""), "[]"
+                if answered and question.get("is_impossible") is not True:
+                    answers = _placed_answers(value_in(question, "answers", ""), context, clusters, "")
+                yield Row(number, (context, text, answers, id))
             except DataError as error:
-                if not paragraph.get("qas"):  # else each question has the fault, and others may be read
-                    raise
-                fault = error
-            told = _Paragraph(context, Clusters(context), fault)
-            for asked, _ in _items(paragraph, "qas", place):
-                number += 1
-                yield asked, told
+                where = f"{_line_of(file, number)}: question {id!r}"
+                yield Row(number, _FAULTY, replace(error.problems[0], where=where))
     if number == 0:
         raise DataError("there is no question", where=file.name, hint=_EXPECTED)
 
 
-def _parsed(file: TextFile) -> dict[str, Any]:
+def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
+    """An object a line with context, question and answers."""
+    for line, example in objects_in(file, [corpus.context, corpus.question, corpus.answers]):
+        where = file.where(line)
+        if isinstance(example, Problem):
+            yield Row(line, _FAULTY, example)
+        elif example is not None:
+            try:
+                context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
+                given = value_in(example, corpus.answers, where)
+                answers = _placed_answers(given, context, Clusters(context), where)
+                yield Row(line, (context, question, answers, str(example.get("id", line))))
+            except DataError as error:
+                yield Row(line, _FAULTY, error.problems[0])
+
+
+def _paragraphs(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
+    """The paragraphs of SQuAD's JSON, and what messages call them."""
     try:
         tree = json.loads("\n".join(file.lines()))
     except (ValueError, RecursionError) as error:
@@ -239,7 +145,8 @@ def _parsed(file: TextFile) -> dict[str, Any]:
         raise DataError(f"not valid JSON: {error}", where=where, hint=_EXPECTED) from None
     if not isinstance(tree, dict):
         raise DataError("there is no object with the key 'data'", where=file.name, hint=_EXPECTED)
-    return tree
+    for article, title in _items(tree, "data", file.name):
+        yield from _items(article, "paragraphs", title)
 
 
 def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -255,31 +162,33 @@ def _text(tree: Mapping[str, Any], key: str, where: str) -> str:
     return text_of(value_in(tree, key, where), key, where)
 
 
-# JSON Lines
+def _line_of(file: TextFile, number: int) -> str:
+    """The line of a question of SQuAD's JSON, where that is known."""
+    lines = _question_lines(file, file.path.stat().st_mtime_ns) if number else []
+    return file.where(lines[number - 1]) if 0 < number <= len(lines) else file.name
 
 
-def _listed(file: TextFile, corpus: QuestionedText) -> Iterator[Answers]:
-    for line, example in objects_in(file, [corpus.context, corpus.question, corpus.answers]):
-        if isinstance(example, Problem):
-            yield Answers(line, "", "", "", (), example)
-        elif example is not None:
-            yield _answered(example, corpus, line, file.where(line))
+@lru_cache(maxsize=4)
+def _question_lines(file: TextFile, changed: int) -> list[int]:
+    """The line of each question, by a key that each of them has; nothing where there is none.
+
+    Remembered for as long as the file is not `changed`.
+    """
+    text = "\n".join(file.lines())
+    questions = sum(1 for paragraph, place in _paragraphs(file) for _ in _items(paragraph, "qas", place))
+    places = {f'"{name}"': list[int]() for name in ("question", "id", "answers")}
+    for string in _STRING.finditer(text):
+        if string[1] and (name := string[0].removesuffix(string[1])) in places:
+            places[name].append(string.start())
+    keys = next((starts for starts in places.values() if len(starts) == questions), None)
+    if keys is None:
+        return []
+    lines = accumulate((text.count("\n", *part) for part in pairwise([0, *keys])), initial=1)
+    return list(lines)[1:]
 
 
-def _answered(example: dict[str, Any], corpus: QuestionedText, line: int, where: str) -> Answers:
-    try:
-        context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
-        found = _checked(value_in(example, corpus.answers, where), context, Clusters(context), where)
-    except DataError as error:
-        return Answers(line, "", "", "", (), error.problems[0])
-    return Answers(line, str(example.get("id", line)), context, question, found)
-
-
-# Answers and their places
-
-
-def _checked(answers: Any, context: str, clusters: Clusters, where: str) -> tuple[tuple[int, str], ...]:
-    """The answers, each where it stands in the text and whole characters."""
+def _placed_answers(answers: Any, context: str, clusters: Clusters, where: str) -> str:
+    """The answers as JSON, each with its place in the context; they are whole characters of it."""
     if isinstance(answers, dict):
         texts, starts = answers.get("text"), answers.get("answer_start")
         if not isinstance(texts, list) or (starts is not None and not isinstance(starts, list)):
@@ -290,7 +199,8 @@ def _checked(answers: Any, context: str, clusters: Clusters, where: str) -> tupl
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
     if not isinstance(answers, list):
         raise _not_answers(answers, where)
-    return tuple(_placed(answer, context, clusters, where) for answer in answers)
+    placed = [_placed(answer, context, clusters, where) for answer in answers]
+    return json.dumps(placed, ensure_ascii=False)
 
 
 def _placed(answer: Any, context: str, clusters: Clusters, where: str) -> tuple[int, str]:

@@ -11,34 +11,46 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import has_magic
 from pathlib import Path, PurePath
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data.config import Corpus, HeldOut, Split, Splits, as_list
+from regard.data.config import as_list
 from regard.data.corpora import Part, generate
+from regard.data.file_inputs import FileInput
 from regard.data.formats import Row, object_in, text_of, value_in
-from regard.errors import DataError, Problem
+from regard.data.labelled import LabelledSplits, OneFile
+from regard.errors import DataError, DecodeError, Problem
 from regard.text.files import TextFile
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import split_sentences
+from regard.text.normalise import fold_white_space, natural, split_sentences
 
 KEPT = 1000
 """Sentences of a story that are kept for a question: the last ones, as many as the largest memory holds."""
+OPENING = 20
+"""Sentences of a story that tell it from others."""
 COLUMNS = ("opening", "story", "question", "answer", "facts", "sentences", "task")
 """Of a row: how the story begins, its sentences one a line, how many these were before only the last were kept, and the
 name of the task (each file is one)."""
+FAULTY = ("",) * len(COLUMNS)
+"""The cells of a question that cannot be read."""
 UNKNOWN = "-"
 """Stands for supporting facts that are not known."""
-_PART = re.compile(r"[._-](train|training|valid|validation|dev|test)$")
+NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
+"""A line of bAbI's: its number, and what it says."""
+_EXAMPLE = "3 Where is Mary?\tbathroom\t1"
+_ONE_WORD = "an answer is one word; several go with commas and no spaces: apple,milk"
 
 
-class Stories(Corpus):
+class Stories(OneFile):
     """Stories with questions about them; each file is a task of its own, whose error is measured apart."""
+
+    EXAMPLES: ClassVar[str] = "stories"
+    SUFFIXES: ClassVar[Mapping[str, str]] = {".txt": "babi", ".jsonl": "stories .jsonl"}
+    ALLOWED: ClassVar[str] = ".txt: bAbI's numbered lines; .jsonl: an object a line with story, question and answer"
 
     file: str | None = None
     """A file of bAbI's numbered lines (.txt), or .jsonl with a story, a question and an answer a line; plain or as .gz,
@@ -58,33 +70,21 @@ class Stories(Corpus):
     has, or whether someone is somewhere. Default: all five."""
 
     @property
-    def columns(self) -> dict[str, str | int | None]:
-        return {}
-
-    @property
     def row_columns(self) -> tuple[str, ...]:
         return COLUMNS
 
     def files(self, base: Path) -> tuple[TextFile, ...]:
         name = self.file
-        if name is None:
-            return ()
-        if not has_magic(name):
-            return (TextFile(name, base / name),)
+        if name is None or not has_magic(name):
+            return super().files(base)
         anchor = PurePath(name).anchor
-        found = (Path(anchor) if anchor else base).glob(str(PurePath(name).relative_to(anchor)))
-        named = [str(path if anchor else path.relative_to(base)) for path in sorted(found, key=_by_number)]
-        if not named:
+        paths = (Path(anchor) if anchor else base).glob(str(PurePath(name).relative_to(anchor)))
+        names = [
+            str(path if anchor else path.relative_to(base)) for path in sorted(paths, key=lambda p: natural(p.name))
+        ]
+        if not names:
             raise DataError("no file has a name of this pattern", where=name, hint="for example babi/*_train.txt")
-        return tuple(TextFile(own, base / own) for own in named)
-
-    def format(self, file: TextFile) -> str:
-        suffix = file.suffixes[0]
-        if suffix not in (".txt", ".jsonl"):
-            hint = ".txt: bAbI's numbered lines; .jsonl: an object a line with story, question and answer"
-            what = f"stories cannot be read from a {suffix or 'file without suffix'}"
-            raise DataError(what, where=file.name, hint=hint)
-        return "babi" if suffix == ".txt" else "stories .jsonl"
+        return tuple(TextFile(own, base / own) for own in names)
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "file": self.file}  # which names the tasks
@@ -95,33 +95,20 @@ class Stories(Corpus):
         for cells in generate(self.corpus, self.size, self.seed, part, about=self.about):
             yield (*cells, str(cells[1].count("\n") + 1), task)
 
-    @property
-    def keys(self) -> Keys:
-        return Keys(self.story, self.question, self.answer, self.facts)
-
     @model_validator(mode="after")
-    def _file_or_corpus(self) -> Stories:
-        for name in ("header", "dataset", "prefix"):
-            if getattr(self, name):
-                raise ValueError(f"stories have no {name!r}: give 'file' or 'corpus'")
-        if self.file is None and self.corpus is None:
-            raise ValueError("name the stories: 'file', a .txt in the format of bAbI or a .jsonl, or 'corpus'")
+    def _about_needs_a_corpus(self) -> Stories:
         if self.about is not None and self.corpus is None:
             raise ValueError("'about' needs 'corpus: stories-en' or 'stories-ko' beside it")
         return self
 
 
-class StoryData(Splits[Stories]):
+class StoryData(LabelledSplits[Stories]):
     """The stories of a run."""
 
     UNIT: ClassVar[str] = "questions"
 
     train: Annotated[list[Stories], BeforeValidator(as_list), Field(min_length=1)]
     """One corpus, or a list of them that are mixed by weight."""
-    validation: HeldOut[Stories] = Split(split=0.1)
-    """Questions to choose the best checkpoint, and the best restart, with. A share is drawn by whole stories."""
-    test: HeldOut[Stories] | None = None
-    """Questions to measure with at the end."""
     max_characters: int = Field(1 << 20, ge=1)
     """A story longer than this is taken for a broken file."""
     bad_lines: Literal["error", "drop"] = "error"
@@ -129,77 +116,148 @@ class StoryData(Splits[Stories]):
     name them, or drop and count them. After a line that cannot be read, no question about its story can."""
 
 
-def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
-    """bAbI's numbered lines."""
-    return (_row(asked, _task_of(file)) for asked in babi_questions(file, corpus.keys))
+@dataclass(frozen=True)
+class Question:
+    """A question about the sentences before it."""
 
-
-def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
-    """An object a line with story, question and answer."""
-    return (_row(asked, _task_of(file)) for asked in jsonl_questions(file, corpus.keys))
-
-
-def _task_of(file: TextFile) -> str:
-    """The name of a file without `_train` and suffixes: each file is a task."""
-    return _PART.sub("", PurePath(file.name).name.partition(".")[0])
-
-
-def _by_number(path: Path) -> list[tuple[int, str]]:
-    """qa2 before qa10."""
-    return [(int(digits or 0), letters) for digits, letters in re.findall(r"(\d*)(\D*)", path.name)]
-
-
-def _row(asked: Asked | Unread, task: str) -> Row:
-    """With the last sentences of the story, the facts that are among them, and how many sentences there were."""
-    if isinstance(asked, Unread):
-        return Row(asked.line, ("",) * len(COLUMNS), asked.problem)
-    gone = max(0, len(asked.story) - KEPT)
-    facts = " ".join(str(fact - gone) for fact in asked.facts or () if fact >= gone) or UNKNOWN
-    kept = "\n".join(asked.story[gone:])
-    return Row(asked.line, (asked.opening, kept, asked.question, asked.answer, facts, str(len(asked.story)), task))
-
-
-def facts_in(text: str) -> tuple[int, ...] | None:
-    """The facts of a row."""
-    return None if text == UNKNOWN else tuple(map(int, text.split()))
-
-
-OPENING = 20
-"""Sentences of a story that tell it from others."""
-NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
-"""A line of bAbI's: its number, and what it says."""
-_EXAMPLE = "3 Where is Mary?\tbathroom\t1"
-_ONE_WORD = "an answer is one word; several go with commas and no spaces: apple,milk"
-
-
-class Keys(NamedTuple):
-    """What an object of a .jsonl calls its parts."""
-
-    story: str = "story"
-    question: str = "question"
-    answer: str = "answer"
-    facts: str = "facts"
-
-
-class Asked(NamedTuple):
-    """A question about a story, and its answer."""
-
-    line: int
-    """Where it stands."""
-    opening: str
-    """How the story begins."""
     story: tuple[str, ...]
     question: str
-    answer: str
+    answer: str | None
     facts: tuple[int, ...] | None
     """The numbers, from 0, of the sentences that the answer rests on; None where that is not known."""
+    place: str
+    numbers: tuple[int, ...] = ()
+    """What the user calls each sentence: the number of its line, or its own, both from 1."""
+    is_object: bool = False
+    """Whether it was given as a JSON object."""
+
+    @property
+    def text(self) -> str:
+        """The same as one text, which `asked_in` reads again: an object, or a sentence a line, the question last."""
+        facts = [fact + 1 for fact in self.facts or ()]
+        if self.is_object:
+            known = {"answer": self.answer, "facts": facts}
+            tree = {
+                "story": self.story,
+                "question": self.question,
+                **{key: value for key, value in known.items() if value},
+            }
+            return json.dumps(tree, ensure_ascii=False)
+        known_text = "" if self.answer is None else f"\t{self.answer}\t{' '.join(map(str, facts))}"
+        return "\n".join([*self.story, self.question + known_text])
+
+    def row(self, line: int, opening: str, task: str) -> Row:
+        """With the last sentences of the story, and the facts that are among them."""
+        gone = max(0, len(self.story) - KEPT)
+        facts = " ".join(str(fact - gone) for fact in self.facts or () if fact >= gone) or UNKNOWN
+        kept, answer = "\n".join(self.story[gone:]), self.answer or ""
+        return Row(line, (opening, kept, self.question, answer, facts, str(len(self.story)), task))
 
 
-class Unread(NamedTuple):
-    """Stands for a question that cannot be read, or a story without one."""
+@dataclass
+class _Story:
+    """A story so far, from a file or as it is typed."""
 
-    line: int
-    problem: Problem
+    line: int = 0
+    """Where it begins in a file."""
+    place: str = ""
+    sentences: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """What each sentence is called: the number of its line, or its own."""
+    last: int = 0
+    """The number of the line before, where lines are numbered."""
+    asked: bool = False
+    opening: str = ""
+    fault: Problem | None = None
+    """Of a line in a file: what is asked after it is not about the story that was meant."""
+    typed: list[str] = field(default_factory=list)
+    """The lines as they were typed."""
+
+    def add(self, sentence: str, number: int | None = None) -> None:
+        self.sentences.append(sentence)
+        self.numbers.append(number or len(self.sentences))
+
+    def facts(self, named: str, where: str) -> tuple[int, ...] | None:
+        """The sentences that an answer rests on, from what they are called."""
+        places = {number: place for place, number in enumerate(self.numbers)}
+        for name in named.split():
+            if not name.isdecimal() or int(name) not in places:
+                hint = f"the sentences before the question are numbered {', '.join(map(str, [*places][-10:]))}"
+                raise DataError(f"the supporting fact {name!r} is no sentence before it", where=where, hint=hint)
+        return tuple(places[int(name)] for name in named.split()) or None
+
+    def unasked(self) -> Iterator[FileInput]:
+        if self.sentences and not self.asked:
+            hint = "it goes up to an empty line, and needs a question, which ends in '?': Mary left. Where is Mary?"
+            yield self.refused("the story has no question", hint)
+
+    def refused(self, what: str, hint: str = "") -> FileInput:
+        return FileInput("\n".join(self.typed), self.place, Problem(self.place, what, hint))
+
+
+# Files
+
+
+def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
+    """The questions in bAbI's numbered lines. A story without a question is a fault, too."""
+    story = _Story(asked=True)
+    for line, text in enumerate(file.lines(), 1):
+        if not text.strip():
+            continue
+        where = file.where(line)
+        numbered = NUMBERED.fullmatch(text)
+        if numbered and int(numbered[1]) == 1:
+            yield from _unasked_row(story)
+            story = _Story(line, where)
+        said = text
+        if story.fault is None and (fault := _number_fault(numbered, story.last, where)):
+            story.fault, story.asked = fault, False
+        elif story.fault is None and numbered:
+            story.last, said = int(numbered[1]), numbered[2]
+        is_question = "\t" in said or said.rstrip().endswith(("?", "？"))
+        story.asked |= is_question
+        if story.fault is not None and is_question:
+            yield Row(line, FAULTY, story.fault)
+        elif story.fault is None and is_question:
+            story.opening = story.opening or "\n".join(story.sentences[:OPENING])
+            try:
+                yield _babi_question(said, story, where).row(line, story.opening, _task_of(file))
+            except DataError as error:
+                yield Row(line, FAULTY, error.problems[0])
+        elif story.fault is None:
+            story.add(fold_white_space(said), story.last)
+    yield from _unasked_row(story)
+
+
+def _unasked_row(story: _Story) -> Iterator[Row]:
+    if not story.asked:
+        none = Problem(story.place, "the story has no question", f"a question line: {_EXAMPLE}")
+        yield Row(story.line, FAULTY, story.fault or none)
+
+
+def _number_fault(numbered: re.Match[str] | None, before: int, where: str) -> Problem | None:
+    if numbered is None:
+        hint = "expected is bAbI's format: 1 Mary moved to the bathroom."
+        return Problem(where, "the line does not begin with a number and a text", hint)
+    if int(numbered[1]) in (1, before + 1):
+        return None
+    hint = "lines of a story are numbered one by one, and 1 begins a new story"
+    return Problem(where, f"line number {int(numbered[1])} follows {before}", hint)
+
+
+def _babi_question(said: str, story: _Story, where: str) -> Question:
+    """A question line after its number: question, answer, and the lines that it rests on, tabs between."""
+    fields = [part.strip() for part in said.split("\t")]
+    if len(fields) == 1:
+        hint = f"a tab and the answer follow a question: {_EXAMPLE}"
+        raise DataError("the question has no answer", where=where, hint=hint)
+    if not story.sentences:
+        raise DataError("there is no sentence before the question", where=where, hint="tell the story first")
+    if len(fields) > 3 or not fields[0]:
+        hint = "expected are a question, its answer and the numbers of its facts, with a tab between each two"
+        raise DataError(f"the question line has {len(fields)} fields", where=where, hint=hint)
+    answer, facts = _one_word(fields[1], where), story.facts("".join(fields[2:]), where)
+    return Question(tuple(story.sentences), fold_white_space(fields[0]), answer, facts, where)
 
 
 def _one_word(answer: str, where: str) -> str:
@@ -210,148 +268,140 @@ def _one_word(answer: str, where: str) -> str:
     return answer
 
 
-# bAbI's numbered lines
+def _task_of(file: TextFile) -> str:
+    """The name of a file without `_train` and suffixes: each file is a task."""
+    name = PurePath(file.name).name.partition(".")[0]
+    return re.sub(r"[._-](train|training|valid|validation|dev|test)$", "", name)
 
 
-def babi_questions(file: TextFile, keys: Keys) -> Iterator[Asked | Unread]:
-    """The questions of a file of numbered lines."""
-    story = _Story(0, "", asked=True)
-    for line, text in enumerate(file.lines(), 1):
-        if not text.strip():
-            continue
-        found, where = NUMBERED.fullmatch(text), file.where(line)
-        if found and int(found[1]) == 1:
-            yield from story.ended()
-            story = _Story(line, where)
-        read = story.read(line, text, where)
-        if read is not None:
-            yield read
-    yield from story.ended()
-
-
-@dataclass
-class _Story:
-    """A story so far."""
-
-    begun: int
-    where: str
-    sentences: list[str] = field(default_factory=list)
-    numbers: dict[int, int] = field(default_factory=dict)
-    """The number of a line -> that of its sentence."""
-    last: int = 0
-    """The number of the line before."""
-    opening: str = ""
-    asked: bool = False
-    fault: Problem | None = None
-    """Of a line: what is asked after it is not about the story that was meant."""
-
-    def read(self, line: int, text: str, where: str) -> Asked | Unread | None:
-        """The question in the next line, if it is one."""
-        said = text
-        if self.fault is None:
-            try:
-                self.last, said = _numbered(text, self.last, where)
-            except DataError as error:
-                self.fault, self.asked = error.problems[0], False
-        is_question = "\t" in said or said.rstrip().endswith(("?", "？"))
-        self.asked |= is_question
-        if self.fault is not None:
-            return Unread(line, self.fault) if is_question else None
-        if is_question:
-            return self._question(line, said, where)
-        self.numbers[self.last] = len(self.sentences)
-        self.sentences.append(fold_white_space(said))
-        return None
-
-    def _question(self, line: int, said: str, where: str) -> Asked | Unread:
-        self.opening = self.opening or "\n".join(self.sentences[:OPENING])
-        try:
-            return Asked(line, self.opening, tuple(self.sentences), *_question(said, self.numbers, where))
-        except DataError as error:
-            return Unread(line, error.problems[0])
-
-    def ended(self) -> Iterator[Unread]:
-        """What is wrong with it and was not told with a question."""
-        if not self.asked:
-            none = Problem(self.where, "the story has no question", f"a question line: {_EXAMPLE}")
-            yield Unread(self.begun, self.fault or none)
-
-
-def _numbered(text: str, before: int, where: str) -> tuple[int, str]:
-    found = NUMBERED.fullmatch(text)
-    if found is None:
-        hint = "expected is bAbI's format: 1 Mary moved to the bathroom."
-        raise DataError("the line does not begin with a number and a text", where=where, hint=hint)
-    number = int(found[1])
-    if number not in (1, before + 1):
-        hint = "lines of a story are numbered one by one, and 1 begins a new story"
-        raise DataError(f"line number {number} follows {before}", where=where, hint=hint)
-    return number, found[2]
-
-
-def _question(said: str, numbers: dict[int, int], where: str) -> tuple[str, str, tuple[int, ...] | None]:
-    """A question line after its number: question, answer, and the sentences that it rests on."""
-    if "\t" not in said:
-        hint = f"a tab and the answer follow a question: {_EXAMPLE}"
-        raise DataError("the question has no answer", where=where, hint=hint)
-    if not numbers:
-        raise DataError("there is no sentence before the question", where=where, hint="tell the story first")
-    fields = [one.strip() for one in said.split("\t")]
-    if len(fields) > 3 or not fields[0]:
-        hint = "expected are a question, its answer and the numbers of its facts, with a tab between each two"
-        raise DataError(f"the question line has {len(fields)} fields", where=where, hint=hint)
-    answer, named = _one_word(fields[1], where), fields[2].split() if len(fields) > 2 else []
-    for one in named:
-        if not one.isdecimal() or int(one) not in numbers:
-            hint = f"the sentences before the question are numbered {', '.join(map(str, [*numbers][-10:]))}"
-            raise DataError(f"the supporting fact {one!r} is no sentence before it", where=where, hint=hint)
-    return fold_white_space(fields[0]), answer, tuple(numbers[int(one)] for one in named) or None
-
-
-# JSON Lines
-
-
-def jsonl_questions(file: TextFile, keys: Keys) -> Iterator[Asked | Unread]:
-    """The questions of a file with an object a line; an empty line is none."""
+def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
+    """An object a line with story, question and answer; an empty line is none."""
     for line, text in enumerate(file.lines(), 1):
         if text.strip():
-            yield question_in(text, keys, line, file.where(line))
+            try:
+                question = _object_question(text, file.where(line), corpus, answered=True)
+                yield question.row(line, "\n".join(question.story[:OPENING]), _task_of(file))
+            except DataError as error:
+                yield Row(line, FAULTY, error.problems[0])
 
 
-def question_in(text: str, keys: Keys, line: int, where: str, *, answered: bool = True) -> Asked | Unread:
-    """The question that an object is; unless it must be `answered`, the answer may be missing."""
-    try:
-        example = object_in(text, where, [keys.story, keys.question])
-        story = _sentences(value_in(example, keys.story, where), keys.story, where)
-        question = fold_white_space(text_of(value_in(example, keys.question, where), keys.question, where))
-        if not story or not question:
-            what = f"the {'question' if story else 'story'} is empty"
-            raise DataError(what, where=where, hint="fill it, or drop the line")
-        answer = ""
-        if answered or example.get(keys.answer) is not None:
-            value = value_in(example, keys.answer, where)
-            answer = text_of(value, keys.answer, where, number=True, hint=_ONE_WORD).strip()
-        facts = _facts(example.get(keys.facts), len(story), where)
-        answer = _one_word(answer, where) if answered else answer
-        return Asked(line, "\n".join(story[:OPENING]), tuple(story), question, answer, facts)
-    except DataError as error:
-        return Unread(line, error.problems[0])
+def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
+    """The questions of a .jsonl as they may be typed; they need no answer."""
+    for line, text in enumerate(file.lines(), 1):
+        if text.strip():
+            try:
+                yield FileInput(_object_question(text, file.where(line), corpus).text, file.where(line))
+            except DataError as error:
+                # an object, which no line before or after belongs to
+                yield FileInput("{}", file.where(line), error.problems[0])
+
+
+def _object_question(text: str, where: str, keys: Stories | None = None, *, answered: bool = False) -> Question:
+    """The question that an object is, by the keys of a corpus; unless it must be `answered`, it need have no answer."""
+    keys = keys or Stories.model_construct()
+    example = object_in(text, where, [keys.story, keys.question])
+    story = _sentences(value_in(example, keys.story, where), keys.story, where)
+    question = fold_white_space(text_of(value_in(example, keys.question, where), keys.question, where))
+    if not story or not question:
+        what = f"the {'question' if story else 'story'} is empty"
+        raise DataError(what, where=where, hint="fill it, or drop the line")
+    answer = ""
+    if answered or example.get(keys.answer) is not None:
+        value = value_in(example, keys.answer, where)
+        answer = text_of(value, keys.answer, where, number=True, hint=_ONE_WORD).strip()
+    facts = [] if example.get(keys.facts) is None else example[keys.facts]
+    if not isinstance(facts, list) or not all(type(fact) is int and 1 <= fact <= len(story) for fact in facts):
+        hint = f"a list of numbers of sentences, from 1 to {len(story)}"
+        raise DataError(f"the facts are {json.dumps(facts)[:80]}", where=where, hint=hint)
+    answer = _one_word(answer, where) if answered else answer
+    numbers = tuple(range(1, len(story) + 1))
+    return Question(
+        tuple(story),
+        question,
+        answer or None,
+        tuple(fact - 1 for fact in facts) or None,
+        where,
+        numbers,
+        is_object=True,
+    )
 
 
 def _sentences(value: Any, key: str, where: str) -> list[str]:
     if not isinstance(value, list):
         return split_sentences(fold_white_space(text_of(value, key, where)))
-    sentences = [fold_white_space(text_of(one, key, where)) for one in value]
+    sentences = [fold_white_space(text_of(sentence, key, where)) for sentence in value]
     if "" in sentences:
         hint = "leave it out; the numbers of the facts count the sentences that are left"
         raise DataError(f"sentence {sentences.index('') + 1} of the story is empty", where=where, hint=hint)
     return sentences
 
 
-def _facts(value: Any, sentences: int, where: str) -> tuple[int, ...] | None:
-    if value is None or value == []:
-        return None
-    if not isinstance(value, list) or not all(type(one) is int and 1 <= one <= sentences for one in value):
-        hint = f"a list of numbers of sentences, from 1 to {sentences}"
-        raise DataError(f"the facts are {json.dumps(value)[:80]}", where=where, hint=hint)
-    return tuple(one - 1 for one in value)
+# What is typed
+
+
+def asked_in(lines: Iterable[tuple[str, str]]) -> Iterator[Question | FileInput]:
+    """The questions among lines, each given with its place; and the stories and questions that cannot be answered.
+
+    Sentences are remembered; what ends in `?` is asked about all that was told so far. An empty line, or one that is
+    numbered 1 as in the files of bAbI, begins a new story. A question may be followed by a tab and its answer, and by
+    another tab and the numbers of its supporting facts. A line may also be a JSON object with story and question.
+    """
+    story = _Story()
+    for text, place in lines:
+        numbered, is_object = NUMBERED.fullmatch(text), text.lstrip().startswith("{")
+        number, said = None, text
+        if numbered and int(numbered[1]) in (1, story.last + 1 if story.last else 1):  # else it is part of the text
+            number, said = int(numbered[1]), numbered[2]
+        if number == 1 or not text.strip() or is_object:
+            yield from story.unasked()
+            story = _Story()
+        if is_object:
+            try:
+                yield (question := _object_question(text, place))
+                story = _Story(asked=True, typed=[*question.story])
+                for sentence in question.story:
+                    story.add(sentence)
+            except DataError as error:
+                yield FileInput(text, place, error.problems[0])
+            continue
+        story.last, story.place = number or 0, place
+        story.typed.append(text)
+        said, *known = said.split("\t")
+        *sentences, last = split_sentences(fold_white_space(said)) or [""]
+        for sentence in sentences:
+            if sentence.endswith(("?", "？")):
+                yield _typed_question(story, sentence, [], place)
+            else:
+                story.add(sentence, number)
+        if last.endswith(("?", "？")) or (last and known):
+            yield _typed_question(story, last, known, place)
+        elif last:
+            story.add(last, number)
+    yield from story.unasked()
+
+
+def _typed_question(story: _Story, question: str, known: Sequence[str], place: str) -> Question | FileInput:
+    story.asked = True
+    if not story.sentences:
+        hint = "tell the story first: Mary went to the garden. Where is Mary?"
+        return story.refused("there is no story before the question", hint)
+    answer, named, *_ = (*known, "", "")
+    try:
+        facts = story.facts(named, place)
+    except DataError as error:
+        return story.refused(error.problems[0].what)
+    return Question(
+        tuple(story.sentences), question.strip(), answer.strip() or None, facts, place, tuple(story.numbers)
+    )
+
+
+def questions_in(lines: Sequence[tuple[str, str]]) -> list[Question]:
+    """The questions among lines, each given with its place; an error where one cannot be answered, or there is none."""
+    questions = list[Question]()
+    for question in asked_in(lines):
+        if isinstance(question, FileInput):
+            raise DecodeError(problems=[question.fault] if question.fault else [])
+        questions.append(question)
+    if not questions:
+        raise DecodeError("there is no question", where=lines[-1][1], hint="tell a story, then end a question in '?'")
+    return questions

@@ -2,45 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
-from torch import nn
 
-from regard.config import apply_overrides
+from regard.config import apply_overrides, write_yaml
 from regard.errors import CheckpointError, ConfigError, DataError, RegardError, did_you_mean
 from regard.exchange import bert, ctranslate2, gpt2, marian
-from regard.exchange.card import model_card
-from regard.exchange.folder import Exported, Imported, ModelFolder, open_folder, write_model
-from regard.exchange.tokenizers import kind_of, tokenizer_files
+from regard.exchange.folder import DEFAULTS, Exported, Imported, ModelFolder, open_folder, render
+from regard.exchange.tokenizers import tokenizer_files
 from regard.recipes.recipe import recipe_of
-from regard.runs.checkpoints import Checkpoint, save_checkpoint, step_name
-from regard.runs.run import Run, put_weights
+from regard.runs.run import (
+    Checkpoint,
+    Run,
+    load_facts,
+    put_weights,
+    read_metrics,
+    save_checkpoint,
+    save_weights,
+    step_name,
+)
 from regard.tasks.raw import check_max_length
 from regard.text.files import write_folder
 
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
-    **dict.fromkeys(bert.PRETRAINED, bert.read),
-    **dict.fromkeys(bert.HEADED.values(), bert.read_headed),
+    **dict.fromkeys([*bert.PRETRAINED, *bert.HEADED.values()], bert.read),
     **dict.fromkeys(gpt2.ARCHITECTURES, gpt2.read),
     **dict.fromkeys(marian.ARCHITECTURES.values(), marian.read),
 }
 """Architecture in config.json -> how such a folder is read."""
-DEFAULTS = {
-    "bert": "BertModel",
-    "gpt2": "GPT2Model",
-    "marian": "MarianMTModel",
-    "pegasus": "PegasusForConditionalGeneration",
-}
-"""`model_type` -> the architecture, where config.json names none."""
 WRITERS: dict[tuple[str, str], Callable[[Run, str], Exported]] = {
-    ("masked_language_modeling", "bert"): bert.write,
+    (bert.PRETRAINING, "bert"): bert.write,
     ("language_modeling", "gpt"): gpt2.write,
     ("translation", "transformer"): marian.write,
     ("summarization", "transformer"): marian.write,
-    **{(task, "bert"): bert.write_headed for task in bert.HEADED},
+    **{(task, "bert"): bert.write for task in bert.HEADED},
 }
 """Task and kind of model -> how a checkpoint of a run is written for `transformers`."""
 TOOLS: dict[str, Sequence[tuple[str, str]]] = {
@@ -48,6 +47,8 @@ TOOLS: dict[str, Sequence[tuple[str, str]]] = {
     "ctranslate2": [("translation", "transformer"), ("summarization", "transformer")],
 }
 """Tool -> the tasks and kinds of model that can be exported to it."""
+KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
+"""A model of the `tokenizers` library -> `tokenizer.kind`."""
 CHANGEABLE = ("data", "head", "search", "evaluation")
 """The sections of a recipe that a model folder may leave open."""
 
@@ -62,31 +63,24 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     _refuse_existing(target, "run folder")
     _check_overrides(overrides)
     folder = open_folder(source)
-    imported = READERS[_architecture(folder)](folder)
+    kind, architecture = str(folder.config.get("model_type")), folder.architecture
+    if architecture not in READERS or kind not in DEFAULTS:
+        article = "an" if architecture[:1] in "AEIOU" else "a"
+        what = f"{article} {architecture} of the type {kind!r} cannot be imported"
+        raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
+    imported = READERS[architecture](folder)
     write_folder(target, lambda partial: _write_run(partial, imported, folder, overrides))
     return Run.open(target)
-
-
-def _architecture(folder: ModelFolder) -> str:
-    kind, names = str(folder.config.get("model_type")), folder.config.get("architectures")
-    name = str(names[0]) if isinstance(names, list) and names else DEFAULTS.get(kind, kind)
-    if name not in READERS or kind not in DEFAULTS:
-        what = f"{'an' if name[:1] in 'AEIOU' else 'a'} {name} of the type {kind!r} cannot be imported"
-        raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
-    return name
 
 
 def _check_overrides(overrides: Sequence[str]) -> None:
     """Refuse overrides of what the folder itself decides."""
     for override in overrides:
-        path, equals, _ = override.partition("=")
-        section, *below = path.split(".")
-        if not equals:
-            raise ConfigError("an override is key=value", where=override, hint="for example head.no_answer=true")
-        if section not in CHANGEABLE or (section == "data" and below[:1] in (["train"], ["validation"], ["test"])):
+        section, _, key = override.partition("=")[0].partition(".")
+        if section not in CHANGEABLE or (section == "data" and key.split(".")[0] in ("train", "validation", "test")):
             hint = f"allowed: {', '.join(CHANGEABLE)}, except data.train, data.validation and data.test"
             raise ConfigError("the model folder decides this", where=override, hint=hint)
-        if not below:
+        if not key:
             hint = f"name one of its keys: {section}.KEY=VALUE"
             raise ConfigError("a section is not set as a whole", where=override, hint=hint)
 
@@ -95,10 +89,11 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
     """A run without any training: its only checkpoint is that of step 0."""
     first = next(iter(imported.tokenizers.values()))
     joint = imported.tokenizers.joint or imported.model.get("tie") == "all"
-    recipe = recipe_of(
+    kind = KINDS[json.loads(first.to_json())["model"]["type"]]
+    recipe: Any = recipe_of(
         {
             "task": imported.task,
-            "tokenizer": {"kind": kind_of(first), "vocabulary": first.size, "joint": joint},
+            "tokenizer": {"kind": kind, "vocabulary": first.size, "joint": joint},
             "model": imported.model,
             "training": {"epochs": 1},
             **imported.sections,
@@ -107,37 +102,27 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
     )
     if overrides:
         recipe = recipe_of(apply_overrides(recipe.model_dump(), overrides))
-        _check_recipe(recipe, imported, folder, overrides)
+        labels = imported.sections.get("head", {}).get("labels")
+        if labels is not None and recipe.head.labels != labels:
+            hint = "they are the model's own, which config.json names; leave them out"
+            raise ConfigError("the classes cannot be renamed", where="head.labels", hint=hint)
+        if any(override.startswith("data.max_length=") for override in overrides):
+            check_max_length(recipe.data.max_length, getattr(recipe.model, "max_positions", None), folder.name)
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
-    model = run.build()
-    _check_shapes(model, imported, folder)
+    model = run.task.model()
+    for name, expected in model.state_dict().items():
+        tensor = imported.weights.get(name, expected)
+        if tensor.shape != expected.shape:  # name the weight as in its file, where it is stored so
+            stored = next((key for key, other in folder.weights().items() if torch.equal(tensor, other)), name)
+            there, here = (" x ".join(map(str, weight.shape)) for weight in (tensor, expected))
+            what = f"{stored} is {there} in the weights, but {here} by this file"
+            raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
     put_weights(model, imported.weights, Path(folder.name))
     facts = {"step": 0, "best": [], "tokenizer": imported.tokenizers.fingerprint}
     save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, facts))
-    for name in ("best", "last"):
-        run.point(name, step_name(0))
-
-
-def _check_recipe(recipe: Any, imported: Imported, folder: ModelFolder, overrides: Sequence[str]) -> None:
-    """Refuse overrides that the weights do not fit."""
-    labels = imported.sections.get("head", {}).get("labels")
-    if labels is not None and recipe.head.labels != labels:
-        hint = "they are the model's own, which config.json names; leave them out"
-        raise ConfigError("the classes cannot be renamed", where="head.labels", hint=hint)
-    if any(override.startswith("data.max_length=") for override in overrides):
-        check_max_length(recipe.data.max_length, getattr(recipe.model, "max_positions", None), folder.name)
-
-
-def _check_shapes(model: nn.Module, imported: Imported, folder: ModelFolder) -> None:
-    """Refuse weights of other sizes than config.json has; a weight is named as in its file, where it is stored so."""
-    for ours, expected in model.state_dict().items():
-        tensor = imported.weights.get(ours, expected)
-        if tensor.shape != expected.shape:
-            name = next((name for name, other in folder.weights().items() if torch.equal(tensor, other)), ours)
-            there, here = (" x ".join(map(str, one.shape)) for one in (tensor, expected))
-            what = f"{name} is {there} in the weights, but {here} by this file"
-            raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
+    for pointer in ("best", "last"):
+        run.point(pointer, step_name(0))
 
 
 def import_note(run: Run) -> str | None:
@@ -178,18 +163,24 @@ def export_run(
         write_folder(target, ctranslate2.write(run, quantize, checkpoint))
     else:
         exported = WRITERS[task, kind](run, checkpoint)
-        texts = {"README.md": model_card(run, exported, checkpoint), **_tokenizer_files(run, exported)}
-        write_folder(target, lambda partial: write_model(partial, exported, texts))
+        card = _model_card(run, exported, checkpoint)
+        write_folder(target, lambda partial: _write_model(partial, run, exported, card))
     return target
 
 
-def _tokenizer_files(run: Run, exported: Exported) -> dict[str, str]:
-    """The files of one tokenizer, and those of a second one in a subfolder, which AutoTokenizer reads by its name."""
-    texts: dict[str, str] = {}
-    for number, (column, tokenizer) in enumerate(list(run.tokenizers.items())[: 1 if run.tokenizers.joint else None]):
-        folder = f"{column}/" if number else ""
-        texts |= {folder + name: text for name, text in tokenizer_files(tokenizer, exported).items()}
-    return texts
+def _write_model(folder: Path, run: Run, exported: Exported, card: str) -> None:
+    """Fill a folder for `transformers`. A second tokenizer gets a subfolder, which AutoTokenizer reads by its name."""
+    config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
+    texts = {"README.md": card, "config.json": json.dumps(config, indent=1)}
+    if exported.generation:
+        texts["generation_config.json"] = json.dumps(exported.generation, indent=1)
+    for number, tokenizer in enumerate(run.tokenizers.files.values()):
+        place = "target/" if number else ""
+        texts |= {place + name: text for name, text in tokenizer_files(tokenizer, exported).items()}
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    save_weights(folder / "model.safetensors", exported.weights, {"format": "pt"})
 
 
 def export_note(out: Path) -> str | None:
@@ -205,3 +196,31 @@ def export_note(out: Path) -> str | None:
 def _refuse_existing(folder: Path, what: str) -> None:
     if folder.exists():
         raise CheckpointError(f"the {what} exists already", where=str(folder), hint="give another --out")
+
+
+def _model_card(run: Run, exported: Exported, checkpoint: str) -> str:
+    """README.md. Its code runs as it is printed; its recipe names files without their folders."""
+    step = load_facts(run.checkpoint(checkpoint)).get("step", 0)
+    events = read_metrics(run.folder / "metrics.jsonl")
+    validations = [event for event in events if event["event"] == "validation" and event["step"] <= step]
+    return render(
+        "model_card.md",
+        name=run.folder.resolve().name,
+        environment=_without_folders(run.environment),
+        recipe=run.recipe,
+        settings=write_yaml(_without_folders(run.recipe.model_dump())),
+        joint=run.tokenizers.joint,
+        architecture=exported.architecture,
+        not_exported=exported.not_exported,
+        step=step,
+        metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
+    )
+
+
+def _without_folders(node: Any) -> Any:
+    """Paths would leak the folders of the machine that trained the model."""
+    if isinstance(node, dict):
+        return {key: _without_folders(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_without_folders(value) for value in node]
+    return PurePath(node).name if isinstance(node, str) and PurePath(node).is_absolute() else node

@@ -15,13 +15,15 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from regard.config import parse_yaml
-from regard.errors import CheckpointError, ConfigError, DataError, import_extra
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from regard.errors import CheckpointError, DataError, import_extra
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from regard.config import Config
+    from regard.runs.run import Run
     from regard.text.tokenizers import Tokenizers
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -30,8 +32,16 @@ OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".ot
 """Suffixes of files of weights that are not read."""
 TEXTS = ("*.json", "*.txt", "README.md", "*.spm", "spiece.model", "*/tokenizer*.json")
 """The other files that are fetched from the Hub."""
+DEFAULTS = {
+    "bert": "BertModel",
+    "gpt2": "GPT2Model",
+    "marian": "MarianMTModel",
+    "pegasus": "PegasusForConditionalGeneration",
+}
+"""`model_type` -> the architecture, where config.json names none."""
 Fields = Mapping[str, tuple[str, float | None]]
 """Field of a model's config -> its name in config.json, and its default there; None for a required whole number."""
+SAVE_AGAIN = "save the model with transformers as model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -55,10 +65,12 @@ class Exported:
     config: dict[str, Any]
     """config.json."""
     weights: dict[str, Tensor]
-    template: tuple[str, ...]
+    template: str
     """The special tokens around a text `$A` and a second text `$B`, where the tokenizer has no template of its own."""
     generation: dict[str, Any] = field(default_factory=dict)
     """generation_config.json, of a model that generates."""
+    not_exported: tuple[str, ...] = ()
+    """Options of the run's search that `generate` does not have."""
     raw_text: bool = False
     """Whether it was trained here on raw text, in which a run of white space is one space. An imported tokenizer is
     written as it was read."""
@@ -92,22 +104,17 @@ class ModelFolder:
     def config_path(self) -> str:
         return str(self.path / "config.json")
 
-    @cached_property
-    def datasets(self) -> list[str]:
-        """Names of the datasets on the Hub that the model was trained on, as far as its model card lists them."""
-        try:
-            _, front, _ = (self.path / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-            names = parse_yaml(front, where="README.md").get("datasets")
-        except (OSError, ValueError, ConfigError):  # a card may hold any text
-            return []
-        return [str(name) for name in (names if isinstance(names, list) else [names] if names else [])]
+    @property
+    def architecture(self) -> str:
+        kind, names = str(self.config.get("model_type")), self.config.get("architectures")
+        return str(names[0]) if isinstance(names, list) and names else DEFAULTS.get(kind, kind)
 
     def expect(self, supported: Mapping[str, tuple[Any, ...]]) -> None:
         """Refuse values in config.json that our models cannot have; the first one listed is the default."""
         for name, allowed in supported.items():
             value = self.config.get(name, allowed[0])
             if value not in allowed:
-                hint = f"supported: {', '.join(json.dumps(one) for one in allowed)}"
+                hint = f"supported: {', '.join(map(json.dumps, allowed))}"
                 where = f"{self.config_path}: {name}"
                 raise DataError(f"{json.dumps(value)} is not supported", where=where, hint=hint)
 
@@ -129,14 +136,15 @@ class ModelFolder:
     def weights(self) -> dict[str, Tensor]:
         """All weights by name, in single precision."""
         for name in WEIGHTS:
-            files = self._shards(name)
-            if files:
+            if files := self._shards(name):
                 tensors = {key: tensor for file in files for key, tensor in _read_tensors(file).items()}
-                return {key: one.float() if one.is_floating_point() else one for key, one in tensors.items()}
+                return {
+                    key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()
+                }
         other = sorted(path.name for path in self.path.iterdir() if path.suffix in OTHER_WEIGHTS)
         if other:
             what = f"{other[0]} is not read: such a file may run code when it is loaded, or needs another framework"
-            raise DataError(what, where=self.name, hint="save the model with transformers as model.safetensors")
+            raise DataError(what, where=self.name, hint=SAVE_AGAIN)
         hint = f"expected: {' or '.join(WEIGHTS)}"
         raise DataError("there are no weights in the folder", where=self.name, hint=hint)
 
@@ -163,8 +171,8 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     except UnpicklingError as error:  # torch's own message says how to load the file nevertheless
         held = re.search(r"GLOBAL ([\w.]+)", str(error))
         reason = f"it holds {held[1]}" if held else "it is no file of plain tensors"
-        hint = "save the model with transformers as model.safetensors"
-        raise DataError(f"is refused: {reason}, and such a pickle may run code", where=str(path), hint=hint) from None
+        what = f"is refused: {reason}, and such a pickle may run code"
+        raise DataError(what, where=str(path), hint=SAVE_AGAIN) from None
     except Exception as error:  # torch raises a dozen kinds for damaged files, with messages that say little
         damage = f"damaged: {error}" if isinstance(error, SafetensorError) else "cut off or damaged"
         raise DataError(f"the file is {damage}", where=str(path), hint="copy or download it again") from None
@@ -204,34 +212,24 @@ def _fetch(name: str) -> Path:
     return path
 
 
-def write_model(folder: Path, exported: Exported, texts: Mapping[str, str]) -> None:
-    """Write config.json, the weights and other files, given as texts, into an existing folder."""
-    from regard.runs.checkpoints import save_weights
-
-    config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
-    own = {"config.json": config} | ({"generation_config.json": exported.generation} if exported.generation else {})
-    for name, text in {**{name: json.dumps(tree, indent=1) for name, tree in own.items()}, **texts}.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    save_weights(folder / "model.safetensors", exported.weights, {"format": "pt"})
-
-
 def config_fields(fields: Fields, config: Config) -> dict[str, Any]:
     """The way back: these fields of our config under their names in config.json."""
     return {theirs: getattr(config, ours) for ours, (theirs, _) in fields.items()}
 
 
-def require_settings(
-    section: Config, allowed: Mapping[str, tuple[Any, ...]], *, path: str, tool: str, where: Path
-) -> None:
-    """Refuse to export a run with settings that the other tool has no counterpart of; `path` names the section."""
+def require_settings(run: Run, section: str, allowed: Mapping[str, tuple[Any, ...]], *, tool: str) -> None:
+    """Refuse to export a run with settings in this section of its recipe that the other tool does not have."""
+    config = getattr(run.recipe, section)
     for name, values in allowed.items():
-        value = getattr(section, name, values[0])
-        if value not in values:
-            what = f"{tool} has no counterpart of {path}.{name}: {_yaml(value)}"
-            hint = f"{path}.{name}: {' or '.join(map(_yaml, values))} can be exported"
-            raise CheckpointError(what, where=str(where), hint=hint)
+        value, *others = (json.dumps(value).strip('"') for value in (getattr(config, name, values[0]), *values))
+        if value not in others:
+            what = f"{tool} has no counterpart of {section}.{name}: {value}"
+            hint = f"{section}.{name}: {' or '.join(others)} can be exported"
+            raise CheckpointError(what, where=str(run.folder), hint=hint)
 
 
-def _yaml(value: Any) -> str:
-    return json.dumps(value).strip('"')
+def render(template: str, **values: Any) -> str:
+    """A file of templates/ with these values."""
+    loader = PackageLoader("regard.exchange")
+    environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    return environment.get_template(template).render(values)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-import torch
+from torch import Tensor
 
-from regard.errors import DataError
 from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
-from regard.exchange.renaming import Renaming, affine, same, to_ours, to_theirs
+from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import read_tokenizer
 from regard.runs.run import Run, stored_weights
 from regard.text.tokenizers import Tokenizers
@@ -35,6 +35,18 @@ FIXED: dict[str, tuple[Any, ...]] = {
 """What our GPT has in one form only; a value that is written comes first."""
 MASKS = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
 """Constant tables that older files have beside the weights."""
+TRANSPOSED = re.compile(r"h\.\d+\.(attn|mlp)\.c_\w+\.weight")
+"""Matrices of linear layers, which are stored transposed there."""
+MODEL = {"embedding.weight": "wte.weight", "positions.learned.weight": "wpe.weight", "norm": "ln_f"}
+LAYER = {
+    "attention_norm": "ln_1",
+    "self_attention.W_Q self_attention.W_KV self_attention.W_KV": "attn.c_attn attn.c_attn attn.c_attn",
+    "self_attention.W_O": "attn.c_proj",
+    "feed_forward_norm": "ln_2",
+    "feed_forward.W_1": "mlp.c_fc",
+    "feed_forward.W_2": "mlp.c_proj",
+}
+"""Our names of the weights -> theirs, of the model and of a layer."""
 
 
 def read(folder: ModelFolder) -> Imported:
@@ -42,64 +54,50 @@ def read(folder: ModelFolder) -> Imported:
     folder.expect(FIXED)
     config = {"kind": "gpt", "norm": "pre", **folder.fields(FIELDS)}
     config["feed_forward"] = folder.number("n_inner", 4 * config["width"])
-    theirs = {name.removeprefix("transformer."): tensor for name, tensor in folder.weights().items()}
-    if "lm_head.weight" in theirs and not torch.equal(theirs.pop("lm_head.weight"), theirs["wte.weight"]):
-        what = "the readout has other weights than the embeddings, which are one and the same here"
-        raise DataError(what, where=f"{folder.name}: lm_head.weight")
-    theirs = {name: tensor for name, tensor in theirs.items() if not MASKS.fullmatch(name)}
-    weights = to_ours(_renamings(config["layers"], config["width"]), theirs, folder.name)
+    theirs = each_once(folder.weights(), folder.name)
+    weights = to_ours(weight_names(config["layers"]), theirs, folder.name)
     tokenizer = read_tokenizer(folder, len(weights["embedding.weight"]), begin="bos", end="eos")
     data = {"max_length": config["max_positions"]}
     return Imported("language_modeling", config, weights, Tokenizers({"text": tokenizer}), {"data": data})
 
 
+def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Each tensor once, without constant tables; matrices as linear layers have them."""
+    named = {name.removeprefix("transformer."): tensor for name, tensor in theirs.items()}
+    weights = {name: tensor for name, tensor in named.items() if not MASKS.fullmatch(name)}
+    return _transpose(without_copies(weights, {"lm_head.weight": "wte.weight"}, where))
+
+
 def write(run: Run, checkpoint: str) -> Exported:
     """A GPT2LMHeadModel; the paper's GPT, with its norms after the sub-layers, is none."""
     config, tokenizer = run.recipe.model, run.tokenizers["text"]
-    require_settings(config, {"norm": ("pre",)}, path="model", tool="transformers", where=run.folder)
-    theirs = to_theirs(_renamings(config.layers, config.width), stored_weights(run.load_model(checkpoint)))
+    require_settings(run, "model", {"norm": ("pre",)}, tool="transformers")
+    theirs = _transpose(to_theirs(weight_names(config.layers), stored_weights(run.load_model(checkpoint))))
     ids = {"bos_token_id": tokenizer.end, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
-    sizes = {"model_type": "gpt2", "vocab_size": tokenizer.size, "n_inner": config.feed_forward}
-    fixed = {name: values[0] for name, values in FIXED.items()}
+    [end] = tokenizer.tokens([tokenizer.end])
     return Exported(
         "GPT2LMHeadModel",
-        {**sizes, **config_fields(FIELDS, config), "embd_pdrop": config.dropout, **fixed, **ids},
+        {
+            "model_type": "gpt2",
+            "vocab_size": tokenizer.size,
+            "n_inner": config.feed_forward,
+            "embd_pdrop": config.dropout,
+            **config_fields(FIELDS, config),
+            **{name: values[0] for name, values in FIXED.items()},
+            **ids,
+        },
         {f"transformer.{name}": tensor for name, tensor in theirs.items()},
-        (*tokenizer.tokens([tokenizer.end]), "$A"),
+        f"{end} $A",
         ids,
         raw_text=bool(run.recipe.data.train),
     )
 
 
-def _renamings(layers: int, width: int) -> list[Renaming]:
-    """All weights of a GPT-2 of this size."""
-    pairs = [
-        *same("embedding.weight", "wte.weight"),
-        *same("positions.learned.weight", "wpe.weight"),
-        *affine("norm", "ln_f"),
-    ]
-    for number in range(layers):
-        ours, theirs = f"blocks.{number}", f"h.{number}"
-        pairs += affine(f"{ours}.attention_norm", f"{theirs}.ln_1")
-        pairs += _queries_keys_values(f"{ours}.self_attention", f"{theirs}.attn.c_attn", width)
-        pairs += _transposed(f"{ours}.self_attention.W_O", f"{theirs}.attn.c_proj")
-        pairs += affine(f"{ours}.feed_forward_norm", f"{theirs}.ln_2")
-        pairs += _transposed(f"{ours}.feed_forward.W_1", f"{theirs}.mlp.c_fc")
-        pairs += _transposed(f"{ours}.feed_forward.W_2", f"{theirs}.mlp.c_proj")
-    return pairs
+def weight_names(layers: int) -> dict[str, str]:
+    """Our names of all weights -> theirs."""
+    blocks = (prefixed(f"blocks.{number}.", f"h.{number}.", LAYER) for number in range(layers))
+    return MODEL | {ours: theirs for block in blocks for ours, theirs in block.items()}
 
 
-def _transposed(ours: str, theirs: str) -> list[Renaming]:
-    """A linear layer, whose matrix is stored transposed there."""
-    weight = Renaming((f"{ours}.weight",), (f"{theirs}.weight",), lambda w: [w.T], lambda w: [w.T])
-    return [weight, *same(f"{ours}.bias", f"{theirs}.bias")]
-
-
-def _queries_keys_values(ours: str, theirs: str, width: int) -> list[Renaming]:
-    """One linear layer for queries, keys and values there, two here."""
-    sizes = [width, 2 * width]
-    names = [tuple(f"{ours}.{layer}.{kind}" for layer in ("W_Q", "W_KV")) for kind in ("weight", "bias")]
-    return [
-        Renaming(names[0], (f"{theirs}.weight",), lambda w: w.T.split(sizes), lambda q, kv: [torch.cat([q, kv]).T]),
-        Renaming(names[1], (f"{theirs}.bias",), lambda b: b.split(sizes), lambda q, kv: [torch.cat([q, kv])]),
-    ]
+def _transpose(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.T if TRANSPOSED.fullmatch(name) else tensor for name, tensor in theirs.items()}

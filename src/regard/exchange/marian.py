@@ -20,14 +20,13 @@ from torch.nn import functional as F
 
 from regard.errors import CheckpointError, DataError
 from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
-from regard.exchange.renaming import Renaming, affine, joined, same, to_ours, to_theirs
+from regard.exchange.renaming import prefixed, to_ours, to_theirs
 from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
 from regard.layers.embeddings import sinusoidal_positions
-from regard.models.transformer import TransformerConfig
 from regard.runs.run import Run, stored_weights
 from regard.search import SearchConfig
-from regard.text.sentencepiece import converted
 from regard.text.tokenizers import Tokenizer, Tokenizers
+from regard.text.vocabularies import convert_sentencepiece
 
 ARCHITECTURES = {"post": "MarianMTModel", "pre": "PegasusForConditionalGeneration"}
 """`model.norm` -> their architecture."""
@@ -58,11 +57,26 @@ POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positi
 """Sinusoidal positions, which some files have beside the weights."""
 TABLES = {"all": (SHARED, ENCODER, DECODER, READOUT), "target": (DECODER, READOUT), "none": ()}
 """`model.tie` -> the names of one shared table, of which any may be in the file."""
-ATTENTIONS = {
-    "encoder": {"self_attn": ("self_attention", "around_attention")},
-    "decoder": {"self_attn": ("self_attention", "around_self"), "encoder_attn": ("cross_attention", "around_cross")},
+SUBLAYERS = {
+    "self_attention.W_Q": "self_attn.q_proj",
+    "self_attention.W_KV self_attention.W_KV": "self_attn.k_proj self_attn.v_proj",
+    "self_attention.W_O": "self_attn.out_proj",
+    "feed_forward.W_1": "fc1",
+    "feed_forward.W_2": "fc2",
+    "around_feed_forward.norm": "final_layer_norm",
 }
-"""Their name of an attention -> ours, and ours of the sub-layer around it."""
+LAYERS = {
+    "encoder": {**SUBLAYERS, "around_attention.norm": "self_attn_layer_norm"},
+    "decoder": {
+        **SUBLAYERS,
+        "around_self.norm": "self_attn_layer_norm",
+        "cross_attention.W_Q": "encoder_attn.q_proj",
+        "cross_attention.W_KV cross_attention.W_KV": "encoder_attn.k_proj encoder_attn.v_proj",
+        "cross_attention.W_O": "encoder_attn.out_proj",
+        "around_cross.norm": "encoder_attn_layer_norm",
+    },
+}
+"""Our names of the weights of a layer -> theirs."""
 WIDTH_AXES = {
     0: re.compile(r".*norm\.(weight|bias)|.*\.(W_O|W_2)\.(weight|bias)"),
     1: re.compile(r".*embedding\.weight|output\.linear\.weight|.*\.(W_Q|W_KV|W_1)\.weight"),
@@ -76,14 +90,12 @@ OFFSET = 103
 def read(folder: ModelFolder) -> Imported:
     """A MarianMTModel or PegasusForConditionalGeneration, with one vocabulary or two."""
     norm = "pre" if folder.config["model_type"] == TYPES["pre"] else "post"
-    config = _read_config(folder, norm)
-    theirs = folder.weights()
+    theirs, config = folder.weights(), _read_config(folder, norm)
     tie = config["tie"] = _tie(folder, theirs, norm)
     if norm == "pre" and tie != "all":
         size = folder.number("vocab_size")
         theirs = _cut_tables(theirs, *(folder.number(name, size) for name in VOCABULARY_SIZES))
-    weights = to_ours(_renamings(config), _each_once(theirs, tie, folder.name), folder.name)
-    weights = _reordered(weights, _order(config["width"]))
+    weights = read_weights(theirs, config, folder.name)
     rows = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
     tokenizers = _read_tokenizers(folder, rows, begin, shared=tie == "all")
@@ -113,7 +125,7 @@ def _read_config(folder: ModelFolder, norm: str) -> dict[str, Any]:
     return config | {"activation": ACTIVATIONS[folder.config.get("activation_function", "swish")]}
 
 
-def _tie(folder: ModelFolder, theirs: dict[str, Tensor], norm: str) -> str:
+def _tie(folder: ModelFolder, theirs: Mapping[str, Tensor], norm: str) -> str:
     """Which embeddings are shared."""
     name = "tie_word_embeddings" if norm == "pre" else "share_encoder_decoder_embeddings"
     if folder.config.get(name, True):
@@ -142,13 +154,13 @@ def write(run: Run, checkpoint: str) -> Exported:
     """A MarianMTModel or, pre-norm, a PegasusForConditionalGeneration."""
     config, source, target = run.recipe.model, run.tokenizers["source"], run.tokenizers["target"]
     allowed = {"norm": tuple(ARCHITECTURES), "positions": ("sinusoidal",), "scaled": (True,)}
-    allowed |= {"look_ahead": (False,), "residual": (True,)}
-    require_settings(config, allowed, path="model", tool="transformers", where=run.folder)
+    require_settings(run, "model", {**allowed, "look_ahead": (False,), "residual": (True,)}, tool="transformers")
     if config.width % 2:
         what = f"transformers has no counterpart of an odd width, model.width: {config.width}"
         raise CheckpointError(what, where=str(run.folder), hint="an even model.width can be exported")
     ours = _reordered(stored_weights(run.load_model(checkpoint)), _order(config.width).argsort())
-    theirs = to_theirs(_renamings(config.model_dump()), ours)
+    theirs = to_theirs(weight_names(config.model_dump()), ours)
+    theirs[BIAS] = theirs[BIAS][None]
     if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
         theirs |= {name: _positions(config.max_positions, config.width).contiguous() for name in POSITIONS}
         theirs = theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))
@@ -158,18 +170,24 @@ def write(run: Run, checkpoint: str) -> Exported:
         "forced_eos_token_id": target.end,
         "decoder_start_token_id": target.begin,
     }
+    [end] = source.tokens([source.end])
+    search, default = run.recipe.search, SearchConfig()
+    changed = (name for name in NOT_EXPORTED if getattr(search, name) != getattr(default, name))
     return Exported(
         ARCHITECTURES[config.norm],
-        {**_write_config(config), **_vocabulary(run, config), **ids},
+        _write_config(run) | ids,
         theirs,
-        ("$A", *source.tokens([source.end])),
-        ids | _generation(run.recipe.search, target) | {"max_length": config.max_positions},
+        f"$A {end}",
+        ids | _generation(search, target) | {"max_length": config.max_positions},
+        tuple(f"search.{name}" for name in changed),
     )
 
 
-def _write_config(config: TransformerConfig) -> dict[str, Any]:
-    """config.json, except for what depends on the vocabularies."""
-    return {
+def _write_config(run: Run) -> dict[str, Any]:
+    """config.json, except for the ids of special tokens; the task is named where it is not the usual one."""
+    config, task = run.recipe.model, run.recipe.task
+    source, target = run.tokenizers["source"], run.tokenizers["target"]
+    settings = {
         "model_type": TYPES[config.norm],
         "is_encoder_decoder": True,
         **config_fields(FIELDS, config),
@@ -178,24 +196,19 @@ def _write_config(config: TransformerConfig) -> dict[str, Any]:
         "activation_function": config.activation,
         "scale_embedding": True,
         "static_position_embeddings": True,
+        **({} if task == TASKS[config.norm] else {"task_specific_params": {task: {}}}),
     }
-
-
-def _vocabulary(run: Run, config: TransformerConfig) -> dict[str, Any]:
-    """Sizes of the vocabularies, and which tables are shared; the task, where it is not the usual one."""
-    sizes = [run.tokenizers[side].size for side in ("source", "target")]
-    other = run.recipe.task != TASKS[config.norm]
-    task: dict[str, Any] = {"task_specific_params": {run.recipe.task: {}}} if other else {}
     if config.norm == "post":
-        return task | {
-            "vocab_size": sizes[0],
-            "decoder_vocab_size": sizes[1],
+        return settings | {
+            "vocab_size": source.size,
+            "decoder_vocab_size": target.size,
             "share_encoder_decoder_embeddings": config.tie == "all",
             "tie_word_embeddings": config.tie != "none",
-            "bos_token_id": run.tokenizers["target"].begin,
+            "bos_token_id": target.begin,
         }
+    sizes = (source.size, target.size)
     own = dict(zip(VOCABULARY_SIZES, sizes, strict=True)) if sizes[0] != sizes[1] else {}
-    return task | own | {"vocab_size": max(sizes), "tie_word_embeddings": config.tie == "all"}
+    return settings | own | {"vocab_size": max(sizes), "tie_word_embeddings": config.tie == "all"}
 
 
 def _generation(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
@@ -211,16 +224,31 @@ def _generation(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
     }
 
 
-def not_exported(search: SearchConfig) -> list[str]:
-    """The options of a search that `generate` does not have."""
-    default = SearchConfig()
-    return [f"search.{name}" for name in NOT_EXPORTED if getattr(search, name) != getattr(default, name)]
-
-
 # Weights
 
 
-def _each_once(theirs: dict[str, Tensor], tie: str, where: str) -> dict[str, Tensor]:
+def weight_names(config: dict[str, Any]) -> dict[str, str]:
+    """Our names of all weights -> theirs."""
+    table = {"output.linear.bias": BIAS, "source_embedding.weight": SHARED if config["tie"] == "all" else ENCODER}
+    if config["tie"] != "all":
+        table["target_embedding.weight"] = DECODER
+    if config["tie"] == "none":
+        table["output.linear.weight"] = READOUT
+    for side, layer in LAYERS.items():
+        for number in range(config[f"{side}_layers"]):
+            table |= prefixed(f"{side}.{number}.", f"model.{side}.layers.{number}.", layer)
+        if config["norm"] == "pre":
+            table[f"{side}_norm"] = f"model.{side}.layer_norm"
+    return table
+
+
+def read_weights(theirs: Mapping[str, Tensor], config: dict[str, Any], where: str) -> dict[str, Tensor]:
+    """The weights under our names, with the width in our order."""
+    ours = to_ours(weight_names(config), _each_once(theirs, config["tie"], where), where)
+    return _reordered(ours, _order(config["width"]))
+
+
+def _each_once(theirs: Mapping[str, Tensor], tie: str, where: str) -> dict[str, Tensor]:
     """Each tensor once, without positions: which names of a shared table are in the file differs."""
     weights = {name: tensor for name, tensor in theirs.items() if name not in POSITIONS}
     for name in theirs.keys() & set(POSITIONS):
@@ -236,8 +264,10 @@ def _each_once(theirs: dict[str, Tensor], tie: str, where: str) -> dict[str, Ten
     if tie != "all":
         weights.pop(SHARED, None)
     readout_VD = tables[0] if tables else weights.get(READOUT)
-    if BIAS not in weights and readout_VD is not None:
-        weights[BIAS] = readout_VD.new_zeros(1, len(readout_VD))
+    if BIAS in weights:
+        weights[BIAS] = weights[BIAS].flatten()
+    elif readout_VD is not None:
+        weights[BIAS] = readout_VD.new_zeros(len(readout_VD))
     return weights
 
 
@@ -276,30 +306,6 @@ def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tens
     return reordered
 
 
-def _renamings(config: dict[str, Any]) -> list[Renaming]:
-    """All weights of a model of this config."""
-    bias = Renaming(("output.linear.bias",), (BIAS,), lambda b: [b.flatten()], lambda b: [b[None]])
-    pairs = [bias, *same("source_embedding.weight", SHARED if config["tie"] == "all" else ENCODER)]
-    if config["tie"] != "all":
-        pairs += same("target_embedding.weight", DECODER)
-    if config["tie"] == "none":
-        pairs += same("output.linear.weight", READOUT)
-    for side, attentions in ATTENTIONS.items():
-        for number in range(config[f"{side}_layers"]):
-            ours, theirs = f"{side}.{number}", f"model.{side}.layers.{number}"
-            for name, (attention, around) in attentions.items():
-                pairs += affine(f"{ours}.{attention}.W_Q", f"{theirs}.{name}.q_proj")
-                pairs += joined(f"{ours}.{attention}.W_KV", f"{theirs}.{name}.k_proj", f"{theirs}.{name}.v_proj")
-                pairs += affine(f"{ours}.{attention}.W_O", f"{theirs}.{name}.out_proj")
-                pairs += affine(f"{ours}.{around}.norm", f"{theirs}.{name}_layer_norm")
-            pairs += affine(f"{ours}.feed_forward.W_1", f"{theirs}.fc1")
-            pairs += affine(f"{ours}.feed_forward.W_2", f"{theirs}.fc2")
-            pairs += affine(f"{ours}.around_feed_forward.norm", f"{theirs}.final_layer_norm")
-        if config["norm"] == "pre":
-            pairs += affine(f"{side}_norm", f"model.{side}.layer_norm")
-    return pairs
-
-
 # Tokenizers: Marian has a SentencePiece model for each side and one vocabulary for both or one each; Pegasus has one
 # SentencePiece model, whose pieces come after tokens that only its pre-training needed.
 
@@ -325,8 +331,7 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
         target = source if shared else _read_vocabulary(folder, "target_vocab.json")
         return [_tree(folder, "source.spm", source), _tree(folder, "target.spm", target)]
     if (folder.path / "tokenizer.json").exists():
-        separate = (folder.path / "target" / "tokenizer.json").exists()
-        names = ["tokenizer.json", *(["target/tokenizer.json"] if separate else [])]
+        names = [name for name in ("tokenizer.json", "target/tokenizer.json") if (folder.path / name).exists()]
         for name in names:  # raises an error that names the damaged file
             Tokenizer.from_json(json.dumps(folder.json(name)), where=str(folder.path / name))
         return [folder.json(name) for name in names]
@@ -351,7 +356,7 @@ def _pegasus_ids(folder: ModelFolder) -> dict[str, int]:
     if not isinstance(offset, int) or offset < 2:
         what = f"offset: {offset!r} is no number of tokens"
         raise DataError(what, where=str(folder.path / "tokenizer_config.json"))
-    pieces = converted(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
+    pieces = convert_sentencepiece(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
     names = [piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END)]
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
     return {piece: number for number, piece in enumerate([PAD, END, *masks, *names])}
@@ -362,9 +367,9 @@ def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> Tree:
     path = folder.path / name
     if not path.exists():
         raise DataError("there is no such file", where=str(path), hint="a Marian model has source.spm and target.spm")
-    tokenizer = converted(path.read_bytes(), str(path), ids)
+    tokenizer = convert_sentencepiece(path.read_bytes(), str(path), ids)
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (END, UNKNOWN, PAD)])
     codes = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in codes])
     tree: Tree = json.loads(tokenizer.to_str())
-    return tree | {"post_processor": template_of(("$A", END), ids)}
+    return tree | {"post_processor": template_of(f"$A {END}", ids)}

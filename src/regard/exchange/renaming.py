@@ -1,73 +1,65 @@
-"""The same weights under other names. One table of renamings is used both ways, so no round trip loses a weight."""
+"""The same weights under other names. One table of names leads both ways, so a round trip loses no weight."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
 
 from regard.errors import DataError
 
-Change = Callable[..., Sequence[Tensor]]
+Table = Mapping[str, str]
+"""Our name of a layer, or of a single weight or bias -> their name of it.
+
+Where one side has a single tensor and the other several, the tensors have parts of equal size. A name is then listed
+once for each of its parts, as in "W_KV W_KV": "key value".
+"""
 
 
-@dataclass(frozen=True)
-class Renaming:
-    """Some of our weights, the same weights in `transformers`, and how to convert one into the other."""
-
-    ours: tuple[str, ...]
-    theirs: tuple[str, ...]
-    read: Change
-    """Their tensors -> ours."""
-    write: Change
-    """Our tensors -> theirs."""
+def prefixed(ours: str, theirs: str, table: Table) -> dict[str, str]:
+    """The same table with a prefix before every name."""
+    return {
+        " ".join(ours + name for name in key.split()): " ".join(theirs + name for name in value.split())
+        for key, value in table.items()
+    }
 
 
-def same(ours: str, theirs: str) -> list[Renaming]:
-    """One tensor under two names."""
-    return [Renaming((ours,), (theirs,), lambda tensor: [tensor], lambda tensor: [tensor])]
+def _tensors(table: Table) -> Iterator[tuple[list[str], list[str]]]:
+    """The names of tensors on both sides: a layer has a weight and a bias."""
+    for ours, theirs in table.items():
+        for kind in [""] if ours.endswith((".weight", ".bias")) else [".weight", ".bias"]:
+            yield [name + kind for name in ours.split()], [name + kind for name in theirs.split()]
 
 
-def affine(ours: str, theirs: str) -> list[Renaming]:
-    """Weight and bias of a linear layer or a norm."""
-    return [*same(f"{ours}.weight", f"{theirs}.weight"), *same(f"{ours}.bias", f"{theirs}.bias")]
+def _convert(weights: Mapping[str, Tensor], before: list[str], after: list[str]) -> dict[str, Tensor]:
+    """Cut tensors into their parts and put these together under the other names."""
+    parts = (part for name, count in Counter(before).items() for part in weights[name].detach().chunk(count))
+    return {name: torch.cat([next(parts) for _ in range(count)]) for name, count in Counter(after).items()}
 
 
-def joined(ours: str, *theirs: str) -> list[Renaming]:
-    """Several linear layers of theirs are one of ours, concatenated."""
-    return [
-        Renaming(
-            (f"{ours}.{kind}",),
-            tuple(f"{name}.{kind}" for name in theirs),
-            lambda *tensors: [torch.cat(tensors)],
-            lambda tensor: tensor.chunk(len(theirs)),
-        )
-        for kind in ("weight", "bias")
-    ]
-
-
-def to_ours(renamings: Iterable[Renaming], theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """The weights under our names; missing weights and weights without a place are refused."""
-    renamings = list(renamings)
-    names = {name for renaming in renamings for name in renaming.theirs}
-    missing, left = names - set(theirs), set(theirs) - names
-    if missing or left:
-        what = f"there is no {min(missing)}" if missing else f"there is no place for {min(left)}"
+def to_ours(table: Table, theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """The weights under our names; missing and unexpected weights are refused."""
+    names = {name for _, tensors in _tensors(table) for name in tensors}
+    missing, unexpected = names - set(theirs), set(theirs) - names
+    if missing or unexpected:
+        what = f"there is no {min(missing)}" if missing else f"there is no place for {min(unexpected)}"
         hint = "the weights are not those of the architecture that config.json names"
         raise DataError(f"of its weights {what}", where=where, hint=hint)
-    ours: dict[str, Tensor] = {}
-    for renaming in renamings:
-        tensors = renaming.read(*(theirs[name] for name in renaming.theirs))
-        ours |= dict(zip(renaming.ours, tensors, strict=True))
-    return {name: tensor.contiguous() for name, tensor in ours.items()}
+    return {name: w for ours, before in _tensors(table) for name, w in _convert(theirs, before, ours).items()}
 
 
-def to_theirs(renamings: Iterable[Renaming], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_theirs(table: Table, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights under their names."""
-    theirs: dict[str, Tensor] = {}
-    for renaming in renamings:
-        tensors = renaming.write(*(ours[name] for name in renaming.ours))
-        theirs |= dict(zip(renaming.theirs, tensors, strict=True))
-    return {name: tensor.detach().clone().contiguous() for name, tensor in theirs.items()}
+    return {name: w for before, theirs in _tensors(table) for name, w in _convert(ours, before, theirs).items()}
+
+
+def without_copies(theirs: Mapping[str, Tensor], copies: Mapping[str, str], where: str) -> dict[str, Tensor]:
+    """Each shared tensor once: `copies` is second name -> first name. Copies with other values are refused."""
+    weights = dict(theirs)
+    for copy, first in copies.items():
+        if copy in weights and not torch.equal(tensor := weights.pop(copy), weights.setdefault(first, tensor)):
+            what = "the readout has other weights than the embeddings, which are one and the same here"
+            raise DataError(what, where=f"{where}: {copy}")
+    return weights

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer, Tokenizer
+from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer, Tokenizer, processors
 
 from regard.errors import DataError
 from regard.exchange.folder import Exported, ModelFolder
@@ -17,63 +17,39 @@ Tree = dict[str, Any]
 """A tokenizer.json file."""
 SPARE = 1024
 """The embedding may have up to this many rows more than the vocabulary: sizes are rounded up for speed."""
-KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
-"""A model of the `tokenizers` library -> `tokenizer.kind`."""
 
 
 def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> OurTokenizer:
     """The tokenizer of a model whose embedding has `rows` rows. `begin` and `end` are what `transformers` calls the
     tokens that begin and end a text: `cls` and `sep`, or `bos` and `eos`."""
-    if (folder.path / "tokenizer.json").exists():
-        tree = folder.json("tokenizer.json")
-    elif (folder.path / "vocab.txt").exists():
-        tree = _read_wordpiece(folder)
-    elif (folder.path / "merges.txt").exists():
-        tree = _read_byte_level(folder)
-    else:
-        hint = "expected: tokenizer.json, vocab.txt, or vocab.json with merges.txt"
-        raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
+    tree = folder.json("tokenizer.json") or _read_vocabulary(folder)
     lowercase, normalizer = folder.json("tokenizer_config.json").get("do_lower_case"), tree.get("normalizer") or {}
     if isinstance(lowercase, bool) and normalizer.get("type") == "BertNormalizer":  # as transformers does
         tree = tree | {"normalizer": normalizer | {"lowercase": lowercase}}
     return fit_rows(with_roles(tree, _roles(tree, folder, ("pad", "unk", begin, end))), rows, folder)
 
 
-def kind_of(tokenizer: OurTokenizer) -> str:
-    """`tokenizer.kind` of a recipe."""
-    return KINDS.get(json.loads(tokenizer.to_json())["model"]["type"], "bpe")
-
-
-def _read_wordpiece(folder: ModelFolder) -> Tree:
-    """BERT's tokenizer, from its vocabulary."""
-    path, settings = folder.path / "vocab.txt", folder.json("tokenizer_config.json")
+def _read_vocabulary(folder: ModelFolder) -> Tree:
+    """BERT's tokenizer from vocab.txt, or GPT-2's from vocab.json and merges.txt."""
+    pieces, vocabulary, merges = (folder.path / name for name in ("vocab.txt", "vocab.json", "merges.txt"))
+    settings = folder.json("tokenizer_config.json")
+    if not pieces.exists() and not merges.exists():
+        hint = "expected: tokenizer.json, vocab.txt, or vocab.json with merges.txt"
+        raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
     try:
-        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError:
-        raise DataError("is not UTF-8", where=str(path)) from None
-    vocabulary = {piece.rstrip("\r"): number for number, piece in enumerate(pieces)}
-    for name in ("[UNK]", "[CLS]", "[SEP]"):
-        if name not in vocabulary:
-            raise DataError(f"there is no {name} among the pieces, as BERT has", where=str(path))
-    tokenizer = BertWordPieceTokenizer(
-        vocabulary,
-        lowercase=settings.get("do_lower_case", True),
-        strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-    )
-    tree: Tree = json.loads(tokenizer.to_str())
-    return tree | {"post_processor": template_of(("[CLS]", "$A", "[SEP]", "$B", "[SEP]"), vocabulary)}
-
-
-def _read_byte_level(folder: ModelFolder) -> Tree:
-    """GPT-2's tokenizer, from its vocabulary and its merges."""
-    files = [str(folder.path / name) for name in ("vocab.json", "merges.txt")]
-    try:
-        tokenizer = ByteLevelBPETokenizer.from_file(*files)
+        if pieces.exists():
+            tokenizer = BertWordPieceTokenizer.from_file(
+                str(pieces),
+                lowercase=settings.get("do_lower_case", True),
+                strip_accents=settings.get("strip_accents"),
+                handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+            )
+        else:
+            tokenizer = ByteLevelBPETokenizer.from_file(str(vocabulary), str(merges))
+            if tokenizer.token_to_id("<|endoftext|>") is not None:
+                tokenizer.add_special_tokens(["<|endoftext|>"])
     except Exception as error:  # the library raises bare Exception for everything that can be wrong with a file
-        raise DataError(f"cannot be read as a vocabulary: {error}", where=files[1]) from None
-    if tokenizer.token_to_id("<|endoftext|>") is not None:
-        tokenizer.add_special_tokens(["<|endoftext|>"])
+        raise DataError(f"cannot be read as a vocabulary: {error}", where=str(folder.path)) from None
     tree: Tree = json.loads(tokenizer.to_str())
     return tree
 
@@ -102,27 +78,22 @@ def with_roles(tree: Tree, roles: Mapping[str, str]) -> Tree:
     special = {own: {"id": own, "ids": [ids[token]], "tokens": [token]} for own, token in sorted(roles.items())}
     if before and before["type"] == "TemplateProcessing":
         return tree | {"post_processor": before | {"special_tokens": before["special_tokens"] | special}}
-    template = template_of(("$A",), {}) | {"special_tokens": special}
+    template = template_of("$A", {}) | {"special_tokens": special}
     return tree | {"post_processor": {"type": "Sequence", "processors": [before, template]} if before else template}
 
 
-def template_of(tokens: Sequence[str], ids: Mapping[str, int]) -> Tree:
-    """The template of a text `$A` and a second one `$B`, as in [CLS] $A [SEP] $B [SEP]."""
-    pair = list(tokens) if "$B" in tokens else [*tokens, "$B"]
-    second = pair.index("$B")
-    pieces = [
-        {"Sequence": {"id": name[1], "type_id": int(place >= second)}}
-        if name in ("$A", "$B")
-        else {"SpecialToken": {"id": name, "type_id": int(place >= second)}}
-        for place, name in enumerate(pair)
-    ]
-    special = sorted(set(pair) - {"$A", "$B"})
-    return {
-        "type": "TemplateProcessing",
-        "single": pieces[:second],
-        "pair": pieces,
-        "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in special},
-    }
+def template_of(tokens: str, ids: Mapping[str, int]) -> Tree:
+    """The template of a text `$A` and a second one `$B`, as in "[CLS] $A [SEP] $B [SEP]"; `$B` comes last if absent."""
+    first, _, after = tokens.partition("$B")
+    second = ["$B", *after.split()]
+    special = sorted({*first.split(), *second} - {"$A", "$B"})
+    processor = processors.TemplateProcessing(
+        single=first.split(),
+        pair=[*first.split(), *(f"{piece}:1" for piece in second)],
+        special_tokens=[(name, ids[name]) for name in special],
+    )
+    tree: Tree = json.loads(processor.__getstate__())
+    return tree
 
 
 def ids_of(tree: Tree) -> dict[str, int]:

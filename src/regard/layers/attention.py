@@ -1,4 +1,8 @@
-"""Dot-product attention: the equation, the fast kernels that compute it, and a recorder for its weights."""
+"""Dot-product attention and the parts of a Transformer block.
+
+In this order: linear layers; packed sentences; visibility, who may look at whom; a recorder of attention weights; the
+equation and the kernels that compute it; multi-head attention and feed-forward layers; captured decoding steps.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,169 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
+
+FEW_ROWS = range(1, 9)
+"""Numbers of rows for which a CPU computes W x^T instead of x W^T."""
+LARGE_WEIGHT = 1 << 17
+"""Elements of W from which this is faster for a single row too."""
+
+
+class Linear(nn.Linear):
+    """torch's linear layer, with a faster product for the few rows of a search on a CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
+    """x W^T + b. For few rows a CPU is limited by reading W, and W x^T reads it two to eight times as fast."""
+    if x.device.type != "cpu" or x.dtype != W.dtype or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return F.linear(x, W, b)
+    rows = x.numel() // x.shape[-1]
+    if rows not in FEW_ROWS or (rows == 1 and W.numel() < LARGE_WEIGHT):
+        return F.linear(x, W, b)
+    x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # a single column would use the slow kernel
+    y_RE = (W @ x_RD.contiguous().t()).t()[:rows]
+    return (y_RE if b is None else y_RE + b).reshape(*x.shape[:-1], -1)
+
+
+# Packed sentences: all tokens of a batch in one row, without padding
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where the tokens of each sentence are in the packed row."""
+
+    sentences_P: Tensor
+    """The sentence of each token."""
+    places_P: Tensor
+    """The position of each token in its sentence."""
+    lengths_B: Tensor
+    bounds: Tensor
+    """The start of each sentence, and the end of the last: [B + 1], int32 for the kernel."""
+    width: int
+    """The length of the padded sentences."""
+    longest: int
+
+    @staticmethod
+    def of(tokens: Tokens, without: int = 0) -> Packing:
+        """The packing of sentences `without` their last tokens. Uses the lengths on the host, to avoid a GPU sync."""
+        host_B, lengths_B = tokens.host_lengths_B - without, tokens.lengths_B - without
+        total = int(host_B.sum())
+        bounds = F.pad(lengths_B.cumsum(0), (1, 0))
+        sentences_P = torch.repeat_interleave(lengths_B, output_size=total)
+        places_P = torch.arange(total, device=lengths_B.device) - bounds[sentences_P]
+        width = tokens.ids_BL.shape[1] - without
+        return Packing(sentences_P, places_P, lengths_B, bounds.int(), width, int(host_B.max()))
+
+    @cached_property
+    def rows_P(self) -> Tensor:
+        """The index of each token in the padded [B, L], flattened."""
+        return self.sentences_P * self.width + self.places_P
+
+    def pack(self, x_BL: Tensor) -> Tensor:
+        """[B, L, ...] -> [1, P, ...]."""
+        return x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
+
+    def unpack(self, x_1PD: Tensor) -> Tensor:
+        """[1, P, ...] -> [B, L, ...], zero on padding."""
+        return unpack_rows(x_1PD.squeeze(0), self.rows_P, len(self.lengths_B), self.width)
+
+    def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
+        """[1, H, P, E] -> [B, H, L, E]."""
+        return self.unpack(x_1HPE.transpose(1, 2)).transpose(1, 2)
+
+
+def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
+    """[P, ...] -> [B, L, ...]: token p goes to index rows_P[p] of the flattened [B, L]; the rest is zero."""
+    padded = x_P.new_zeros(sentences * width, *x_P.shape[1:])
+    return padded.index_copy(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
+
+
+def worth_packing(tokens: Tokens) -> bool:
+    """Whether a batch has so much padding that packing saves more than its copies cost."""
+    return int(tokens.host_lengths_B.sum()) < 0.8 * tokens.ids_BL.numel()
+
+
+def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
+    """Whether a kernel for packed sentences applies: half precision, a recent GPU, no dropout, no recording."""
+    if like.device.type != "cuda" or is_recording() or dropout or head_width % 8 or head_width > 256:
+        return False
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else like.dtype
+    return dtype in (torch.float16, torch.bfloat16) and torch.cuda.get_device_capability(like.device) >= (8, 0)
+
+
+def should_pack(text: Tokens, like: Tensor, head_width: int, dropout: float) -> bool:
+    """Whether to compute on packed texts: there is a kernel for it, or much padding. A recording needs padded texts."""
+    return has_packed_kernel(like, head_width, dropout) or (worth_packing(text) and not is_recording())
+
+
+# Visibility
+
+
+def real_positions(lengths_B: Tensor, width: int) -> Tensor:
+    """True for the first `lengths_B[b]` of `width` positions, [B, width]."""
+    return torch.arange(width, device=lengths_B.device) < lengths_B[:, None]
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """A query sees the first `key_lengths_B[b]` keys of its sentence and, if causal, none after its own position."""
+
+    key_lengths_B: Tensor | None = None
+    causal: bool = False
+    packed: tuple[Packing, Packing] | None = None
+    """The packing of queries and of keys, if all sentences are in one row: a query sees only its own sentence."""
+
+    @staticmethod
+    def of(tokens: Tokens) -> Visibility:
+        """All tokens of each sentence; without lengths if there is no padding."""
+        padded = int(tokens.host_lengths_B.min()) < tokens.ids_BL.shape[1]
+        return Visibility(tokens.lengths_B if padded else None)
+
+    def bias_B11K(self, keys: int, dtype: torch.dtype) -> Tensor | None:
+        """What a kernel adds to the scores: 0 for real keys, -inf for padding; None if there is no padding.
+
+        All layers of a model need the same bias, so it is cached. Rows start at multiples of 8, as kernels require.
+        """
+        if self.key_lengths_B is None:
+            return None
+        cached: Tensor | None = self.__dict__.get("_bias_B11K")
+        if cached is not None and cached.shape[-1] == keys and cached.dtype == dtype:
+            return cached
+        visible_BK = real_positions(self.key_lengths_B, keys)
+        wide_BK = torch.zeros(len(visible_BK), -(-keys // 8) * 8, dtype=dtype, device=visible_BK.device)
+        bias_B11K = wide_BK[:, :keys].masked_fill_(~visible_BK, -torch.inf)[:, None, None]
+        if not torch.compiler.is_compiling():
+            self.__dict__["_bias_B11K"] = bias_B11K
+        return bias_B11K
+
+    def select(self, sentences_B: Tensor) -> Visibility:
+        """The visibility of some of the sentences."""
+        lengths_B = None if self.key_lengths_B is None else self.key_lengths_B.index_select(0, sentences_B)
+        return Visibility(lengths_B, self.causal)
+
+    def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """The whole matrix, for the written-out equation; the fast path never builds it.
+
+        With fewer queries than keys, the queries of a causal attention are at the last positions.
+        """
+        visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
+        if self.causal:
+            visible_BQK = visible_BQK.tril(diagonal=keys - queries)
+        if self.key_lengths_B is None:
+            return visible_BQK
+        return visible_BQK & real_positions(self.key_lengths_B, keys)[:, None]
+
+
+# Recording
 
 
 class Recording:
@@ -68,6 +228,9 @@ def record(owner: nn.Module, weights_BHQK: Tensor, visible_BQK: Tensor) -> None:
         recorded.calls.append((owner, weights_BHQK.detach(), visible_BQK.expand_as(weights_BHQK[:, 0])[:, None]))
 
 
+# The equation
+
+
 def attend(
     q_BHQE: Tensor,
     k_BHKE: Tensor,
@@ -84,84 +247,53 @@ def attend(
         Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
-    if is_recording():
-        visible_BQK = visible.matrix_BQK(q_BHQE.shape[2], k_BHKE.shape[2], q_BHQE.device)
-        scores_BHQK = q_BHQE @ k_BHKE.transpose(-2, -1) * scale
-        weights_BHQK = scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(dim=-1)
-        record(owner, weights_BHQK, visible_BQK)
-        context_BHQE: Tensor = F.dropout(weights_BHQK, dropout) @ v_BHKE
-        return context_BHQE
-    queries, keys = q_BHQE.shape[2], k_BHKE.shape[2]
     if visible.packed is not None:
         if has_packed_kernel(q_BHQE, q_BHQE.shape[-1], dropout):
-            return _attend_packed(q_BHQE, k_BHKE, v_BHKE, visible.packed, visible.causal, scale)
-        return _attend_unpacked(q_BHQE, k_BHKE, v_BHKE, visible, owner=owner, scaled=scaled, dropout=dropout)
+            return _attend_packed(q_BHQE, k_BHKE, v_BHKE, *visible.packed, causal=visible.causal, scale=scale)
+        # Without such a kernel, pad for the attention only; the layers around it stay packed.
+        queries, keys = visible.packed
+        q_BHQE, k_BHKE, v_BHKE = queries.unpack_heads(q_BHQE), keys.unpack_heads(k_BHKE), keys.unpack_heads(v_BHKE)
+        padded = Visibility(keys.lengths_B, visible.causal)
+        context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, padded, owner=owner, scaled=scaled, dropout=dropout)
+        return queries.pack(context_BHQE.transpose(1, 2)).transpose(1, 2)
+    length, keys_length = q_BHQE.shape[2], k_BHKE.shape[2]
+    if is_recording():
+        scores_BHQK = q_BHQE @ k_BHKE.transpose(-2, -1) * scale
+        visible_BQK = visible.matrix_BQK(length, keys_length, q_BHQE.device)
+        weights_BHQK = scores_BHQK.masked_fill(~visible_BQK[:, None], -torch.inf).softmax(dim=-1)
+        record(owner, weights_BHQK, visible_BQK)
+        return F.dropout(weights_BHQK, dropout) @ v_BHKE
     # Padding is on the right, so no real query of a causal attention sees it: the kernel needs no mask.
-    mask = None if visible.causal else visible.bias_B11K(keys, q_BHQE.dtype)
-    causal = visible.causal and queries > 1
-    assert not causal or queries == keys, "the kernel aligns queries with the first keys, not with the last"
+    mask = None if visible.causal else visible.bias_B11K(keys_length, q_BHQE.dtype)
+    causal = visible.causal and length > 1
+    assert not causal or length == keys_length, "the kernel aligns queries with the first keys, not with the last"
     return F.scaled_dot_product_attention(
         q_BHQE, k_BHKE, v_BHKE, attn_mask=mask, is_causal=causal, scale=scale, dropout_p=dropout
     )
 
 
 def _attend_packed(
-    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, packed: tuple[Packing, Packing], causal: bool, scale: float
+    q_1HPE: Tensor, k_1HPE: Tensor, v_1HPE: Tensor, queries: Packing, keys: Packing, *, causal: bool, scale: float
 ) -> Tensor:
     """All sentences of a batch in one row, by a kernel that takes the sentence bounds."""
     from torch.nn.attention.varlen import varlen_attn  # takes a second to import, and only a GPU needs it
 
-    queries, keys = packed
     # squeeze, not [0]: the gradient of an index is a copy
     q_PHE, k_PHE, v_PHE = (x.squeeze(0).transpose(0, 1) for x in (q_1HPE, k_1HPE, v_1HPE))
-    attended_PHE = varlen_attn(
+    context_PHE = varlen_attn(
         q_PHE, k_PHE, v_PHE, queries.bounds, keys.bounds, queries.longest, keys.longest,
         scale=scale, window_size=(-1, 0 if causal else -1),
     )  # fmt: skip
-    assert isinstance(attended_PHE, Tensor)
-    return attended_PHE.transpose(0, 1)[None]
+    assert isinstance(context_PHE, Tensor)
+    return context_PHE.transpose(0, 1)[None]
 
 
-def _attend_unpacked(
-    q_1HPE: Tensor,
-    k_1HPE: Tensor,
-    v_1HPE: Tensor,
-    visible: Visibility,
-    *,
-    owner: nn.Module,
-    scaled: bool,
-    dropout: float,
-) -> Tensor:
-    """Without such a kernel: pad for the attention only; the layers around it stay packed."""
-    assert visible.packed is not None
-    queries, keys = visible.packed
-    padded = Visibility(keys.lengths_B, visible.causal)
-    k_BHKE, v_BHKE = keys.unpack_heads(k_1HPE), keys.unpack_heads(v_1HPE)
-    attended_BHQE = attend(
-        queries.unpack_heads(q_1HPE), k_BHKE, v_BHKE, padded, owner=owner, scaled=scaled, dropout=dropout
-    )
-    return queries.pack(attended_BHQE.transpose(1, 2)).transpose(1, 2)
-
-
-def has_packed_kernel(like: Tensor, head_width: int, dropout: float) -> bool:
-    """Whether a kernel for packed sentences applies: half precision, a recent GPU, no dropout.
-
-    A recording needs the written-out equation, which works on padded sentences.
-    """
-    if like.device.type != "cuda" or is_recording() or dropout or head_width % 8 or head_width > 256:
-        return False
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else like.dtype
-    return dtype in (torch.float16, torch.bfloat16) and torch.cuda.get_device_capability(like.device) >= (8, 0)
+# The sub-layers of a Transformer block
 
 
 def split_heads(x_BLD: Tensor, heads: int) -> Tensor:
     """[B, L, H * E] -> [B, H, L, E]."""
     return x_BLD.view(*x_BLD.shape[:-1], heads, -1).transpose(1, 2)
-
-
-def join_heads(x_BHLE: Tensor) -> Tensor:
-    """[B, H, L, E] -> [B, L, H * E]."""
-    return x_BHLE.transpose(1, 2).flatten(2)
 
 
 class MultiHeadAttention(nn.Module):
@@ -193,8 +325,7 @@ class MultiHeadAttention(nn.Module):
     def attend_to_self(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
         """Self-attention over whole texts. For packed texts one product computes queries, keys and values."""
         if visible.packed is None:
-            attended_BLD: Tensor = self(x_BLD, *self.keys_values(x_BLD), visible)
-            return attended_BLD
+            return self(x_BLD, *self.keys_values(x_BLD), visible)
         W_QKV, b_QKV = torch.cat([self.W_Q.weight, self.W_KV.weight]), torch.cat([self.W_Q.bias, self.W_KV.bias])
         q_BHLE, k_BHLE, v_BHLE = (split_heads(y, self.heads) for y in F.linear(x_BLD, W_QKV, b_QKV).chunk(3, dim=-1))
         return self._attend(q_BHLE, k_BHLE, v_BHLE, visible)
@@ -205,149 +336,36 @@ class MultiHeadAttention(nn.Module):
     def _attend(self, q_BHQE: Tensor, k_BHKE: Tensor, v_BHKE: Tensor, visible: Visibility) -> Tensor:
         dropout = self.dropout if self.training else 0.0
         context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, visible, owner=self, scaled=self.scaled, dropout=dropout)
-        attended: Tensor = self.W_O(join_heads(context_BHQE))
-        return attended
+        return self.W_O(context_BHQE.transpose(1, 2).flatten(2))
 
 
-FEW_ROWS = range(1, 9)
-"""Numbers of rows for which a CPU computes W x^T instead of x W^T."""
-LARGE_WEIGHT = 1 << 17
-"""Elements of W from which this is faster for a single row too."""
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "swish": F.silu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
+"""`model.activation` -> function. Hendrycks & Gimpel 2016, arXiv:1606.08415, with X standard normal:
+GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
 
 
-class Linear(nn.Linear):
-    """torch's linear layer, with a faster product for the few rows of a search on a CPU."""
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2, or another activation instead of max.
+
+    Vaswani et al. 2017, arXiv:1706.03762, equation 2.
+    """
+
+    def __init__(self, width: int, inner: int, activation: str, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.W_1, self.W_2 = Linear(width, inner), Linear(inner, width)
+        self.activation = ACTIVATIONS[activation]
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        return self.W_2(self.dropout(self.activation(self.W_1(x))))
 
 
-def linear(x: Tensor, W: Tensor, b: Tensor | None = None) -> Tensor:
-    """x W^T + b. For few rows a CPU is limited by reading W, and W x^T reads it two to eight times as fast."""
-    if x.device.type != "cpu" or x.dtype != W.dtype or torch.is_grad_enabled() or torch.compiler.is_compiling():
-        return F.linear(x, W, b)
-    rows = x.numel() // x.shape[-1]
-    if rows not in FEW_ROWS or (rows == 1 and W.numel() < LARGE_WEIGHT):
-        return F.linear(x, W, b)
-    x_RD = x.reshape(rows, -1).expand(max(rows, 2), -1)  # a single column would use the slow kernel
-    y_RE = (W @ x_RD.contiguous().t()).t()[:rows]
-    return (y_RE if b is None else y_RE + b).reshape(*x.shape[:-1], -1)
-
-
-@dataclass(frozen=True)
-class Packing:
-    """Where the tokens of each sentence are in the packed row."""
-
-    sentences_P: Tensor
-    """The sentence of each token."""
-    places_P: Tensor
-    """The position of each token in its sentence."""
-    lengths_B: Tensor
-    bounds: Tensor
-    """The start of each sentence, and the end of the last: [B + 1], int32 for the kernel."""
-    width: int
-    """The length of the padded sentences."""
-    longest: int
-
-    @staticmethod
-    def of(tokens: Tokens, without: int = 0) -> Packing:
-        """The packing of sentences `without` their last tokens. Uses the lengths on the host, to avoid a GPU sync."""
-        host_B = tokens.host_lengths_B - without
-        lengths_B = tokens.lengths_B - without
-        width, total = tokens.ids_BL.shape[1] - without, int(host_B.sum())
-        bounds = F.pad(lengths_B.cumsum(0), (1, 0))
-        all_P = torch.arange(total, device=lengths_B.device)
-        sentences_P = torch.repeat_interleave(lengths_B, output_size=total)
-        places_P = all_P - bounds[sentences_P]
-        return Packing(sentences_P, places_P, lengths_B, bounds.int(), width, int(host_B.max()))
-
-    @cached_property
-    def rows_P(self) -> Tensor:
-        """The index of each token in the padded [B, L], flattened."""
-        return self.sentences_P * self.width + self.places_P
-
-    def pack(self, x_BL: Tensor) -> Tensor:
-        """[B, L, ...] -> [1, P, ...]: one row without padding."""
-        return x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
-
-    def unpack(self, x_1PD: Tensor) -> Tensor:
-        """[1, P, ...] -> [B, L, ...], zero on padding."""
-        return unpack_rows(x_1PD.squeeze(0), self.rows_P, len(self.lengths_B), self.width)
-
-    def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
-        """[1, H, P, E] -> [B, H, L, E]."""
-        return self.unpack(x_1HPE.transpose(1, 2)).transpose(1, 2)
-
-
-def unpack_rows(x_P: Tensor, rows_P: Tensor, sentences: int, width: int) -> Tensor:
-    """[P, ...] -> [B, L, ...]: token p goes to index rows_P[p] of the flattened [B, L]; the rest is zero."""
-    padded = x_P.new_zeros(sentences * width, *x_P.shape[1:])
-    return padded.index_copy(0, rows_P, x_P).view(sentences, width, *x_P.shape[1:])
-
-
-def worth_packing(tokens: Tokens) -> bool:
-    """Whether a batch has so much padding that packing saves more than its copies cost."""
-    return int(tokens.host_lengths_B.sum()) < 0.8 * tokens.ids_BL.numel()
-
-
-@dataclass(frozen=True)
-class Visibility:
-    """A query sees the first `key_lengths_B[b]` keys of its sentence and, if causal, none after its own position."""
-
-    key_lengths_B: Tensor | None = None
-    causal: bool = False
-    packed: tuple[Packing, Packing] | None = None
-    """The packing of queries and of keys, if all sentences are in one row: a query sees only its own sentence."""
-
-    @staticmethod
-    def of(tokens: Tokens) -> Visibility:
-        """All tokens of each sentence; without lengths if there is no padding."""
-        padded = int(tokens.host_lengths_B.min()) < tokens.ids_BL.shape[1]
-        return Visibility(tokens.lengths_B if padded else None)
-
-    def keys_BK(self, keys: int) -> Tensor | None:
-        """True for keys that are not padding; None if there is no padding."""
-        if self.key_lengths_B is None:
-            return None
-        return torch.arange(keys, device=self.key_lengths_B.device) < self.key_lengths_B[:, None]
-
-    def bias_B11K(self, keys: int, dtype: torch.dtype) -> Tensor | None:
-        """What a kernel adds to the scores: 0 for real keys, -inf for padding; None if there is no padding.
-
-        All layers of a model need the same bias, so it is cached. Rows start at multiples of 8, as kernels require.
-        """
-        cached: Tensor | None = self.__dict__.get("_bias_B11K")
-        if cached is not None and cached.shape[-1] == keys and cached.dtype == dtype:
-            return cached
-        if (visible_BK := self.keys_BK(keys)) is None:
-            return None
-        wide_BK = torch.zeros(len(visible_BK), -(-keys // 8) * 8, dtype=dtype, device=visible_BK.device)
-        bias_B11K = wide_BK[:, :keys].masked_fill_(~visible_BK, -torch.inf)[:, None, None]
-        if not torch.compiler.is_compiling():
-            self.__dict__["_bias_B11K"] = bias_B11K
-        return bias_B11K
-
-    def select(self, sentences_B: Tensor) -> Visibility:
-        """The visibility of some of the sentences."""
-        lengths_B = None if self.key_lengths_B is None else self.key_lengths_B.index_select(0, sentences_B)
-        return Visibility(lengths_B, self.causal)
-
-    def matrix_BQK(self, queries: int, keys: int, device: torch.device) -> Tensor:
-        """The whole matrix, for the written-out equation; the fast path never builds it.
-
-        With fewer queries than keys, the queries of a causal attention are at the last positions.
-        """
-        if self.packed is not None:
-            return self._matrix_packed(*self.packed)[None]
-        visible_BQK = torch.ones(1, queries, keys, dtype=torch.bool, device=device)
-        if self.causal:
-            visible_BQK = visible_BQK.tril(diagonal=keys - queries)
-        real_BK = self.keys_BK(keys)
-        return visible_BQK if real_BK is None else visible_BQK & real_BK[:, None, :]
-
-    def _matrix_packed(self, queries: Packing, keys: Packing) -> Tensor:
-        own_QK = queries.sentences_P[:, None] == keys.sentences_P
-        return own_QK & (queries.places_P[:, None] >= keys.places_P) if self.causal else own_QK
+# Decoding steps as CUDA graphs
 
 
 @dataclass(frozen=True)
@@ -383,11 +401,22 @@ class StepGraph:
         return self.logits_RV.clone()
 
 
-def graph_capacity(cached: int, limit: int) -> int:
-    """A power of two that holds one more than the `cached` tokens, so that a long text needs only a few captures."""
-    return min(max(32, 1 << cached.bit_length()), limit)
+def step_with_cache(
+    step: Callable[[Tensor, int], Tensor],
+    tokens_R: Tensor,
+    *,
+    cached: int,
+    limit: int,
+    graph: StepGraph | None,
+    warm: bool,
+) -> tuple[Tensor, StepGraph | None]:
+    """The logits of `step(tokens, capacity)` with `cached` tokens in a cache of size `limit`, and the graph to reuse.
 
-
-def can_capture(tokens_R: Tensor) -> bool:
-    """Whether steps are captured: on a GPU, without gradients, and while no attention is recorded."""
-    return tokens_R.device.type == "cuda" and torch.is_inference_mode_enabled() and not is_recording()
+    A step is captured on a GPU, without gradients or recording, and if it is `warm`: one has run before. Its capacity
+    is a power of two, so that a long text needs only a few captures.
+    """
+    if not (warm and tokens_R.device.type == "cuda" and torch.is_inference_mode_enabled() and not is_recording()):
+        return step(tokens_R, cached + 1), graph
+    if graph is None or graph.capacity <= cached:
+        graph = StepGraph.capture(tokens_R, min(max(32, 1 << cached.bit_length()), limit), step)
+    return graph.run(tokens_R), graph

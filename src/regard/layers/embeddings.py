@@ -1,4 +1,4 @@
-"""Token embeddings, the readout to the vocabulary, and how they share weights."""
+"""Token embeddings, position vectors, the readout to the vocabulary, and how embeddings share weights."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from regard.errors import ConfigError, DecodeError
 from regard.layers.attention import Linear, Packing
 
 Tie = Literal["none", "target", "all"]
+PositionKind = Literal["sinusoidal", "learned", "none"]
 
 
 class Embedding(nn.Embedding):
@@ -20,6 +21,73 @@ class Embedding(nn.Embedding):
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__(vocabulary, width)
         nn.init.normal_(self.weight, std=width**-0.5)
+
+
+def tied_embeddings(source_size: int, target_size: int, width: int, tie: Tie) -> tuple[Embedding, Embedding]:
+    """The source and the target embedding; the same module if `tie` is "all"."""
+    source = Embedding(source_size, width)
+    if tie != "all":
+        return source, Embedding(target_size, width)
+    if source_size != target_size:
+        what = f"'all' needs one vocabulary for both sides, but they have {source_size} and {target_size} tokens"
+        raise ConfigError(what, where="model.tie", hint="tokenizer.joint=true, or model.tie=target")
+    return source, source
+
+
+def sinusoidal_positions(length: int, width: int) -> Tensor:
+    """Sine waves whose wavelengths form a geometric progression from 2 pi to 10000 * 2 pi.
+
+    Vaswani et al. 2017, arXiv:1706.03762, section 3.5:
+        PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
+        PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
+    """
+    position_L1 = torch.arange(length, dtype=torch.float64)[:, None]
+    angle = position_L1 * torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width].float()
+
+
+class Positions(nn.Module):
+    """Add a position vector to each token: sinusoidal, learned, or none (an ablation)."""
+
+    waves_LD: Tensor
+
+    def __init__(self, kind: PositionKind, width: int, longest: int) -> None:
+        super().__init__()
+        self.kind, self.width, self.longest = kind, width, longest
+        if kind == "learned":
+            self.learned = nn.Embedding(longest, width)
+            nn.init.normal_(self.learned.weight, std=width**-0.5)
+        elif kind == "sinusoidal":
+            self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
+
+    def forward(self, x_BLD: Tensor, packing: Packing | None = None) -> Tensor:
+        """Texts from their first token on. With a packing, x is [1, P, D] and each token has its place in its text."""
+        if self.kind == "none":
+            return x_BLD
+        if packing is None:
+            return x_BLD + self.table_LD(x_BLD, x_BLD.shape[1])
+        return x_BLD + self.table_LD(x_BLD, packing.longest).index_select(0, packing.places_P)
+
+    def table(self, like: Tensor, length: int) -> Tensor | None:
+        """The vectors of the first `length` positions, or of all learned ones if those are fewer; None for `none`."""
+        if self.kind == "none":
+            return None
+        return self.table_LD(like, min(length, self.longest) if self.kind == "learned" else length)
+
+    def check_length(self, length: int) -> None:
+        """Refuse texts with more tokens than learned positions."""
+        if self.kind == "learned" and length > self.longest:
+            what = f"{length} tokens, but the model learned {self.longest} positions"
+            raise DecodeError(what, hint="model.max_positions sets them")
+
+    def table_LD(self, like: Tensor, length: int) -> Tensor:
+        """The vectors of the first `length` positions."""
+        self.check_length(length)
+        if self.kind == "learned":
+            return self.learned.weight[:length]
+        # Beyond the table the waves are computed each time: a buffer that grew would differ between processes.
+        waves_LD = sinusoidal_positions(length, self.width) if length > self.longest else self.waves_LD[:length]
+        return waves_LD.to(like)
 
 
 class Readout(nn.Module):
@@ -45,92 +113,9 @@ class Readout(nn.Module):
         Otherwise the hidden states learn the frequencies first, which drives a tanh before the readout into saturation:
         Luong's h~ then stays the same for every word. A readout without a bias stays as it is.
         """
-        if self.linear.bias is None:
-            return
-        smoothed_V = counts_V.double() + 1
-        self.linear.bias.copy_((smoothed_V / smoothed_V.sum()).log())
+        if self.linear.bias is not None:
+            smoothed_V = counts_V.double() + 1
+            self.linear.bias.copy_((smoothed_V / smoothed_V.sum()).log())
 
     def forward(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.linear(hidden)
-        return logits
-
-
-def tied_embeddings(source_size: int, target_size: int, width: int, tie: Tie) -> tuple[Embedding, Embedding]:
-    """The source and the target embedding; the same module if `tie` is "all"."""
-    source = Embedding(source_size, width)
-    if tie != "all":
-        return source, Embedding(target_size, width)
-    if source_size != target_size:
-        raise ConfigError(
-            f"'all' needs one vocabulary for both sides, but they have {source_size} and {target_size} tokens",
-            where="model.tie",
-            hint="tokenizer.joint=true, or model.tie=target",
-        )
-    return source, source
-
-
-PositionKind = Literal["sinusoidal", "learned", "none"]
-
-
-def sinusoidal_positions(length: int, width: int, first: int = 0) -> Tensor:
-    """Sine waves whose wavelengths form a geometric progression from 2 pi to 10000 * 2 pi.
-
-    Vaswani et al. 2017, arXiv:1706.03762, section 3.5:
-        PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
-        PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
-    """
-    position_L1 = torch.arange(first, first + length, dtype=torch.float64)[:, None]
-    frequency = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
-    angle = position_L1 * frequency
-    encoding_LD = torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]
-    return encoding_LD.float()
-
-
-class Positions(nn.Module):
-    """Add a position vector to each token: sinusoidal, learned, or none (an ablation)."""
-
-    waves_LD: Tensor
-
-    def __init__(self, kind: PositionKind, width: int, longest: int) -> None:
-        super().__init__()
-        self.kind, self.width, self.longest = kind, width, longest
-        if kind == "learned":
-            self.learned = nn.Embedding(longest, width)
-            nn.init.normal_(self.learned.weight, std=width**-0.5)
-        elif kind == "sinusoidal":
-            self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
-
-    def forward(self, x_BLD: Tensor, first: int = 0) -> Tensor:
-        """Tokens at the positions `first`, `first` + 1, ..."""
-        return x_BLD if self.kind == "none" else x_BLD + self.table_LD(x_BLD, first, x_BLD.shape[1])
-
-    def packed(self, x_1PD: Tensor, packing: Packing) -> Tensor:
-        """Packed sentences, each token at the position in its own sentence."""
-        if self.kind == "none":
-            return x_1PD
-        return x_1PD + self.table_LD(x_1PD, 0, packing.longest).index_select(0, packing.places_P)
-
-    def table(self, like: Tensor, length: int) -> Tensor | None:
-        """The vectors of the first `length` positions, or of all learned ones if those are fewer; None for `none`."""
-        if self.kind == "none":
-            return None
-        return self.table_LD(like, 0, min(length, self.longest) if self.kind == "learned" else length)
-
-    def check_length(self, length: int) -> None:
-        """Refuse texts with more tokens than learned positions."""
-        if self.kind == "learned" and length > self.longest:
-            raise DecodeError(
-                f"{length} tokens, but the model learned {self.longest} positions",
-                hint="model.max_positions sets them",
-            )
-
-    def table_LD(self, like: Tensor, first: int, length: int) -> Tensor:
-        """The vectors of the positions `first`, ..., `first` + `length` - 1."""
-        last = first + length
-        self.check_length(last)
-        if self.kind == "learned":
-            return self.learned.weight[first:last]
-        # Beyond the table the waves are computed each time: a buffer that grew would differ between processes.
-        longer = last > self.longest
-        waves_LD = sinusoidal_positions(length, self.width, first) if longer else self.waves_LD[first:last]
-        return waves_LD.to(like)
+        return self.linear(hidden)

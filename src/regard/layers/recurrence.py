@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.layers.attention import Linear, Packing, linear, unpack_rows
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -17,11 +17,8 @@ Carry = tuple[Tensor, ...]
 """The recurrent state of all layers, each [N, B, D]: (h,) of a plain RNN or GRU, (h, c) of an LSTM."""
 
 LAYERS: dict[Cell, type[nn.RNN | nn.GRU | nn.LSTM]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-CELLS: dict[Cell, type[nn.RNNCell | nn.GRUCell | nn.LSTMCell]] = {
-    "rnn": nn.RNNCell,
-    "gru": nn.GRUCell,
-    "lstm": nn.LSTMCell,
-}
+CELLS: dict[Cell, type[nn.RNNCell | nn.GRUCell | nn.LSTMCell]]
+CELLS = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}
 
 
 def as_carry(state: Tensor | Carry) -> Carry:
@@ -34,6 +31,14 @@ def as_torch(carry: Carry) -> Tensor | Carry:
     return carry[0] if len(carry) == 1 else carry
 
 
+def recurrent_layers(
+    cell: Cell, input_width: int, hidden: int, layers: int, *, bidirectional: bool = False, dropout: float = 0.0
+) -> nn.RNN | nn.GRU | nn.LSTM:
+    """torch's recurrent layers, with dropout between them."""
+    between = dropout if layers > 1 else 0.0  # torch warns about dropout that has no effect
+    return LAYERS[cell](input_width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between)
+
+
 class RecurrentEncoder(nn.Module):
     """Read a sentence left to right, and optionally right to left too.
 
@@ -43,14 +48,12 @@ class RecurrentEncoder(nn.Module):
     """
 
     def __init__(
-        self, cell: Cell, input_width: int, hidden: int, layers: int, *, bidirectional: bool, dropout: float
+        self, cell: Cell, input_width: int, hidden: int, layers: int = 1, bidirectional: bool = True, dropout: float = 0
     ) -> None:
         super().__init__()
         self.directions = 2 if bidirectional else 1
-        between = dropout if layers > 1 else 0.0
-        self.rnn = LAYERS[cell](
-            input_width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between
-        )
+        self.width = hidden * self.directions
+        self.rnn = recurrent_layers(cell, input_width, hidden, layers, bidirectional=bidirectional, dropout=dropout)
 
     def forward(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
         """All states h_BSD (zero on padding), and the last state of each layer, both directions concatenated."""
@@ -60,12 +63,12 @@ class RecurrentEncoder(nn.Module):
         device, states_PD = x_BSD.device.type, outputs.data
         if torch.is_autocast_enabled(device):
             states_PD = states_PD.to(torch.get_autocast_dtype(device))
-        h_BSD = unpack_rows(states_PD, rows_P, *x_BSD.shape[:2])
-        return h_BSD, tuple(self._concatenate_directions(state) for state in as_carry(last))
-
-    def _concatenate_directions(self, state: Tensor) -> Tensor:
-        """[N * directions, B, D] -> [N, B, directions * D]."""
-        return torch.cat([state[direction :: self.directions] for direction in range(self.directions)], dim=-1)
+        h_BSD, directions = unpack_rows(states_PD, rows_P, *x_BSD.shape[:2]), range(self.directions)
+        # [N * directions, B, D] -> [N, B, directions * D]
+        return h_BSD, tuple(
+            torch.cat([state[direction :: self.directions] for direction in directions], dim=-1)
+            for state in as_carry(last)
+        )
 
 
 def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
@@ -82,6 +85,13 @@ def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]
     batch_sizes = (host_B > torch.arange(packing.longest)[:, None]).sum(-1)
     data_PD = x_BSD.flatten(0, 1).index_select(0, rows_P)
     return PackedSequence(data_PD, batch_sizes, sorted_B, rank_B), rows_P
+
+
+def reversal(text: Tokens) -> Tensor:
+    """The position of each token of the reversed text in the original; padding stays where it is."""
+    place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
+    backwards_BL = text.lengths_B[:, None] - 1 - place_L
+    return torch.where(backwards_BL >= 0, backwards_BL, place_L)
 
 
 class Bridge(nn.Module):
@@ -113,30 +123,32 @@ def word_gates(cell: nn.RNNCellBase, y_BTD: Tensor) -> Tensor:
 
 
 def fed_step(kind: Cell, cell: nn.RNNCellBase, words_RG: Tensor, fed_RD: Tensor, carry: Carry) -> Carry:
-    """One step of such a cell, given W_y y + b from `word_gates`."""
-    input_RG = words_RG + linear(fed_RD, cell.weight_ih[:, -fed_RD.shape[-1] :])
-    state_RG = linear(carry[0], cell.weight_hh, cell.bias_hh)
-    return apply_gates(kind, input_RG, state_RG, carry)
-
-
-def apply_gates(cell: Cell, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> Carry:
-    """The new state of a cell from W x and U h, the input's and the state's part of the gates, in torch's order.
+    """One step of such a cell, given W_y y + b from `word_gates`. Wx and Uh are the input's and the state's part:
 
     rnn     h' = tanh(Wx + Uh)
     gru     h' = z h + (1 - z) n        n = tanh(Wx_n + r Uh_n)      r, z = sigmoid(Wx + Uh)
     lstm    h' = o tanh(c')             c' = f c + i g               i, f, o = sigmoid(Wx + Uh), g = tanh(Wx + Uh)
     """
-    if cell == "rnn":
+    input_RG = words_RG + linear(fed_RD, cell.weight_ih[:, -fed_RD.shape[-1] :])
+    state_RG = linear(carry[0], cell.weight_hh, cell.bias_hh)
+    if kind == "rnn":
         return (torch.tanh(input_RG + state_RG),)
-    if cell == "gru":
+    if kind == "gru":
         (r_x, z_x, n_x), (r_h, z_h, n_h) = input_RG.chunk(3, -1), state_RG.chunk(3, -1)
         z = torch.sigmoid(z_x + z_h)
         n = torch.tanh(n_x + torch.sigmoid(r_x + r_h) * n_h)
         return (n + z * (carry[0] - n),)
     if input_RG.device.type == "cuda":  # one kernel for the whole cell
         return tuple(torch.ops.aten._thnn_fused_lstm_cell(input_RG, state_RG, carry[1])[:2])
-    i, f, g, o = (input_RG + state_RG).chunk(4, -1)
-    c = torch.sigmoid(f) * carry[1] + torch.sigmoid(i) * torch.tanh(g)
+    return lstm_gates(input_RG + state_RG, carry[1])
+
+
+def lstm_gates(total_RG: Tensor, c: Tensor, clip: float | None = None) -> tuple[Tensor, Tensor]:
+    """The output and the memory of an LSTM cell from Wx + Uh, in torch's order of gates."""
+    i, f, g, o = total_RG.chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    if clip is not None:
+        c = c.clamp(-clip, clip)
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
@@ -151,9 +163,6 @@ class FedCells(nn.Module):
         self.first = CELLS[cell](word_width + fed_width, hidden)
         self.rest = nn.ModuleList(CELLS[cell](hidden, hidden) for _ in range(layers - 1))
         self.dropout = nn.Dropout(dropout)
-
-    def word_gates(self, y_BTD: Tensor) -> Tensor:
-        return word_gates(self.first, y_BTD)
 
     def forward(self, words_RG: Tensor, fed_RD: Tensor, carries: list[Carry]) -> list[Carry]:
         """One step of all layers; the carry of each layer is [R, D]."""
@@ -202,21 +211,21 @@ class LSTMLayer(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)
 
-    def _zero_carry(self, x_BLD: Tensor) -> LayerCarry:
-        rows = x_BLD.shape[0]
-        return x_BLD.new_zeros(rows, self.width), x_BLD.new_zeros(rows, self.hidden)
-
     def forward(self, x_BLD: Tensor, carry: LayerCarry | None = None) -> tuple[Tensor, LayerCarry]:
         """The outputs h_BLD, and the state after the last position."""
-        h_BD, c_BD = carry or self._zero_carry(x_BLD)
-        weights = self._weights()
+        (h_BD, c_BD), weights = carry or self._zero_carry(x_BLD), self._weights()
         # On a CPU there is no fused kernel for projections either, and torch warns about it.
-        if self.clip is not None or (self.W_hr is not None and x_BLD.device.type == "cpu"):
-            return _loop_over_time(x_BLD, (h_BD, c_BD), weights, self.clip)
-        h_BLD, h_1BD, c_1BD = torch.lstm(
-            x_BLD, (h_BD[None], c_BD[None]), weights, True, 1, 0.0, self.training, False, True
-        )
-        return h_BLD, (h_1BD[0], c_1BD[0])
+        if self.clip is None and (self.W_hr is None or x_BLD.device.type != "cpu"):
+            before = (h_BD[None], c_BD[None])
+            h_BLD, h_1BD, c_1BD = torch.lstm(x_BLD, before, weights, True, 1, 0.0, self.training, False, True)
+            return h_BLD, (h_1BD[0], c_1BD[0])
+        W_ih, W_hh, b_ih, b_hh, *_ = weights
+        outputs = []
+        for input_BG in F.linear(x_BLD, W_ih, b_ih).unbind(1):
+            h_BD, c_BD = lstm_gates(input_BG + F.linear(h_BD, W_hh, b_hh), c_BD, self.clip)
+            h_BD = h_BD if self.W_hr is None else F.linear(h_BD, self.W_hr)
+            outputs.append(h_BD)
+        return torch.stack(outputs, dim=1), (h_BD, c_BD)
 
     def read(self, x_BLD: Tensor, text: Tokens, carry: LayerCarry | None = None) -> tuple[Tensor, LayerCarry]:
         """`forward` for texts of different lengths: zero on padding, and each row's state after its own last token."""
@@ -232,6 +241,9 @@ class LSTMLayer(nn.Module):
         )
         return unpack_rows(h_PD, rows_P, *x_BLD.shape[:2]), (h_1BD[0][rank_B], c_1BD[0][rank_B])
 
+    def _zero_carry(self, x_BLD: Tensor) -> LayerCarry:
+        return x_BLD.new_zeros(len(x_BLD), self.width), x_BLD.new_zeros(len(x_BLD), self.hidden)
+
     def _weights(self) -> list[Tensor]:
         W_hh = F.dropout(self.W_hh, self.weight_dropout, self.training) if self.weight_dropout else self.W_hh
         weights = [self.W_ih, W_hh, self.b_ih, self.b_hh, *([] if self.W_hr is None else [self.W_hr])]
@@ -244,22 +256,3 @@ def contiguous_weights(weights: list[Tensor]) -> list[Tensor]:
     flat = torch.cat([weights[number].flatten() for number in order])
     parts = dict(zip(order, torch.split(flat, [weights[number].numel() for number in order]), strict=True))
     return [parts[number].view_as(weight) for number, weight in enumerate(weights)]
-
-
-def _loop_over_time(
-    x_BLD: Tensor, carry: LayerCarry, weights: list[Tensor], clip: float | None
-) -> tuple[Tensor, LayerCarry]:
-    """The equations of `LSTMLayer`, step by step."""
-    W_ih, W_hh, b_ih, b_hh, *projections = weights
-    h_BD, c_BD = carry
-    outputs = []
-    for input_BG in F.linear(x_BLD, W_ih, b_ih).unbind(1):
-        i, f, g, o = (input_BG + F.linear(h_BD, W_hh, b_hh)).chunk(4, -1)
-        c_BD = torch.sigmoid(f) * c_BD + torch.sigmoid(i) * torch.tanh(g)
-        if clip is not None:
-            c_BD = c_BD.clamp(-clip, clip)
-        h_BD = torch.sigmoid(o) * torch.tanh(c_BD)
-        for W_hr in projections:
-            h_BD = F.linear(h_BD, W_hr)
-        outputs.append(h_BD)
-    return torch.stack(outputs, dim=1), (h_BD, c_BD)

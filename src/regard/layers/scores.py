@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.layers.attention import Linear, Visibility, is_recording, linear, record
+from regard.layers.attention import Linear, is_recording, linear, real_positions, record
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,12 @@ class Memory:
     visible_BS: Tensor
     lengths_B: Tensor
 
-    def select(self, sources_B: Tensor) -> Memory:
+    def __getitem__(self, sources_B: Tensor) -> Memory:
         parts = (self.h_BSD, self.keys_BSA, self.visible_BS, self.lengths_B)
         return Memory(*(part.index_select(0, sources_B) for part in parts))
 
-    def select_groups(self, rows_BW: Tensor, rows: int) -> Memory:
-        """The memory for the groups of a `State.select` out of `rows` old rows."""
-        sources = len(self.h_BSD)  # groups keep their order, so as many groups as before are the same ones
-        return self if len(rows_BW) == sources else self.select(rows_BW[:, 0] // (rows // sources))
+    def __len__(self) -> int:
+        return len(self.h_BSD)
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,11 @@ class ScoredAttention(nn.Module):
         raise NotImplementedError
 
     def scores(self, s_BQD: Tensor, keys_BSA: Tensor) -> Tensor:
-        """score(s_i, h_j) as e_BQS, for every i and j."""
-        raise NotImplementedError
+        """score(s_i, h_j) as e_BQS, for every i and j: dot products, unless a class says otherwise."""
+        return s_BQD @ keys_BSA.transpose(1, 2)
 
     def memory(self, h_BSD: Tensor, lengths_B: Tensor) -> Memory:
-        visible_BS = Visibility(lengths_B).keys_BK(h_BSD.shape[1])
-        assert visible_BS is not None
-        return Memory(h_BSD, self.keys(h_BSD), visible_BS, lengths_B)
+        return Memory(h_BSD, self.keys(h_BSD), real_positions(lengths_B, h_BSD.shape[1]), lengths_B)
 
     def forward(self, s_BQD: Tensor, memory: Memory, focus: Focus | None = None) -> Tensor:
         visible_BQS = memory.visible_BS[:, None] if focus is None else memory.visible_BS[:, None] & focus.near_BQS
@@ -70,8 +67,7 @@ class ScoredAttention(nn.Module):
         if focus is not None and focus.factor_BQS is not None:
             alpha_BQS = alpha_BQS * focus.factor_BQS
         record(self, alpha_BQS[:, None], visible_BQS)
-        c_BQD: Tensor = alpha_BQS @ memory.h_BSD
-        return c_BQD
+        return alpha_BQS @ memory.h_BSD
 
     def attend_to(self, memory: Memory) -> Callable[[Tensor], Tensor]:
         """`forward` for a decoder loop: one state after another, always the same memory."""
@@ -94,15 +90,17 @@ class SummedAttention(ScoredAttention):
 
     def scores(self, s_BQD: Tensor, keys_BSA: Tensor) -> Tensor:
         sum_BQSA = self.query(s_BQD)[:, :, None] + keys_BSA[:, None]
-        e_BQS: Tensor = self.v(torch.relu(sum_BQSA) if self.rectified else torch.tanh(sum_BQSA)).squeeze(-1)
-        return e_BQS
+        return self.v(torch.relu(sum_BQSA) if self.rectified else torch.tanh(sum_BQSA)).squeeze(-1)
 
     def attend_to(self, memory: Memory) -> Callable[[Tensor], Tensor]:
         if is_recording() or not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return super().attend_to(memory)
-        v_A = self.v.weight[0]
-        attention = RepeatedAttention(memory.keys_BSA, memory.h_BSD, v_A, memory.visible_BS, rectified=self.rectified)
-        return lambda s_BQD: attention(self.query(s_BQD))
+        keys_BSA, visible_BS, gradients = memory.keys_BSA, memory.visible_BS, MemoryGradients()
+        bias_BS = torch.zeros_like(visible_BS, dtype=keys_BSA.dtype).masked_fill_(~visible_BS, -torch.inf)
+        inputs = keys_BSA, memory.h_BSD.to(keys_BSA.dtype), self.v.weight[0].to(keys_BSA.dtype)
+        shared: tuple[Tensor, ...] = SharedMemory.apply(gradients, *inputs)  # type: ignore[no-untyped-call]
+        options = gradients, self.rectified, bias_BS[:, None]
+        return lambda s_BQD: AttentionStep.apply(*options, self.query(s_BQD), *shared)  # type: ignore[no-untyped-call]
 
 
 class AdditiveAttention(SummedAttention):
@@ -122,12 +120,10 @@ class AdditiveAttention(SummedAttention):
         return self.v_a
 
     def keys(self, h_BSD: Tensor) -> Tensor:
-        keys_BSA: Tensor = self.U_a(h_BSD)
-        return keys_BSA
+        return self.U_a(h_BSD)
 
     def query(self, s_BQD: Tensor) -> Tensor:
-        query_BQA: Tensor = self.W_a(s_BQD)
-        return query_BQA
+        return self.W_a(s_BQD)
 
 
 class ConcatAttention(SummedAttention):
@@ -183,9 +179,6 @@ class DotAttention(ScoredAttention):
     def keys(self, h_BSD: Tensor) -> Tensor:
         return h_BSD * h_BSD.shape[-1] ** -0.5 if self.scaled else h_BSD
 
-    def scores(self, s_BQD: Tensor, keys_BSA: Tensor) -> Tensor:
-        return s_BQD @ keys_BSA.transpose(1, 2)
-
 
 class GeneralAttention(ScoredAttention):
     """Luong et al. 2015, section 3.1, "general":
@@ -198,11 +191,7 @@ class GeneralAttention(ScoredAttention):
         self.W_a = Linear(memory_width, query_width, bias=False)
 
     def keys(self, h_BSD: Tensor) -> Tensor:
-        keys_BSA: Tensor = self.W_a(h_BSD)
-        return keys_BSA
-
-    def scores(self, s_BQD: Tensor, keys_BSA: Tensor) -> Tensor:
-        return s_BQD @ keys_BSA.transpose(1, 2)
+        return self.W_a(h_BSD)
 
 
 # The fast path of SummedAttention. A decoder that loops over time attends to the same keys in every step. With plain
@@ -218,64 +207,40 @@ class MemoryGradients:
 
     def add(self, dkeys_BSA: Tensor, alpha_BQS: Tensor, dc_BQD: Tensor, f_BQSA: Tensor, de_BQS: Tensor) -> None:
         """Add the gradients of one step."""
+        alpha_BSQ, f_AP, de_P = alpha_BQS.transpose(1, 2), f_BQSA.flatten(0, 2).t(), de_BQS.flatten()
         if not self.parts:
-            h_BSD, v_A = alpha_BQS.transpose(1, 2) @ dc_BQD, f_BQSA.flatten(0, 2).t() @ de_BQS.flatten()
-            self.parts = [dkeys_BSA.clone(), h_BSD, v_A]
+            self.parts = [dkeys_BSA.clone(), alpha_BSQ @ dc_BQD, f_AP @ de_P]
             return
         keys_BSA, h_BSD, v_A = self.parts
         keys_BSA += dkeys_BSA
-        h_BSD.baddbmm_(alpha_BQS.transpose(1, 2), dc_BQD)
-        v_A.addmv_(f_BQSA.flatten(0, 2).t(), de_BQS.flatten())
-
-
-class RepeatedAttention:
-    """alpha = softmax(v . f(q + keys)), c = alpha h for one q after another, f being tanh or ReLU."""
-
-    def __init__(self, keys_BSA: Tensor, h_BSD: Tensor, v_A: Tensor, visible_BS: Tensor, *, rectified: bool) -> None:
-        self.rectified, self.gradients = rectified, MemoryGradients()
-        bias_BS = torch.zeros_like(visible_BS, dtype=keys_BSA.dtype).masked_fill_(~visible_BS, -torch.inf)
-        self.bias_B1S = bias_BS[:, None]
-        inputs = keys_BSA, h_BSD.to(keys_BSA.dtype), v_A.to(keys_BSA.dtype)
-        self.memory: tuple[Tensor, ...] = SharedMemory.apply(*inputs, self.gradients)  # type: ignore[no-untyped-call]
-
-    def __call__(self, q_BQA: Tensor) -> Tensor:
-        options = self.bias_B1S, self.rectified, self.gradients
-        c_BQD: Tensor = AttentionStep.apply(q_BQA, *self.memory, *options)  # type: ignore[no-untyped-call]
-        return c_BQD
+        h_BSD.baddbmm_(alpha_BSQ, dc_BQD)
+        v_A.addmv_(f_AP, de_P)
 
 
 class SharedMemory(torch.autograd.Function):
-    """The memory unchanged; its backward pass returns the gradients that all steps have added up."""
+    """keys, h and v unchanged; the backward pass returns the gradients that all steps have added up."""
 
     @staticmethod
-    def forward(
-        ctx: Any, keys_BSA: Tensor, h_BSD: Tensor, v_A: Tensor, gradients: MemoryGradients
-    ) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, gradients: MemoryGradients, *memory: Tensor) -> tuple[Tensor, ...]:
         ctx.gradients = gradients
         ctx.set_materialize_grads(False)
-        return tuple(part.view_as(part) for part in (keys_BSA, h_BSD, v_A))
+        return tuple(part.view_as(part) for part in memory)
 
     @staticmethod
     def backward(ctx: Any, *unused: None) -> tuple[Tensor | None, ...]:
-        return *ctx.gradients.parts, None
+        return None, *ctx.gradients.parts
 
 
 class AttentionStep(torch.autograd.Function):
-    """One attention step, with its chain rule written out."""
+    """alpha = softmax(v . f(q + keys)), c = alpha h for one query, with its chain rule written out."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        q_BQA: Tensor,
-        keys_BSA: Tensor,
-        h_BSD: Tensor,
-        v_A: Tensor,
-        bias_B1S: Tensor,
-        rectified: bool,
-        gradients: MemoryGradients,
+        ctx: Any, gradients: MemoryGradients, rectified: bool, bias_B1S: Tensor, q_BQA: Tensor, *memory: Tensor
     ) -> Tensor:
-        f_BQSA = q_BQA[:, :, None] + keys_BSA[:, None]
-        f_BQSA = f_BQSA.relu_() if rectified else f_BQSA.tanh_()
+        keys_BSA, h_BSD, v_A = memory
+        sum_BQSA = q_BQA[:, :, None] + keys_BSA[:, None]
+        f_BQSA = sum_BQSA.relu_() if rectified else sum_BQSA.tanh_()
         e_BQS = (f_BQSA @ v_A).add_(bias_B1S)
         alpha_BQS = e_BQS.softmax(-1, dtype=torch.promote_types(e_BQS.dtype, torch.float32)).to(e_BQS.dtype)
         ctx.save_for_backward(alpha_BQS, f_BQSA, h_BSD, v_A)
@@ -284,12 +249,11 @@ class AttentionStep(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dc_BQD: Tensor) -> tuple[Tensor | None, ...]:
-        alpha_BQS, f_BQSA, h_BSD, v_A = ctx.saved_tensors
+        (alpha_BQS, f_BQSA, h_BSD, v_A), aten = ctx.saved_tensors, torch.ops.aten
         dalpha_BQS = dc_BQD @ h_BSD.transpose(1, 2)
-        de_BQS = torch.ops.aten._softmax_backward_data(dalpha_BQS, alpha_BQS, -1, alpha_BQS.dtype)
-        through = torch.ops.aten.threshold_backward if ctx.rectified else torch.ops.aten.tanh_backward
-        df_BQSA = de_BQS[..., None] * v_A
-        sum_BQSA = through(df_BQSA, f_BQSA, 0) if ctx.rectified else through(df_BQSA, f_BQSA)
-        dkeys_BSA = sum_BQSA[:, 0] if sum_BQSA.shape[1] == 1 else sum_BQSA.sum(1)
+        de_BQS = aten._softmax_backward_data(dalpha_BQS, alpha_BQS, -1, alpha_BQS.dtype)
+        through = partial(aten.threshold_backward, threshold=0) if ctx.rectified else aten.tanh_backward
+        dsum_BQSA = through(de_BQS[..., None] * v_A, f_BQSA)
+        dkeys_BSA = dsum_BQSA[:, 0] if dsum_BQSA.shape[1] == 1 else dsum_BQSA.sum(1)
         ctx.gradients.add(dkeys_BSA, alpha_BQS, dc_BQD, f_BQSA, de_BQS)
-        return sum_BQSA.sum(2), None, None, None, None, None, None
+        return None, None, None, dsum_BQSA.sum(2), None, None, None

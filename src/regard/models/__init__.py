@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from regard.models.bahdanau import Bahdanau, BahdanauConfig
-from regard.models.base import Generator, ModelConfig
+from regard.models.base import ModelConfig
 from regard.models.bert import BERT, BERTConfig
 from regard.models.captioner import CaptionerConfig, captioner
 from regard.models.elmo import ELMo, ELMoConfig
@@ -74,6 +74,3 @@ def any_config(serves: Callable[[type[ModelConfig]], bool]) -> Any:
     if len(configs) == 1:
         return configs[0]
     return Annotated[reduce(or_, configs), Field(discriminator="kind")]
-
-
-__all__ = ["MODELS", "Generator", "ModelConfig", "any_config", "build_model", "config_of"]

@@ -10,12 +10,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear, is_recording, unpack_rows
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
 from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
-from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input, group_rows
+from regard.models.base import Generator, ModelConfig, Output, Presets, RecurrentState, group_rows
 
 SCORES = {"additive": AdditiveAttention, "concat": ConcatAttention, "fully_connected": FullyConnectedAttention}
 
@@ -57,106 +57,6 @@ class BahdanauConfig(ModelConfig):
 
 
 @dataclass(frozen=True)
-class BahdanauState:
-    """The decoder's recurrent state per row, and the encoded source per source."""
-
-    carry: Carry
-    memory: Memory
-
-    def select(self, rows_BW: Tensor) -> BahdanauState:
-        carry = tuple(part.index_select(0, rows_BW.flatten()) for part in self.carry)
-        return BahdanauState(carry, self.memory.select_groups(rows_BW, len(self.carry[0])))
-
-
-class Bahdanau(Generator):
-    """
-    Bahdanau et al. 2015, section 3.1 and A.2.2:
-        c_i = sum_j alpha_ij h_j                        the attention's query is s_{i-1}
-        s_i = f(s_{i-1}, y_{i-1}, c_i)
-        t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)
-        p(y_i | y_<i, x) = softmax(W_o t_i)
-    """
-
-    config: BahdanauConfig
-
-    def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
-        super().__init__()
-        self.config = config
-        self.source_embedding, self.target_embedding = tied_embeddings(
-            source_size, target_size, config.embedding, config.tie
-        )
-        self.encoder = RecurrentEncoder(
-            config.cell,
-            config.embedding,
-            config.hidden,
-            config.layers,
-            bidirectional=config.bidirectional,
-            dropout=config.dropout,
-        )
-        memory_width = config.hidden * self.encoder.directions
-        self.bridge = Bridge(config.cell, memory_width, config.hidden)
-        self.attention = SCORES[config.score](config.hidden, memory_width, config.attention)
-        self.cell = CELLS[config.cell](config.embedding + memory_width, config.hidden)
-        self.UVC_o = Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
-        self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
-        self.dropout = nn.Dropout(config.dropout)
-
-    def encode(self, source: Tokens) -> tuple[Carry, Memory]:
-        """The first decoder state, and what the decoder attends to."""
-        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
-        return self.bridge(tuple(part[-1] for part in last)), self.attention.memory(h_BSD, source.lengths_B)
-
-    def recur(
-        self, words_RG: Tensor, carry: Carry, sources: int, attend: Callable[[Tensor], Tensor]
-    ) -> tuple[Carry, Tensor]:
-        """One step: c_i from s_{i-1}, then s_i. Only this needs a loop over time."""
-        c_RD = attend(group_rows(carry[0], sources)).flatten(0, 1)
-        return fed_step(self.config.cell, self.cell, words_RG, c_RD, carry), c_RD
-
-    def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
-        """t_i, the maximum of each pair of units; U_o, V_o and C_o are one matrix."""
-        pairs = self.UVC_o(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2))
-        t: Tensor = pairs.amax(dim=-1)
-        return t
-
-    def forward(self, batch: Batch) -> Output:
-        carry, memory = self.encode(batch.source)
-        y_BTD = self.dropout(self.target_embedding(decoder_input(batch.target)))
-        words_BTG = word_gates(self.cell, y_BTD)
-        states, contexts, places = [], [], []
-        for segment in time_segments(batch.target.host_lengths_B - 1, words_BTG.shape[1], words_BTG.device):
-            carry, memory = tuple(part.index_select(0, segment.kept_R) for part in carry), memory.select(segment.kept_R)
-            words_RTG = words_BTG[:, segment.steps].index_select(0, segment.rows_R)
-            states_RTD, contexts_RTD, carry = self.loop(words_RTG, carry, memory)
-            states.append(states_RTD.flatten(0, 1))
-            contexts.append(contexts_RTD.flatten(0, 1))
-            places.append(segment.places_P)
-        places_P = torch.cat(places)
-        y_PD = y_BTD.flatten(0, 1).index_select(0, places_P)
-        t_PD = self.deep_output(torch.cat(states), y_PD, torch.cat(contexts))
-        return Output(self.dropout(unpack_rows(t_PD, places_P, *y_BTD.shape[:2])))
-
-    def loop(self, words_RTG: Tensor, carry: Carry, memory: Memory) -> tuple[Tensor, Tensor, Carry]:
-        """The states and contexts of several steps, and the carry after them."""
-        states, contexts, attend = [], [], self.attention.attend_to(memory)
-        for words_RG in words_RTG.unbind(1):
-            carry, c_RD = self.recur(words_RG, carry, len(words_RG), attend)
-            states.append(carry[0])
-            contexts.append(c_RD)
-        return torch.stack(states, 1), torch.stack(contexts, 1), carry
-
-    def begin(self, source: Tokens, rows: int, max_length: int) -> BahdanauState:
-        carry, memory = self.encode(source)
-        return BahdanauState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
-
-    def step(self, tokens_R: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
-        y_RD = self.target_embedding(tokens_R)
-        attend = self.attention.attend_to(state.memory)
-        carry, c_RD = self.recur(word_gates(self.cell, y_RD), state.carry, len(state.memory.h_BSD), attend)
-        return self.readout(self.deep_output(carry[0], y_RD, c_RD)), BahdanauState(carry, state.memory)
-
-
-@dataclass(frozen=True)
 class TimeSegment:
     """Some steps of a loop over time, and the rows that have not ended before them."""
 
@@ -183,10 +83,84 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
         ends_R = lengths_B[rows_R]
         last = int(ends_R.sort(descending=True).values[3 * len(rows_R) // 4])
         places_P = (rows_R[:, None] * width + torch.arange(first, last)).flatten()
-        yield TimeSegment(slice(first, last), *(_to(device, indices) for indices in (rows_R, kept_R, places_P)))
+        indices = rows_R, kept_R, places_P
+        if device.type == "cuda":
+            indices = rows_R.pin_memory(), kept_R.pin_memory(), places_P.pin_memory()
+        yield TimeSegment(slice(first, last), *(index.to(device, non_blocking=True) for index in indices))
         kept_R = (ends_R > last).nonzero()[:, 0]
         rows_R, first = rows_R[kept_R], last
 
 
-def _to(device: torch.device, indices: Tensor) -> Tensor:
-    return indices.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else indices.to(device)
+class Bahdanau(Generator):
+    """
+    Bahdanau et al. 2015, section 3.1 and A.2.2:
+        c_i = sum_j alpha_ij h_j                        the attention's query is s_{i-1}
+        s_i = f(s_{i-1}, y_{i-1}, c_i)
+        t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)
+        p(y_i | y_<i, x) = softmax(W_o t_i)
+    """
+
+    config: BahdanauConfig
+
+    def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding, self.target_embedding = tied_embeddings(
+            source_size, target_size, config.embedding, config.tie
+        )
+        self.encoder = RecurrentEncoder(
+            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
+        )
+        memory_width = self.encoder.width
+        self.bridge = Bridge(config.cell, memory_width, config.hidden)
+        self.attention = SCORES[config.score](config.hidden, memory_width, config.attention)
+        self.cell = CELLS[config.cell](config.embedding + memory_width, config.hidden)
+        self.UVC_o = Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
+        self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def encode(self, source: Tokens) -> tuple[Carry, Memory]:
+        """The first decoder state, and what the decoder attends to."""
+        h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
+        return self.bridge(tuple(part[-1] for part in last)), self.attention.memory(h_BSD, source.lengths_B)
+
+    def recur(
+        self, words_RG: Tensor, carry: Carry, sources: int, attend: Callable[[Tensor], Tensor]
+    ) -> tuple[Carry, Tensor]:
+        """One step: c_i from s_{i-1}, then s_i. Only this needs a loop over time."""
+        c_RD = attend(group_rows(carry[0], sources)).flatten(0, 1)
+        return fed_step(self.config.cell, self.cell, words_RG, c_RD, carry), c_RD
+
+    def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
+        """t_i, the maximum of each pair of units; U_o, V_o and C_o are one matrix."""
+        return self.UVC_o(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)
+
+    def forward(self, batch: Batch) -> Output:
+        carry, memory = self.encode(batch.source)
+        y_BTD = self.dropout(self.target_embedding(batch.target.ids_BL[:, :-1]))
+        words_BTG = word_gates(self.cell, y_BTD)
+        states, contexts, places = [], [], []
+        for segment in time_segments(batch.target.host_lengths_B - 1, words_BTG.shape[1], words_BTG.device):
+            carry, memory = tuple(part.index_select(0, segment.kept_R) for part in carry), memory[segment.kept_R]
+            attend, of_steps = self.attention.attend_to(memory), []
+            for words_RG in words_BTG[:, segment.steps].index_select(0, segment.rows_R).unbind(1):
+                carry, c_RD = self.recur(words_RG, carry, len(words_RG), attend)
+                of_steps.append((carry[0], c_RD))
+            states_RTD, contexts_RTD = (torch.stack(parts, 1) for parts in zip(*of_steps, strict=True))
+            states.append(states_RTD.flatten(0, 1))
+            contexts.append(contexts_RTD.flatten(0, 1))
+            places.append(segment.places_P)
+        places_P = torch.cat(places)
+        y_PD = y_BTD.flatten(0, 1).index_select(0, places_P)
+        t_PD = self.deep_output(torch.cat(states), y_PD, torch.cat(contexts))
+        return Output(self.dropout(unpack_rows(t_PD, places_P, *y_BTD.shape[:2])))
+
+    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Memory]:
+        carry, memory = self.encode(source)
+        return RecurrentState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
+
+    def step(self, tokens_R: Tensor, state: RecurrentState[Memory]) -> tuple[Tensor, RecurrentState[Memory]]:
+        y_RD = self.target_embedding(tokens_R)
+        attend = self.attention.attend_to(state.memory)
+        carry, c_RD = self.recur(word_gates(self.cell, y_RD), state.carry, len(state.memory), attend)
+        return self.readout(self.deep_output(carry[0], y_RD, c_RD)), RecurrentState(carry, state.memory)

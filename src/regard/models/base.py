@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from regard.config import Config
-from regard.data.batch import Batch, TextBatch, Tokens
-from regard.layers.attention import has_packed_kernel, is_recording, worth_packing
+from regard.data.batches import Batch, TextBatch, Tokens
+from regard.layers.attention import real_positions
 from regard.layers.embeddings import Embedding
+from regard.layers.recurrence import Carry
+from regard.layers.scores import Memory
 from regard.text.vectors import VectorsConfig
 
 Presets = Mapping[str, Mapping[str, Any]]
@@ -55,6 +57,7 @@ class ModelConfig(Config):
     vectors: VectorsConfig | None = None
     """Word vectors from files that the embeddings begin with."""
     kind: str
+    preset: str
 
     @model_validator(mode="before")
     @classmethod
@@ -80,11 +83,40 @@ def check_heads(heads: int, width: int) -> None:
         raise ValueError(f"{heads} heads do not divide the width {width} (heads that do: {', '.join(fitting)})")
 
 
+class BlocksConfig(ModelConfig):
+    """What GPT and BERT have in common: the sizes of a stack of Transformer blocks over one text."""
+
+    reads = "text"
+    equal_layers = True
+
+    layers: int = Field(6, ge=1)
+    """Blocks."""
+    width: int = Field(512, ge=1)
+    """Width of the embeddings and of all layers."""
+    heads: int = Field(8, ge=1)
+    """Attention heads; each gets an equal share of the width."""
+    feed_forward: int = Field(2048, ge=1)
+    """Width inside the feed-forward layers."""
+    max_positions: int = Field(512, ge=1)
+    """Number of learned positions: no text may be longer."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """Dropout on the embeddings and on the output of every sub-layer."""
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths differ."""
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> Self:
+        check_heads(self.heads, self.width)
+        return self
+
+
 @dataclass(frozen=True)
 class Output:
     """The result of a forward pass; `readout(hidden)` computes logits where the objective needs them."""
 
     hidden_BTD: Tensor
+    attended_BS: Tensor | None = field(default=None, kw_only=True)
+    """The summed attention to each source position, if the model was trained with a penalty on it."""
 
 
 # Models that write text
@@ -101,6 +133,24 @@ class State(Protocol):
         are the same ones. W may change.
         """
         ...
+
+
+M = TypeVar("M", Memory, Tensor, None)
+
+
+@dataclass(frozen=True)
+class RecurrentState(Generic[M]):
+    """The state of a recurrent decoder: per row its carry, per source what it reads of the source in each step."""
+
+    carry: Carry
+    """Each part [..., R, D]."""
+    memory: M
+
+    def select(self, rows_BW: Tensor) -> Self:
+        memory, rows_R = self.memory, rows_BW.flatten()
+        if memory is not None and len(memory) != len(rows_BW):  # as many groups as before are the same ones
+            memory = memory[sources_of(rows_BW, self.carry[0].shape[-2] // len(memory))]
+        return replace(self, carry=tuple(part.index_select(-2, rows_R) for part in self.carry), memory=memory)
 
 
 class Generator(nn.Module):
@@ -128,8 +178,7 @@ class Generator(nn.Module):
 
     def readout(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., D] -> logits [..., V]."""
-        logits: Tensor = self.output(hidden)
-        return logits
+        return self.output(hidden)
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> Any:
         """Read the sources; a state with `rows` hypotheses of at most `max_length` tokens for each source."""
@@ -148,11 +197,6 @@ def sources_of(rows_BW: Tensor, group: int) -> Tensor:
 def group_rows(x_RD: Tensor, sources: int) -> Tensor:
     """Rows by source: [B * W, D] -> [B, W, D]."""
     return x_RD.view(sources, -1, x_RD.shape[-1])
-
-
-def decoder_input(target: Tokens) -> Tensor:
-    """What the decoder reads under teacher forcing: every target token but the last."""
-    return target.ids_BL[:, :-1]
 
 
 # Models of single texts
@@ -189,6 +233,10 @@ class Contextual(nn.Module):
         if not keep_readout:
             self.output = None
 
+    def readout(self, hidden: Tensor) -> Tensor:
+        """Hidden states [..., D] -> logits [..., V]."""
+        return self.output(hidden)
+
     def states(self, batch: Any) -> Tensor:
         """The vectors of the last layer, [B, L, D]. Values on padding are arbitrary."""
         return self.layers_of(batch)[-1]
@@ -210,11 +258,7 @@ class Contextual(nn.Module):
 
     def sentence(self, batch: Any, layer: int = -1, pooling: Pooling | None = None) -> Tensor:
         """One vector per text, [B, D]."""
-        x_BLD, pooling = self.features(batch, layer), pooling or self.pooling
-        if pooling == "mean":
-            mean_BD: Tensor = x_BLD.sum(1) / batch.text.lengths_B[:, None]
-            return mean_BD
-        return x_BLD[:, 0] if pooling == "first" else last_of(x_BLD, batch.text)
+        return pool(self.layers_of(batch)[layer], batch.text, pooling or self.pooling)
 
 
 class LanguageModel(Contextual, Generator):
@@ -229,20 +273,26 @@ class LanguageModel(Contextual, Generator):
         raise NotImplementedError
 
 
+def pool(x_BLD: Tensor, text: Tokens, pooling: HeadPooling) -> Tensor:
+    """One vector per text, [B, D], without padding."""
+    if pooling == "first":
+        return x_BLD[:, 0]
+    if pooling == "last":
+        return last_of(x_BLD, text)
+    real_BL1 = real_BL(text)[..., None]
+    if pooling == "mean":
+        return (x_BLD * real_BL1).sum(1) / text.lengths_B[:, None]
+    return x_BLD.masked_fill(~real_BL1, -torch.inf).amax(1)
+
+
 def real_BL(text: Tokens) -> Tensor:
     """True for tokens that are not padding."""
-    return torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device) < text.lengths_B[:, None]
+    return real_positions(text.lengths_B, text.ids_BL.shape[1])
 
 
 def last_of(x_BLD: Tensor, text: Tokens) -> Tensor:
     """The vector of the last token of each text, [B, D]."""
-    rows_B = torch.arange(len(text), device=x_BLD.device)
-    return x_BLD[rows_B, text.lengths_B - 1]
-
-
-def should_pack(text: Tokens, weight: Tensor, *, head_width: int, dropout: float) -> bool:
-    """Whether to compute on packed texts: there is a kernel for it, or much padding. A recording needs padded texts."""
-    return has_packed_kernel(weight, head_width, dropout) or (worth_packing(text) and not is_recording())
+    return x_BLD[torch.arange(len(text), device=x_BLD.device), text.lengths_B - 1]
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from regard.data.batch import LabelledBatch, MaskedBatch
+from regard.data.batches import LabelledBatch, MaskedBatch
 from regard.errors import DecodeError
-from regard.layers.attention import Linear, MultiHeadAttention, Packing, Visibility
+from regard.layers.attention import (
+    ACTIVATIONS,
+    FeedForward,
+    Linear,
+    MultiHeadAttention,
+    Packing,
+    Visibility,
+    should_pack,
+)
 from regard.layers.embeddings import Embedding, Positions, Readout
-from regard.models.base import Contextual, ModelConfig, Output, Pooling, Presets, check_heads, should_pack
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": partial(F.gelu, approximate="tanh"),
-    "relu": F.relu,
-}
-"""`model.activation` -> function. GELU(x) = x P(X <= x), X standard normal, or its approximation by a tanh."""
+from regard.models.base import BlocksConfig, Contextual, Output, Pooling, Presets
 
 Segmented = MaskedBatch | LabelledBatch
 """Batches of texts with one or two segments."""
 
 
-class BERTConfig(ModelConfig):
+class BERTConfig(BlocksConfig):
     """Bidirectional Transformer encoder (Devlin 2019)."""
 
     PRESETS: ClassVar[Presets] = {
@@ -39,10 +37,8 @@ class BERTConfig(ModelConfig):
         "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072},
         "large": {"layers": 24, "width": 1024, "heads": 16, "feed_forward": 4096},
     }
-    reads = "text"
     pretraining = "masked"
     segments = True
-    equal_layers = True
     head_pooling = "first"
 
     kind: Literal["bert"] = "bert"
@@ -51,18 +47,6 @@ class BERTConfig(ModelConfig):
     those of Turc et al. 2019, arXiv:1908.08962."""
     layers: int = Field(4, ge=1)
     """Blocks."""
-    width: int = Field(512, ge=1)
-    """Width of the embeddings and of all layers."""
-    heads: int = Field(8, ge=1)
-    """Attention heads; each gets an equal share of the width."""
-    feed_forward: int = Field(2048, ge=1)
-    """Width inside the feed-forward layers."""
-    max_positions: int = Field(512, ge=1)
-    """Number of learned positions: no text may be longer."""
-    dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout on the embeddings and on the output of every sub-layer."""
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths differ."""
     next_sentence: bool = True
     """Whether the model also learns next-sentence prediction: does the second segment follow the first?"""
     masked_head: bool = True
@@ -71,11 +55,6 @@ class BERTConfig(ModelConfig):
     """Activation of the feed-forward layers: the paper's exact GELU, its approximation by a tanh, or ReLU."""
     epsilon: float = Field(1e-12, gt=0)
     """Added to the variance in every LayerNorm; the default is that of the paper's code."""
-
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> BERTConfig:
-        check_heads(self.heads, self.width)
-        return self
 
 
 class BERTEmbedding(nn.Module):
@@ -92,23 +71,7 @@ class BERTEmbedding(nn.Module):
     def forward(self, ids_BL: Tensor, segments_BL: Tensor, packing: Packing | None = None) -> Tensor:
         """Embeddings of padded texts, or of packed ones."""
         x_BLD = self.tokens(ids_BL) + self.segments(segments_BL)
-        x_BLD = self.positions(x_BLD) if packing is None else self.positions.packed(x_BLD, packing)
-        embedded: Tensor = self.dropout(self.norm(x_BLD))
-        return embedded
-
-
-class FeedForward(nn.Module):
-    """FFN(x) = GELU(x W_1 + b_1) W_2 + b_2."""
-
-    def __init__(self, config: BERTConfig) -> None:
-        super().__init__()
-        self.W_1 = Linear(config.width, config.feed_forward)
-        self.W_2 = Linear(config.feed_forward, config.width)
-        self.activation = ACTIVATIONS[config.activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.W_2(self.activation(self.W_1(x)))
-        return out
+        return self.dropout(self.norm(self.positions(x_BLD, packing)))
 
 
 class Block(nn.Module):
@@ -117,7 +80,7 @@ class Block(nn.Module):
     def __init__(self, config: BERTConfig) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = FeedForward(config.width, config.feed_forward, config.activation)
         self.attention_norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.feed_forward_norm = nn.LayerNorm(config.width, eps=config.epsilon)
         self.dropout = nn.Dropout(config.dropout)
@@ -125,8 +88,7 @@ class Block(nn.Module):
     def forward(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
         attended_BLD = self.self_attention.attend_to_self(x_BLD, visible)
         x_BLD = self.attention_norm(x_BLD + self.dropout(attended_BLD))
-        out_BLD: Tensor = self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
-        return out_BLD
+        return self.feed_forward_norm(x_BLD + self.dropout(self.feed_forward(x_BLD)))
 
 
 class MaskedHead(nn.Module):
@@ -146,8 +108,7 @@ class MaskedHead(nn.Module):
         self.output.initialise_bias(counts_V)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(self.norm(self.activation(self.W(hidden))))
-        return logits
+        return self.output(self.norm(self.activation(self.W(hidden))))
 
 
 class NextSentenceHead(nn.Module):
@@ -167,8 +128,7 @@ class NextSentenceHead(nn.Module):
         return torch.tanh(self.pooler(hidden_BLD[:, 0]))
 
     def forward(self, hidden_BLD: Tensor) -> Tensor:
-        logits_BY: Tensor = self.output(self.pool(hidden_BLD))
-        return logits_BY
+        return self.output(self.pool(hidden_BLD))
 
 
 class BERT(Contextual):
@@ -199,14 +159,10 @@ class BERT(Contextual):
         super().drop_pretraining_heads(keep_readout=keep_readout)
         self.next_sentence = None
 
-    def states(self, batch: Segmented) -> Tensor:
-        return self.forward(batch).hidden_BTD
-
     def forward(self, batch: Segmented) -> Output:
         """The hidden states of the last layer, [B, L, D]."""
-        dropout = self.config.attention_dropout if self.training else 0.0
-        weight, head_width = self.embedding.tokens.weight, self.config.width // self.config.heads
-        if should_pack(batch.text, weight, head_width=head_width, dropout=dropout):
+        config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
+        if should_pack(batch.text, self.embedding.tokens.weight, config.width // config.heads, dropout):
             return self.forward_packed(batch)
         x_BLD, visible = self.embedding(batch.text.ids_BL, batch.segments_BL), Visibility(batch.text.lengths_B)
         for block in self.blocks:
@@ -215,20 +171,22 @@ class BERT(Contextual):
 
     def forward_packed(self, batch: Segmented) -> Output:
         """`forward` on packed texts, without computing padding."""
-        packing, ids_BL = Packing.of(batch.text), batch.text.ids_BL
+        packing = Packing.of(batch.text)
         visible = Visibility(packed=(packing, packing))
-        x_1PD = self.embedding(packing.pack(ids_BL), packing.pack(batch.segments_BL), packing)
+        x_1PD = self.embedding(packing.pack(batch.text.ids_BL), packing.pack(batch.segments_BL), packing)
         for block in self.blocks:
             x_1PD = block(x_1PD, visible)
         return Output(packing.unpack(x_1PD))
+
+    def states(self, batch: Segmented) -> Tensor:
+        return self.forward(batch).hidden_BTD
 
     def readout(self, hidden: Tensor) -> Tensor:
         """Logits of the tokens, [..., D] -> [..., V]. It is expensive: call it for masked positions only."""
         if self.output is None:
             what = "the model was imported without a masked-LM head: it cannot predict [MASK]"
             raise DecodeError(what, where="model.masked_head", hint="predict --features gives its vectors")
-        logits: Tensor = self.output(hidden)
-        return logits
+        return self.output(hidden)
 
     def layers_of(self, batch: Segmented) -> list[Tensor]:
         visible = Visibility(batch.text.lengths_B)

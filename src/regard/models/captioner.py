@@ -7,25 +7,31 @@ Vaswani et al. 2017, arXiv:1706.03762: the Transformer decoder over the same reg
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Images, Tokens
+from regard.data.batches import Batch, Images, Tokens
 from regard.data.images import ImagesConfig, Reading
 from regard.layers.attention import Linear, Visibility, is_recording
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import Bridge, Carry, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, Memory
-from regard.models.bahdanau import BahdanauState
-from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, decoder_input, group_rows
-from regard.models.transformer import DecoderBlock, TransformerConfig, TransformerState
+from regard.models.base import (
+    Generator,
+    ModelConfig,
+    Output,
+    Presets,
+    RecurrentState,
+    check_heads,
+    group_rows,
+    real_BL,
+)
+from regard.models.transformer import DecoderBlock, TransformerConfig, TransformerDecoder, TransformerState
 
 
 class CaptionerConfig(ModelConfig):
@@ -126,8 +132,7 @@ class Convolutions(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Bytes [B, height, width, 3] -> regions [B, S, D], row by row from the top left."""
         levels = pixels.permute(0, 3, 1, 2).to(next(self.parameters()).dtype) / 127.5 - 1
-        regions_BSD: Tensor = self.stages(levels).flatten(2).transpose(1, 2)
-        return regions_BSD
+        return self.stages(levels).flatten(2).transpose(1, 2)
 
 
 class GridPositions(nn.Module):
@@ -138,19 +143,12 @@ class GridPositions(nn.Module):
 
     def forward(self, x_BSD: Tensor, columns_B: Tensor) -> Tensor:
         """`columns_B` is the number of columns of each image's grid."""
-        places, width = x_BSD.shape[1], x_BSD.shape[2]
+        places, width = x_BSD.shape[1:]
         place_S = torch.arange(places, device=x_BSD.device)
         row_BS, column_BS = place_S // columns_B[:, None], place_S % columns_B[:, None]
         halves = (width - width // 2, width // 2)
         rows_SD, columns_SD = (sinusoidal_positions(places, half).to(x_BSD) for half in halves)
         return x_BSD + torch.cat([rows_SD[row_BS], columns_SD[column_BS]], dim=-1)
-
-
-@dataclass(frozen=True)
-class Caption(Output):
-    """The hidden states, and the summed attention weights of each region if they were computed."""
-
-    attended_BS: Tensor | None = None
 
 
 class ImageEncoder(nn.Module):
@@ -177,8 +175,7 @@ class ImageEncoder(nn.Module):
     def regions(self, shown: Tensor, columns_B: Tensor) -> Tensor:
         """Pixels as bytes [B, size, size, 3], or features [B, S, D] -> a_BSD, of grids with `columns_B` columns."""
         x_BSD = self.convolutions(shown)
-        a_BSD: Tensor = self.dropout(self.positions(self.norm(self.W(x_BSD.to(self.W.weight))), columns_B))
-        return a_BSD
+        return self.dropout(self.positions(self.norm(self.W(x_BSD.to(self.W.weight))), columns_B))
 
 
 class Captioner(Generator):
@@ -202,16 +199,6 @@ class Captioner(Generator):
 # Vinyals: the image is read once
 
 
-@dataclass(frozen=True)
-class PlainState:
-    """The recurrent state per row."""
-
-    carry: Carry
-
-    def select(self, rows_BW: Tensor) -> PlainState:
-        return PlainState(tuple(part.index_select(1, rows_BW.flatten()) for part in self.carry))
-
-
 class PlainCaptioner(Captioner):
     """
     Vinyals et al. 2015, equations 10 to 12, the image is the first input:
@@ -228,9 +215,7 @@ class PlainCaptioner(Captioner):
     def encode(self, source: Tokens) -> Carry:
         """The recurrent state after the image."""
         regions_BSD = torch.relu(self.W_I(self.image_encoder(source)))
-        visible_BS = Visibility(source.lengths_B).keys_BK(regions_BSD.shape[1])
-        assert visible_BS is not None
-        image_BD = regions_BSD.masked_fill(~visible_BS[..., None], 0).amax(1)
+        image_BD = regions_BSD.masked_fill(~real_BL(source)[..., None], 0).amax(1)
         return tuple(self.decoder(image_BD[:, None])[1])
 
     def decode(self, tokens_BT: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
@@ -238,15 +223,15 @@ class PlainCaptioner(Captioner):
         states_BTD, after = self.decoder(x_BTD, tuple(part.contiguous() for part in carry))
         return self.dropout(states_BTD), after
 
-    def forward(self, batch: Batch) -> Caption:
-        return Caption(self.decode(decoder_input(batch.target), self.encode(batch.source))[0])
+    def forward(self, batch: Batch) -> Output:
+        return Output(self.decode(batch.target.ids_BL[:, :-1], self.encode(batch.source))[0])
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> PlainState:
-        return PlainState(tuple(part.repeat_interleave(rows, dim=1) for part in self.encode(source)))
+    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[None]:
+        return RecurrentState(tuple(part.repeat_interleave(rows, dim=1) for part in self.encode(source)), None)
 
-    def step(self, tokens_R: Tensor, state: PlainState) -> tuple[Tensor, PlainState]:
+    def step(self, tokens_R: Tensor, state: RecurrentState[None]) -> tuple[Tensor, RecurrentState[None]]:
         hidden_R1D, carry = self.decode(tokens_R[:, None], state.carry)
-        return self.readout(hidden_R1D[:, 0]), PlainState(carry)
+        return self.readout(hidden_R1D[:, 0]), RecurrentState(carry, None)
 
 
 # Xu: attention for every word
@@ -279,7 +264,7 @@ class AttentiveCaptioner(Captioner):
 
     def context(self, h_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
         """z_t, and the weights alpha_t in training, where the penalty needs them."""
-        h_BQD = group_rows(h_RD, len(memory.h_BSD))
+        h_BQD = group_rows(h_RD, len(memory))
         if is_recording() or not torch.is_grad_enabled():
             z_BQD, alpha_BQS = self.attention(h_BQD, memory), None
         else:
@@ -294,12 +279,11 @@ class AttentiveCaptioner(Captioner):
         return fed_step("lstm", self.cell, words_RG, z_RD, carry), z_RD, alpha_BQS
 
     def deep_output(self, y: Tensor, h: Tensor, z: Tensor) -> Tensor:
-        hidden: Tensor = self.dropout(y + self.L_h(self.dropout(h)) + self.L_z(z))
-        return hidden
+        return self.dropout(y + self.L_h(self.dropout(h)) + self.L_z(z))
 
-    def forward(self, batch: Batch) -> Caption:
+    def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)
-        y_BTD = self.dropout(self.target_embedding(decoder_input(batch.target)))
+        y_BTD = self.dropout(self.target_embedding(batch.target.ids_BL[:, :-1]))
         states, contexts, attended_BS = [], [], None
         for step, words_BG in enumerate(word_gates(self.cell, y_BTD).unbind(1)):
             carry, z_BD, alpha_B1S = self.recur(words_BG, carry, memory)
@@ -309,70 +293,44 @@ class AttentiveCaptioner(Captioner):
                 real_B1 = (batch.target.lengths_B - 1 > step)[:, None]
                 step_BS = alpha_B1S[:, 0].masked_fill(~real_B1, 0)
                 attended_BS = step_BS if attended_BS is None else attended_BS + step_BS
-        return Caption(self.deep_output(y_BTD, torch.stack(states, 1), torch.stack(contexts, 1)), attended_BS)
+        return Output(
+            self.deep_output(y_BTD, torch.stack(states, 1), torch.stack(contexts, 1)), attended_BS=attended_BS
+        )
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> BahdanauState:
+    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Memory]:
         carry, memory = self.encode(source)
-        return BahdanauState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
+        return RecurrentState(tuple(part.repeat_interleave(rows, dim=0) for part in carry), memory)
 
-    def step(self, tokens_R: Tensor, state: BahdanauState) -> tuple[Tensor, BahdanauState]:
+    def step(self, tokens_R: Tensor, state: RecurrentState[Memory]) -> tuple[Tensor, RecurrentState[Memory]]:
         y_RD = self.target_embedding(tokens_R)
         carry, z_RD, _ = self.recur(word_gates(self.cell, y_RD), state.carry, state.memory)
-        return self.readout(self.deep_output(y_RD, carry[0], z_RD)), BahdanauState(carry, state.memory)
+        return self.readout(self.deep_output(y_RD, carry[0], z_RD)), RecurrentState(carry, state.memory)
 
 
 # Transformer: attention in every block
 
 
-class TransformerCaptioner(Captioner):
+class TransformerCaptioner(Captioner, TransformerDecoder):
     """Vaswani et al. 2017, section 3.1: the decoder, with regions instead of encoder states."""
 
     def __init__(self, config: CaptionerConfig, target_size: int) -> None:
         super().__init__(config, target_size)
         sizes = config.model_dump(include={"width", "heads", "feed_forward", "dropout"})
-        self.block = TransformerConfig(**sizes, norm="pre", decoder_layers=config.layers)
-        self.positions = Positions("sinusoidal", config.width, self.block.max_positions)
-        self.decoder = nn.ModuleList(DecoderBlock(self.block) for _ in range(config.layers))
+        block = TransformerConfig(**sizes, norm="pre", decoder_layers=config.layers)
+        self.positions = Positions("sinusoidal", config.width, block.max_positions)
+        self.decoder = nn.ModuleList(DecoderBlock(block) for _ in range(config.layers))
         self.decoder_norm = nn.LayerNorm(config.width)
 
-    def embed(self, ids_BT: Tensor, first: int = 0) -> Tensor:
-        x_BTD: Tensor = self.dropout(
-            self.positions(self.target_embedding(ids_BT) * math.sqrt(self.config.width), first)
-        )
-        return x_BTD
-
-    def forward(self, batch: Batch) -> Caption:
-        memory_BSD, x_BTD = self.image_encoder(batch.source), self.embed(decoder_input(batch.target))
+    def forward(self, batch: Batch) -> Output:
+        memory_BSD = self.image_encoder(batch.source)
+        x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
         own, source = Visibility(batch.target.lengths_B - 1, causal=True), Visibility(batch.source.lengths_B)
-        for block in self.decoder:
-            x_BTD = block(x_BTD, memory_BSD, own, source)
-        return Caption(self.decoder_norm(x_BTD))
+        return Output(self.decode(x_BTD, memory_BSD, own, source))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
         memory_BSD = self.image_encoder(source)
         keys_values = [torch.stack(block.cross_attention.keys_values(memory_BSD)) for block in self.decoder_blocks()]
-        source_N2BHSE = torch.stack(keys_values)
-        heads, head_width = self.config.heads, self.config.width // self.config.heads
-        return TransformerState(
-            own_MN2RHE=source_N2BHSE.new_zeros(max_length, len(keys_values), 2, len(source) * rows, heads, head_width),
-            source_N2BHSE=source_N2BHSE,
-            visible=Visibility(source.lengths_B),
-            positions_MD=None,
-            written=0,
-            written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
-        )
-
-    def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        x_R1D = self.embed(tokens_R[:, None], state.written)
-        own_N2RHKE = state.own_MN2RHE[: state.written + 1].permute(1, 2, 3, 4, 0, 5)
-        for number, block in enumerate(self.decoder_blocks()):
-            keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
-            x_R1D = block.step(x_R1D, *keys_values, state.written_1, Visibility(), state.visible)
-        after = replace(state, written=state.written + 1, written_1=state.written_1 + 1)
-        return self.readout(self.decoder_norm(x_R1D)[:, 0]), after
-
-    def decoder_blocks(self) -> list[DecoderBlock]:
-        return cast("list[DecoderBlock]", list(self.decoder))
+        return self.begin_with(torch.stack(keys_values), Visibility(source.lengths_B), rows, max_length)
 
 
 DECODERS: dict[str, type[Captioner]] = {

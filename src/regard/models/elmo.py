@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from regard.data.batch import TextBatch, Tokens
+from regard.data.batches import Spelling, TextBatch, Tokens
 from regard.layers.embeddings import Embedding, Readout
-from regard.layers.recurrence import LSTMLayer
+from regard.layers.recurrence import LSTMLayer, reversal
 from regard.models.base import Contextual, ModelConfig, Output, Presets
-from regard.text.spelling import CHARACTERS, Spelling
+from regard.text.tokenizers import CHARACTERS
 
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 """Filters of the published model: width and number."""
@@ -117,35 +118,26 @@ class CharacterCNN(nn.Module):
         words_P, index_BL = torch.unique(ids_BL, return_inverse=True)  # sorted: words of the batch come last
         known_PC = self.characters_VC[words_P[words_P < known]]
         unknown_PC = spelling.characters_PC[words_P[words_P >= known] - known]
-        return self.words(_stack_rows(known_PC, unknown_PC))[index_BL]
+        width = max(known_PC.shape[1], unknown_PC.shape[1])
+        characters_PC = torch.cat([F.pad(part_PC, (0, width - part_PC.shape[1])) for part_PC in (known_PC, unknown_PC)])
+        return self.words(characters_PC)[index_BL]
 
     def words(self, characters_PC: Tensor) -> Tensor:
         """Characters [P, C] of words -> vectors [P, D]."""
-        widest = max(convolution.kernel_size[0] for convolution in self._convolutions())
-        characters_PC = nn.functional.pad(characters_PC, (0, max(0, widest - characters_PC.shape[1])))
+        filters = cast("list[nn.Conv1d]", list(self.convolutions))
+        widest = max(convolution.kernel_size[0] for convolution in filters)
+        characters_PC = F.pad(characters_PC, (0, max(0, widest - characters_PC.shape[1])))
         lengths_P1 = (characters_PC > 0).sum(1, keepdim=True)
-        C_PEC = self.embedding(characters_PC).transpose(1, 2)
-        y_PD = torch.cat([_max_over_time(f(C_PEC), lengths_P1 - f.kernel_size[0]) for f in self._convolutions()], dim=1)
+        C_PEC, maxima = self.embedding(characters_PC).transpose(1, 2), []
+        for convolution in filters:
+            f_PDC = convolution(C_PEC)
+            last_P1 = (lengths_P1 - convolution.kernel_size[0]).clamp(min=0)  # the last position within the word
+            beyond_PC = torch.arange(f_PDC.shape[2], device=f_PDC.device) > last_P1
+            maxima.append(f_PDC.masked_fill(beyond_PC[:, None], -torch.inf).amax(2).relu())
+        y_PD = torch.cat(maxima, dim=1)
         for highway in self.highway:
             y_PD = highway(y_PD)
-        projected: Tensor = self.projection(y_PD)
-        return projected
-
-    def _convolutions(self) -> list[nn.Conv1d]:
-        return cast("list[nn.Conv1d]", list(self.convolutions))
-
-
-def _stack_rows(*tables_PC: Tensor) -> Tensor:
-    """The rows of all tables in one table, padded to the widest."""
-    width = max(table_PC.shape[1] for table_PC in tables_PC)
-    return torch.cat([nn.functional.pad(table_PC, (0, width - table_PC.shape[1])) for table_PC in tables_PC])
-
-
-def _max_over_time(f_PDC: Tensor, last_P1: Tensor) -> Tensor:
-    """relu of the maximum of each filter, over the positions up to the last one within the word."""
-    place_C = torch.arange(f_PDC.shape[2], device=f_PDC.device)
-    beyond_PC = place_C > last_P1.clamp(min=0)
-    return f_PDC.masked_fill(beyond_PC[:, None], -torch.inf).amax(2).relu()
+        return self.projection(y_PD)
 
 
 @dataclass(frozen=True)
@@ -167,7 +159,7 @@ class ELMo(Contextual):
     config: ELMoConfig
 
     def __init__(self, config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None = None) -> None:
-        """`characters_VC` spells every token of the vocabulary (text/spelling.py), for `words: characters`."""
+        """`characters_VC` spells every token of the vocabulary (text/tokenizers.py), for `words: characters`."""
         super().__init__()
         self.config, self.width, self.depth, self.letters = config, 2 * config.width, config.layers, config.letters
         self.embedding = _word_vectors(config, vocabulary_size, characters_VC)
@@ -187,15 +179,12 @@ class ELMo(Contextual):
 
     def _read(self, text: Tokens) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The word vectors, and the states of each layer in each direction, in the order of the text."""
-        x_BLD, order_BL = self._words(text), reversal(text)
+        spelling = (text.spelling,) if isinstance(self.embedding, CharacterCNN) else ()
+        x_BLD = self.embedding(text.ids_BL, *spelling)
+        order_BLD = reversal(text)[..., None].expand_as(x_BLD)  # it is its own inverse
         forward = self._through(self.forward_layers, x_BLD)
-        backward = self._through(self.backward_layers, reordered(x_BLD, order_BL))
-        return x_BLD, forward, [reordered(h_BLD, order_BL) for h_BLD in backward]
-
-    def _words(self, text: Tokens) -> Tensor:
-        by_character = isinstance(self.embedding, CharacterCNN)
-        x_BLD: Tensor = self.embedding(text.ids_BL, text.spelling) if by_character else self.embedding(text.ids_BL)
-        return x_BLD
+        backward = self._through(self.backward_layers, x_BLD.gather(1, order_BLD))
+        return x_BLD, forward, [h_BLD.gather(1, order_BLD) for h_BLD in backward]
 
     def _through(self, layers: nn.ModuleList, x_BLD: Tensor) -> list[Tensor]:
         """The outputs of all layers. Padding is on the right, so it does not reach the state of any word."""
@@ -205,10 +194,6 @@ class ELMo(Contextual):
             x_BLD = h_BLD + x_BLD if outputs else h_BLD
             outputs.append(x_BLD)
         return outputs
-
-    def readout(self, hidden: Tensor) -> Tensor:
-        logits: Tensor = self.output(hidden)
-        return logits
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         x_BLD, forward, backward = self._read(batch.text)
@@ -221,22 +206,5 @@ def _word_vectors(config: ELMoConfig, vocabulary_size: int, characters_VC: Tenso
     assert characters_VC is not None, "the spelling of the vocabulary is missing"
     assert len(characters_VC) == vocabulary_size
     filters = [(size, max(1, count * config.filters // 2048)) for size, count in FILTERS]
-    return CharacterCNN(
-        characters_VC,
-        embedding=config.characters,
-        filters=filters,
-        highway=config.highway,
-        width=config.width,
-    )
-
-
-def reversal(text: Tokens) -> Tensor:
-    """The position of each token of the reversed text in the original; padding stays where it is."""
-    place_L = torch.arange(text.ids_BL.shape[1], device=text.ids_BL.device)
-    backwards_BL = text.lengths_B[:, None] - 1 - place_L
-    return torch.where(backwards_BL >= 0, backwards_BL, place_L)
-
-
-def reordered(x_BLD: Tensor, order_BL: Tensor) -> Tensor:
-    """Tokens in another order; a reversal is its own inverse."""
-    return x_BLD.gather(1, order_BL[..., None].expand_as(x_BLD))
+    sizes = {"embedding": config.characters, "highway": config.highway, "width": config.width}
+    return CharacterCNN(characters_VC, filters=filters, **sizes)

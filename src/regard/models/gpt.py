@@ -8,37 +8,26 @@ from functools import partial
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from regard.data.batch import TextBatch, Tokens
+from regard.data.batches import TextBatch, Tokens
 from regard.layers.attention import (
-    Linear,
+    FeedForward,
     MultiHeadAttention,
     Packing,
     StepGraph,
     Visibility,
-    can_capture,
-    graph_capacity,
+    should_pack,
+    step_with_cache,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout
-from regard.models.base import (
-    LanguageModel,
-    ModelConfig,
-    Output,
-    Presets,
-    check_heads,
-    last_of,
-    should_pack,
-    sources_of,
-)
+from regard.models.base import BlocksConfig, LanguageModel, Output, Presets, last_of, sources_of
 
 Cache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Stores the keys and values of the input tokens -> all keys and values to attend to."""
 
 
-class GPTConfig(ModelConfig):
+class GPTConfig(BlocksConfig):
     """Causal Transformer language model (Radford 2018)."""
 
     PRESETS: ClassVar[Presets] = {
@@ -47,60 +36,20 @@ class GPTConfig(ModelConfig):
         "small": {"layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
         "base": {"layers": 12, "width": 768, "heads": 12, "feed_forward": 3072},
     }
-    reads = "text"
     generates = True
     pretraining = "next_token"
     causal = True
-    equal_layers = True
     head_pooling = "last"
 
     kind: Literal["gpt"] = "gpt"
     preset: Literal["tiny", "mini", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
-    layers: int = Field(6, ge=1)
-    """Blocks."""
-    width: int = Field(512, ge=1)
-    """Width of the embeddings and of all layers."""
-    heads: int = Field(8, ge=1)
-    """Attention heads; each gets an equal share of the width."""
-    feed_forward: int = Field(2048, ge=1)
-    """Width inside the feed-forward layers."""
-    max_positions: int = Field(512, ge=1)
-    """Number of learned positions: no text may be longer."""
-    dropout: float = Field(0.1, ge=0, lt=1)
-    """Dropout on the embeddings and on the output of every sub-layer."""
-    attention_dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths differ."""
     norm: Literal["post", "pre"] = "post"
     """LayerNorm after each sub-layer (the paper), or before it and once at the end (GPT-2)."""
 
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> GPTConfig:
-        check_heads(self.heads, self.width)
-        return self
-
-
-class FeedForward(nn.Module):
-    """FFN(x) = GELU(x W_1 + b_1) W_2 + b_2, with the tanh approximation of GELU in the paper's code.
-
-    Hendrycks & Gimpel 2016, arXiv:1606.08415:
-        GELU(x) = x P(X <= x) ~ 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-    """
-
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.W_1 = Linear(config.width, config.feed_forward)
-        self.W_2 = Linear(config.feed_forward, config.width)
-        for linear in (self.W_1, self.W_2):
-            nn.init.zeros_(linear.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.W_2(F.gelu(self.W_1(x), approximate="tanh"))
-        return out
-
 
 class Block(nn.Module):
-    """Masked self-attention, then feed-forward.
+    """Masked self-attention, then feed-forward, with the tanh approximation of GELU in the paper's code.
 
     post    x = LayerNorm(x + Dropout(Sublayer(x)))       the paper, after Vaswani et al. 2017
     pre     x = x + Dropout(Sublayer(LayerNorm(x)))       GPT-2
@@ -110,28 +59,23 @@ class Block(nn.Module):
         super().__init__()
         self.pre = config.norm == "pre"
         self.self_attention = MultiHeadAttention(config.width, config.heads, dropout=config.attention_dropout)
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = FeedForward(config.width, config.feed_forward, "gelu_tanh")
         self.attention_norm, self.feed_forward_norm = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x_BLD: Tensor, visible: Visibility, cache: Cache | None = None) -> Tensor:
-        attention, read_BLD = self.self_attention, self._before(self.attention_norm, x_BLD)
-        if cache is None:
-            attended_BLD = attention.attend_to_self(read_BLD, visible)
-        else:
-            attended_BLD = attention(read_BLD, *cache(*attention.keys_values(read_BLD)), visible)
-        x_BLD = self._after(self.attention_norm, x_BLD, attended_BLD)
-        norm = self.feed_forward_norm
-        return self._after(norm, x_BLD, self.feed_forward(self._before(norm, x_BLD)))
+        def attend(read_BLD: Tensor) -> Tensor:
+            if cache is None:
+                return self.self_attention.attend_to_self(read_BLD, visible)
+            return self.self_attention(read_BLD, *cache(*self.self_attention.keys_values(read_BLD)), visible)
 
-    def _before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
-        read: Tensor = norm(x) if self.pre else x
-        return read
+        x_BLD = self._around(attend, self.attention_norm, x_BLD)
+        return self._around(self.feed_forward, self.feed_forward_norm, x_BLD)
 
-    def _after(self, norm: nn.LayerNorm, x: Tensor, out: Tensor) -> Tensor:
-        total = x + self.dropout(out)
-        result: Tensor = total if self.pre else norm(total)
-        return result
+    def _around(self, sublayer: Callable[[Tensor], Tensor], norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        if self.pre:
+            return x + self.dropout(sublayer(norm(x)))
+        return norm(x + self.dropout(sublayer(x)))
 
 
 @dataclass(frozen=True)
@@ -161,14 +105,8 @@ class GPTState:
         own_N2RHME[..., : self.longest, :] = filled
         kept_B = sources_of(rows_BW, rows // self.sources)
         last_BD = None if self.last_BD is None else self.last_BD.index_select(0, kept_B)
-        return GPTState(
-            own_N2RHME,
-            self.lengths_R.index_select(0, rows_R),
-            self.longest,
-            len(rows_BW),
-            last_BD,
-            stepped=self.stepped,
-        )
+        lengths_R = self.lengths_R.index_select(0, rows_R)
+        return GPTState(own_N2RHME, lengths_R, self.longest, len(rows_BW), last_BD, stepped=self.stepped)
 
 
 class GPT(LanguageModel):
@@ -191,55 +129,47 @@ class GPT(LanguageModel):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         self.output = Readout(config.width, vocabulary_size, self.embedding, bias=False)
-        self._initialise()
-
-    @torch.no_grad()
-    def _initialise(self) -> None:
-        """N(0, 0.02) (section 4.1); GPT-2 divides the layers that add to the residual stream by sqrt(2 n)."""
-        for module in self.modules():
+        for module in self.modules():  # N(0, 0.02) (section 4.1)
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=0.02)
-        if self.config.norm == "pre":
-            for name, parameter in self.named_parameters():
-                if name.endswith(("W_O.weight", "W_2.weight")):
-                    parameter.mul_((2 * self.config.layers) ** -0.5)
-
-    @property
-    def head_width(self) -> int:
-        return self.config.width // self.config.heads
+        for name, parameter in self.named_parameters():
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+            # GPT-2 divides the layers that add to the residual stream by sqrt(2 n)
+            if config.norm == "pre" and name.endswith(("W_O.weight", "W_2.weight")):
+                parameter.data.mul_((2 * config.layers) ** -0.5)
 
     def forward(self, batch: TextBatch) -> Output:  # type: ignore[override]
-        return self._read(batch, without=1)
+        return Output(self.read(batch.text, without=1))
+
+    def forward_packed(self, batch: TextBatch) -> Output:
+        """`forward` on packed texts, without computing padding."""
+        return Output(self.read(batch.text, without=1, packed=True))
 
     def states(self, batch: TextBatch) -> Tensor:
-        return self._read(batch, without=0).hidden_BTD
+        return self.read(batch.text, without=0)
 
-    def _read(self, batch: TextBatch, without: int) -> Output:
-        """Hidden states of the texts `without` their last tokens."""
-        dropout = self.config.attention_dropout if self.training else 0.0
-        if should_pack(batch.text, self.embedding.weight, head_width=self.head_width, dropout=dropout):
-            return self.forward_packed(batch, without)
-        ids_BT = batch.text.ids_BL[:, : batch.text.ids_BL.shape[1] - without]
-        x_BTD = self.dropout(self.positions(self.embedding(ids_BT)))
-        return Output(self._through(x_BTD, Visibility(batch.text.lengths_B - without, causal=True)))
-
-    def forward_packed(self, batch: TextBatch, without: int = 1) -> Output:
-        """The same on packed texts, without computing padding."""
-        packing = Packing.of(batch.text, without=without)
-        ids_BT = batch.text.ids_BL[:, : batch.text.ids_BL.shape[1] - without]
-        x_1PD = self.dropout(self.positions.packed(self.embedding(packing.pack(ids_BT)), packing))
-        hidden_1PD = self._through(x_1PD, Visibility(causal=True, packed=(packing, packing)))
-        return Output(packing.unpack(hidden_1PD))
-
-    def _through(self, x_BLD: Tensor, visible: Visibility) -> Tensor:
+    def read(self, text: Tokens, *, without: int, packed: bool = False) -> Tensor:
+        """Hidden states of the texts `without` their last tokens; on packed texts also if that is faster."""
+        config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
+        packed = packed or should_pack(text, self.embedding.weight, config.width // config.heads, dropout)
+        packing = Packing.of(text, without) if packed else None
+        x_BLD = self.embed(text.ids_BL[:, : text.ids_BL.shape[1] - without], packing)
+        visible = Visibility(text.lengths_B - without, causal=True)
+        if packing is not None:
+            visible = Visibility(causal=True, packed=(packing, packing))
         for block in self.blocks:
             x_BLD = block(x_BLD, visible)
-        hidden_BLD: Tensor = self.norm(x_BLD)
-        return hidden_BLD
+        hidden_BLD = self.norm(x_BLD)
+        return hidden_BLD if packing is None else packing.unpack(hidden_BLD)
+
+    def embed(self, ids_BL: Tensor, packing: Packing | None = None) -> Tensor:
+        """h_0 of padded or packed texts."""
+        ids_BL = ids_BL if packing is None else packing.pack(ids_BL)
+        return self.dropout(self.positions(self.embedding(ids_BL), packing))
 
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
-        visible = Visibility(batch.text.lengths_B, causal=True)
-        layers = [self.dropout(self.positions(self.embedding(batch.text.ids_BL)))]
+        layers, visible = [self.embed(batch.text.ids_BL)], Visibility(batch.text.lengths_B, causal=True)
         for block in self.blocks:
             layers.append(block(layers[-1], visible))
         return [*layers[:-1], self.norm(layers[-1])]
@@ -247,8 +177,8 @@ class GPT(LanguageModel):
     def begin(self, source: Tokens, rows: int, max_length: int) -> GPTState:
         """Read the prompts. Each row caches the keys and values of its prompt before those of the tokens written."""
         length, visible = source.ids_BL.shape[1], Visibility(source.lengths_B, causal=True)
-        x_BLD = self.dropout(self.positions(self.embedding(source.ids_BL)))
-        shape = (len(self.blocks), 2, len(source) * rows, self.config.heads, length + max_length, self.head_width)
+        x_BLD, heads, width = self.embed(source.ids_BL), self.config.heads, self.config.width
+        shape = (len(self.blocks), 2, len(source) * rows, heads, length + max_length, width // heads)
         own_N2RHME = x_BLD.new_zeros(shape)  # zeros: a step attends to the unfilled part too, with weight 0
         for number, block in enumerate(self.blocks):
             x_BLD = block(x_BLD, visible, partial(_cache_prompts, own_N2RHME[number]))
@@ -261,14 +191,14 @@ class GPT(LanguageModel):
             return logits_RV, replace(state, last_BD=None)
         if state.longest >= self.config.max_positions:  # the longest row may have been dropped since
             self.positions.check_length(int(state.lengths_R.max()) + 1)
-        graph = state.graph
-        if state.stepped and can_capture(tokens_R):
-            if graph is None or graph.capacity <= state.longest:
-                capacity = graph_capacity(state.longest, state.own_N2RHME.shape[4])
-                graph = StepGraph.capture(tokens_R, capacity, lambda tokens, size: self.advance(tokens, state, size))
-            logits_RV = graph.run(tokens_R)
-        else:
-            logits_RV = self.advance(tokens_R, state, state.longest + 1)
+        logits_RV, graph = step_with_cache(
+            lambda tokens, capacity: self.advance(tokens, state, capacity),
+            tokens_R,
+            cached=state.longest,
+            limit=state.own_N2RHME.shape[4],
+            graph=state.graph,
+            warm=state.stepped,
+        )
         return logits_RV, replace(state, longest=state.longest + 1, graph=graph, stepped=True)
 
     def advance(self, tokens_R: Tensor, state: GPTState, capacity: int) -> Tensor:

@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.config import Config
-from regard.data.batch import Tokens
 from regard.errors import ConfigError
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
 from regard.models import build_model
-from regard.models.base import Contextual, HeadPooling, ModelConfig, last_of, real_BL
+from regard.models.base import Contextual, HeadPooling, ModelConfig, pool, real_BL
 
 
 class HeadConfig(Config):
@@ -57,8 +56,7 @@ class LayerMix(nn.Module):
         return self.s.softmax(0)
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        mixed: Tensor = self.gamma * torch.einsum("n,n...->...", self.weights_N, torch.stack(list(layers)))
-        return mixed
+        return self.gamma * torch.einsum("n,n...->...", self.weights_N, torch.stack(list(layers)))
 
 
 class Headed(nn.Module):
@@ -68,20 +66,16 @@ class Headed(nn.Module):
         """`head` builds the head for the width of its input."""
         super().__init__()
         self.base, self.config = base, config
-        self.mix = _mix_of(base) if config.features == "mix" else None
-        width = base.width
-        self.bilstm = None
-        if config.bilstm is not None:
-            self.bilstm = RecurrentEncoder("lstm", width, config.bilstm, 1, bidirectional=True, dropout=0.0)
-            width = 2 * config.bilstm
-        self.head = head(width)
+        if config.features == "mix" and not base.config.equal_layers:
+            what = "the layers of this model have different widths and cannot be mixed"
+            raise ConfigError(what, where="head.features", hint="set it to last, or use elmo, gpt or bert")
+        self.mix = LayerMix(base.depth + 1) if config.features == "mix" else None
+        self.bilstm = None if config.bilstm is None else RecurrentEncoder("lstm", base.width, config.bilstm)
+        self.head = head(base.width if self.bilstm is None else self.bilstm.width)
+        freeze = config.freeze
         for name, parameter in base.named_parameters():
-            if self._is_frozen(base.depth_of(name)):
+            if freeze == "all" or (freeze > 0 and base.depth_of(name) <= freeze):
                 parameter.requires_grad_(False)
-
-    def _is_frozen(self, depth: int) -> bool:
-        freeze = self.config.freeze
-        return freeze == "all" or (freeze > 0 and depth <= freeze)
 
     def train(self, mode: bool = True) -> Self:
         """A base that is frozen as a whole has no dropout either."""
@@ -104,21 +98,13 @@ class Headed(nn.Module):
 
     def forward(self, batch: Any) -> Tensor:
         """The output of the head: [B, Y] for rows, [B, L, Y] for tokens."""
-        logits: Tensor = self.head(self.states(batch), batch)
-        return logits
+        return self.head(self.states(batch), batch)
 
     def rate_of(self, name: str) -> float:
         """The factor of the learning rate for a weight: layer_decay to the power of the number of layers above it."""
         top = self.base.depth + 1
         depth = self.base.depth_of(name.removeprefix("base.")) if name.startswith("base.") else top
         return self.config.layer_decay ** (top - depth)
-
-
-def _mix_of(base: Contextual) -> LayerMix:
-    if not base.config.equal_layers:
-        what = "the layers of this model have different widths and cannot be mixed"
-        raise ConfigError(what, where="head.features", hint="set it to last, or use elmo, gpt or bert")
-    return LayerMix(base.depth + 1)
 
 
 def build_base(
@@ -141,20 +127,32 @@ def weights_for(model: Headed, weights: Mapping[str, Tensor]) -> dict[str, Tenso
     A pre-trained model becomes the base; BERT's pooler, trained by next-sentence prediction, becomes the head's.
     """
     if not any(name.startswith("base.") for name in weights):
-        weights = {_headed_name(name): tensor for name, tensor in weights.items()}
+        pooler = "next_sentence.pooler."
+        weights = {
+            f"head.pooler.{name.removeprefix(pooler)}" if name.startswith(pooler) else f"base.{name}": tensor
+            for name, tensor in weights.items()
+        }
     own = model.state_dict()
     return {name: tensor for name, tensor in weights.items() if name in own}
-
-
-def _headed_name(name: str) -> str:
-    pooler = "next_sentence.pooler."
-    return f"head.pooler.{name.removeprefix(pooler)}" if name.startswith(pooler) else f"base.{name}"
 
 
 # Heads: hidden states -> one answer for a text, or one for each token
 
 
-class TextHead(nn.Module):
+class Head(nn.Module):
+    """Dropout and a linear layer, with weights from N(0, 0.02) as in BERT and GPT."""
+
+    def __init__(self, width: int, outputs: int, *, dropout: float, pooler: bool = False) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(width, width) if pooler else None
+        self.dropout, self.linear = nn.Dropout(dropout), nn.Linear(width, outputs)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+
+
+class TextHead(Head):
     """An answer for each row of a batch, [B, Y], from one vector.
 
     c = pool(h)                                   the first token for BERT, the last for GPT, the maximum for a CNN
@@ -163,22 +161,15 @@ class TextHead(nn.Module):
     """
 
     def __init__(self, width: int, outputs: int, *, pooling: HeadPooling, pooler: bool, dropout: float) -> None:
-        super().__init__()
+        super().__init__(width, outputs, dropout=dropout, pooler=pooler)
         self.pooling: HeadPooling = pooling
-        self.pooler = nn.Linear(width, width) if pooler else None
-        self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(width, outputs)
-        _initialise(self)
 
     def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
         c_BD = pool(h_BLD, batch.text, self.pooling)
-        if self.pooler is not None:
-            c_BD = torch.tanh(self.pooler(c_BD))
-        logits_BY: Tensor = self.linear(self.dropout(c_BD))
-        return logits_BY
+        return self.linear(self.dropout(c_BD if self.pooler is None else torch.tanh(self.pooler(c_BD))))
 
 
-class ApartHead(nn.Module):
+class ApartHead(Head):
     """An answer for two texts that were read separately, [X, Y], from their vectors u and v; their rows alternate.
 
     Reimers & Gurevych 2019, arXiv:1908.10084, section 3:
@@ -187,38 +178,26 @@ class ApartHead(nn.Module):
     """
 
     def __init__(self, width: int, outputs: int, *, pooling: HeadPooling, dropout: float, number: bool) -> None:
-        super().__init__()
+        super().__init__(1 if number else 3 * width, outputs, dropout=dropout)
         self.pooling: HeadPooling = pooling
         self.number = number
-        self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(1 if number else 3 * width, outputs)
-        _initialise(self)
 
     def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
         c_BD = pool(h_BLD, batch.text, self.pooling)
         u_XD, v_XD = c_BD.view(-1, 2, c_BD.shape[-1]).unbind(1)
         if self.number:
-            number_XY: Tensor = self.linear(F.cosine_similarity(u_XD, v_XD)[:, None])
-            return number_XY
-        logits_XY: Tensor = self.linear(self.dropout(torch.cat([u_XD, v_XD, (u_XD - v_XD).abs()], dim=1)))
-        return logits_XY
+            return self.linear(F.cosine_similarity(u_XD, v_XD)[:, None])
+        return self.linear(self.dropout(torch.cat([u_XD, v_XD, (u_XD - v_XD).abs()], dim=1)))
 
 
-class TokenHead(nn.Module):
+class TokenHead(Head):
     """An answer for each token: logits = W dropout(h) + b, [B, L, Y]."""
 
-    def __init__(self, width: int, outputs: int, *, dropout: float) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(width, outputs)
-        _initialise(self)
-
     def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
-        logits_BLY: Tensor = self.linear(self.dropout(h_BLD))
-        return logits_BLY
+        return self.linear(self.dropout(h_BLD))
 
 
-class QuestionHead(nn.Module):
+class QuestionHead(Head):
     """An answer for each token of a question and a text, for models in which no token state has read both.
 
     Chen et al. 2017, arXiv:1704.00051, section 3.2, with a question vector as Kim 2014 makes a sentence vector:
@@ -227,34 +206,10 @@ class QuestionHead(nn.Module):
     """
 
     def __init__(self, width: int, outputs: int, *, dropout: float) -> None:
-        super().__init__()
-        self.outputs = outputs
-        self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(width, outputs * width)
-        _initialise(self)
+        super().__init__(width, outputs * width, dropout=dropout)
 
     def forward(self, h_BLD: Tensor, batch: Any) -> Tensor:
         question_BL1 = (real_BL(batch.text) & (batch.segments_BL == 0))[..., None]
         q_BD = h_BLD.masked_fill(~question_BL1, -torch.inf).amax(1)
-        w_BYD = self.linear(q_BD).view(len(q_BD), self.outputs, -1)
+        w_BYD = self.linear(q_BD).view(len(q_BD), -1, h_BLD.shape[-1])
         return torch.einsum("bld,byd->bly", self.dropout(h_BLD), w_BYD)
-
-
-def _initialise(head: nn.Module) -> None:
-    """N(0, 0.02), as in BERT and GPT."""
-    for module in head.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=0.02)
-            nn.init.zeros_(module.bias)
-
-
-def pool(h_BLD: Tensor, text: Tokens, pooling: HeadPooling) -> Tensor:
-    """[B, L, D] -> [B, D], without padding."""
-    if pooling == "first":
-        return h_BLD[:, 0]
-    if pooling == "last":
-        return last_of(h_BLD, text)
-    real_BL1 = real_BL(text)[..., None]
-    if pooling == "mean":
-        return (h_BLD * real_BL1).sum(1) / text.lengths_B[:, None]
-    return h_BLD.masked_fill(~real_BL1, -torch.inf).amax(1)

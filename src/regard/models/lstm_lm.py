@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import TextBatch, Tokens
+from regard.data.batches import TextBatch, Tokens
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LayerCarry, LSTMLayer
 from regard.models.base import LanguageModel, ModelConfig, Output, Presets, last_of, sources_of

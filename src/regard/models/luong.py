@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
-from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, FedCells, RecurrentEncoder, as_carry, as_torch
+from regard.layers.recurrence import (
+    Bridge,
+    Carry,
+    Cell,
+    FedCells,
+    RecurrentEncoder,
+    as_carry,
+    as_torch,
+    recurrent_layers,
+    word_gates,
+)
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
-from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input
+from regard.models.base import Generator, ModelConfig, Output, Presets, RecurrentState
 
 
 class LuongConfig(ModelConfig):
@@ -133,18 +143,14 @@ def offsets_from(p_BQ: Tensor, memory: Memory) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LuongState:
-    """Per row the recurrent and the last attentional state of the decoder, per source the encoded source."""
+class LuongState(RecurrentState[Memory]):
+    """Also the last attentional state per row, and the number of tokens so far."""
 
-    carry: Carry
     fed_RD: Tensor
-    memory: Memory
     written: int = 0
 
     def select(self, rows_BW: Tensor) -> LuongState:
-        rows_R, memory = rows_BW.flatten(), self.memory.select_groups(rows_BW, len(self.fed_RD))
-        carry = tuple(part.index_select(1, rows_R) for part in self.carry)
-        return LuongState(carry, self.fed_RD.index_select(0, rows_R), memory, self.written)
+        return replace(super().select(rows_BW), fed_RD=self.fed_RD.index_select(0, rows_BW.flatten()))
 
 
 class Luong(Generator):
@@ -167,14 +173,9 @@ class Luong(Generator):
             source_size, target_size, config.embedding, config.tie
         )
         self.encoder = RecurrentEncoder(
-            config.cell,
-            config.embedding,
-            config.hidden,
-            config.layers,
-            bidirectional=config.bidirectional,
-            dropout=config.dropout,
+            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
         )
-        memory_width = config.hidden * self.encoder.directions
+        memory_width = self.encoder.width
         self.bridge = Bridge(config.cell, memory_width, config.hidden)
         self.decoder = _decoder(config)
         self.attention = _attention(config, memory_width)
@@ -187,11 +188,11 @@ class Luong(Generator):
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)
         carry = tuple(part.repeat_interleave(rows, dim=1) for part in self.bridge(last))
         fed_RD = h_BSD.new_zeros(len(source) * rows, self.config.embedding)
-        return LuongState(carry, fed_RD, self.attention.memory(h_BSD, source.lengths_B))
+        return LuongState(carry, self.attention.memory(h_BSD, source.lengths_B), fed_RD)
 
     def attentional(self, h_RTD: Tensor, memory: Memory, first: int) -> Tensor:
         """h~_t of the steps from `first` on. All rows of a source are queries to the same memory."""
-        sources, (rows, steps) = len(memory.h_BSD), h_RTD.shape[:2]
+        sources, (rows, steps) = len(memory), h_RTD.shape[:2]
         h_BQD = h_RTD.reshape(sources, -1, h_RTD.shape[-1])
         t_Q = torch.arange(first, first + steps, device=h_RTD.device).repeat(rows // sources)
         focus = None if self.window is None else self.window(h_BQD, t_Q, memory)
@@ -207,21 +208,20 @@ class Luong(Generator):
             h_RTD, last = self.decoder(y_RTD, as_torch(tuple(part.contiguous() for part in state.carry)))
             attentional_RTD, carry = self.attentional(h_RTD, state.memory, state.written), as_carry(last)
         written = state.written + tokens_RT.shape[1]
-        return self.dropout(attentional_RTD), LuongState(carry, attentional_RTD[:, -1], state.memory, written)
+        return self.dropout(attentional_RTD), LuongState(carry, state.memory, attentional_RTD[:, -1], written)
 
     def feed(self, decoder: FedCells, y_RTD: Tensor, state: LuongState) -> tuple[Tensor, Carry]:
         """With input feeding each step needs the attentional state before it: only this needs a loop over time."""
         carries = list(zip(*(part.unbind(0) for part in state.carry), strict=True))
         fed_RD, attentional = state.fed_RD, []
-        for t, words_RG in enumerate(decoder.word_gates(y_RTD).unbind(1), state.written):
+        for t, words_RG in enumerate(word_gates(decoder.first, y_RTD).unbind(1), state.written):
             carries = decoder(words_RG, fed_RD, carries)
             fed_RD = self.attentional(carries[-1][0][:, None], state.memory, t)[:, 0]
             attentional.append(fed_RD)
         return torch.stack(attentional, 1), tuple(torch.stack(part) for part in zip(*carries, strict=True))
 
     def forward(self, batch: Batch) -> Output:
-        hidden_BTD, _ = self.decode(decoder_input(batch.target), self.begin(batch.source, 1, 0))
-        return Output(hidden_BTD)
+        return Output(self.decode(batch.target.ids_BL[:, :-1], self.begin(batch.source, 1, 0))[0])
 
     def step(self, tokens_R: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
         hidden_R1D, state = self.decode(tokens_R[:, None], state)
@@ -232,8 +232,7 @@ def _decoder(config: LuongConfig) -> nn.RNN | nn.GRU | nn.LSTM | FedCells:
     if config.input_feeding:
         sizes = (config.embedding, config.embedding, config.hidden, config.layers)
         return FedCells(config.cell, *sizes, dropout=config.dropout)
-    between = config.dropout if config.layers > 1 else 0.0
-    return LAYERS[config.cell](config.embedding, config.hidden, config.layers, batch_first=True, dropout=between)
+    return recurrent_layers(config.cell, config.embedding, config.hidden, config.layers, dropout=config.dropout)
 
 
 def _attention(config: LuongConfig, memory_width: int) -> ScoredAttention:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import StoryBatch
+from regard.data.batches import StoryBatch
 from regard.models.base import ModelConfig, Presets
 from regard.text.vocabularies import PAD
 

@@ -5,18 +5,26 @@ Sutskever et al. 2014, arXiv:1409.3215; Cho et al. 2014, arXiv:1406.1078.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, Tie, tied_embeddings
-from regard.layers.recurrence import LAYERS, Bridge, Carry, Cell, RecurrentEncoder, as_carry, as_torch
-from regard.models.base import Generator, ModelConfig, Output, Presets, decoder_input, sources_of
+from regard.layers.recurrence import (
+    Bridge,
+    Carry,
+    Cell,
+    RecurrentEncoder,
+    as_carry,
+    as_torch,
+    recurrent_layers,
+    reversal,
+)
+from regard.models.base import Generator, ModelConfig, Output, Presets, RecurrentState
 
 
 class RNNConfig(ModelConfig):
@@ -53,19 +61,6 @@ class RNNConfig(ModelConfig):
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
-@dataclass(frozen=True)
-class RNNState:
-    """The decoder's recurrent state per row, and the sentence vector per source."""
-
-    carry: Carry
-    c_BD: Tensor
-
-    def select(self, rows_BW: Tensor) -> RNNState:
-        kept_B = sources_of(rows_BW, self.carry[0].shape[1] // len(self.c_BD))
-        c_BD = self.c_BD.index_select(0, kept_B)
-        return RNNState(tuple(part.index_select(1, rows_BW.flatten()) for part in self.carry), c_BD)
-
-
 class RNN(Generator):
     """
     Sutskever et al. 2014, section 2; Cho et al. 2014, section 2.2:
@@ -83,29 +78,20 @@ class RNN(Generator):
             source_size, target_size, config.embedding, config.tie
         )
         self.encoder = RecurrentEncoder(
-            config.cell,
-            config.embedding,
-            config.hidden,
-            config.layers,
-            bidirectional=config.bidirectional,
-            dropout=config.dropout,
+            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
         )
-        context_width = config.hidden * self.encoder.directions
-        self.bridge = Bridge(config.cell, context_width, config.hidden)
-        self.decoder = LAYERS[config.cell](
-            config.embedding + (context_width if config.context == "every_step" else 0),
-            config.hidden,
-            config.layers,
-            batch_first=True,
-            dropout=config.dropout if config.layers > 1 else 0.0,
-        )
+        self.bridge = Bridge(config.cell, self.encoder.width, config.hidden)
+        read_width = config.embedding + (self.encoder.width if config.context == "every_step" else 0)
+        self.decoder = recurrent_layers(config.cell, read_width, config.hidden, config.layers, dropout=config.dropout)
         self.V = Linear(config.hidden, config.embedding)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
         self.dropout = nn.Dropout(config.dropout)
 
     def encode(self, source: Tokens) -> tuple[Carry, Tensor]:
         """The first decoder state, and the context c_BD."""
-        ids_BS = _reversed(source) if self.config.reverse_source else source.ids_BL
+        ids_BS = source.ids_BL
+        if self.config.reverse_source:
+            ids_BS = ids_BS.gather(1, reversal(source))
         _, last = self.encoder(self.dropout(self.source_embedding(ids_BS)), source)
         return self.bridge(last), last[0][-1]
 
@@ -117,22 +103,13 @@ class RNN(Generator):
         return self.dropout(torch.tanh(self.V(s_BTD))), as_carry(carry_out)
 
     def forward(self, batch: Batch) -> Output:
-        carry, c_BD = self.encode(batch.source)
-        hidden_BTD, _ = self.decode(decoder_input(batch.target), carry, c_BD)
-        return Output(hidden_BTD)
+        return Output(self.decode(batch.target.ids_BL[:, :-1], *self.encode(batch.source))[0])
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> RNNState:
+    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Tensor]:
         carry, c_BD = self.encode(source)
-        return RNNState(tuple(part.repeat_interleave(rows, dim=1) for part in carry), c_BD)
+        return RecurrentState(tuple(part.repeat_interleave(rows, dim=1) for part in carry), c_BD)
 
-    def step(self, tokens_R: Tensor, state: RNNState) -> tuple[Tensor, RNNState]:
-        c_RD = state.c_BD.repeat_interleave(len(tokens_R) // len(state.c_BD), dim=0)
+    def step(self, tokens_R: Tensor, state: RecurrentState[Tensor]) -> tuple[Tensor, RecurrentState[Tensor]]:
+        c_RD = state.memory.repeat_interleave(len(tokens_R) // len(state.memory), dim=0)
         hidden_R1D, carry = self.decode(tokens_R[:, None], state.carry, c_RD)
-        return self.readout(hidden_R1D[:, 0]), RNNState(carry, state.c_BD)
-
-
-def _reversed(source: Tokens) -> Tensor:
-    """The tokens of each sentence in reverse order, padding still on the right."""
-    position_S = torch.arange(source.ids_BL.shape[1], device=source.ids_BL.device)
-    backwards_BS = source.lengths_B[:, None] - 1 - position_S
-    return source.ids_BL.gather(1, torch.where(backwards_BS >= 0, backwards_BS, position_S))
+        return self.readout(hidden_R1D[:, 0]), RecurrentState(carry, state.memory)

@@ -88,9 +88,8 @@ class AttentionLayer(nn.Module):
         self.around_attention = Sublayer(config, learned_norm=False)
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
-        read_BSD = self.around_attention.before(x_BSD)
-        attended_BSD = self.self_attention(read_BSD, *self.self_attention.keys_values(read_BSD), visible)
-        return self.around_attention.after(x_BSD, attended_BSD)
+        attention = self.self_attention
+        return self.around_attention(x_BSD, lambda read: attention(read, *attention.keys_values(read), visible))
 
 
 def _attention(config: SelfAttentionConfig) -> PlainAttention | ProjectedAttention | MultiHeadAttention:

@@ -1,7 +1,7 @@
-"""The bidirectional LSTM classifier, trained from scratch: a baseline without pre-training.
+"""Models that are trained from scratch, to compare with pre-trained ones: a bidirectional LSTM and a CNN over words.
 
 Graves & Schmidhuber 2005, "Framewise phoneme classification with bidirectional LSTM"; with max pooling as in Conneau et
-al. 2017, arXiv:1705.02364.
+al. 2017, arXiv:1705.02364. Kim 2014, "Convolutional neural networks for sentence classification", arXiv:1408.5882.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from regard.layers.embeddings import Embedding
 from regard.layers.recurrence import RecurrentEncoder
-from regard.models.base import Contextual, ModelConfig, Presets
+from regard.models.base import Contextual, ModelConfig, Presets, real_BL
 
 
 class BiLSTMConfig(ModelConfig):
@@ -53,7 +53,7 @@ class BiLSTM(Contextual):
         self.config, self.width, self.depth = config, 2 * config.hidden, config.layers
         self.embedding = Embedding(vocabulary_size, config.embedding)
         self.layers = nn.ModuleList(
-            RecurrentEncoder("lstm", width, config.hidden, 1, bidirectional=True, dropout=0.0)
+            RecurrentEncoder("lstm", width, config.hidden)
             for width in [config.embedding, *[2 * config.hidden] * (config.layers - 1)]
         )
         self.dropout = nn.Dropout(config.dropout)
@@ -114,8 +114,7 @@ class CNN(Contextual):
     def layers_of(self, batch: Any) -> list[Tensor]:
         text, place_L = batch.text, torch.arange(batch.text.ids_BL.shape[1], device=batch.text.ids_BL.device)
         x_BLD = self.dropout(self.embedding(text.ids_BL))
-        real_BL = place_L < text.lengths_B[:, None]
-        x_BDL = (x_BLD * real_BL[..., None]).transpose(1, 2)
+        x_BDL = (x_BLD * real_BL(text)[..., None]).transpose(1, 2)
         maps = []
         for convolution, h in zip(self.convolutions, self.config.widths, strict=True):
             before = (h - 1) // 2 if self.by_token else 0

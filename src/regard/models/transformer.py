@@ -10,33 +10,22 @@ from typing import ClassVar, Literal, cast
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from regard.data.batch import Batch, Tokens
+from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import (
-    Linear,
+    FeedForward,
     MultiHeadAttention,
     Packing,
     StepGraph,
     Visibility,
-    can_capture,
-    graph_capacity,
     has_packed_kernel,
     is_recording,
+    step_with_cache,
     worth_packing,
 )
 from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
-from regard.models.base import (
-    Generator,
-    ModelConfig,
-    Output,
-    Presets,
-    check_heads,
-    decoder_input,
-    group_rows,
-    sources_of,
-)
+from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, group_rows, sources_of
 
 
 class TransformerConfig(ModelConfig):
@@ -46,15 +35,9 @@ class TransformerConfig(ModelConfig):
         "tiny": {"encoder_layers": 4, "decoder_layers": 4, "width": 128, "heads": 4, "feed_forward": 256},
         "small": {"encoder_layers": 6, "decoder_layers": 6, "width": 256, "heads": 4, "feed_forward": 1024},
         "base": {"encoder_layers": 6, "decoder_layers": 6, "width": 512, "heads": 8, "feed_forward": 2048},
-        "big": {
-            "encoder_layers": 6,
-            "decoder_layers": 6,
-            "width": 1024,
-            "heads": 16,
-            "feed_forward": 4096,
-            "dropout": 0.3,
-        },
-    }
+        "big": {"encoder_layers": 6, "decoder_layers": 6, "width": 1024, "heads": 16, "feed_forward": 4096,
+                "dropout": 0.3},
+    }  # fmt: skip
     reads = "source"
     generates = True
     alignment = "decoder.*.cross_attention"
@@ -109,10 +92,6 @@ class TransformerConfig(ModelConfig):
             raise ConfigError(what, where="model.max_positions", hint=f"at least {longest}, or shorter texts")
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "swish": F.silu, "gelu": F.gelu}
-"""`model.activation` -> function."""
-
-
 class Sublayer(nn.Module):
     """Residual connection, dropout and norm of a sub-layer: LayerNorm(x + Dropout(Sublayer(x))) (sections 3.1, 5.4).
 
@@ -126,39 +105,22 @@ class Sublayer(nn.Module):
         self.norm = nn.Identity() if config.norm == "none" else norm
         self.dropout = nn.Dropout(config.dropout)
 
-    def before(self, x: Tensor) -> Tensor:
-        """The input of the sub-layer."""
-        normed: Tensor = self.norm(x) if self.order == "pre" else x
-        return normed
-
-    def after(self, x: Tensor, out: Tensor) -> Tensor:
-        """The input of the next sub-layer."""
-        out = self.dropout(out)
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        out = self.dropout(sublayer(self.norm(x) if self.order == "pre" else x))
         total = x + out if self.residual else out
-        result: Tensor = self.norm(total) if self.order == "post" else total
-        return result
-
-
-class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (equation 2), or another activation instead of max."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.W_1 = Linear(config.width, config.feed_forward)
-        self.W_2 = Linear(config.feed_forward, config.width)
-        self.activation = ACTIVATIONS[config.activation]
-        self.dropout = nn.Dropout(config.activation_dropout)
-        for linear in (self.W_1, self.W_2):
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.W_2(self.dropout(self.activation(self.W_1(x))))
-        return out
+        return self.norm(total) if self.order == "post" else total
 
 
 def _attention(config: TransformerConfig) -> MultiHeadAttention:
     return MultiHeadAttention(config.width, config.heads, scaled=config.scaled, dropout=config.attention_dropout)
+
+
+def _feed_forward(config: TransformerConfig) -> FeedForward:
+    layer = FeedForward(config.width, config.feed_forward, config.activation, config.activation_dropout)
+    for linear in (layer.W_1, layer.W_2):
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+    return layer
 
 
 class EncoderBlock(nn.Module):
@@ -166,14 +128,12 @@ class EncoderBlock(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention, self.feed_forward = _attention(config), FeedForward(config)
+        self.self_attention, self.feed_forward = _attention(config), _feed_forward(config)
         self.around_attention, self.around_feed_forward = Sublayer(config), Sublayer(config)
 
     def forward(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
-        read_BSD = self.around_attention.before(x_BSD)
-        attended_BSD = self.self_attention.attend_to_self(read_BSD, visible)
-        x_BSD = self.around_attention.after(x_BSD, attended_BSD)
-        return self.around_feed_forward.after(x_BSD, self.feed_forward(self.around_feed_forward.before(x_BSD)))
+        x_BSD = self.around_attention(x_BSD, lambda read_BSD: self.self_attention.attend_to_self(read_BSD, visible))
+        return self.around_feed_forward(x_BSD, self.feed_forward)
 
 
 class DecoderBlock(nn.Module):
@@ -182,41 +142,33 @@ class DecoderBlock(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.self_attention, self.cross_attention = _attention(config), _attention(config)
-        self.feed_forward = FeedForward(config)
-        self.around_self = Sublayer(config)
-        self.around_cross = Sublayer(config)
+        self.feed_forward = _feed_forward(config)
+        self.around_self, self.around_cross = Sublayer(config), Sublayer(config)
         self.around_feed_forward = Sublayer(config)
 
     def forward(self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility) -> Tensor:
-        read_BTD = self.around_self.before(x_BTD)
-        attended_BTD = self.self_attention.attend_to_self(read_BTD, own)
-        x_BTD = self.around_self.after(x_BTD, attended_BTD)
+        x_BTD = self.around_self(x_BTD, lambda read_BTD: self.self_attention.attend_to_self(read_BTD, own))
         return self._rest(x_BTD, *self.cross_attention.keys_values(memory_BSD), source)
 
     def step(
-        self,
-        x_R1D: Tensor,
-        own_2RHKE: Tensor,
-        source_2BHSE: Tensor,
-        place_1: Tensor,
-        own: Visibility,
-        source: Visibility,
+        self, x_R1D: Tensor, own_2RHKE: Tensor, source_2BHSE: Tensor, place_1: Tensor, visible: tuple[Visibility, ...]
     ) -> Tensor:
         """`forward` for one more token per row, at position `place_1`, with the cached keys and values before it."""
-        read_R1D = self.around_self.before(x_R1D)
-        k_RHKE, v_RHKE = own_2RHKE[0], own_2RHKE[1]
-        k_RH1E, v_RH1E = self.self_attention.keys_values(read_R1D)
-        k_RHKE.index_copy_(2, place_1, k_RH1E)
-        v_RHKE.index_copy_(2, place_1, v_RH1E)
-        x_R1D = self.around_self.after(x_R1D, self.self_attention(read_R1D, k_RHKE, v_RHKE, own))
+
+        def attend(read_R1D: Tensor) -> Tensor:
+            k_RHKE, v_RHKE, (k_RH1E, v_RH1E) = own_2RHKE[0], own_2RHKE[1], self.self_attention.keys_values(read_R1D)
+            k_RHKE.index_copy_(2, place_1, k_RH1E)
+            v_RHKE.index_copy_(2, place_1, v_RH1E)
+            return self.self_attention(read_R1D, k_RHKE, v_RHKE, visible[0])
+
+        x_R1D = self.around_self(x_R1D, attend)
         # The W rows of a source are W queries to the same keys, so that keys are stored once and not W times.
         x_BWD = group_rows(x_R1D[:, 0], source_2BHSE.shape[1])
-        return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], source).flatten(0, 1)[:, None]
+        return self._rest(x_BWD, source_2BHSE[0], source_2BHSE[1], visible[1]).flatten(0, 1)[:, None]
 
     def _rest(self, x_BTD: Tensor, k_BHSE: Tensor, v_BHSE: Tensor, source: Visibility) -> Tensor:
-        attended_BTD = self.cross_attention(self.around_cross.before(x_BTD), k_BHSE, v_BHSE, source)
-        x_BTD = self.around_cross.after(x_BTD, attended_BTD)
-        return self.around_feed_forward.after(x_BTD, self.feed_forward(self.around_feed_forward.before(x_BTD)))
+        x_BTD = self.around_cross(x_BTD, lambda read_BTD: self.cross_attention(read_BTD, k_BHSE, v_BHSE, source))
+        return self.around_feed_forward(x_BTD, self.feed_forward)
 
 
 @dataclass(frozen=True)
@@ -244,22 +196,82 @@ class TransformerState:
             return self
         own_MN2RHE = filled.new_zeros(len(self.own_MN2RHE), *filled.shape[1:])
         own_MN2RHE[: self.written] = filled
+        state = replace(self, own_MN2RHE=own_MN2RHE, graph=None)
         if len(rows_BW) == sources:
-            return replace(self, own_MN2RHE=own_MN2RHE, graph=None)
+            return state
         kept_B = sources_of(rows_BW, rows // sources)
         source_N2BHSE = self.source_N2BHSE.index_select(2, kept_B)
-        return replace(
-            self, own_MN2RHE=own_MN2RHE, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B), graph=None
+        return replace(state, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B))
+
+
+class TransformerDecoder(Generator):
+    """The decoder, whatever encodes the source: embeddings, blocks, and steps with cached keys and values."""
+
+    positions: Positions
+    dropout: nn.Dropout
+    decoder: nn.ModuleList
+    decoder_norm: nn.Module
+
+    def embed(self, embedding: Embedding, ids_BL: Tensor, packing: Packing | None = None) -> Tensor:
+        """Embeddings times sqrt(d_model), plus positions (sections 3.4 and 3.5), of padded or packed sentences."""
+        ids_BL = ids_BL if packing is None else packing.pack(ids_BL)
+        return self.dropout(self.positions(embedding(ids_BL) * math.sqrt(embedding.embedding_dim), packing))
+
+    def decode(self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility) -> Tensor:
+        for block in self.decoder:
+            x_BTD = block(x_BTD, memory_BSD, own, source)
+        return self.decoder_norm(x_BTD)
+
+    def begin_with(self, source_N2BHSE: Tensor, visible: Visibility, rows: int, max_length: int) -> TransformerState:
+        """The first state, given the keys and values of the source for every block."""
+        layers, _, sources, heads, _, head_width = source_N2BHSE.shape
+        return TransformerState(
+            # Zeros: a captured step attends to the unfilled part too, with weight 0.
+            own_MN2RHE=source_N2BHSE.new_zeros(max_length, layers, 2, sources * rows, heads, head_width),
+            source_N2BHSE=source_N2BHSE,
+            visible=visible,
+            positions_MD=self.positions.table(source_N2BHSE, max_length),
+            written=0,
+            written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
         )
 
+    def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        self.positions.check_length(state.written + 1)
+        logits_RV, graph = step_with_cache(
+            lambda tokens, capacity: self.advance(tokens, state, capacity),
+            tokens_R,
+            cached=state.written,
+            limit=len(state.own_MN2RHE),
+            graph=state.graph,
+            warm=state.written > 0,
+        )
+        return logits_RV, replace(state, written=state.written + 1, graph=graph)
 
-class Transformer(Generator):
+    def advance(self, tokens_R: Tensor, state: TransformerState, capacity: int) -> Tensor:
+        """One step in place. It attends to the first `capacity` positions of the cache, filled or not."""
+        x_RD = self.target_embedding(tokens_R) * math.sqrt(self.target_embedding.embedding_dim)
+        if state.positions_MD is not None:
+            x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
+        x_R1D = self.dropout(x_RD)[:, None]
+        own = Visibility() if capacity == state.written + 1 else Visibility(state.written_1 + 1)
+        own_N2RHKE = state.own_MN2RHE[:capacity].permute(1, 2, 3, 4, 0, 5)
+        for number, block in enumerate(self.decoder_blocks()):
+            keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
+            x_R1D = block.step(x_R1D, *keys_values, state.written_1, (own, state.visible))
+        state.written_1.add_(1)
+        return self.readout(self.decoder_norm(x_R1D)[:, 0])
+
+    def decoder_blocks(self) -> list[DecoderBlock]:
+        return cast("list[DecoderBlock]", list(self.decoder))
+
+
+class Transformer(TransformerDecoder):
     """An encoder with self-attention, and a decoder with attention to itself and to the encoder."""
 
     config: TransformerConfig
     encoder_block: ClassVar[type[nn.Module]] = EncoderBlock
     packable = True
-    """Whether it can compute on packed sentences: all its attentions have heads of `head_width`."""
+    """Whether it can compute on packed sentences: all its attentions have heads of the same width."""
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int) -> None:
         super().__init__()
@@ -276,107 +288,36 @@ class Transformer(Generator):
         self.decoder_norm = nn.LayerNorm(config.width) if last_norm else nn.Identity()
         self.output = Readout(config.width, target_size, None if config.tie == "none" else self.target_embedding)
 
-    def embed(self, embedding: Embedding, ids_BL: Tensor, first: int = 0) -> Tensor:
-        """Embeddings times sqrt(d_model), plus positions (sections 3.4 and 3.5)."""
-        x_BLD = self.positions(embedding(ids_BL) * math.sqrt(self.config.width), first)
-        embedded: Tensor = self.dropout(x_BLD)
-        return embedded
-
-    def embed_packed(self, embedding: Embedding, ids_BL: Tensor, packing: Packing) -> Tensor:
-        """`embed` for packed sentences."""
-        x_1PD = self.positions.packed(embedding(packing.pack(ids_BL)) * math.sqrt(self.config.width), packing)
-        embedded: Tensor = self.dropout(x_1PD)
-        return embedded
-
     def encode(self, x_BSD: Tensor, visible: Visibility) -> Tensor:
         for block in self.encoder:
             x_BSD = block(x_BSD, visible)
-        memory_BSD: Tensor = self.encoder_norm(x_BSD)
-        return memory_BSD
-
-    def decode(self, x_BTD: Tensor, memory_BSD: Tensor, own: Visibility, source: Visibility) -> Tensor:
-        for block in self.decoder:
-            x_BTD = block(x_BTD, memory_BSD, own, source)
-        hidden_BTD: Tensor = self.decoder_norm(x_BTD)
-        return hidden_BTD
+        return self.encoder_norm(x_BSD)
 
     def forward(self, batch: Batch) -> Output:
-        if self.packable and has_packed_kernel(self.output.linear.weight, self.head_width, self.attention_dropout):
+        config, weight = self.config, self.output.linear.weight
+        dropout = config.attention_dropout if self.training else 0.0
+        if self.packable and has_packed_kernel(weight, config.width // config.heads, dropout):
             return self.forward_packed(batch)
-        source, causal = Visibility(batch.source.lengths_B), not self.config.look_ahead
+        source, own = Visibility(batch.source.lengths_B), Visibility(batch.target.lengths_B - 1, not config.look_ahead)
         memory_BSD = self.encode(self.embed(self.source_embedding, batch.source.ids_BL), source)
-        x_BTD = self.embed(self.target_embedding, decoder_input(batch.target))
-        return Output(self.decode(x_BTD, memory_BSD, Visibility(batch.target.lengths_B - 1, causal=causal), source))
+        x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
+        return Output(self.decode(x_BTD, memory_BSD, own, source))
 
     def forward_packed(self, batch: Batch) -> Output:
         """`forward` on packed sentences, without computing padding."""
         source, target = Packing.of(batch.source), Packing.of(batch.target, without=1)
-        x_1PD = self.embed_packed(self.source_embedding, batch.source.ids_BL, source)
+        x_1PD = self.embed(self.source_embedding, batch.source.ids_BL, source)
         memory_1PD = self.encode(x_1PD, Visibility(packed=(source, source)))
-        y_1PD = self.embed_packed(self.target_embedding, decoder_input(batch.target), target)
+        y_1PD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1], target)
         own = Visibility(causal=not self.config.look_ahead, packed=(target, target))
-        hidden_1PD = self.decode(y_1PD, memory_1PD, own, Visibility(packed=(target, source)))
-        return Output(target.unpack(hidden_1PD))
-
-    @property
-    def head_width(self) -> int:
-        return self.config.width // self.config.heads
-
-    @property
-    def attention_dropout(self) -> float:
-        return self.config.attention_dropout if self.training else 0.0
+        return Output(target.unpack(self.decode(y_1PD, memory_1PD, own, Visibility(packed=(target, source)))))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
-        source_N2BHSE = self.source_keys_values(source)
-        shape = (max_length, len(self.decoder), 2, len(source) * rows, self.config.heads, self.head_width)
-        return TransformerState(
-            # Zeros: a captured step attends to the unfilled part too, with weight 0.
-            own_MN2RHE=source_N2BHSE.new_zeros(shape),
-            source_N2BHSE=source_N2BHSE,
-            visible=Visibility.of(source),
-            positions_MD=self.positions.table(source_N2BHSE, max_length),
-            written=0,
-            written_1=torch.zeros(1, dtype=torch.long, device=source_N2BHSE.device),
-        )
-
-    def source_keys_values(self, source: Tokens) -> Tensor:
-        """The keys and values of the encoded source for every decoder block, [N, 2, B, H, S, E]."""
         packing = Packing.of(source) if self.packable and worth_packing(source) and not is_recording() else None
-        if packing is None:
-            visible, x_BSD = Visibility.of(source), self.embed(self.source_embedding, source.ids_BL)
-        else:
-            visible = Visibility(packed=(packing, packing))
-            x_BSD = self.embed_packed(self.source_embedding, source.ids_BL, packing)
-        memory_BSD = self.encode(x_BSD, visible)
+        visible = Visibility.of(source)
+        x_BSD = self.embed(self.source_embedding, source.ids_BL, packing)
+        memory_BSD = self.encode(x_BSD, visible if packing is None else Visibility(packed=(packing, packing)))
         keys_values = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
         unpack = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
-        return torch.stack([torch.stack([unpack(k_BHSE), unpack(v_BHSE)]) for k_BHSE, v_BHSE in keys_values])
-
-    def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        self.positions.check_length(state.written + 1)
-        graph = state.graph
-        if state.written and can_capture(tokens_R):
-            if graph is None or graph.capacity <= state.written:
-                capacity = graph_capacity(state.written, len(state.own_MN2RHE))
-                graph = StepGraph.capture(tokens_R, capacity, lambda tokens, size: self.advance(tokens, state, size))
-            logits_RV = graph.run(tokens_R)
-        else:
-            logits_RV = self.advance(tokens_R, state, state.written + 1)
-        return logits_RV, replace(state, written=state.written + 1, graph=graph)
-
-    def advance(self, tokens_R: Tensor, state: TransformerState, capacity: int) -> Tensor:
-        """One step in place. It attends to the first `capacity` positions of the cache, filled or not."""
-        x_RD = self.target_embedding(tokens_R) * math.sqrt(self.config.width)
-        if state.positions_MD is not None:
-            x_RD = x_RD + state.positions_MD.index_select(0, state.written_1)
-        x_R1D = self.dropout(x_RD)[:, None]
-        own = Visibility() if capacity == state.written + 1 else Visibility(state.written_1 + 1)
-        own_N2RHKE = state.own_MN2RHE[:capacity].permute(1, 2, 3, 4, 0, 5)
-        for number, block in enumerate(self.decoder_blocks()):
-            keys_values = own_N2RHKE[number], state.source_N2BHSE[number]
-            x_R1D = block.step(x_R1D, *keys_values, state.written_1, own, state.visible)
-        state.written_1.add_(1)
-        return self.readout(self.decoder_norm(x_R1D)[:, 0])
-
-    def decoder_blocks(self) -> list[DecoderBlock]:
-        return cast("list[DecoderBlock]", list(self.decoder))
+        source_N2BHSE = torch.stack([torch.stack([unpack(k_BHSE), unpack(v_BHSE)]) for k_BHSE, v_BHSE in keys_values])
+        return self.begin_with(source_N2BHSE, visible, rows, max_length)

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import Batch
-from regard.layers.attention import Packing, Visibility
-from regard.models.base import Generator, Output
-from regard.models.captioner import Caption, Captioner
+from regard.data.batches import Batch
+from regard.layers.attention import Packing
+from regard.models.base import Generator, real_BL
 
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Hidden states [P, D] and the tokens that they predict [P] -> [2]."""
 LOGITS = {True: 2**24, False: 2**28}
 """The most logits computed at once on a CPU, and on an accelerator, where many small parts would be slow."""
 
@@ -41,73 +42,49 @@ class VocabularyLoss(Objective):
 
     def total(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
         """Both sums over all positions, computed in parts if there are too many logits for one."""
-        rows = rows_at_once(hidden_PD, self.model.output)
+        vocabulary = max(parameter.shape[0] for parameter in self.model.output.parameters())
+        rows = max(1, LOGITS[hidden_PD.device.type == "cpu"] // vocabulary)
         if rows >= len(hidden_PD):
             return self.loss(hidden_PD, labels_P)
         if not torch.is_grad_enabled():
             parts = zip(torch.split(hidden_PD, rows), torch.split(labels_P, rows), strict=True)
             return torch.stack([self.loss(hidden, labels) for hidden, labels in parts]).sum(0)
         parameters = [parameter for parameter in self.model.output.parameters() if parameter.requires_grad]
-        total: Tensor = LossInParts.apply(self.loss, rows, labels_P, hidden_PD, *parameters)  # type: ignore[no-untyped-call]
-        return total
+        return LossInParts.apply(self.loss, rows, labels_P, hidden_PD, *parameters)  # type: ignore[no-untyped-call]
 
     def loss(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
         """Both sums over some positions."""
         logits_PV, smoothing = self.model.readout(hidden_PD), self.smoothing if self.training else 0.0
-        sums_2: Tensor = SmoothedLoss.apply(logits_PV, labels_P, smoothing)  # type: ignore[no-untyped-call]
-        return sums_2
+        return SmoothedLoss.apply(logits_PV, labels_P, smoothing)  # type: ignore[no-untyped-call]
 
 
 class TokenCrossEntropy(VocabularyLoss):
-    """The loss of an encoder-decoder: the target given the source."""
+    """The loss of an encoder-decoder: the target given the source.
+
+    Optionally with Xu et al. 2015, arXiv:1502.03044, equation 14, which makes a captioner attend to every region:
+        L = -log P(y | x) + lambda sum_i (1 - sum_t alpha_ti)^2           lambda is `doubly_stochastic`
+    The penalty, summed over the images, is part of the loss to minimise, not of the plain loss.
+    """
 
     model: Generator
 
-    def __init__(self, model: Generator, smoothing: float = 0.0, teacher_forcing: float = 1.0) -> None:
+    def __init__(
+        self, model: Generator, smoothing: float = 0.0, teacher_forcing: float = 1.0, doubly_stochastic: float = 0.0
+    ) -> None:
         super().__init__(model, smoothing)
-        self.teacher_forcing = teacher_forcing
+        self.teacher_forcing, self.doubly_stochastic = teacher_forcing, doubly_stochastic
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.output_loss(batch)[0]
-
-    def output_loss(self, batch: Batch) -> tuple[Tensor, Output]:
-        """The loss, and the model's output."""
         read = batch
         if self.training and self.teacher_forcing < 1.0:
             read = scheduled_sample(self.model, batch, self.teacher_forcing)
         output, real = self.model(read), Packing.of(batch.target, without=1)
-        return self.total(real.pack(output.hidden_BTD)[0], real.pack(batch.target.ids_BL[:, 1:])[0]), output
-
-
-class DoublyStochastic(TokenCrossEntropy):
-    """Cross-entropy with a penalty that makes a captioner attend to every region.
-
-    Xu et al. 2015, arXiv:1502.03044, equation 14, summed over the images:
-        L = -log P(y | x) + lambda sum_i (1 - sum_t alpha_ti)^2
-
-    The penalty is part of the loss to minimise, not of the plain loss.
-    """
-
-    model: Captioner
-
-    def __init__(self, model: Captioner, smoothing: float, teacher_forcing: float, weight: float) -> None:
-        super().__init__(model, smoothing, teacher_forcing)
-        self.weight = weight
-
-    def forward(self, batch: Batch) -> Tensor:
-        sums_2, caption = self.output_loss(batch)
-        assert isinstance(caption, Caption)
-        if caption.attended_BS is None:
+        sums_2 = self.total(real.pack(output.hidden_BTD)[0], real.pack(batch.target.ids_BL[:, 1:])[0])
+        if not self.doubly_stochastic or output.attended_BS is None:
             return sums_2
-        penalty = self.weight * attention_penalty(caption.attended_BS, batch.source.lengths_B)
+        missing_BS = ((1 - output.attended_BS) ** 2).masked_fill(~real_BL(batch.source), 0)
+        penalty = self.doubly_stochastic * missing_BS.sum()
         return sums_2 + torch.stack([penalty, torch.zeros_like(penalty)])
-
-
-def attention_penalty(attended_BS: Tensor, lengths_B: Tensor) -> Tensor:
-    """sum_i (1 - sum_t alpha_ti)^2 over the real regions of all images."""
-    visible_BS = Visibility(lengths_B).keys_BK(attended_BS.shape[1])
-    assert visible_BS is not None
-    return ((1 - attended_BS) ** 2).masked_fill(~visible_BS, 0).sum()
 
 
 def scheduled_sample(model: Generator, batch: Batch, teacher_forcing: float) -> Batch:
@@ -154,12 +131,6 @@ class SmoothedLoss(torch.autograd.Function):
         return gradient_PV.to(ctx.dtype), None, None
 
 
-def rows_at_once(hidden_PD: Tensor, output: nn.Module) -> int:
-    """How many positions the readout computes together: at most LOGITS logits."""
-    vocabulary = max(parameter.shape[0] for parameter in output.parameters())
-    return max(1, LOGITS[hidden_PD.device.type == "cpu"] // vocabulary)
-
-
 class LossInParts(torch.autograd.Function):
     """A loss over many positions, some at a time, so that not all logits are in memory together.
 
@@ -168,14 +139,7 @@ class LossInParts(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        loss: Callable[[Tensor, Tensor], Tensor],
-        rows: int,
-        labels_P: Tensor,
-        hidden_PD: Tensor,
-        *weights: Tensor,
-    ) -> Tensor:
+    def forward(ctx: Any, loss: Loss, rows: int, labels_P: Tensor, hidden_PD: Tensor, *weights: Tensor) -> Tensor:
         totals, of_hidden, of_weights = [], [], [torch.zeros_like(weight) for weight in weights]
         for hidden, labels in zip(torch.split(hidden_PD.detach(), rows), torch.split(labels_P, rows), strict=True):
             with torch.enable_grad():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batch import NO_TAG, LabelledBatch, StoryBatch, TextBatch
-from regard.models.base import Contextual, real_BL
+from regard.data.batches import NO_TAG, LabelledBatch, StoryBatch, TextBatch
+from regard.models.base import real_BL
 from regard.models.headed import Headed
 from regard.models.memory_network import MemoryNetwork, MemoryOutput
 from regard.objectives.cross_entropy import Objective, VocabularyLoss
@@ -22,13 +24,20 @@ class HeadLoss(Objective):
     L_1 is the mean over the tokens of the batch, added for each answer. It is not part of the plain loss.
     """
 
-    def __init__(self, model: Headed, auxiliary: float = 0.0, smoothing: float = 0.0) -> None:
+    def __init__(self, model: Headed, *, smoothing: float = 0.0, auxiliary: float = 0.0) -> None:
         super().__init__()
-        self.model, self.auxiliary, self.smoothing = model, auxiliary, smoothing
+        self.model, self.smoothing, self.auxiliary = model, smoothing, auxiliary
 
     def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
         """[2]: the head's loss."""
         raise NotImplementedError
+
+    def cross_entropy(self, logits_PY: Tensor, labels_P: Tensor, *, reduction: str) -> tuple[Tensor, Tensor]:
+        """The smoothed and the plain cross-entropy, without positions labelled NO_TAG."""
+        # ignore_index, not a mask: indexing with a mask would wait for the GPU to count its elements
+        loss = partial(F.cross_entropy, logits_PY, labels_P, ignore_index=NO_TAG, reduction=reduction)
+        plain = loss()
+        return loss(label_smoothing=self.smoothing) if self.training and self.smoothing else plain, plain
 
     def answers(self, batch: LabelledBatch) -> int | Tensor:
         """The number of answers that the loss is summed over."""
@@ -39,15 +48,10 @@ class HeadLoss(Objective):
         loss_2 = self.losses(self.model.head(states_BLD, batch), batch)
         if not (self.auxiliary and self.training):
             return loss_2
-        sums_2, tokens = language_model_loss(self.model.base, states_BLD, batch)
-        added = self.auxiliary * self.answers(batch) * sums_2[0] / tokens
+        hidden_PD, labels_P = next_tokens(states_BLD[:, :-1], TextBatch(batch.text))
+        sums_2 = VocabularyLoss(self.model.base).total(hidden_PD, labels_P)
+        added = self.auxiliary * self.answers(batch) * sums_2[0] / len(labels_P)
         return loss_2 + torch.stack([added, torch.zeros_like(added)])
-
-
-def language_model_loss(base: Contextual, states_BLD: Tensor, batch: LabelledBatch) -> tuple[Tensor, int]:
-    """The summed loss of the next tokens, [2], and the number of tokens."""
-    hidden_PD, labels_P = next_tokens(states_BLD[:, :-1], TextBatch(batch.text))
-    return VocabularyLoss(base).total(hidden_PD, labels_P), len(labels_P)
 
 
 def by_example(logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
@@ -78,9 +82,9 @@ class ClassCrossEntropy(HeadLoss):
     weights_Y: Tensor | None
 
     def __init__(
-        self, model: Headed, weights_Y: Tensor | None = None, smoothing: float = 0.0, auxiliary: float = 0.0
+        self, model: Headed, weights_Y: Tensor | None = None, *, smoothing: float = 0.0, auxiliary: float = 0.0
     ) -> None:
-        super().__init__(model, auxiliary, smoothing)
+        super().__init__(model, smoothing=smoothing, auxiliary=auxiliary)
         self.register_buffer("weights_Y", weights_Y, persistent=False)
 
     def scores(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
@@ -88,10 +92,7 @@ class ClassCrossEntropy(HeadLoss):
 
     def losses(self, logits_BY: Tensor, batch: LabelledBatch) -> Tensor:
         scores_XY = self.scores(logits_BY, batch).float()
-        plain_X = F.cross_entropy(scores_XY, batch.labels, reduction="none")
-        smoothed_X = plain_X
-        if self.training and self.smoothing:
-            smoothed_X = F.cross_entropy(scores_XY, batch.labels, reduction="none", label_smoothing=self.smoothing)
+        smoothed_X, plain_X = self.cross_entropy(scores_XY, batch.labels, reduction="none")
         if self.weights_Y is not None:
             smoothed_X = smoothed_X * self.weights_Y[batch.labels]
         return torch.stack([smoothed_X.sum(), plain_X.sum()])
@@ -120,22 +121,12 @@ class TagCrossEntropy(HeadLoss):
     Devlin et al. 2019, arXiv:1810.04805, section 5.3.
     """
 
-    def __init__(self, model: Headed, smoothing: float = 0.0, auxiliary: float = 0.0) -> None:
-        super().__init__(model, auxiliary, smoothing)
-
     def answers(self, batch: LabelledBatch) -> Tensor:
         return (batch.labels != NO_TAG).sum()
 
     def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
         logits_PY, labels_P = logits.flatten(0, 1).float(), batch.labels.flatten()
-        # ignore_index, not a mask: indexing with a mask would wait for the GPU to count its elements
-        plain = F.cross_entropy(logits_PY, labels_P, ignore_index=NO_TAG, reduction="sum")
-        smoothed = plain
-        if self.training and self.smoothing:
-            smoothed = F.cross_entropy(
-                logits_PY, labels_P, ignore_index=NO_TAG, reduction="sum", label_smoothing=self.smoothing
-            )
-        return torch.stack([smoothed, plain])
+        return torch.stack(self.cross_entropy(logits_PY, labels_P, reduction="sum"))
 
 
 class SpanCrossEntropy(HeadLoss):

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batch import MaskedBatch, TextBatch
-from regard.data.dataset import Rows
+from regard.data.batches import MaskedBatch, Rows, TextBatch
 from regard.data.raw import Pieces
 from regard.layers.attention import Packing
 from regard.models.base import LanguageModel, device_of
@@ -66,7 +65,9 @@ class CarriedNextToken(TextLoss):
         return self.total(*predicted), carry
 
     def predicted(self, batch: TextBatch, carry: Carry | None = None) -> tuple[tuple[Predicted, ...], Carry]:
-        start = first_rows(carry, len(batch.text)) if batch.carries and carry is not None else None
+        start, rows = None, len(batch.text)
+        if batch.carries and carry is not None:  # a batch may have fewer rows than the one before
+            start = tuple((h_BD[:rows], c_BD[:rows]) for h_BD, c_BD in carry)
         output = self.model(batch, start)
         after = tuple((h_BD.detach(), c_BD.detach()) for h_BD, c_BD in output.carry)
         return (next_tokens(output.hidden_BTD, batch),), after
@@ -110,11 +111,6 @@ def predicted_by(
     for rows in examples.measured(batch_tokens):
         predicted, carry = objective.predicted(examples.batch(rows).to(device_of(objective)).unnamed(), carry)
         yield rows, predicted
-
-
-def first_rows(carry: Carry, rows: int) -> Carry:
-    """The recurrent state of the first rows: a batch may have fewer rows than the one before."""
-    return tuple((h_BD[:rows], c_BD[:rows]) for h_BD, c_BD in carry)
 
 
 def carry_to(carry: Carry | None, device: torch.device) -> Carry | None:

@@ -6,23 +6,41 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
-from itertools import chain, count
+from dataclasses import dataclass, field
+from functools import cached_property
+from glob import escape
+from itertools import chain, combinations, count, groupby, islice, permutations
 from math import ceil, inf
 from pathlib import Path
-from typing import Any, NamedTuple
+from random import Random
+from statistics import mean, quantiles
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from regard.config import parse_yaml
 from regard.config.load import Tree
-from regard.data.config import TABLES
-from regard.data.readers import is_saved
-from regard.errors import ConfigError
-from regard.recipes.recognise import DataProfile, recognise, text_files_in
+from regard.data.config import TABLES, Corpus
+from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
+from regard.data.documents import RawText
+from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
+from regard.data.formats import Key, count_rows, leaves_in, object_in, plain_columns, read_parquet
+from regard.data.labelled import list_of
+from regard.data.readers import HubDataset, is_saved
+from regard.data.squad import QuestionedText, squad_rows
+from regard.data.stories import NUMBERED
+from regard.errors import ConfigError, DataError
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
-from regard.text.files import TextFile
+from regard.text.files import TextFile, open_text
+from regard.text.normalise import nfc, split_sentences
 
+R = TypeVar("R")
 SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", "evaluation")
 IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")
 """Scripts of thousands of characters."""
@@ -31,14 +49,14 @@ TOKENIZE = {"translation": "char", "captioning": "char", "summarization": "chara
 RAW_TEXT = {"bert": 1_000, "elmo": 400, "lstm-lm": 400}
 """The recipes that ship for raw text beside gpt, and the fewest steps: BERT learns from a seventh of the tokens."""
 ENDS = ("steps", "epochs", "validate_every", "patience")
-"""Keys of `training` that stand first."""
+"""Keys of `training` that come first."""
 
 
 class Sizes(NamedTuple):
-    """What suits so much data."""
+    """What suits an amount of data."""
 
     below: float
-    """Examples, or characters of raw text, from which on the next sizes do."""
+    """The amount: fewer examples, or characters of raw text, than this."""
     preset: str
     vocabulary: int
     epochs: int
@@ -82,12 +100,11 @@ LABELS = Plan(
         Sizes(50_000, "tiny", 8_000, 10, 0, 3, 1_024),
         Sizes(inf, "small", 16_000, 5, 0, 2, 4_096),
     ),
-    {
+    {  # the recipes that ship fine-tune a run that the user may not have: what is proposed trains from scratch
         "tokenizer": {"kind": "bpe"}, "model": {"kind": "bilstm"}, "head": None,
         "training.init": None, "training.learning_rate": 0.002,
     },
 )  # fmt: skip
-"""The recipes that ship fine-tune a run that the user may not have: what is proposed trains from scratch."""
 CAPTIONS = Plan(
     "captions", (), 400,
     (
@@ -194,6 +211,47 @@ def _unused(path: Path) -> Path:
 # The recipe
 
 
+class Size(NamedTuple):
+    """What texts look like."""
+
+    script: str
+    """What most letters belong to: Latin, Hangul, Cjk, ..."""
+    words: float
+    """Words of a text, on average."""
+    characters: int
+    """What 99 of 100 texts do not exceed; of raw text the average."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Size:
+        lengths = sorted(map(len, texts)) or [0]
+        longest = quantiles(lengths, n=100)[-1] if len(lengths) > 1 else lengths[0]
+        signs = (sign for text in texts[:300] for sign in nfc(text)[:300])
+        scripts = Counter(unicodedata.name(sign, "no").split()[0].split("-")[0] for sign in signs if sign.isalpha())
+        script = scripts.most_common(1)[0][0].capitalize() if scripts else "no"
+        return cls(script, mean(len(text.split()) for text in texts or [""]), round(longest))
+
+
+@dataclass(frozen=True)
+class DataProfile:
+    """What a recipe is proposed from."""
+
+    task: str
+    data: dict[str, Any]
+    """The line `data.train`: the file, as a Path, and its columns."""
+    examples: int
+    sizes: tuple[Size, ...] = ()
+    """Of what is read and, last, of what is written."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What else the data decides, by its path in the recipe."""
+    several_sentences: float = 0.0
+    """Of raw text: the share of documents with two sentences or more."""
+
+    @property
+    def split(self) -> dict[str, float]:
+        """About a thousand examples, to be set aside for validation, and as many for test."""
+        return {"split": round(min(0.1, max(0.005, 1000 / max(self.examples, 1))), 3)}
+
+
 def propose(files: Sequence[str], folder: Path) -> str:
     """The YAML of a recipe, to be saved in `folder`, for one file or folder, or for two parallel files."""
     profile = recognise(files)
@@ -209,9 +267,8 @@ def propose(files: Sequence[str], folder: Path) -> str:
         if value is None:
             del node[key]
     comments |= {path: FILLED[path] for path in settings if path in FILLED}
-    notes = [f"{size.script} script, {size.words:.1f} words" for size in profile.sizes]
-    notes += [f"column {key} may be the label, too" for key in profile.others]
-    comments["data.train"] = "; ".join(notes) or comments["data.train"]
+    if profile.sizes:
+        comments["data.train"] = "; ".join(f"{size.script} script, {size.words:.1f} words" for size in profile.sizes)
     amount = f"{profile.examples:,} {TASKS[profile.task].data.UNIT}"
     title = f"Proposed by `regard check` for {' and '.join(files)}: {amount}. Made from the recipe `{plan.recipe}`."
     lines = [("", note) for note in (title, *_notes(profile, plan))]
@@ -236,10 +293,14 @@ def _comments(text: str) -> dict[str, str]:
 
 
 def _data(profile: DataProfile, folder: Path) -> dict[str, Any]:
-    """The data line, and about a thousand examples set aside for validation, as many for test."""
-    line = {name: _relative(value, folder) for name, value in profile.data.items()}
-    share = {"split": round(min(0.1, max(0.005, 1000 / max(profile.examples, 1))), 3)}
-    return {"data.train": line, "data.validation": share, "data.test": share, "data.bad_lines": "drop"}
+    """The data line, with paths as seen from a folder, or absolute on another drive of Windows; and the splits."""
+    line = dict(profile.data)
+    for name, value in line.items():
+        if isinstance(value, Path):
+            line[name] = str(value.absolute())
+            with suppress(ValueError):
+                line[name] = Path(os.path.relpath(value, folder)).as_posix()
+    return {"data.train": line, "data.validation": profile.split, "data.test": profile.split, "data.bad_lines": "drop"}
 
 
 def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
@@ -296,10 +357,8 @@ def pace(sizes: Sizes, tokens: float, batch: int, least: int) -> dict[str, Any]:
     }
 
 
-# Notes above it
-
-
 def _notes(profile: DataProfile, plan: Plan) -> Iterator[str]:
+    """What stands above the recipe."""
     if profile.task == "language_modeling":
         yield "It is for GPT. What to type for the other models of raw text:"
         yield from (_other_model(profile, name, plan) for name in RAW_TEXT)
@@ -317,11 +376,11 @@ def _notes(profile: DataProfile, plan: Plan) -> Iterator[str]:
 
 def _other_model(profile: DataProfile, name: str, plan: Plan) -> str:
     """The command for another recipe that ships, with the changes that the amount of text asks for."""
-    share = _data(profile, Path())["data.validation"]["split"]
     changes: dict[str, Any] = {}
     # a negative needs another document of two sentences in the same split; four, since splits are random
-    if profile.data.get("documents") == "lines" or profile.examples * profile.several_sentences * share < 4:
-        changes |= {"model.next_sentence": False} if name == "bert" else {}
+    with_two = profile.examples * profile.several_sentences * profile.split["split"]
+    if name == "bert" and (profile.data.get("documents") == "lines" or with_two < 4):
+        changes["model.next_sentence"] = False
     whole_words = name != "bert" and profile.sizes[0].script not in ("Hangul", *IDEOGRAPHIC)
     if not whole_words and name != "bert":
         changes["tokenizer.kind"] = "bpe"  # whole words of Korean are too many
@@ -340,17 +399,6 @@ def _command(recipe: str, profile: DataProfile, changes: dict[str, Any]) -> str:
     return shlex.join(["regard", "train", recipe, *overrides, "--out", f"runs/{recipe}"])
 
 
-# YAML
-
-
-def _relative(value: Any, folder: Path) -> Any:
-    """A path as seen from a folder, or absolute on another drive of Windows; what is no path as it is."""
-    try:
-        return Path(os.path.relpath(value, folder)).as_posix() if isinstance(value, Path) else value
-    except ValueError:
-        return str(value.absolute())
-
-
 def _flow(value: Any) -> str:
     """A value in the flow style of YAML; a text is quoted unless it is a plain word that is read back as it is."""
     if isinstance(value, dict):
@@ -361,3 +409,379 @@ def _flow(value: Any) -> str:
         return json.dumps(value)
     plain = re.fullmatch(r"[\w./-]+", value) and parse_yaml(f"x: {value}", "") == {"x": value}
     return value if plain else json.dumps(value, ensure_ascii=False)
+
+
+# What is in the files
+
+
+def recognise(names: Sequence[str]) -> DataProfile:
+    """What is in one file, in two parallel files, or in a folder: a saved dataset, or texts."""
+    if len(names) == 1 and is_saved(Path(names[0])):
+        examples, rows = _sample(HubDataset(names[0], Path(), None, None, "train").examples())
+        return _texts(_Table({"dataset": Path(names[0])}, _columns_of(examples), rows))
+    if len(names) == 1 and (pattern := text_files_in(Path(names[0]))):
+        return _raw_text(pattern)
+    files = [open_text(name, Path()) for name in names]
+    if len(files) > 2 or (len(files) == 2 and any(file.suffixes[0] in TABLES for file in files)):
+        hint = f"one file with all columns ({', '.join(TABLES)}), or two text files, parallel line by line"
+        raise DataError(f"{len(files)} files cannot be read together", where=files[1].name, hint=hint)
+    if len(files) == 2:
+        pairs, _ = _sample(zip(*(file.lines() for file in files), strict=False))
+        return _pairs({}, files[0].count_lines(), [*map(Path, names)], [*zip(*pairs, strict=True)])
+    [file] = files
+    if file.suffixes[0] == ".json":  # the reader says what is wrong with any other than SQuAD's
+        questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
+        return DataProfile("question_answering", {"file": Path(file.name)}, questions)
+    if special := _numbered_stories(file) or _tagged_words(file):
+        return special
+    if file.suffixes[0] in TABLES:
+        table = _table(file)
+        objects = _objects(table) if file.suffixes[0] == ".jsonl" else None
+        return objects or _captions(table) or _texts(table)
+    lines = [*islice(filter(str.strip, file.lines()), SAMPLE)]
+    if 2 * sum("\t" in line for line in lines) <= len(lines):
+        return _raw_text(file.name)
+    hint = (
+        f"a table ({', '.join(TABLES)}), CoNLL columns, SQuAD's .json, bAbI's numbered lines, "
+        f"two parallel texts: {file.name} OTHER, or raw text: regard check gpt data.train.text={file.name}"
+    )
+    raise DataError("the format is unclear: most lines have tabs", where=file.name, hint=hint)
+
+
+def _sample(records: Iterable[R]) -> tuple[list[R], int]:
+    """The first records and some of all others, since many files are sorted by label or length; and their number."""
+    rows, number, random = list[R](), 0, Random(0)
+    for number, record in enumerate(records, 1):
+        if number <= SAMPLE:
+            rows.append(record)
+        elif (place := random.randrange(20, number)) < SAMPLE:  # the first ones tell a header
+            rows[place] = record
+    return rows, number
+
+
+# Tables
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A sample of the rows of a table."""
+
+    data: dict[str, Any]
+    """The file or the dataset, as a recipe names it."""
+    columns: Mapping[Key, Sequence[Any]]
+    """Texts and, of a .jsonl or a dataset, also lists."""
+    rows: int
+    """Of the whole table."""
+
+    @cached_property
+    def kinds(self) -> dict[Key, str]:
+        return {key: _kind(key, values) for key, values in self.columns.items()}
+
+    def of_kind(self, *kinds: str) -> list[Key]:
+        return [key for key, kind in self.kinds.items() if kind in kinds]
+
+    @cached_property
+    def sentences(self) -> list[Key]:
+        """The columns of text, first those that are named so. Single words beside sentences are rather names."""
+        words = {key: mean(len(text.split()) for text in self.columns[key]) for key in self.of_kind("text")}
+        keys = [key for key in words if words[key] >= 1.5 or max(words.values()) < 3]
+        return sorted(keys, key=lambda key: not is_named(key, "text"))
+
+
+def _kind(key: Key, values: Sequence[Any]) -> str:
+    """Of a column: list, image, number (with a fraction, or named so), class (few short words or whole numbers), text
+    or other."""
+    if any(isinstance(value, list) for value in values):
+        return "list"
+    filled = [value.strip() for value in values if value.strip()]
+    distinct = {*filled}
+    if filled and are_images(values):
+        return "image"
+    if len(filled) >= 0.9 * len(values) and len(distinct) > 1:
+        numeric = all(map(NUMBER.fullmatch, distinct))
+        if numeric and (is_named(key, "number") or any("." in value for value in distinct)):
+            return "number"
+        few = len(distinct) <= (len(filled) / 2 if _is_label(key) else min(50, len(filled) / 4))
+        if few and max(map(len, distinct)) <= 40 and mean(len(value.split()) for value in distinct) <= 3:
+            return "class"
+    texts = [value for value in filled if any(map(str.isalpha, value)) and not re.match("https?://", value)]
+    repeated = len(values) > 50 and len(distinct) <= 10
+    return "text" if len(texts) > len(values) / 2 and not repeated else "other"
+
+
+def _is_label(key: Key) -> bool:
+    return is_named(key, "class", "number")
+
+
+def _table(file: TextFile) -> _Table:
+    Corpus.model_construct().format(file)
+    columns: Mapping[Key, Sequence[Any]]
+    if file.suffixes[0] == ".parquet":
+        names, number = plain_columns(file), count_rows(file)
+        rows, _ = _sample(row.values for row in read_parquet(file, names, frozenset(names))) if names else ([], 0)
+        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    elif file.suffixes[0] == ".jsonl":
+        lines, number = _sample(enumerate(file.lines(), 1))
+        columns = _columns_of(object_in(text, file.where(line)) for line, text in sorted(lines) if text.strip())
+    else:
+        records, number = _sample(table_records(file))
+        width = Counter(map(len, records)).most_common(1)[0][0]
+        below = [record for record in records[1:] if len(record) == width]
+        header = is_header(records[0], below) or _names_labels(records[0], below)
+        keys: Sequence[Key] = records[0] if header else range(width)
+        cells = [record[: len(keys)] for record in records[header:] if len(record) >= len(keys)]
+        columns, number = {key: values for key, *values in zip(keys, *cells, strict=True)}, number - header
+    return _Table({"file": Path(file.name)}, columns, number)
+
+
+def _names_labels(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first record has short names, no numbers or files, and one is above labels but is no such label."""
+    if not rows or len(rows[0]) != len(first) or len({*first}) < len(first) or not all(first[1:]):
+        return False
+    if any(len(name) > 30 or re.fullmatch(r"[-+\d.,]+|.*\.\w{3,4}", name) for name in first):
+        return False
+    columns = zip(first, *rows, strict=True)
+    return any(_kind(0, values) in ("class", "number") and name not in values for name, *values in columns)
+
+
+def _columns_of(examples: Iterable[Mapping[str, Any]]) -> dict[Key, list[Any]]:
+    """The columns of objects; numbers become texts, and what is neither text nor list an empty text."""
+    rows = [dict(leaves_in(example)) for example in examples]
+    return {path: [_cell(row.get(path)) for row in rows] for path in dict.fromkeys(chain.from_iterable(rows))}
+
+
+def _cell(value: Any) -> Any:
+    return value if isinstance(value, str | list) else json.dumps(value) if isinstance(value, int | float) else ""
+
+
+# Texts with choices, with labels, alone, or in pairs
+
+CHOICES = ("ending", "choice", "option", "answer", "candidate", "sol", "alternative")
+CHOICE_LABELS = ("0123456789", "123456789", "ABCDEFGHI", "abcdefghi")
+COMPARED = (("premise", "hypothesis"), ("first", "second"), ("question", "passage"), ("question", "sentence"))
+
+
+def _texts(table: _Table) -> DataProfile:
+    if choices := _choices(table):
+        return choices
+    texts = table.of_kind("text")
+    sources = [key for key in texts if is_named(key, "source")]
+    targets = [key for key in texts if is_named(key, "target", "summary") and key not in sources[:1]]
+    are_pairs = sources and any(is_named(key, "target") for key in targets)
+    if not are_pairs and (labels := _labels(table)):
+        return labels
+    if len(texts) == len(table.columns) == 1:
+        [values] = table.columns.values()
+        return _documents({**table.data, "text": texts[0]}, table.rows, mean(map(len, values)), values)
+    if len(table.columns) == 2 and not table.of_kind("list"):  # then these are the two, whatever is in them
+        texts = [*table.columns]
+    if len(texts) < 2:
+        seen = f"only column {texts[0]} looks like text" if texts else "no column looks like text"
+        what = f"two columns of text are needed, or a text and its label, but {seen}"
+        hint = f"the columns are {', '.join(map(str, table.columns))}"
+        raise DataError(what, where=str(next(iter(table.data.values()))), hint=hint)
+    source = [*sources, *(key for key in texts if key not in targets[:1])][0]
+    target = [*targets, *(key for key in texts if key != source)][0]
+    return _pairs(table.data, table.rows, [source, target], [table.columns[source], table.columns[target]])
+
+
+def _pairs(data: dict[str, Any], rows: int, keys: Sequence[Any], texts: Sequence[Sequence[str]]) -> DataProfile:
+    """A summary is known by the name of its column, or because it is far shorter; other pairs are translations."""
+    source, target = map(Size.of, texts)
+    task, names = "translation", ("source", "target")
+    named = not isinstance(keys[1], Path) and is_named(keys[1], "summary")
+    if named or source.words > max(25, 4 * target.words):
+        task, names = "summarization", ("document", "summary")
+    return DataProfile(task, {**data, **dict(zip(names, keys, strict=True))}, rows, (source, target))
+
+
+def _choices(table: _Table) -> DataProfile | None:
+    """A text, its choices in numbered or lettered columns or in a list, and a column that says which is right."""
+    columns = {**table.columns}
+    for key in table.of_kind("list"):
+        if {*map(type, columns[key])} == {list} and len({*map(len, columns[key])}) == 1:
+            items = enumerate(zip(*columns[key], strict=True))
+            columns |= {f"{key}.{place}": [*map(_cell, values)] for place, values in items}
+    groups: dict[str, list[Key]] = {}
+    for key, values in columns.items():
+        match = re.fullmatch(r"(.*?)[ ._-]?(\d|[a-eA-E])", key) if isinstance(key, str) else None
+        if match and _kind(key, values) == "text":
+            groups.setdefault(last_name(match[1]), []).append(key)
+    for name, choices in groups.items():
+        known = len(choices) > 2 or list_of(choices) or name.rstrip("s") in CHOICES
+        texts = [key for key in table.sentences if key not in choices]
+        ways = {key: _choice_labels(values, len(choices)) for key, values in columns.items()}
+        labels = sorted(filter(ways.get, ways), key=lambda key: not _is_label(key) and last_name(key) != "answer")
+        if len(choices) > 1 and known and texts and labels:
+            line = {**table.data, "text": texts[0], "choices": choices, "label": labels[0]}
+            rows = zip(columns[texts[0]], *map(columns.__getitem__, choices), strict=True)
+            size = Size.of([f"{text} {max(others, key=len)}" for text, *others in rows])
+            way = ways[labels[0]]
+            head = {} if way == CHOICE_LABELS[0] else {"head.labels": [*way[: len(choices)]]}
+            return DataProfile("multiple_choice", line, table.rows, (size,), head)
+    return None
+
+
+def _choice_labels(values: Sequence[Any], choices: int) -> str:
+    """How a column numbers or letters the choices; empty where it does not."""
+    given = {str(value).strip() for value in values}
+    return next((way for way in CHOICE_LABELS if given <= {*way[:choices]}), "")
+
+
+def _labels(table: _Table) -> DataProfile | None:
+    """A text or two with a class or a number; the likeliest label by its name, then classes, then the fewest."""
+    labels = table.of_kind("class", "number")
+    labels.sort(key=lambda key: (not _is_label(key), table.kinds[key], len({*table.columns[key]})))
+    for label in labels:
+        inputs = _labelled_texts(table, named=_is_label(label))
+        if not inputs:
+            continue
+        line = {**table.data, **inputs, "label": label}
+        texts = zip(*(table.columns[key] for key in inputs.values()), strict=True)
+        size = Size.of([*map(" ".join, texts)])
+        if table.kinds[label] == "number":
+            return DataProfile("regression", line, table.rows, (size,))
+        counts = Counter(table.columns[label]).values()
+        best = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # so that rare labels count
+        return DataProfile("classification", line, table.rows, (size,), best)
+    return None
+
+
+def _labelled_texts(table: _Table, *, named: bool) -> dict[str, Key]:
+    """The text that a label is for, or the two; none where one text is rather to be written for the other, which only
+    a label that is `named` so excludes."""
+    texts = [key for key in table.columns if key in table.sentences]
+    for first, second in combinations(texts, 2):
+        names = (last_name(first), last_name(second))
+        stems = {re.sub(r"\d+|(?<=[_ -])[ab]$", "", name) for name in names}
+        if names in COMPARED or (isinstance(first, str) and len(stems) == 1 and stems != {""}):
+            return {"first": first, "second": second}
+    if not texts or (len(texts) > 1 and not named):
+        return {}
+    return {"text": min(texts, key=lambda key: (not is_named(key, "text"), -mean(map(len, table.columns[key]))))}
+
+
+# Images, tagged words, questions, stories
+
+CAPTION_NAMES = ("caption", "captions", "description", "sentences")
+TAGS = ("tags", "ner_tags", "ner", "pos_tags", "labels")
+CONLL = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes")
+
+
+def _captions(table: _Table) -> DataProfile | None:
+    """A column of images and one of captions, by its name, or the only other one with text unless there is a label."""
+    images = table.of_kind("image")
+    others = [key for key in table.columns if key not in images[:1]]
+    captions = [key for key in others if last_name(key) in CAPTION_NAMES] or others
+    if len(captions) > 1 and not any(map(_is_label, others)):
+        captions = [key for key in others if table.kinds[key] == "text"]
+    if not images or len(captions) != 1:
+        return None
+    cells = table.columns[captions[0]]
+    size = Size.of([text for cell in cells for text in (cell if isinstance(cell, list) else [cell])])
+    settings: dict[str, Any] = {}
+    array = next((name for name in table.columns[images[0]] if name.lower().endswith(".npy")), None)
+    with suppress(OSError, ValueError, EOFError, IndexError):  # which the reader reports
+        if array is not None:
+            width = int(np.load(table.data["file"].parent / array, mmap_mode="r").shape[-1])
+            settings = {"model.images": None, "model.encoder": "features", "model.feature_width": width}
+    line = {**table.data, "image": images[0], "caption": captions[0]}
+    return DataProfile("captioning", line, table.rows, (size,), settings)
+
+
+def _tagged_words(file: TextFile) -> DataProfile | None:
+    """CoNLL's columns: a word a line, then its tag as the last one, empty lines between sentences; CoNLL-U has parts of
+    speech in its fourth."""
+    named = file.suffixes[0] in CONLL
+    if not named and file.suffixes[0] in {*TABLES} - {".tsv"}:
+        return None
+
+    def is_word(line: str) -> bool:
+        return bool(line.strip()) and not line.startswith((DOCUMENT, f"{COMMENT} "))
+
+    rows = [fields_of(line) for line in islice(filter(is_word, file.lines()), SAMPLE)]
+    data: dict[str, Any] = {"file": Path(file.name), "tokens": 0, "tags": -1}
+    if {*map(len, rows)} == {10} and file.suffixes[0] == ".conllu":
+        data |= {"tokens": 1, "tags": 3}
+    words, tags = ([fields[data[name]] for fields in rows] for name in ("tokens", "tags"))
+    entities = all(map(is_chunk_tag, tags)) and {*tags} != {OUTSIDE}
+    if len({*map(len, rows)}) != 1 or len(rows[0]) < 2 or not (named or entities):
+        return None
+    lengths = [len([*group]) for is_sentence, group in groupby(file.lines(), is_word) if is_sentence]
+    return _tagging(data, len(lengths), mean(lengths), words, tags) if len(lengths) > 1 else None
+
+
+def _objects(table: _Table) -> DataProfile | None:
+    """JSON Lines with stories, with answers to questions, or with a list of words and a list of their tags."""
+    if {"story", "question", "answer"} <= {*table.columns}:
+        return DataProfile("story_answering", {"file": Path(escape(str(table.data["file"])))}, table.rows)
+    lists = table.of_kind("list")
+    if {"context", "question"} <= {*table.columns} and any(str(key).split(".")[0] == "answers" for key in lists):
+        return DataProfile("question_answering", table.data, table.rows)
+    for tokens, tags in permutations(lists, 2):
+        lengths, others = ([*map(len, table.columns[key])] for key in (tokens, tags))
+        words, marks = ([*chain.from_iterable(table.columns[key])] for key in (tokens, tags))
+        are_tags = last_name(tags) in TAGS or all(is_chunk_tag(str(mark)) for mark in marks)
+        if lengths == others and are_tags and {*map(type, (*words, *marks))} == {str}:
+            data = {**table.data, "tokens": tokens, "tags": tags}
+            return _tagging(data, table.rows, mean(lengths), words, marks)
+    return None
+
+
+def _tagging(data: dict[str, Any], rows: int, length: float, words: Sequence[str], tags: Sequence[str]) -> DataProfile:
+    settings: dict[str, Any] = {}
+    if not all(map(is_chunk_tag, tags)):  # tags that mark no entities
+        data, settings = {**data, "scheme": "plain"}, {"training.best": "accuracy"}
+    if mean(map(len, words)) == 1:
+        settings["data.words"] = "characters"
+    return DataProfile("tagging", data, rows, (Size.of(words)._replace(words=length),), settings)
+
+
+def _numbered_stories(file: TextFile) -> DataProfile | None:
+    """bAbI's format: every line has a number, from 1 on, and questions a tab before their answers."""
+    lines = [*islice(filter(str.strip, file.lines()), SAMPLE)] if file.suffixes[0] == ".txt" else []
+    if not lines or not all(map(NUMBERED.fullmatch, lines)) or int(lines[0].split()[0]) != 1:
+        return None
+    questions = sum("\t" in line for line in file.lines())
+    data = {"file": Path(escape(file.name))}  # a recipe may name several files of stories by a pattern
+    return DataProfile("story_answering", data, questions) if questions else None
+
+
+# Raw text
+
+
+def text_files_in(folder: Path) -> str | None:
+    """What names the .txt files of a folder, plain or compressed; None for a folder without, or one of recipes."""
+    if not folder.is_dir() or any(path.suffix in (".yaml", ".yml") for path in folder.iterdir()):
+        return None
+    kinds: set[str] = set()
+    with suppress(DataError):
+        kinds = {"".join(file.suffixes) for file in RawText(text=str(folder)).files(Path())}
+    texts = sorted(kind for kind in kinds if kind.startswith(".txt"))
+    if not texts:
+        return None
+    return str(folder) if len(kinds) == 1 else f"{folder.as_posix()}/**/*{texts[0]}"
+
+
+def _raw_text(name: str) -> DataProfile:
+    """The documents of a text file, a folder or a pattern: blocks between blank lines, or lines if those are few."""
+    sample, blocks, lines, characters = list[str](), 0, 0, 0
+    content = chain.from_iterable(chain(file.lines(), [""]) for file in RawText(text=name).files(Path()))
+    for filled, group in groupby(content, lambda line: bool(line.strip())):
+        blocks += filled
+        for line in group:
+            lines, characters = lines + filled, characters + len(line)
+            sample += [line] * (len(sample) < SAMPLE)
+    if blocks < 5 and lines > blocks:
+        data = {"text": Path(name), "documents": "lines"}
+        return _documents(data, lines, characters / lines, [*filter(str.strip, sample)])
+    texts = [" ".join(group) for filled, group in groupby(sample, lambda line: bool(line.strip())) if filled]
+    return _documents({"text": Path(name)}, blocks, characters / max(1, blocks), texts)
+
+
+def _documents(data: dict[str, Any], rows: int, characters: float, texts: Sequence[str]) -> DataProfile:
+    size = Size.of(texts)._replace(characters=round(characters))
+    several = mean(len(split_sentences(text)) > 1 for text in texts or [""])
+    return DataProfile("language_modeling", data, rows, (size,), several_sentences=several)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from regard.config import Config, apply_overrides, kinds_in, parse_yaml, read_yaml, validate
 from regard.config.load import Tree
 from regard.data.config import Corpus, Split, Splits
-from regard.errors import ConfigError, did_you_mean
+from regard.errors import ConfigError, Problem, did_you_mean
 from regard.models import MODELS
 from regard.models.headed import HeadConfig
-from regard.recipes.beginning import with_init
 from regard.recipes.shipped import shipped, shipped_text
-from regard.recipes.training import TrainingConfig
 from regard.search import SearchConfig
 from regard.tasks import TASKS, Task
 from regard.text.tokenizers import TokenizerConfig
@@ -26,6 +24,93 @@ D = TypeVar("D", bound=Splits[Any])
 E = TypeVar("E", bound=Config)
 M = TypeVar("M")
 H = TypeVar("H", bound=HeadConfig)
+
+
+class TrainingConfig(Config):
+    """The recipe's section `training`."""
+
+    steps: int | None = Field(None, ge=1)
+    """Updates to make."""
+    epochs: int | None = Field(None, ge=1)
+    """Passes over the training data; with `steps` given too, the earlier of the two ends the training."""
+    batch_tokens: int | Literal["auto"] = "auto"
+    """Largest batch: rows times the longest side, in tokens. `auto`: a hundredth of an epoch, from 1,024 to
+    16,384 (4,096 on a CPU), or less where the memory holds less."""
+    accumulate: int = Field(1, ge=1)
+    """Batches a step: their gradients are added up as if they were one batch."""
+    init: str | None = None
+    """The folder of a run to begin with the best weights of: one of the same model and tokenizer, trained or imported.
+    The sections `model` and `tokenizer` may be left out: they are then that run's, as in the recipes on raw text that
+    ship, if nothing is said of them."""
+    seed: int = Field(1, ge=0, lt=2**63)
+    """Seed of the weights, the order of the data, the split and the dropout."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to train; `auto` takes a GPU if there is one."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Floating-point precision; `auto` is bf16 on a GPU that has it, else fp32."""
+    compile: bool = False
+    """Compile the model with torch.compile: a slow start, faster steps."""
+
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    """How gradients become updates."""
+    learning_rate: float = Field(1e-3, gt=0)
+    """The highest learning rate of the schedule."""
+    betas: list[Annotated[float, Field(ge=0, lt=1)]] = Field([0.9, 0.98], min_length=2, max_length=2)
+    """Adam's decay rates."""
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """SGD's momentum."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Pull of the weights towards zero."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "plateau"] = "inverse_sqrt"
+    """How the learning rate falls after the warm-up; `plateau` halves it when the validation stops improving."""
+    warmup: int = Field(0, ge=0)
+    """Steps over which the learning rate rises to its highest."""
+    plateau_factor: float = Field(0.5, gt=0, lt=1)
+    """What `plateau` multiplies the learning rate by."""
+    plateau_patience: int = Field(3, ge=0)
+    """Validations without a better one that `plateau` waits for."""
+    clip: float | None = Field(1.0, gt=0)
+    """Largest norm of the gradient; null does not clip."""
+
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of the probability that the loss spreads over the whole vocabulary."""
+    teacher_forcing: float = Field(1.0, ge=0, le=1)
+    """Share of the words the decoder reads that are the reference's; the others are its own (scheduled sampling)."""
+    ema: float | None = Field(None, gt=0, lt=1)
+    """Decay of an exponential average of the weights, which is then what is validated and used."""
+    average: int = Field(1, ge=1)
+    """Average the weights of the last so many checkpoints at the end; used if it validates better."""
+
+    log_every: int = Field(50, ge=1)
+    """Steps between two lines of the log."""
+    validate_every: int | None = Field(None, ge=1)
+    """Steps between two validations; default: once an epoch."""
+    checkpoint_every: int | None = Field(None, ge=1)
+    """Steps between two checkpoints; default: with each validation."""
+    keep_best: int = Field(1, ge=1)
+    """How many of the best checkpoints to keep."""
+    best: str = "loss"
+    """The validation metric that decides: loss, perplexity, or one of the task's. Of checkpoints that are equal in it
+    the one with the lower loss is the best. The schedule `plateau` waits for the metric itself."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many validations without a better one."""
+    decode: int = Field(200, ge=0)
+    """How many validation examples to decode for the task's metrics; 0 decodes none."""
+    samples: int = Field(2, ge=0)
+    """How many of them to show."""
+
+    @field_validator("batch_tokens")
+    @classmethod
+    def _holds_a_token(cls, batch_tokens: int | str) -> int | str:
+        if isinstance(batch_tokens, int) and batch_tokens < 1:
+            raise ValueError(f"{batch_tokens} is too small (allowed: 1 and more, or auto)")
+        return batch_tokens
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> TrainingConfig:
+        if self.steps is None and self.epochs is None:
+            raise ValueError("say when to stop: give steps, epochs, or both")
+        return self
 
 
 class Recipe(Config, Generic[D, E, M]):
@@ -59,28 +144,22 @@ class Recipe(Config, Generic[D, E, M]):
 
     @field_validator("model")
     @classmethod
-    def _one_embedding_for_one_vocabulary(cls, model: Any, others: ValidationInfo) -> Any:
-        """Two vocabularies may happen to have the same size, so that the model itself cannot tell.
+    def _fits_the_columns(cls, model: Any, others: ValidationInfo) -> Any:
+        """One embedding for both sides needs one vocabulary, and one file of vectors; vectors are for a column.
 
-        Two files may be two ways to cut text into the pieces of one vocabulary, as Marian's are.
+        Two vocabularies may happen to have the same size, so that the model itself cannot tell. Two files of tokenizers
+        may be two ways to cut text into the pieces of one vocabulary, as Marian's are.
         """
-        tokenizer = others.data.get("tokenizer")
-        if getattr(model, "tie", None) == "all" and tokenizer and not tokenizer.joint and tokenizer.file is None:
-            raise ValueError("tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)")
-        return model
-
-    @field_validator("model")
-    @classmethod
-    def _one_file_for_one_embedding(cls, model: Any) -> Any:
-        if getattr(model, "tie", None) == "all" and model.vectors and len(set(model.vectors.files.values())) > 1:
-            raise ValueError("tie: all has one embedding for both sides: give it one file of vectors, not two")
-        return model
-
-    @field_validator("model")
-    @classmethod
-    def _vectors_of_its_columns(cls, model: Any, others: ValidationInfo) -> Any:
+        tokenizer, files = others.data.get("tokenizer"), model.vectors.files if model.vectors else {}
+        if getattr(model, "tie", None) == "all":
+            if tokenizer and not tokenizer.joint and tokenizer.file is None:
+                raise ValueError(
+                    "tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)"
+                )
+            if len(set(files.values())) > 1:
+                raise ValueError("tie: all has one embedding for both sides: give it one file of vectors, not two")
         columns = TASKS[others.data["task"]].columns if "task" in others.data else ()
-        for side in model.vectors.files if model.vectors and columns else ():
+        for side in files if columns else ():
             if side not in columns:
                 raise ValueError(f"vectors of the {side}: this task has only {' and '.join(columns)}")
         return model
@@ -139,9 +218,9 @@ def _with_defaults(tree: Tree, task: type[Task]) -> Tree:
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
     """A recipe from a file, a mapping, or the name of one that ships; and the folder its paths are relative to."""
     tree, base = load_tree(recipe, overrides)
-    found = recipe_of(tree)
-    expect_training_data(found)
-    return found, base
+    typed = recipe_of(tree)
+    expect_training_data(typed)
+    return typed, base
 
 
 def expect_training_data(recipe: AnyRecipe) -> None:
@@ -152,7 +231,7 @@ def expect_training_data(recipe: AnyRecipe) -> None:
 
 def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[Tree, Path]:
     """The same before its values are checked; a section that is null is left out."""
-    said = None
+    given = None
     if isinstance(recipe, dict):
         tree, base = recipe, Path.cwd()
     elif Path(recipe).is_dir() and str(recipe) not in shipped():  # `babi` may be the folder of the recipe's data
@@ -163,10 +242,10 @@ def load_tree(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple
         tree, base = read_yaml(Path(recipe)), Path(recipe).resolve().parent
     else:
         tree, base = parse_yaml(shipped_text(str(recipe)), where=str(recipe)), Path.cwd()
-        said = apply_overrides({}, overrides)
+        given = apply_overrides({}, overrides)
     tree = apply_overrides(tree, overrides)
-    named = {name: section for name, section in tree.items() if section is not None}
-    return with_init(named, base, said), base
+    sections = {name: section for name, section in tree.items() if section is not None}
+    return with_init(sections, base, given), base
 
 
 def _missing(recipe: str) -> ConfigError:
@@ -184,33 +263,110 @@ def _missing(recipe: str) -> ConfigError:
 
 def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
     """The same recipe wherever it is read from."""
+
+    def absolute(path: Any) -> Any:
+        if isinstance(path, dict):
+            return {side: absolute(file) for side, file in path.items()}
+        return None if path is None else str((base / path).absolute())
+
+    def with_paths(corpus: Corpus) -> Tree:
+        tree = corpus.model_dump()
+        fields = ["file"] if corpus.file else [] if corpus.corpus else list(corpus.columns)
+        if corpus.dataset is not None:  # a name on the Hub, or a folder
+            fields = ["dataset"] if (base / corpus.dataset).is_dir() else []
+        return tree | {name: absolute(tree[name]) for name in fields}
+
     tree = recipe.model_dump()
     for part in ("train", "validation", "test"):
         corpora = getattr(recipe.data, part)
         if corpora is not None and not isinstance(corpora, Split):
-            tree["data"][part] = [_absolute(corpus, base) for corpus in corpora]
-    tree["tokenizer"]["file"] = _absolute_path(recipe.tokenizer.file, base)
-    tree["training"]["init"] = _absolute_path(recipe.training.init, base)
+            tree["data"][part] = [with_paths(corpus) for corpus in corpora]
+    tree["tokenizer"]["file"] = absolute(recipe.tokenizer.file)
+    tree["training"]["init"] = absolute(recipe.training.init)
     if recipe.model.vectors is not None:
-        tree["model"]["vectors"] |= _absolute_path(recipe.model.vectors.files, base)
+        tree["model"]["vectors"] |= absolute(recipe.model.vectors.files)
     return recipe_of(tree)
 
 
-def _absolute(corpus: Corpus, base: Path) -> Tree:
-    tree = corpus.model_dump()
-    for name in _paths_in(corpus, base):
-        tree[name] = _absolute_path(tree[name], base)
-    return tree
+# What a recipe takes from the run that it begins with, `training.init`: the model and the tokenizer
+
+FREE = (
+    "preset", "vectors", "images", "max_positions", "next_sentence", "masked_head", "objective", "tie",
+    "doubly_stochastic", "longest_story", "time_noise", "linear_start", "restarts",
+)  # fmt: skip
+"""Fields of models that may differ from those of the run whose weights are taken, as every dropout may: they say how it
+learns, what is left out under a head, or what the shapes of the weights decide."""
 
 
-def _paths_in(corpus: Corpus, base: Path) -> list[str]:
-    """The fields that hold a path; a dataset's name is one if there is such a folder."""
-    if corpus.dataset is not None:
-        return ["dataset"] if (base / corpus.dataset).is_dir() else []
-    return ["file"] if corpus.file else [] if corpus.corpus else list(corpus.columns)
+def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
+    """The sections `model` and `tokenizer` of a recipe, taken from the run that `training.init` names: for a task with
+    a head or on raw text, and wherever the model is left out.
+
+    What the recipe has beside that wins, and must fit the weights. A preset asks for sizes of its own. `given` are the
+    overrides of a recipe that ships: on raw text only they win, not the values of that recipe.
+    """
+    task, training = TASKS.get(str(tree.get("task"))), tree.get("training")
+    init = training.get("init") if isinstance(training, dict) else None
+    if task is None or not isinstance(init, str):
+        return tree
+    if "model" in tree and task.head is None and not task.reads_raw_text:
+        return tree
+    if not (base / init / "recipe.yaml").exists():
+        if "model" in tree:  # what is wrong with the run is reported when it is opened
+            return tree
+        hint = "a run folder is what 'regard train' or 'regard import' makes"
+        raise ConfigError(f"{init} is not a run folder", where="training.init", hint=hint)
+    model, tokenizer = tree.get("model", {}), tree.get("tokenizer", {})
+    if not isinstance(model, dict) or not isinstance(tokenizer, dict):  # reported when the recipe is checked
+        return tree
+    if task.reads_raw_text and given is not None:
+        model = {name: kind for name, kind in model.items() if name == "kind"} | (given.get("model") or {})
+        tokenizer = given.get("tokenizer") or {}
+    their_model, their_tokenizer = _sections_of(base, init)
+    whole = {**their_model, **task.init_model, "vectors": None, **model}
+    if not task.reads_raw_text and "preset" in model:
+        whole = model
+    elif whole["kind"] != their_model["kind"]:
+        what = f"{init} is a {their_model['kind']}, this recipe asks for {model['kind']}"
+        raise ConfigError(what, where="model.kind", hint="leave the section model out: it is then that run's")
+    problems = [*_other_tokenizer(their_tokenizer, tokenizer, init)]
+    if task.reads_raw_text:
+        here, there = model.get("preset"), their_model.get("preset")
+        if here not in (None, there):
+            what, hint = f"{init} has {there}, this recipe asks for {here}", "leave the section model out"
+            problems.insert(0, Problem("model.preset", what, f"{hint}, with model=null: it is then that run's"))
+        if problems:  # with those that are otherwise found only when the weights are taken
+            problems += other_fields(their_model, model, init)
+    if problems:
+        raise ConfigError(problems=problems)
+    return {**tree, "model": whole, "tokenizer": {**their_tokenizer, **tokenizer}}
 
 
-def _absolute_path(path: Any, base: Path) -> Any:
-    if isinstance(path, dict):
-        return {side: _absolute_path(one, base) for side, one in path.items()}
-    return None if path is None else str((base / path).absolute())
+def _sections_of(base: Path, init: str) -> tuple[Tree, Tree]:
+    """The model of a run, and its tokenizer, or one for each side."""
+    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
+    sides = [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]
+    if sides:
+        files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
+    return theirs["model"], {**theirs.get("tokenizer", {}), **files}
+
+
+def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
+    """The fields of a model that do not fit the weights of a run."""
+    for name, value in given.items():
+        free = name in FREE or name.endswith("dropout") or name not in theirs
+        if not free and str(value) != str(theirs[name]):
+            what = f"{value} does not fit the weights of {init}"
+            yield Problem(f"model.{name}", what, f"that run has {theirs[name]}")
+
+
+def _other_tokenizer(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
+    """The tokenizer of a run is taken as it is: what the recipe says of one must not be another.
+
+    With a file of its own the recipe may say anything: what counts is then the file, and its tokens are compared.
+    """
+    for name, value in given.items():
+        if "file" not in given and value != theirs.get(name, value):
+            what, hint = f"{init} has {theirs[name]}, this recipe asks for {value}", "leave the section tokenizer out"
+            ending = "with tokenizer=null: it is then that run's, with which its weights were trained"
+            yield Problem(f"tokenizer.{name}", what, f"{hint}, {ending}")

@@ -5,9 +5,13 @@ RUN/
     environment.json   versions, machine, format of the folder
     tokenizer.json     or tokenizer.source.json and tokenizer.target.json
     metrics.jsonl      the log of the training, one event a line
-    checkpoints/       see checkpoints.py
     best, last         each the name of a checkpoint
     .lock              held while a process trains the run
+    checkpoints/step-00000500/
+        model.safetensors      the weights to use (their moving average, with training.ema)
+        training.safetensors   the weights to continue training from, only where they differ
+        training.pt            optimiser, random generators, counters: tensors and plain values, no code
+        checkpoint.json        step, metrics, fingerprint of the tokenizer
 """
 
 from __future__ import annotations
@@ -21,9 +25,9 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -31,12 +35,14 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
 from regard.errors import CheckpointError, ConfigError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
-from regard.runs.checkpoints import load_facts, load_weights, remove_checkpoint, step_name
 from regard.tasks import TASKS
 from regard.text.files import write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
@@ -48,6 +54,7 @@ BEGINNING = re.compile(
 )
 """What is in a run folder before the first checkpoint."""
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
+Weights = dict[str, Tensor]
 
 
 class Run:
@@ -61,25 +68,31 @@ class Run:
         cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers, origin: Mapping[str, Any] | None = None
     ) -> Run:
         """Make a new run folder, or fill a vacant one; `origin` says where an imported model comes from."""
-        environment = _environment() | ({} if origin is None else {"imported": dict(origin)})
-        texts = {
-            "environment.json": json.dumps(environment, indent=1),
-            **{name: tokenizer.to_json() for name, tokenizer in tokenizers.files.items()},
-            "recipe.yaml": write_yaml(recipe.model_dump()),
+        environment = {
+            "format": FORMAT,
+            "regard": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in LIBRARIES},
+            "platform": f"{sys.platform} {platform.machine()}",
+            "processors": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            **({} if origin is None else {"imported": dict(origin)}),
         }
-
-        def fill(partial: Path) -> None:
-            for name, text in texts.items():
-                (partial / name).write_text(text, encoding="utf-8", newline="")
-
-        if folder.exists():  # it stays the same folder, since it may be a mounted one
-            assert is_vacant(folder)
-            _clear(folder)
-            for name, text in texts.items():  # recipe.yaml comes last and makes it a run
-                write_file(folder / name, text)
-        else:
-            write_folder(folder, fill)
-        return cls(folder)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        assert is_vacant(folder)
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != ".lock":  # another process may wait for it
+                path.unlink()
+        write_file(folder / "environment.json", json.dumps(environment, indent=1))
+        for name, tokenizer in tokenizers.files.items():
+            write_file(folder / name, tokenizer.to_json())
+        run = cls(folder)
+        run.store_recipe(recipe)  # the last file makes it a run
+        return run
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
@@ -92,9 +105,8 @@ class Run:
             if not (folder / name).exists():
                 hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
                 if (folder / "config.json").exists():
-                    hint = (
-                        f"it looks like a model of transformers: 'regard import {folder} --out RUN' makes a run of it"
-                    )
+                    imports = f"'regard import {folder} --out RUN' makes a run of it"
+                    hint = f"it looks like a model of transformers: {imports}"
                 raise CheckpointError(f"not a run folder: it has no {name}", where=str(folder), hint=hint)
         run = cls(folder)
         if run.environment.get("format", FORMAT) > FORMAT:
@@ -131,11 +143,8 @@ class Run:
             raise CheckpointError(f"cannot be read: {error}", where=str(self.folder / "environment.json")) from None
         return environment
 
-    def change_recipe(self, recipe: AnyRecipe) -> None:
-        """Store the changed recipe of a resumed training."""
+    def store_recipe(self, recipe: AnyRecipe) -> None:
         write_file(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
-        self.recipe = recipe
-        self.__dict__.pop("task", None)
 
     def under(self, recipe: AnyRecipe) -> Run:
         """The same run with another recipe; nothing is written."""
@@ -156,14 +165,14 @@ class Run:
             return None
         return self.checkpoints / named if named else None
 
+    def point(self, name: str, checkpoint: str) -> None:
+        write_file(self.folder / name, checkpoint + "\n")
+
     def resumable(self) -> Path | None:
         """The checkpoint that training continues from: what `last` names, or the newest where that file is lost."""
         if self.pointer("last") is not None:
             return self.checkpoint("last")
         return max((path.parent for path in self.checkpoints.glob("step-*/training.pt")), default=None)
-
-    def point(self, name: str, checkpoint: str) -> None:
-        write_file(self.folder / name, checkpoint + "\n")
 
     def checkpoint(self, name: str = "best") -> Path:
         """A checkpoint by `best`, `last`, its step or its folder's name."""
@@ -171,9 +180,8 @@ class Run:
         if name.isdecimal():
             folder = self.checkpoints / step_name(int(name))
         if folder is None:
-            raise CheckpointError(
-                "the run has no checkpoint yet", where=str(self.folder), hint="'regard train ... --resume' goes on"
-            )
+            what, hint = "the run has no checkpoint yet", "'regard train ... --resume' goes on"
+            raise CheckpointError(what, where=str(self.folder), hint=hint)
         if not folder.is_dir():
             names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
             none = "the run has none: copy it back from elsewhere, or train anew with another --out"
@@ -181,15 +189,11 @@ class Run:
             raise CheckpointError("there is no such checkpoint", where=str(folder), hint=hint)
         return folder
 
-    def build(self) -> Any:
-        """The run's model with fresh weights."""
-        return self.task.model()
-
     def load_model(self, checkpoint: str = "best", device: torch.device | str = "cpu") -> Any:
         """The run's model with trained weights, ready to use."""
         folder = self.checkpoint(checkpoint)
         self.check_tokenizer(folder)
-        model = self.build()
+        model = self.task.model()
         put_weights(model, load_weights(folder), folder)
         return model.to(device).eval()
 
@@ -203,21 +207,25 @@ class Run:
             )
 
     def remove_all_but(self, names: set[str]) -> None:
-        """Remove checkpoints that are no longer needed, and what a killed process left."""
+        """Remove checkpoints that are no longer needed, and what a killed process left.
+
+        A checkpoint is renamed first, so that an interrupted removal leaves nothing that looks like one.
+        """
         for path in self.checkpoints.iterdir():
+            if path.name.startswith("step-") and path.name not in names:
+                path = path.rename(path.with_name(f".{path.name}.removed"))
             if path.name.startswith("."):
                 shutil.rmtree(path, ignore_errors=True)
-            elif path.name.startswith("step-") and path.name not in names:
-                remove_checkpoint(path)
 
 
 def is_vacant(folder: Path) -> bool:
     """Whether a folder holds only what a run has before its first checkpoint, so that training may start there."""
     if not folder.is_dir() or (folder / "last").exists():
         return False
-    saved = folder / "checkpoints"
-    begun = all(path.name.startswith(".") for path in saved.iterdir()) if saved.is_dir() else True
-    return begun and all(BEGINNING.fullmatch(path.name) for path in folder.iterdir())
+    checkpoints = folder / "checkpoints"
+    if checkpoints.is_dir() and not all(path.name.startswith(".") for path in checkpoints.iterdir()):
+        return False
+    return all(BEGINNING.fullmatch(path.name) for path in folder.iterdir())
 
 
 def _near(folder: Path) -> str:
@@ -227,46 +235,6 @@ def _near(folder: Path) -> str:
     if near:
         return f"did you mean {runs[near[0]]!r}?"
     return f"allowed: {', '.join(sorted(runs.values()))}" if runs else "make one with 'regard train RECIPE --out RUN'"
-
-
-def _clear(folder: Path) -> None:
-    """Empty a vacant folder, except for its lock, which another process may wait for."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != ".lock":
-            path.unlink()
-
-
-def put_weights(model: torch.nn.Module, weights: dict[str, torch.Tensor], where: Path) -> None:
-    """Load weights, or name one that does not fit the recipe. Tied weights are stored once."""
-    missing, unexpected = set(stored_weights(model)) - set(weights), set(weights) - set(stored_weights(model))
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    wrong = [name for name in weights if name in shapes and shapes[name] != weights[name].shape]
-    if missing or unexpected or wrong:
-        named = sorted(missing | unexpected | set(wrong))[0]
-        raise CheckpointError(f"its weights do not fit the run's recipe, {named} for one", where=str(where))
-    model.load_state_dict(weights, strict=False)
-
-
-def stored_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The state of a model with each shared tensor once, under its first name."""
-    kept: dict[int, str] = {}
-    state = model.state_dict(keep_vars=True)
-    return {name: tensor for name, tensor in state.items() if kept.setdefault(id(tensor), name) == name}
-
-
-def _environment() -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "regard": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in LIBRARIES},
-        "platform": f"{sys.platform} {platform.machine()}",
-        "processors": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
 
 
 @contextmanager
@@ -287,6 +255,150 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+# Checkpoints
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint, to be written."""
+
+    weights: Mapping[str, Tensor]
+    facts: Mapping[str, Any]
+    """Step, metrics and fingerprints, as JSON."""
+    training_weights: Mapping[str, Tensor] | None = None
+    training: Mapping[str, Any] | None = None
+    """What resuming needs besides the weights; None in a checkpoint that cannot be resumed."""
+
+
+def step_name(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; a full disk leaves the earlier ones as they were."""
+
+    def fill(partial: Path) -> None:
+        save_weights(partial / "model.safetensors", checkpoint.weights)
+        if checkpoint.training_weights is not None:
+            save_weights(partial / "training.safetensors", checkpoint.training_weights)
+        if checkpoint.training is not None:
+            with _system_errors(path := partial / "training.pt"):
+                torch.save(dict(checkpoint.training), path)
+        (partial / "checkpoint.json").write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
+
+    write_folder(folder, fill)
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file, with the permissions of its folder; the library would let only the owner read it."""
+    with _system_errors(path):
+        save_file({name: tensor.detach().contiguous() for name, tensor in weights.items()}, path, metadata)
+    path.chmod(path.parent.stat().st_mode & 0o666)
+
+
+@contextmanager
+def _system_errors(path: Path) -> Iterator[None]:
+    """Turn what safetensors and torch raise for a full disk into an OSError with the reason of the system.
+
+    Where the library does not give its number, appending to the file makes the system raise it.
+    """
+    try:
+        yield
+    except (SafetensorError, RuntimeError) as error:
+        if number := re.search(r"os error (\d+)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
+        with path.open("ab") as file:
+            file.write(bytes(1 << 20))
+        raise OSError(str(error).splitlines()[0]) from None
+
+
+def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
+    """The weights of a checkpoint."""
+    path = folder / name
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise _damaged(path, "there is no such file: the checkpoint is incomplete") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _damaged(path, f"the file is damaged: {error}") from None
+
+
+def load_facts(folder: Path) -> dict[str, Any]:
+    """Step, metrics and fingerprints of a checkpoint."""
+    path = folder / "checkpoint.json"
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if "tokenizer" not in facts:
+            raise ValueError("it has no fingerprint of the tokenizer")
+    except (OSError, ValueError, TypeError) as error:
+        raise _damaged(path, f"the file is missing or damaged: {error}") from None
+    return facts
+
+
+def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
+    """The weights to continue from, and everything else that resuming needs."""
+    own = (folder / "training.safetensors").exists()
+    weights = load_weights(folder, "training.safetensors" if own else "model.safetensors")
+    path = folder / "training.pt"
+    try:
+        training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise _damaged(path, "training cannot be resumed from this checkpoint: there is no such file") from None
+    except Exception:  # torch raises a dozen kinds for damaged files, with messages about its own parts
+        raise _damaged(path, "the file is damaged: it cannot be read as the state of a training") from None
+    return weights, training
+
+
+def data_fingerprint(folder: Path) -> int | str | None:
+    """The fingerprint of the training data of a checkpoint; None where it has none or training.pt is missing."""
+    try:  # memory-mapped: the state of the optimiser, most of the file, is not read
+        training: dict[str, Any] = torch.load(folder / "training.pt", map_location="cpu", weights_only=True, mmap=True)
+        return training.get("data")
+    except Exception:  # as in load_training, which reports it when a training is resumed
+        return None
+
+
+def _damaged(path: Path, what: str) -> CheckpointError:
+    """The error for a file of a checkpoint, with what to do about it."""
+    others = sorted(other.name for other in path.parent.parent.glob("step-*") if other != path.parent)
+    hint = "copy the checkpoint back from elsewhere, or train anew with another --out"
+    if others:
+        hint = (
+            f"other checkpoints here: {', '.join(others[-3:])}; --checkpoint uses one, and its name in the run's file "
+            "`last` lets --resume go on from there"
+        )
+    return CheckpointError(what, where=str(path), hint=hint)
+
+
+def average_weights(folders: Sequence[Path]) -> Weights:
+    """The mean of the weights of several checkpoints, summed in double precision."""
+    total: Weights = {}
+    for folder in folders:
+        weights = load_weights(folder)
+        for name, tensor in weights.items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(folders)).to(weights[name].dtype) for name, tensor in total.items()}
+
+
+def put_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
+    """Load weights, or name one that does not fit the recipe. Tied weights are stored once."""
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    wrong = {name for name in weights if name in shapes and shapes[name] != weights[name].shape}
+    if wrong := wrong | (set(stored_weights(model)) ^ set(weights)):
+        raise CheckpointError(f"its weights do not fit the run's recipe, {min(wrong)} for one", where=str(where))
+    model.load_state_dict(weights, strict=False)
+
+
+def stored_weights(model: torch.nn.Module) -> Weights:
+    """The state of a model with each shared tensor once, under its first name."""
+    kept: dict[int, str] = {}
+    state = model.state_dict(keep_vars=True)
+    return {name: tensor for name, tensor in state.items() if kept.setdefault(id(tensor), name) == name}
+
+
+# The log
 
 
 class MetricsLog:

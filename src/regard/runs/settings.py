@@ -1,23 +1,28 @@
-"""What every verb settles first: the run, its recipe with the search asked for now, the device, the progress."""
+"""What the verbs begin with: a run, its recipe with the search asked for, device, progress, and the examples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from regard.config import apply_overrides
-from regard.errors import CheckpointError, ConfigError, DecodeError
+from regard.data.config import Corpus, Split
+from regard.data.file_inputs import header_of
+from regard.errors import CheckpointError, ColumnError, ConfigError, DataError, DecodeError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
-from regard.runs.run import Run
+from regard.runs.run import Run, data_fingerprint
 from regard.search.config import SAMPLING, WIDEST
 from regard.tasks import TASKS
 from regard.tasks.task import Task
+from regard.text.files import TextFile
 
 CHANGEABLE = ("search", "evaluation")
 """The sections of a trained run's recipe that may be changed."""
+SPLITS = ("train", "validation", "test")
 Progress = Callable[[str, int, int], None]
 """Called with what is done now, how much of it is done, and how much there is."""
 
@@ -47,6 +52,20 @@ def opened_pairs(run: str | Path | Run, verb: str) -> Run:
     return run
 
 
+def device_named(name: str) -> torch.device:
+    """`auto` takes a GPU if there is one."""
+    devices = [*(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
+    if torch.cuda.is_available():
+        devices = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count())), *devices]
+    if name not in ("auto", *devices):
+        hint = f"allowed: auto, {', '.join(devices)}"
+        raise DecodeError(f"there is no device {name!r} here", where="--device", hint=hint)
+    return torch.device(devices[0] if name == "auto" else name)
+
+
+# The search
+
+
 def with_search(
     recipe: AnyRecipe,
     beam: int | None,
@@ -66,19 +85,20 @@ def with_search(
     refuse_search(TASKS[recipe.task], {"--beam": beam, "--length-penalty": length_penalty, **searched})
     _refuse_trained(recipe, overrides)
     tree = apply_overrides(recipe.model_dump(), overrides)
-    options: dict[str, Any] = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "prefix": prefix}
     search = tree["search"]
-    if isinstance(search, dict):
-        if recipe.search.sample:
-            _leave_sampling(search, paths, beam)
-        if search.get("beam") == recipe.search.beam:
-            search["beam"] = 1 if search.get("sample") is True else max(nbest or 1, recipe.search.beam)
-            if beam is None and search["beam"] > WIDEST:
-                raise ConfigError(f"should be less than or equal to {WIDEST}, not {nbest}", where="--nbest")
-        search |= {name: value for name, value in options.items() if value is not None}
-        if length_penalty is not None and search.get("normalisation") == "none":
-            hint = "leave it out, or --set search.normalisation=mean"
-            raise ConfigError("search.normalisation: none has no length penalty", where="--length-penalty", hint=hint)
+    if not isinstance(search, dict):
+        return recipe_of(tree)
+    if recipe.search.sample:
+        _leave_sampling(search, paths, beam)
+    if search.get("beam") == recipe.search.beam:
+        search["beam"] = 1 if search.get("sample") is True else max(nbest or 1, recipe.search.beam)
+        if beam is None and search["beam"] > WIDEST:
+            raise ConfigError(f"should be less than or equal to {WIDEST}, not {nbest}", where="--nbest")
+    options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "prefix": prefix}
+    search |= {name: value for name, value in options.items() if value is not None}
+    if length_penalty is not None and search.get("normalisation") == "none":
+        hint = "leave it out, or --set search.normalisation=mean"
+        raise ConfigError("search.normalisation: none has no length penalty", where="--length-penalty", hint=hint)
     return recipe_of(tree)
 
 
@@ -112,15 +132,79 @@ def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -
                 search.pop(name, None)
 
 
-def device_named(name: str) -> torch.device:
-    """`auto` takes a GPU if there is one."""
-    devices = ["cpu"]
-    if torch.backends.mps.is_available():
-        devices.insert(0, "mps")
-    if torch.cuda.is_available():
-        devices[:0] = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    if name not in ("auto", *devices):
-        raise DecodeError(
-            f"there is no device {name!r} here", where="--device", hint=f"allowed: auto, {', '.join(devices)}"
+# The examples that a run is measured on
+
+
+def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
+    """A `Dataset` of the run's task: a split of the run (default: test, else validation), or what is in the files."""
+    data, task = run.recipe.data, run.task
+    if split is not None and split not in SPLITS:
+        raise DataError(f"unknown split {split!r}", where="--split", hint=did_you_mean(split, SPLITS))
+    if files:
+        if split is not None:
+            raise DataError("give a split or files, not both", where="--file")
+        if "-" in files:
+            hint = "give a file, whose suffix says what it is"
+            raise DataError("standard input is not read here", where="--file", hint=hint)
+        return _read_files(task, task.corpus_of(files))
+    if not data.train:
+        raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")
+    if split is None:
+        split = "validation" if data.test is None else "test"
+    chosen: Split | list[Corpus] | None = getattr(data, split)
+    if chosen is None:
+        raise ConfigError("the run's recipe has no test set", where="data.test", hint="--split validation, or --file")
+    if split != "train" and not isinstance(chosen, Split):
+        return task.read(chosen, split, run.folder)
+    prepared = task.prepare(run.recipe, run.folder, run.tokenizers)
+    saved = max(run.checkpoints.glob("step-*"), default=None)
+    trained_on = data_fingerprint(saved) if isinstance(chosen, Split) and saved is not None else None
+    if trained_on not in (None, prepared.train.fingerprint()):  # None: old runs did not store it
+        what = (
+            f"the data has changed since the run was trained: the share of it that is for {split} would be another "
+            "one, with examples that were trained on"
         )
-    return torch.device(devices[0] if name == "auto" else name)
+        raise DataError(what, where=f"data.{split}", hint="put the old files back, or give --file")
+    return getattr(prepared, split)
+
+
+def _read_files(task: Any, corpus: Corpus) -> Any:
+    """The examples in a user's file. If a column is missing there, the message has all names that are wanted."""
+    try:
+        return task.read([corpus], "test", Path.cwd())
+    except ColumnError as error:
+        wanted = ", ".join(key for key in corpus.columns.values() if isinstance(key, str))
+        if not wanted:
+            raise
+        named = [replace(one, hint=f"{one.hint}; wanted are {wanted}: rename them") for one in error.problems]
+        raise DataError(problems=named) from None
+
+
+def measured_on(run: Run, split: str | None, files: Sequence[str] = ()) -> dict[str, Any]:
+    """What `examples_of` takes, to stand before the metrics; and why, where it is not the test set that is expected."""
+    if files:
+        corpus = run.task.corpus_of(files)
+        return {"files": list(files), **({"note": _columns_read(corpus)} if corpus.header else {})}
+    if split is None and run.recipe.data.test is None:
+        return {"split": "validation", "note": "the run's recipe has no test set"}
+    return {"split": split or "test"}
+
+
+def _columns_read(corpus: Corpus) -> str:
+    """Which column of a file is read as what, where its first line has names for them."""
+    names = header_of(TextFile(str(corpus.file), Path(str(corpus.file))))
+    by_number = {name: names[key] for name, key in corpus.columns.items() if isinstance(key, int) and key < len(names)}
+    read = ", ".join(f"the {name} is {column!r}" for name, column in by_number.items())
+    return f"the first line of {corpus.file} names its columns" + (f": {read}" if read else "")
+
+
+def noted(measured: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured on, with the metrics; where both have a note, the two of them."""
+    notes = [part["note"] for part in (measured, metrics) if "note" in part]
+    return {**measured, **metrics, **({"note": "; ".join(notes)} if notes else {})}
+
+
+def measured_text(measured: Mapping[str, Any]) -> str:
+    """The same in words: `the validation set (the run's recipe has no test set)`, or the names of the files."""
+    what = " and ".join(measured["files"]) if "files" in measured else f"the {measured['split']} set"
+    return what + (f" ({measured['note']})" if "note" in measured else "")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.errors import DecodeError
 from regard.layers.attention import recording
 from regard.models.base import Generator

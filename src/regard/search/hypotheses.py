@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from regard.data.batch import Batch, TextBatch, Tokens
+from regard.data.batches import Batch, TextBatch, Tokens
 from regard.errors import DecodeError
 from regard.layers.attention import Recording, recording
 from regard.models.base import Generator, LanguageModel

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.search.config import SearchConfig
 from regard.search.decode import best
 from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, Ranking, penalise_repetition

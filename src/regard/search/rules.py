@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.data.batch import Tokens
+from regard.data.batches import Tokens
 from regard.errors import DecodeError
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Live

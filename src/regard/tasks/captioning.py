@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import zip_longest
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,44 +15,39 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from regard.data.batch import Batch
+from regard.data import shapes
+from regard.data.batches import Images
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Dataset
+from regard.data.dataset import NAMED, Dataset, Found
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import (
     LIMIT,
-    CaptionedImages,
     Picture,
-    captioned,
-    image_input,
-    images_checked_too,
+    Pictures,
+    Reading,
     images_of,
+    missing_image,
+    prepare_pictures,
     read_picture,
 )
-from regard.data.prepare import Prepared, prepare
-from regard.data.report import Report
+from regard.data.prepare import Prepared, Progress, prepare
+from regard.data.readers import open_corpus
 from regard.data.store import Integers
-from regard.data.texts import Progress
-from regard.errors import DataError, Problem
-from regard.models import any_config, build_model
+from regard.errors import DataError, Problem, first_of
+from regard.models import any_config
 from regard.models.base import Generator
-from regard.models.captioner import Captioner
-from regard.objectives.cross_entropy import DoublyStochastic
-from regard.search import SearchConfig
-from regard.tasks.classification import natural
-from regard.tasks.inputs import Unreadable
-from regard.tasks.task import Done, ignore
+from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.tasks.task import Done, Unreadable, ignore
 from regard.tasks.text_to_text import TextToText
-from regard.tasks.translation import EvaluationConfig
+from regard.tasks.translation import EvaluationConfig, sacrebleu_metrics
 from regard.text.files import TextFile
-from regard.text.normalise import comparable
+from regard.text.normalise import natural
 from regard.text.tokenizers import Tokenizers
 
-PARTS: tuple[Part, ...] = ("train", "validation", "test")
-References = str | Sequence[str]
-"""What was said of an image, once or several times."""
+ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
+"""The longest n-gram of each BLEU."""
 
 
 class Captioned(Corpus):
@@ -74,6 +70,23 @@ class Captioned(Corpus):
         return self
 
 
+@dataclass(frozen=True, eq=False)
+class CaptionedImages(Dataset):
+    """Captions as tokens, the names of their images as texts, and the images; several captions may share one."""
+
+    pictures: Pictures
+    numbers: Integers
+    """The picture of each example."""
+    dropped: Found
+    """The examples that are left out since their images cannot be read."""
+
+    @cached_property
+    def regions(self) -> NDArray[np.int32]:
+        """Of the image of each example."""
+        regions: NDArray[np.int32] = self.pictures.regions[self.numbers].astype(np.int32)
+        return regions
+
+
 class Captioning(TextToText):
     """Images and captions, measured by BLEU-1 to BLEU-4, chrF and exact match, against all captions of an image."""
 
@@ -85,114 +98,53 @@ class Captioning(TextToText):
     evaluation = EvaluationConfig
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
+    decoded = frozenset((*ORDERS, "chrf", "exact_match"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
-        "bleu1": True,
-        "bleu2": True,
-        "bleu3": True,
-        "bleu": True,
+        **dict.fromkeys(ORDERS, True),
         "chrf": True,
         "exact_match": True,
     }
-    decoded = frozenset(("bleu1", "bleu2", "bleu3", "bleu", "chrf", "exact_match"))
 
     @staticmethod
-    def metrics(outputs: Sequence[str], references: Sequence[References], config: EvaluationConfig) -> dict[str, Any]:
-        """sacreBLEU's BLEU of 1 to 4 words (`bleu` has all four) and chrF; how many outputs are a reference."""
-        from sacrebleu.metrics.bleu import BLEU
-        from sacrebleu.metrics.chrf import CHRF
+    def metrics(
+        outputs: Sequence[str], references: Sequence[str | Sequence[str]], config: EvaluationConfig
+    ) -> dict[str, Any]:
+        captions = [[texts] if isinstance(texts, str) else texts for texts in references]
+        return sacrebleu_metrics(outputs, captions, config, ORDERS)
 
-        all_said = [[one] if isinstance(one, str) else one for one in references]
-        said = [[comparable(one, config.lowercase) for one in all_of] for all_of in all_said]
-        written = [comparable(one, config.lowercase) for one in outputs]
-        streams: list[Any] = [list(stream) for stream in zip_longest(*said)]
-        bleu = {
-            order: BLEU(lowercase=config.lowercase, tokenize=config.tokenize, max_ngram_order=order)
-            for order in range(1, 5)
-        }
-        chrf = CHRF(lowercase=config.lowercase)
-        scores = {order: metric.corpus_score(written, streams).score for order, metric in bleu.items()}
-        return {
-            **{f"bleu{order}" if order < 4 else "bleu": score for order, score in scores.items()},
-            "chrf": chrf.corpus_score(written, streams).score,
-            "exact_match": sum(one in all_of for one, all_of in zip(written, said, strict=True)) / len(written),
-            "bleu_signature": str(bleu[4].get_signature()),
-            "chrf_signature": str(chrf.get_signature()),
-        }
-
-    def by_input(self, examples: Dataset) -> list[list[int]]:
-        """The examples of each image, images in the order of their first."""
-        rows: dict[int, list[int]] = {}
-        for row, number in enumerate(_images(examples).numbers.tolist()):
-            rows.setdefault(number, []).append(row)
-        return list(rows.values())
+    # Data
 
     @classmethod
     def prepare(
         cls, recipe: Recipe, base: Path, tokenizers: Tokenizers | None = None, progress: Progress | None = None
     ) -> Prepared[CaptionedImages]:
         """The captions through the pipeline of all tasks, then the images that they name."""
-        data, report_progress = recipe.data, progress or (lambda what, done: None)
-        with images_checked_too(_named(data), base, recipe.model.reading):
+        data, reading, report_progress = recipe.data, recipe.model.reading, progress or (lambda what, done: None)
+        parts: dict[Part, Any] = {"train": data.train, "validation": data.validation, "test": data.test}
+        own = {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
+        with images_checked_too(own, base, reading):
             captions = prepare(cls, recipe, base, tokenizers, progress)
         splits: dict[Part, CaptionedImages] = {}
-        problems: list[Problem] = []
-        for part in PARTS:
+        reports, problems = dict(captions.report.splits), list[Problem]()
+        for part in parts:
             if (dataset := getattr(captions, part)) is None:
                 continue
             moved = partial(report_progress, f"reading images of {part}")
-            corpora, drop = _named(data).get(part, data.train), data.bad_lines == "drop"
+            corpora, drop = own.get(part, data.train), data.bad_lines == "drop"
             try:
-                splits[part] = captioned(dataset, corpora, base, recipe.model.reading, moved, drop=drop)
+                splits[part] = split = captioned(dataset, corpora, base, reading, drop=drop, progress=moved)
             except DataError as error:
                 problems += error.problems
+                continue
+            if split.dropped.count:
+                dropped, columns = reports[part].dropped | {"image": split.dropped}, split.task.column_reports(split)
+                reports[part] = replace(reports[part], kept=len(split), dropped=dropped, columns=columns)
         if problems:
             raise DataError(problems=sorted(problems, key=lambda problem: (not problem.where, natural(problem.where))))
-        report = _with_dropped(captions.report, splits)
+        report = replace(captions.report, splits=reports)
         return Prepared(captions.task, splits["train"], splits["validation"], splits.get("test"), report)
-
-    def lengths(self, examples: Dataset) -> NDArray[np.int32]:
-        """The regions of the image, or the caption with its `</s>` if that is longer."""
-        captions = examples.columns["target"].lengths + np.int32(1)
-        lengths: NDArray[np.int32] = np.maximum(_images(examples).regions, captions)
-        return lengths
-
-    def slants(self, examples: Dataset) -> NDArray[np.int32]:
-        return _images(examples).regions - examples.columns["target"].lengths
-
-    def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> Batch:
-        """The images, and their captions from `<s>` to `</s>`."""
-        source = images_of([self.source(examples, int(row)) for row in rows])
-        target = self.tokens(examples, "target", rows)
-        return Batch(source, target, tuple(rows.tolist()), int(target.lengths_B.sum()) - len(rows))
-
-    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
-        return {"image": [examples.texts["source"][row]], **super().pieces(examples, row)}
-
-    def longest_example(self, examples: Dataset) -> int:
-        return int(np.argmax(_images(examples).regions.astype(np.int64) + examples.columns["target"].lengths))
-
-    def fingerprint(self, examples: Dataset) -> int:
-        """Of the captions' lengths, and of which image each is about."""
-        return zlib.crc32(_images(examples).numbers.astype(np.int64).tobytes(), super().fingerprint(examples))
-
-    def source(self, examples: Dataset, row: int) -> Picture:
-        return _images(examples).pictures[int(_images(examples).numbers[row])]
-
-    def check(self, data: Prepared[Any]) -> None:
-        """Any captioner can read any images."""
-
-    def model(self) -> Captioner:
-        model: Captioner = build_model(self.recipe.model, self.tokenizers["target"].size)
-        return model
-
-    def objective(self, model: Generator) -> DoublyStochastic:
-        assert isinstance(model, Captioner)
-        training = self.recipe.training
-        return DoublyStochastic(
-            model, training.label_smoothing, training.teacher_forcing, self.recipe.model.doubly_stochastic
-        )
 
     def read(self, corpora: Sequence[Corpus], part: Part, base: Path) -> CaptionedImages:
         reading, drop = self.recipe.model.reading, self.recipe.data.bad_lines == "drop"
@@ -200,29 +152,24 @@ class Captioning(TextToText):
             captions = super().read(corpora, part, base)
         return captioned(captions, corpora, base, reading, drop=drop)
 
-    def evaluate(self, model: Generator, examples: Dataset, progress: Done) -> dict[str, Any]:
-        """The metrics on one output an image, loss and perplexity of all captions."""
-        return {"images": len(self.by_input(examples)), **super().evaluate(model, examples, progress)}
+    def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
+        """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
+        return [_images(examples).regions - np.int32(1), examples.columns["target"].lengths]
 
-    def outputs(
-        self,
-        model: Generator,
-        examples: Dataset,
-        inputs: Sequence[Sequence[int]],
-        config: SearchConfig,
-        progress: Done = ignore,
-    ) -> tuple[list[str], list[list[str]]]:
-        """The best output for each image, and all its captions."""
-        outputs, _ = super().outputs(model, examples, inputs, config, progress)
-        return outputs, [[examples.texts["target"][row] for row in rows] for rows in inputs]
+    def fingerprint(self, examples: Dataset) -> int:
+        """Of the captions' lengths, and of which image each is about."""
+        return zlib.crc32(_images(examples).numbers.astype(np.int64).tobytes(), super().fingerprint(examples))
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
-        """The images that a table names, captioned or not, or a list with one a line."""
-        if not is_table(file):
-            rows = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
-            return (image_input(row, file, Path()) for row in rows)
-        like: Any = self.corpus_of([file.name])
-        return (image_input(row, file) for row in table_rows(file, {"image": like.image}, has_header(like)))
+    def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
+        return {"image": [examples.texts["source"][row]], **super().pieces(examples, row)}
+
+    # Sources
+
+    def sources(self, examples: Dataset, rows: Integers) -> Images:
+        return images_of([self.source(examples, int(row)) for row in rows])
+
+    def source(self, examples: Dataset, row: int) -> Picture:
+        return _images(examples).pictures[int(_images(examples).numbers[row])]
 
     def encode_sources(self, texts: Sequence[str], places: Sequence[str]) -> list[Picture | Unreadable]:
         """The images whose files are named, relative to where the command runs, or scenes of shapes."""
@@ -234,24 +181,115 @@ class Captioning(TextToText):
                 pictures.append(Unreadable(error.problems))
         return pictures
 
+    def positions(self, source: Picture) -> int:
+        return source.regions
+
+    def source_batch(self, sources: Sequence[Picture]) -> Images:
+        return images_of(sources)
+
+    def source_tokens(self, source: Picture) -> list[str]:
+        return source.names()
+
+    def by_input(self, examples: Dataset) -> list[list[int]]:
+        """The examples of each image, images in the order of their first."""
+        rows: dict[int, list[int]] = {}
+        for row, number in enumerate(_images(examples).numbers.tolist()):
+            rows.setdefault(number, []).append(row)
+        return list(rows.values())
+
+    def reference(self, examples: Dataset, rows: Sequence[int]) -> list[str]:
+        return [examples.texts["target"][row] for row in rows]
+
+    # Training and verbs
+
+    def check(self, data: Prepared[Any]) -> None:
+        """Any captioner can read any images."""
+
+    def objective(self, model: Generator) -> TokenCrossEntropy:
+        training, weight = self.recipe.training, self.recipe.model.doubly_stochastic
+        return TokenCrossEntropy(model, training.label_smoothing, training.teacher_forcing, weight)
+
+    def evaluate(self, model: Generator, examples: Dataset, progress: Done) -> dict[str, Any]:
+        """The metrics on one output an image, loss and perplexity of all captions."""
+        return {"images": len(self.by_input(examples)), **super().evaluate(model, examples, progress)}
+
+    def inputs_in(self, file: TextFile) -> Iterator[FileInput]:
+        """The images that a table names, captioned or not, or a list with one a line."""
+        if not is_table(file):
+            rows = (Row(line, (name,)) for line, name in enumerate(file.lines(), 1))
+            return (_image_input(row, file, Path()) for row in rows)
+        like: Any = self.corpus_of([file.name])
+        return (_image_input(row, file) for row in table_rows(file, {"image": like.image}, has_header(like)))
+
 
 def _images(examples: Dataset) -> CaptionedImages:
     assert isinstance(examples, CaptionedImages)
     return examples
 
 
-def _named(data: Any) -> dict[Part, list[Captioned]]:
-    """The corpora of the splits that have some of their own."""
-    parts = {part: getattr(data, part) for part in PARTS}
-    return {part: corpora for part, corpora in parts.items() if isinstance(corpora, list)}
+def _image_input(row: Row, file: TextFile, otherwise: Path | None = None) -> FileInput:
+    """The image that a row names, as seen from where the command runs: its name is relative to the file, or to
+    `otherwise` where there is no such image."""
+    [name], folder, place = row.values, file.path.parent, file.where(row.line)
+    if row.fault is not None or name.startswith(shapes.PREFIX):
+        return FileInput(name, place, row.fault)
+    if otherwise is not None and not os.path.isfile(folder / name):
+        folder = otherwise
+    missing = missing_image(name, folder, place)
+    return FileInput(name, place, missing) if missing else FileInput(str(folder / name), place)
 
 
-def _with_dropped(report: Report, splits: Mapping[Part, CaptionedImages]) -> Report:
-    """With the examples that were left out for their images."""
-    found = dict(report.splits)
-    for name, split in splits.items():
-        if split.dropped.count:
-            dropped = found[name].dropped | {"image": split.dropped}
-            columns = split.task.column_reports(split)
-            found[name] = replace(found[name], kept=len(split), dropped=dropped, columns=columns)
-    return replace(report, splits=found)
+def captioned(
+    dataset: Dataset, corpora: Sequence[Corpus], base: Path, reading: Reading, *, drop: bool, progress: Done = ignore
+) -> CaptionedImages:
+    """Captions with the images that their sources name; each image is read once, in the order of its first caption.
+
+    With `drop`, captions of images that cannot be read are left out.
+    """
+    folders = [folder_of(corpus, base) for corpus in corpora]
+    numbers, places = dict[tuple[Path, str], int](), list[str]()
+    of_examples = np.empty(len(dataset), dtype=np.int64)
+    for example, name in enumerate(dataset.texts["source"]):
+        key = folders[int(dataset.corpora[example])], name
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            places.append(dataset.where(example))
+        of_examples[example] = numbers[key]
+    pictures = prepare_pictures(dict(zip(numbers, places, strict=True)), reading, progress, drop=drop)
+    readable = np.isin(of_examples, pictures.kept)
+    rows, lost = np.flatnonzero(readable), np.flatnonzero(~readable)
+    dropped = Found(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))
+    chosen = dataset.select(rows) if len(lost) else dataset
+    own = {name: getattr(chosen, name) for name in Dataset.__dataclass_fields__}
+    kept = np.searchsorted(pictures.kept, of_examples[rows])
+    return CaptionedImages(**own, pictures=pictures, numbers=kept, dropped=dropped)
+
+
+def folder_of(corpus: Corpus, base: Path) -> Path:
+    """What the names of images are relative to: the folder of the file that they stand in."""
+    if corpus.corpus is not None or corpus.dataset is not None:
+        return base
+    return (base / str(corpus.file or next(iter(corpus.columns.values())))).parent
+
+
+@contextmanager
+def images_checked_too(named: Mapping[Part, Sequence[Corpus]], base: Path, reading: Reading) -> Iterator[None]:
+    """Where captions are refused, name also all that is wrong with their images, each image once."""
+    try:
+        yield
+    except DataError as error:
+        problems, seen = list(error.problems), set[tuple[Path, str]]()
+        for part, corpus in ((part, corpus) for part, corpora in named.items() for corpus in corpora):
+            folder = folder_of(corpus, base)
+            with suppress(DataError):  # a file that cannot be read, which is among the problems already
+                reader = open_corpus(corpus, base, part)
+                for row in reader.rows():
+                    name = row.values[reader.columns.index("source")]
+                    if not name.strip() or (folder, name) in seen:
+                        continue
+                    seen.add((folder, name))
+                    try:
+                        read_picture(name, folder, reading, reader.where(row.line))
+                    except DataError as unreadable:
+                        problems += unreadable.problems
+        raise DataError(problems=first_of(problems)) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -12,20 +12,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
-from torch import Tensor
 
-from regard.data.batch import LabelledBatch
 from regard.data.dataset import Dataset
-from regard.data.framing import Arrangement
 from regard.data.labelled import Labelled, LabelledData
-from regard.errors import ConfigError, DataError, Problem, did_you_mean
+from regard.errors import ConfigError, DataError, did_you_mean
 from regard.models.headed import Headed
-from regard.objectives.labels import ClassCrossEntropy, by_example
-from regard.tasks.headed import HeadedRecipe
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, joined_text, refuse_labels
+from regard.objectives.labels import ClassCrossEntropy
+from regard.tasks.headed import Labels, as_texts
+from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
 from regard.tasks.metrics import classification_metrics
-from regard.tasks.task import Done
-from regard.text.normalise import fold_white_space, nfc
+from regard.text.normalise import fold_white_space, natural, nfc
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
@@ -35,22 +31,10 @@ SHOWN = 10
 """Labels that a message names."""
 
 
-def as_texts(value: Any) -> Any:
-    """Labels as they stand in a table, where YAML takes `0` for a number; each stands once."""
-    if isinstance(value, list):
-        twice = [name for name, count in Counter(map(str, value)).items() if count > 1]
-        if twice:
-            raise ValueError(f"the label {twice[0]!r} stands twice")
-        return [str(one) if isinstance(one, int) else one for one in value]
-    if isinstance(value, dict):
-        return {str(key) if isinstance(key, int) else key: weight for key, weight in value.items()}
-    return value
-
-
 class ClassHeadConfig(TextHeadConfig):
     """A head that chooses one of several classes."""
 
-    labels: Annotated[list[str] | None, BeforeValidator(as_texts)] = None
+    labels: Labels = None
     """The classes in their order. Default: the labels of the training data, sorted; the run keeps them."""
     class_weights: Annotated[
         Literal["balanced"] | dict[str, Annotated[float, Field(gt=0)]] | None, BeforeValidator(as_texts)
@@ -68,27 +52,26 @@ class Classification(TextLabelling):
     """Labelled texts, measured by accuracy, F1 and Matthews' correlation."""
 
     name = "classification"
-    data = LabelledData
-    head = ClassHeadConfig
-    outputs = None
+    data: ClassVar[type[Any]] = LabelledData[Labelled]
+    head: ClassVar[type[TextHeadConfig]] = ClassHeadConfig
+    outputs: ClassVar[int | None] = None
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False, "accuracy": True, "f1_macro": True, "f1_micro": True, "matthews": True,
     }  # fmt: skip
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "accuracy"}}
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return tuple(self.recipe.head.labels or ())
-
-    def arrange(self, texts: int) -> Arrangement:
-        return arrangement_of(texts, self.recipe)
-
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
         """With the labels, and with the weights that `balanced` stands for."""
         labels, head = list(train["label"]), self.recipe.head
-        if head.labels:
-            _refuse_unlisted(labels, head.labels, where)
-        names = list(head.labels or self.classes_in(train, where))
+        names = list(head.labels or self._classes_in(train, where))
+        distinct = list(dict.fromkeys(labels))
+        hint = f"head.labels has {listed(names)}; leave it out to take all labels"
+        refuse_labels(
+            distinct,
+            lambda label: "" if label in names else "is not one of head.labels",
+            lambda row: where(labels.index(distinct[row])),
+            hint,
+        )
         weights = balanced(names, labels) if head.class_weights == "balanced" else head.class_weights
         for label in weights or ():
             if label not in names:
@@ -96,51 +79,64 @@ class Classification(TextLabelling):
                 raise ConfigError(f"there is no label {label!r}", where="head.class_weights", hint=hint)
         return self.with_head(labels=names, class_weights=weights)
 
+    def _classes_in(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> list[str]:
+        """The labels of the training data as they are written there, sorted as people would."""
+        labels = list(train["label"])
+        classes = list(dict.fromkeys(labels))
+        fraction = next((label for label in classes if FRACTION.fullmatch(label)), None)
+        if fraction is not None:
+            what = f"the label {fraction!r} is a number with a fraction, not a class"
+            hint = "task: regression learns numbers; a class is a word or a whole number"
+            raise DataError(what, where=where(labels.index(fraction)), hint=hint)
+        if len(classes) < 2:
+            raise DataError(f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least")
+        if len(classes) > max(MANY, len(labels) / 2):
+            raise _not_labels(train, self.recipe.data.train[0], len(classes))
+        seen: dict[str, str] = {}
+        for label in classes:  # those that look the same would silently be two classes
+            other = seen.setdefault(fold_white_space(nfc(label)), label)
+            if other != label:
+                how = "white space" if label.split() == other.split() else "their Unicode form (NFC)"
+                what = f"the labels {other!r} and {label!r} differ only in {how}"
+                hint = "write them alike: what stands between a comma and a label belongs to it"
+                raise DataError(what, where=where(labels.index(label)), hint=hint)
+        return sorted(classes, key=natural)
+
     def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
         hint = "the training data has " + listed(self.labels)
         return class_numbers(labels, self.labels, where, "does not stand in the training data", hint)
-
-    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
-        return by_example(model(batch), batch)
 
     def objective(self, model: Headed) -> ClassCrossEntropy:
         head, weights_Y = self.recipe.head, None
         if isinstance(head.class_weights, dict):
             weights_Y = torch.tensor([head.class_weights.get(label, 1.0) for label in self.labels])
             weights_Y = weights_Y.to(next(model.parameters()).device)
-        return ClassCrossEntropy(model, weights_Y, self.recipe.training.label_smoothing, head.auxiliary)
+        smoothing = self.recipe.training.label_smoothing
+        return ClassCrossEntropy(model, weights_Y, smoothing=smoothing, auxiliary=head.auxiliary)
 
-    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        metrics = self.measured(examples, probabilities(self.scores(model, examples)))
-        return {name: metrics[name] for name in self.higher_is_better if name in metrics}
+    def class_names(self, count: int) -> Sequence[str]:
+        """The names of so many classes."""
+        return self.labels
 
-    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
-        p_XY = probabilities(self.scores(model, examples, progress))
-        metrics = {"examples": len(examples), **self.measured(examples, p_XY)}
-        return metrics | {"predictions": prediction_lines(examples, self.labels, p_XY)}
+    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
+        true_X, p_XY = self.targets(examples).astype(np.int64), probabilities(scores_XY)
+        losses = -np.log(np.maximum(p_XY[np.arange(len(true_X)), true_X], 1e-45))
+        names = self.class_names(p_XY.shape[1])
+        return {"loss": float(losses.mean()), **classification_metrics(true_X, p_XY.argmax(-1), names)}
 
-    def measured(self, examples: Dataset, p_XY: Scores) -> dict[str, Any]:
-        """The mean loss and all metrics."""
-        return class_metrics(self.targets(examples).astype(np.int64), p_XY, self.labels)
+    def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
+        names, p_Y = self.class_names(len(scores_Y)), probabilities(scores_Y)
+        output = names[int(p_Y.argmax())]
+        found = {"input": text, "label": label, "output": output, "right": output == label}
+        return {**found, "probabilities": dict(zip(names, p_Y.tolist(), strict=True))}
 
     def prediction(self, text: str, scores_Y: Scores) -> Classified:
-        return Classified(text, ranked(self.labels, scores_Y))
+        return Classified(text, self.ranked(scores_Y))
 
-    def classes_in(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> list[str]:
-        """The labels of the training data as they are written there, sorted as people would."""
-        labels = list(train["label"])
-        for row, label in enumerate(labels):
-            if FRACTION.fullmatch(label):
-                what = f"the label {label!r} is a number with a fraction, not a class"
-                hint = "task: regression learns numbers; a class is a word or a whole number"
-                raise DataError(what, where=where(row), hint=hint)
-        classes = list(dict.fromkeys(labels))
-        if len(classes) < 2:
-            raise DataError(f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least")
-        if len(classes) > max(MANY, len(labels) / 2):
-            raise _no_labels(train, self.recipe.data.train[0], len(classes))
-        _refuse_lookalikes(labels, classes, where)
-        return sorted(classes, key=natural)
+    def ranked(self, scores_Y: Scores) -> dict[str, float]:
+        """The classes with their probabilities, best first; among equals in their own order."""
+        names, p_Y = self.class_names(len(scores_Y)), probabilities(scores_Y)
+        return {names[number]: float(p_Y[number]) for number in np.argsort(-p_Y, kind="stable")}
 
 
 @dataclass(frozen=True)
@@ -163,48 +159,7 @@ class Classified:
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
 
 
-def arrangement_of(texts: int, recipe: HeadedRecipe) -> Arrangement:
-    """How one text or two become rows, as the section `head` says."""
-    asked: list[Literal["both_orders", "apart"]] = [
-        name for name in ("both_orders", "apart") if getattr(recipe.head, name)
-    ]
-    if len(asked) > 1:
-        raise ConfigError(
-            "two texts that are read apart have no order", where="head.both_orders", hint="set it to false"
-        )
-    if asked and texts < 2:
-        raise ConfigError("there is only one text", where=f"head.{asked[0]}", hint="set it to false")
-    if asked == ["apart"] and recipe.data.long == "windows":
-        what = "a text that is compared has one vector"
-        raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
-    return asked[0] if asked else "single" if texts == 1 else "pair"
-
-
-def _refuse_unlisted(labels: Sequence[str], names: Sequence[str], where: Callable[[int], str]) -> None:
-    """Labels of the training data that head.labels leaves out, each where it first stands."""
-    unlisted = sorted(set(labels).difference(names), key=labels.index)
-    hint = f"head.labels has {listed(names)}; leave it out to take all labels"
-    refuse_labels(
-        [
-            Problem(where(labels.index(label)), f"the label {label!r} is not one of head.labels", hint)
-            for label in unlisted
-        ]
-    )
-
-
-def _refuse_lookalikes(labels: Sequence[str], classes: Sequence[str], where: Callable[[int], str]) -> None:
-    """Labels that look the same would silently be two classes."""
-    seen: dict[str, str] = {}
-    for label in classes:
-        other = seen.setdefault(fold_white_space(nfc(label)), label)
-        if other != label:
-            how = "white space" if label.split() == other.split() else "their Unicode form (NFC)"
-            what = f"the labels {other!r} and {label!r} differ only in {how}"
-            hint = "write them alike: what stands between a comma and a label belongs to it"
-            raise DataError(what, where=where(labels.index(label)), hint=hint)
-
-
-def _no_labels(train: Mapping[str, Sequence[str]], corpus: Labelled, labels: int) -> DataError:
+def _not_labels(train: Mapping[str, Sequence[str]], corpus: Labelled, labels: int) -> DataError:
     """Most examples have a label of their own: texts, names or numbers were taken for labels."""
     count, name = len(train["label"]), corpus.texts[0]
     what = f"{labels:,} different labels in {count:,} examples, such as {train['label'][0][:60]!r}"
@@ -215,17 +170,18 @@ def _no_labels(train: Mapping[str, Sequence[str]], corpus: Labelled, labels: int
     return DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
 
 
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """Sorts -1 before 2 before 10, and a2 before a10."""
-    if re.fullmatch(r"[-+]?\d+", text):
-        return [(0, int(text), "")]
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
-
-
-def listed(names: Iterable[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """The first few names."""
-    names = list(names)
     return ", ".join([*names[:SHOWN], *([f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else [])])
+
+
+def class_numbers(
+    labels: Sequence[str], names: Sequence[str], where: Callable[[int], str], what: str, hint: str
+) -> NDArray[np.int64]:
+    """The number of each label among `names`; one DataError with `what` for those that are not among them."""
+    known = {name: number for number, name in enumerate(names)}
+    refuse_labels(labels, lambda label: "" if label in known else what, where, hint)
+    return np.array([known[label] for label in labels], dtype=np.int64)
 
 
 def balanced(names: Sequence[str], labels: Sequence[str]) -> dict[str, float]:
@@ -239,33 +195,3 @@ def probabilities(scores_XY: Scores) -> Scores:
     e_XY = np.exp(scores_XY.astype(np.float64) - scores_XY.max(-1, keepdims=True))
     p_XY: Scores = e_XY / e_XY.sum(-1, keepdims=True)
     return p_XY
-
-
-def ranked(labels: Sequence[str], scores_Y: Scores) -> dict[str, float]:
-    """Labels with their probabilities, best first; among equals in their own order."""
-    p_Y = probabilities(scores_Y)
-    return {labels[number]: float(p_Y[number]) for number in np.argsort(-p_Y, kind="stable")}
-
-
-def class_metrics(true_X: NDArray[np.int64], p_XY: Scores, names: Sequence[str]) -> dict[str, Any]:
-    """The mean loss and all metrics of predicted classes."""
-    losses = -np.log(np.maximum(p_XY[np.arange(len(true_X)), true_X], 1e-45))
-    return {"loss": float(losses.mean()), **classification_metrics(true_X, p_XY.argmax(-1), names)}
-
-
-def prediction_lines(examples: Dataset, names: Sequence[str], p_XY: Scores) -> list[dict[str, Any]]:
-    """The lines of the file of predictions."""
-    lines = []
-    for row, p_Y in enumerate(p_XY):
-        output, label = names[int(p_Y.argmax())], examples.texts["label"][row]
-        lines.append(
-            {
-                "where": examples.where(row),
-                "input": joined_text(examples, row),
-                "label": label,
-                "output": output,
-                "right": output == label,
-                "probabilities": dict(zip(names, p_Y.tolist(), strict=True)),
-            }
-        )
-    return lines

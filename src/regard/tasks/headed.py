@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
-from torch import nn
+import torch
+from pydantic import BeforeValidator
+from torch import Tensor, nn
 
 from regard.config import Config
 from regard.data.config import Recipe
-from regard.data.framing import Framing, Long
+from regard.data.dataset import Dataset
+from regard.data.framing import Framed, Framing, Long, labelled_batch
 from regard.data.prepare import Prepared
 from regard.errors import ConfigError
 from regard.models import MODELS, any_config, config_of
-from regard.models.base import Contextual
+from regard.models.base import Contextual, device_of
 from regard.models.headed import HeadConfig, Headed, build_base
-from regard.tasks.inputs import EncodedInputs, Note, is_foreign, nothing_known
 from regard.tasks.raw import check_max_length, spelling_options
-from regard.tasks.task import NoSettings, Prediction, Task
+from regard.tasks.task import (
+    EncodedInputs,
+    Example,
+    NoSettings,
+    Note,
+    Prediction,
+    Task,
+    by_length,
+    is_foreign,
+    nothing_known,
+)
 
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
 }  # fmt: skip
 """How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019, appendix A.3)."""
+READ_TOKENS = 8_192
+"""Padded tokens that are read at once."""
 TRANSFORMERS = ("gpt", "bert")
+
+
+def as_texts(value: Any) -> Any:
+    """Labels as they stand in a table, where YAML takes `0` for a number; each stands once."""
+    if isinstance(value, list):
+        twice = [name for name, count in Counter(map(str, value)).items() if count > 1]
+        if twice:
+            raise ValueError(f"the label {twice[0]!r} stands twice")
+        return [str(label) if isinstance(label, int) else label for label in value]
+    if isinstance(value, dict):
+        return {str(label) if isinstance(label, int) else label: weight for label, weight in value.items()}
+    return value
+
+
+Labels = Annotated[list[str] | None, BeforeValidator(as_texts)]
+"""A head's classes in their order; None where the training data tells them."""
 
 
 class HeadedRecipe(Recipe, Protocol):
@@ -71,7 +102,7 @@ class HeadedTask(Task):
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the head's classes, in their order."""
-        return ()
+        return tuple(getattr(self.recipe.head, "labels", None) or ())
 
     def model(self) -> Headed:
         return Headed(self.base(), self.recipe.head, self.make_head)
@@ -89,21 +120,33 @@ class HeadedTask(Task):
         long: Long = getattr(data, "long", "windows")
         return Framing(self.tokenizers["text"], model.kind == "bert", data.max_length, long, data.stride, model.letters)
 
+    @torch.inference_mode()
+    def token_logits(self, model: Headed, rows: Sequence[Framed]) -> Iterator[tuple[int, Tensor]]:
+        """The number of each row, and what the head gives for each of its tokens, [L, Y]."""
+        for numbers in by_length([len(row.ids) for row in rows], READ_TOKENS):
+            batch = labelled_batch(
+                [[rows[number]] for number in numbers], torch.zeros(len(numbers)), self.framing.tokenizer.pad
+            )
+            logits_BLY = model(batch.to(device_of(model))).float().cpu()
+            for number, logits_LY in zip(numbers, logits_BLY, strict=True):
+                yield number, logits_LY[: len(rows[number].ids)]
+
     def text_model(self, model: Headed) -> Contextual:
         return model.base
 
-    def fields_of(self, row: Any) -> Iterable[tuple[str, Sequence[int]]]:
-        """The texts of an encoded input, each with its tokens."""
-        raise NotImplementedError
+    def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
+        """The texts of an example, each with its tokens."""
+        names = [name for name in examples.columns if self.tokenizer_of(name) is not None]
+        return [(examples.texts[name][row], examples.columns[name][row].tolist()) for name in names]
 
-    def notes(self, encoded: EncodedInputs[Any], predictions: Sequence[Prediction]) -> list[Note]:
+    def notes(self, encoded: EncodedInputs[Example], predictions: Sequence[Prediction]) -> list[Note]:
         """There is a prediction for every text; a note says in which of them every token is unknown."""
         tokenizer = self.framing.tokenizer
         return [
             Note("unknown", str(nothing_known(text, place)))
             for row, place in zip(encoded.readable(), encoded.inputs.places, strict=True)
-            for text, ids in self.fields_of(row)
-            if tokenizer.all_unknown(ids) and is_foreign(tokenizer, self.framing.spelled([*ids], [text], 0))
+            for text, ids in self.fields_of(*row)
+            if tokenizer.all_unknown(ids) and is_foreign(tokenizer, self.framing.spelled(ids, [text], 0))
         ]
 
     def with_head(self, **values: Any) -> Self:
@@ -119,22 +162,20 @@ class HeadedTask(Task):
         layers = 1 if kind == "cnn" else self.recipe.model.layers
         if freeze != "all" and freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
-        if self.recipe.head.auxiliary > 0:
-            _check_auxiliary(self.recipe)
+        self._check_auxiliary()
+
+    def _check_auxiliary(self) -> None:
+        """The language model's loss is that of the states which the head reads."""
+        head, model = self.recipe.head, self.recipe.model
+        if head.auxiliary > 0 and not model.causal:
+            what = f"{model.kind} is no language model that reads from left to right"
+            causal = [kind for kind, model in MODELS.items() if model.config.causal]
+            raise ConfigError(what, where="head.auxiliary", hint=f"set it to 0, or take {' or '.join(causal)}")
+        if head.auxiliary > 0 and (head.freeze == "all" or head.features != "last" or head.bilstm is not None):
+            what = "the language model's loss needs a head right above a last layer that learns"
+            raise ConfigError(what, where="head.auxiliary", hint="features: last, bilstm: null, and freeze below all")
 
 
 def _section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
     section = tree.get(name)
     return section if isinstance(section, dict) else {}
-
-
-def _check_auxiliary(recipe: Any) -> None:
-    """The language model's loss is that of the states which the head reads."""
-    head = recipe.head
-    if not recipe.model.causal:
-        what = f"{recipe.model.kind} is no language model that reads from left to right"
-        causal = [kind for kind, model in MODELS.items() if model.config.causal]
-        raise ConfigError(what, where="head.auxiliary", hint=f"set it to 0, or take {' or '.join(causal)}")
-    if head.freeze == "all" or head.features != "last" or head.bilstm is not None:
-        what = "the language model's loss needs a head right above a last layer that learns"
-        raise ConfigError(what, where="head.auxiliary", hint="features: last, bilstm: null, and freeze below all")

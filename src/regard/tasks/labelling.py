@@ -7,45 +7,55 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
-from regard.data.batches import fixed_batches
+from regard.data.batches import LabelledBatch, fixed_batches
 from regard.data.config import Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import FileInput, HeldFile, is_table, table_rows
+from regard.data.file_inputs import (
+    FileInput,
+    HeldFile,
+    alike,
+    column_problem,
+    corpus_of,
+    has_columns,
+    header_of,
+    is_table,
+    read_like,
+    table_rows,
+)
 from regard.data.formats import Key, has_header, keys_of
 from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
+from regard.data.labelled import Labelled, list_of
 from regard.data.prepare import Prepared
 from regard.data.store import Integers
-from regard.data.texts import Texts
-from regard.errors import DataError, Problem, first_of
+from regard.errors import ConfigError, DataError, Problem, first_of
 from regard.models import config_of
 from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
-from regard.tasks.columns import corpus_of, header_in, labelled_in, labelled_of, suffix_of
-from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import (
+from regard.objectives.labels import by_example
+from regard.tasks.headed import READ_TOKENS, HeadedTask
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Example,
     Inputs,
+    Prediction,
     Unreadable,
     by_dataset,
-    object_input,
+    encode_examples,
+    ignore,
     problem_in_text,
 )
-from regard.tasks.task import Done, Prediction, ignore
-from regard.text.files import TextFile
+from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
-SCORE_TOKENS = 8_192
-"""Padded tokens that are read at once."""
-Labels = NDArray[np.int64] | NDArray[np.float32]
+Targets = NDArray[np.int64] | NDArray[np.float32]
 Scores = NDArray[np.float32]
 
 
@@ -71,11 +81,33 @@ class TextLabelling(HeadedTask):
         pooling = "mean" if tree["head"].get("apart") else config_of(kind).head_pooling
         return tree | {"head": {"pooling": pooling} | tree["head"]}
 
+    # What a task of this kind says
+
+    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> Targets:
+        """What each label stands for, or one DataError that names the labels that are not allowed."""
+        raise NotImplementedError
+
+    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
+        """What the head gives for each example, [X, Y]."""
+        return by_example(model(batch), batch)
+
+    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
+        """The mean loss and all metrics."""
+        raise NotImplementedError
+
+    def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
+        """Of an example: what a line of the file of predictions says besides its place."""
+        raise NotImplementedError
+
+    def prediction(self, text: str, scores_Y: Scores) -> Prediction:
+        """The answer that the head's scores are for a text."""
+        raise NotImplementedError
+
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        texts = {name: column for name, column in train.columns.items() if name != "label"}
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        texts = {name: column for name, column in train.items() if name != "label"}
         learned = train_tokenizers(recipe.tokenizer.model_copy(update={"joint": True}), texts, base)
         return Tokenizers({"text": next(iter(learned.values()))})
 
@@ -90,12 +122,8 @@ class TextLabelling(HeadedTask):
     def tokenizer_of(self, column: str) -> Tokenizer:
         return self.tokenizers["text"]
 
-    def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> Labels:
-        """What each label stands for, or one DataError that names the labels that are not allowed."""
-        raise NotImplementedError
-
-    def targets(self, examples: Dataset) -> Labels:
-        """The same for all examples."""
+    def targets(self, examples: Dataset) -> Targets:
+        """What the labels of all examples stand for."""
         return self.numbers(list(examples.texts["label"]), examples.where)
 
     @property
@@ -112,8 +140,20 @@ class TextLabelling(HeadedTask):
         return None
 
     def arrange(self, texts: int) -> Arrangement:
-        """What makes the rows of an example of so many texts."""
-        raise NotImplementedError
+        """What makes the rows of an example of one text or two, as the section `head` says."""
+        head = self.recipe.head
+        chosen: list[Literal["both_orders", "apart"]] = [
+            name for name in ("both_orders", "apart") if getattr(head, name)
+        ]
+        if len(chosen) > 1:
+            what = "two texts that are read apart have no order"
+            raise ConfigError(what, where="head.both_orders", hint="set it to false")
+        if chosen and texts < 2:
+            raise ConfigError("there is only one text", where=f"head.{chosen[0]}", hint="set it to false")
+        if chosen == ["apart"] and self.recipe.data.long == "windows":
+            what = "a text that is compared has one vector"
+            raise ConfigError(what, where="data.long", hint="allowed: head, tail, head_tail")
+        return chosen[0] if chosen else "single" if texts == 1 else "pair"
 
     def arrangement_of(self, examples: Dataset) -> Arrangement:
         return self.arrangement or self.arrange(len(examples.columns))
@@ -128,25 +168,21 @@ class TextLabelling(HeadedTask):
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         """All rows of an example together, each as long as its longest, since they are padded to it."""
-        columns = (column.lengths.tolist() for column in examples.columns.values())
         arrangement = self.arrangement_of(examples)
-        known: dict[tuple[int, ...], int] = {}
-
-        def positions(sizes: tuple[int, ...]) -> int:
-            if sizes not in known:
-                rows = arranged([range(size) for size in sizes], self.framing, arrangement)
-                known[sizes] = len(rows) * max(len(row.ids) for row in rows)
-            return known[sizes]
-
-        return np.array([positions(sizes) for sizes in zip(*columns, strict=True)], dtype=np.int32)
+        sizes = list(zip(*(column.lengths.tolist() for column in examples.columns.values()), strict=True))
+        positions: dict[tuple[int, ...], int] = {}
+        for texts in set(sizes):
+            rows = arranged([range(size) for size in texts], self.framing, arrangement)
+            positions[texts] = len(rows) * max(len(row.ids) for row in rows)
+        return np.array([positions[texts] for texts in sizes], dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
         read = [self.rows(examples, int(row)) for row in rows]
-        labels: Labels = np.zeros(len(rows), dtype=np.int64)
+        targets: Targets = np.zeros(len(rows), dtype=np.int64)
         if "label" in examples.texts:
-            texts = [examples.texts["label"][int(row)] for row in rows]
-            labels = self.numbers(texts, lambda row: examples.where(int(rows[row])))
-        return labelled_batch(read, torch.from_numpy(labels), self.tokenizers["text"].pad, tuple(rows.tolist()))
+            labels = [examples.texts["label"][int(row)] for row in rows]
+            targets = self.numbers(labels, lambda row: examples.where(int(rows[row])))
+        return labelled_batch(read, torch.from_numpy(targets), self.tokenizers["text"].pad, tuple(rows.tolist()))
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         return np.unique(self.targets(examples), return_counts=True)[1]
@@ -180,22 +216,30 @@ class TextLabelling(HeadedTask):
             return ApartHead(width, outputs, pooling=head.pooling, dropout=head.dropout, number=number)
         return TextHead(width, outputs, pooling=head.pooling, pooler=pooler, dropout=head.dropout)
 
-    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
-        """What the head gives for each example, [X, Y]."""
-        raise NotImplementedError
-
     @torch.inference_mode()
     def scores(self, model: Headed, examples: Dataset, progress: Done = ignore) -> Scores:
-        """The same for all examples, in their order."""
+        """What the head gives for all examples, in their order."""
         scores: dict[int, Scores] = {}
-        for rows in fixed_batches(examples, SCORE_TOKENS):
+        for rows in fixed_batches(examples, READ_TOKENS):
             batch = self.collate(examples, rows, 0, 0).to(device_of(model))
             scores_XY = self.head_scores(model, batch).float().cpu().numpy()
             scores |= dict(zip(rows.tolist(), scores_XY, strict=True))
             progress(len(rows))
         return np.stack([scores[row] for row in range(len(examples))])
 
+    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
+        metrics = self.measured(examples, self.scores(model, examples))
+        return {name: metrics[name] for name in self.higher_is_better}
+
     # Verbs
+
+    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
+        scores_XY = self.scores(model, examples, progress)
+        lines = []
+        for row, scores_Y in enumerate(scores_XY):
+            text = "\t".join(examples.texts[name][row] for name in examples.columns)
+            lines.append({"where": examples.where(row), **self.line(text, examples.texts["label"][row], scores_Y)})
+        return {"examples": len(examples), **self.measured(examples, scores_XY), "predictions": lines}
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The texts of a table, without the label, with tabs between those of a row; a .txt has one input a line."""
@@ -203,26 +247,32 @@ class TextLabelling(HeadedTask):
             return None
         columns, header = self.table_columns(file)
         alone = bool(self.recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
+        listed = list_of([*columns.values()][1:]) if self.arrangement == "choices" else None
         return (
-            FileInput(row.values[0] if alone else with_tabs(row.values), file.where(row.line), row.fault)
-            for row in table_rows(file, columns, header)
+            FileInput(row.values[0] if alone else _with_tabs(row.values), file.where(row.line), row.fault)
+            for row in table_rows(file, columns, header, listed)
         )
 
     def table_columns(self, file: TextFile) -> tuple[dict[str, Key], bool | None]:
         """The columns of text in a table, and whether it has a header: as in one of the recipe's tables, else by the
         task's names."""
-        if self.recipe.data.train and not _tables(self.corpora):
+        if self.recipe.data.train and not self._tables():
             return {name: name for name in self.corpora[0].texts}, None
         like = self.corpus_of([file.name]) if self.recipe.data.train else self.named_table(file)
         return {name: key for name, key in keys_of(like).items() if name != "label"}, has_header(like)
 
+    def _tables(self) -> list[Corpus]:
+        return [corpus for corpus in self.corpora if corpus.file is not None or corpus.dataset is not None]
+
     def named_table(self, file: TextFile) -> Corpus:
         """A table for a run without data of its own: by the task's names for its columns."""
-        return labelled_in(file)
-
-    def named_files(self, files: Sequence[str]) -> Corpus:
-        """The same for what `--file` names."""
-        return labelled_of(files)
+        if has_columns(file, {"first": "first", "second": "second"}):
+            return Labelled(file=file.name, first="first", second="second", label="label")
+        problem = column_problem(file, {"text": "text"})
+        if problem is None:
+            return Labelled(file=file.name, text="text", label="label")
+        hint = f"{problem.hint}; wanted are text, or first and second; what is to be found is called label"
+        raise DataError(problems=[replace(problem, hint=hint)])
 
     def corpus_of(self, files: Sequence[str]) -> Corpus:
         """What `--file` names, with the columns of a table of the recipe's, one of the same format if there is one.
@@ -231,18 +281,25 @@ class TextLabelling(HeadedTask):
         """
         if not any(corpus.model_fields_set for corpus in self.corpora):  # an imported run has no corpora
             return self.named_files(files)
-        tables = _tables(self.corpora)
+        tables = self._tables()
         if len(files) != 1 or not tables:
             return corpus_of(files, self.corpora)
-        suffix = suffix_of(files[0])
-        alike = [corpus for corpus in tables if corpus.file is not None and suffix_of(corpus.file) == suffix]
-        like = (alike or tables)[0]
-        others = {"dataset": None, "subset": None, "split": None, "size": None, "prefix": ""}
-        return like.model_copy(update={"file": files[0], "header": header_in(files[0], like), **others})
+        file = TextFile(files[0], Path(files[0]))
+        return read_like((alike(file, tables) or tables)[0], file)
+
+    def named_files(self, files: Sequence[str]) -> Corpus:
+        """A table, which may have no header if its two columns are a text and its label; or a file for each column."""
+        if len(files) == 3:
+            return Labelled(first=files[0], second=files[1], label=files[2])
+        if len(files) == 1 and is_table(file := open_text(files[0], Path())):
+            has_two = file.suffixes[0] in (".tsv", ".csv") and not has_columns(file, {"2": 2})
+            if not has_two or header_of(file):
+                return self.named_table(file)
+        return corpus_of(files, [Labelled.model_construct()])
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
-        row = object_input(self, text, place)
+        row = self.object_input(text, place)
         if row is not None and row.fault is None:
             return row
         if row is None or row.fault is None or self.arrangement in (None, "single"):
@@ -254,26 +311,17 @@ class TextLabelling(HeadedTask):
         return FileInput(text, place, replace(row.fault, hint=hint))
 
     def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:
-        """The texts of each input, with tabs between them where there are several, as examples: inputs with the same
-        number of texts in one dataset."""
-        single = self.arrangement == "single"
-        fields = [[text] if single else text.split("\t") for text in inputs.texts]
-        rows: dict[int, Example | Unreadable] = {}
-        for number, (texts, place) in enumerate(zip(fields, inputs.places, strict=True)):
-            wrong = self.wrong_number(texts, place)
-            problems = [wrong] if wrong else [problem_in_text(text, place) for text in texts]
+        """The texts of each input, with tabs between them where there are several."""
+        columns: list[Mapping[str, str] | Unreadable] = []
+        for text, place in zip(inputs.texts, inputs.places, strict=True):
+            fields = [text] if self.arrangement == "single" else text.split("\t")
+            wrong = self.wrong_number(fields, place)
+            problems = [wrong] if wrong else [problem_in_text(field, place) for field in fields]
             if any(problems):
-                rows[number] = Unreadable(tuple(problem for problem in problems if problem))
-        for count in sorted({len(texts) for row, texts in enumerate(fields) if row not in rows}):
-            numbers = [row for row, texts in enumerate(fields) if len(texts) == count and row not in rows]
-            columns = {f"text {field}": [fields[number][field] for number in numbers] for field in range(count)}
-            examples = Dataset.of(self, columns, [inputs.places[number] for number in numbers].__getitem__)
-            rows |= {number: Example(examples, row) for row, number in enumerate(numbers)}
-        return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
-
-    def fields_of(self, row: Example) -> list[tuple[str, list[int]]]:
-        columns, texts = row.examples.columns, row.examples.texts
-        return [(texts[name][row.row], column[row.row].tolist()) for name, column in columns.items()]
+                columns.append(Unreadable(tuple(problem for problem in problems if problem)))
+            else:
+                columns.append({f"text {number}": field for number, field in enumerate(fields)})
+        return encode_examples(self, inputs, columns)
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
         """Why an input has too few or too many texts."""
@@ -284,51 +332,26 @@ class TextLabelling(HeadedTask):
     def predict_encoded(
         self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Prediction]:
-        scores = self.typed_scores(model, encoded, progress)
-        return [self.prediction(text, scores_Y) for text, scores_Y in zip(encoded.inputs.texts, scores, strict=True)]
-
-    def prediction(self, text: str, scores_Y: Scores) -> Prediction:
-        """The answer that the head's scores are for a text."""
-        raise NotImplementedError
-
-    def typed_scores(self, model: Headed, encoded: EncodedInputs[Example], progress: Done = ignore) -> list[Scores]:
-        """What the head gives for each input; inputs with the same number of texts are batched together."""
+        """Inputs with the same number of texts are batched together."""
         scores: dict[int, Scores] = {}
         for numbers, examples in by_dataset(encoded.readable()):
             scores |= dict(zip(numbers, self.scores(model, examples, progress), strict=True))
-        return [scores[number] for number in range(len(encoded))]
+        return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
 
 
-def _tables(corpora: Sequence[Corpus]) -> list[Corpus]:
-    return [corpus for corpus in corpora if corpus.file is not None or corpus.dataset is not None]
-
-
-def with_tabs(texts: Sequence[str]) -> str:
+def _with_tabs(texts: Sequence[str]) -> str:
     """Texts as they are typed, so that a tab within one becomes a blank."""
     return "\t".join(text.replace("\t", " ") for text in texts)
 
 
-def joined_text(examples: Dataset, row: int) -> str:
-    """The text of an example, or its texts with tabs between them."""
-    return "\t".join(examples.texts[name][row] for name in examples.columns)
-
-
-def class_numbers(
-    labels: Sequence[str], names: Sequence[str], where: Callable[[int], str], what: str, hint: str
-) -> NDArray[np.int64]:
-    """The number of each label among `names`; one DataError with `what` for those that are not among them."""
-    known = {name: number for number, name in enumerate(names)}
-    refuse_labels(
-        [
-            Problem(where(row), f"the label {label!r} {what}", hint)
-            for row, label in enumerate(labels)
-            if label not in known
-        ]
-    )
-    return np.array([known[label] for label in labels], dtype=np.int64)
-
-
-def refuse_labels(problems: Sequence[Problem]) -> None:
-    """One DataError with all of them, if there are any."""
+def refuse_labels(
+    labels: Sequence[str], bad: Callable[[str], str], where: Callable[[int], str], hint: str = ""
+) -> None:
+    """One DataError with all labels of which `bad` says what is wrong, if there are any."""
+    problems = [
+        Problem(where(row), f"the label {label!r} {what}", hint)
+        for row, label in enumerate(labels)
+        if (what := bad(label))
+    ]
     if problems:
         raise DataError(problems=first_of(problems))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
 
-from regard.data.batch import MaskedBatch, Tokens
+from regard.data.batches import MaskedBatch
 from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
@@ -22,13 +22,21 @@ from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.language_model import MaskedSums, MaskedTokens, masked_states, masked_sums
-from regard.tasks.inputs import EncodedInputs, Inputs, Unreadable, by_length, not_longer, padded, problem_in_text
 from regard.tasks.language_modeling import SCORE_TOKENS
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import RawTextTask, check_max_length
-from regard.tasks.task import Done, ignore
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import Sentences
+from regard.tasks.task import (
+    Done,
+    EncodedInputs,
+    Inputs,
+    Unreadable,
+    by_length,
+    ignore,
+    not_longer,
+    padded,
+    problem_in_text,
+)
+from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MASKING
 
@@ -60,6 +68,7 @@ class MaskedLanguageModeling(RawTextTask):
     unit = "masked tokens"
     data = MaskedData
     models = any_config(lambda config: config.pretraining == "masked")
+    init_model: ClassVar[Mapping[str, Any]] = {"masked_head": True}  # which an imported model may have come without
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -74,29 +83,41 @@ class MaskedLanguageModeling(RawTextTask):
 
     special = MASKING
 
+    # Data
+
     @property
     def sentences(self) -> Sentences | None:
-        found: Sentences = self.recipe.data.sentences
-        return found if self.recipe.model.next_sentence else None
+        sentences: Sentences = self.recipe.data.sentences
+        return sentences if self.recipe.model.next_sentence else None
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
+    def examples(self, text: RawTokens, part: str) -> Segments:
+        data = self.recipe.data
+        if not self.recipe.model.next_sentence:
+            return self.single_segments(text)
+        split, hint = getattr(data, part, None), MORE_DOCUMENTS
+        if isinstance(split, Split):
+            hint = f"raise data.{part}.split, which is {split.split:g}, or give data.{part} a text of its own"
+        return SentencePairs(text, self.masking, data.max_length, f"data.{part}", hint, data.sentences)
+
+    def single_segments(self, text: RawTokens) -> SingleSegments:
+        return SingleSegments(text, self.masking, self.recipe.data.max_length)
+
+    @property
+    def masking(self) -> Masking:
         if self.tokenizers["text"].mask is None:
             hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
             place = f"{self.recipe.tokenizer.file or 'tokenizer'}"
             raise DataError("the vocabulary has no [MASK] token", where=place, hint=hint)
-        return self
+        return Masking(self.tokenizers["text"], self.recipe.data.mask_rate, self.recipe.data.whole_words)
 
-    def _masking(self, text: RawTokens) -> Masking:
-        return Masking(text.tokenizer, self.recipe.data.mask_rate, self.recipe.data.whole_words)
+    def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
+        text = self.read_documents(corpora, part, base)
+        try:
+            return self.examples(text, part)
+        except DataError:  # too few documents for next-sentence prediction: masked tokens can still be measured
+            return self.single_segments(text)
 
-    def examples(self, text: RawTokens, part: str) -> Segments:
-        data, masking = self.recipe.data, self._masking(text)
-        if not self.recipe.model.next_sentence:
-            return SingleSegments(text, masking, data.max_length)
-        split, hint = getattr(data, part, None), MORE_DOCUMENTS
-        if isinstance(split, Split):
-            hint = f"raise data.{part}.split, which is {split.split:g}, or give data.{part} a text of its own"
-        return SentencePairs(text, masking, data.max_length, f"data.{part}", hint, data.sentences)
+    # Training
 
     def check(self, data: Prepared[Segments]) -> None:
         check_max_length(self.recipe.data.max_length, self.recipe.model.max_positions, self.recipe.training.init)
@@ -114,38 +135,32 @@ class MaskedLanguageModeling(RawTextTask):
 
     def loss(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
-        tallies: list[MaskedSums] = []
-        with torch.inference_mode():
-            for rows in examples.measured(SCORE_TOKENS):
-                tallies.append(masked_sums(model, examples.batch(rows).to(device_of(model))))
-                progress(len(rows))
-        masked, pairs = sum(one.masked for one in tallies), sum(one.pairs for one in tallies)
-        loss = sum(one.loss for one in tallies) / masked
-        found = {
+        sums: list[MaskedSums] = []
+        for rows in examples.measured(SCORE_TOKENS):
+            sums.append(masked_sums(model, examples.batch(rows).to(device_of(model))))
+            progress(len(rows))
+        masked, pairs = sum(batch.masked for batch in sums), sum(batch.pairs for batch in sums)
+        loss = sum(batch.loss for batch in sums) / masked
+        metrics = {
             "loss": loss,
             "perplexity": perplexity(loss),
-            "masked_accuracy": sum(one.correct for one in tallies) / masked,
+            "masked_accuracy": sum(batch.correct for batch in sums) / masked,
         }
         if pairs:
-            found |= {"next_sentence_loss": sum(one.next_loss for one in tallies) / pairs}
-            found |= {"next_sentence_accuracy": sum(one.next_correct for one in tallies) / pairs}
-        return found
+            metrics["next_sentence_loss"] = sum(batch.next_loss for batch in sums) / pairs
+            metrics["next_sentence_accuracy"] = sum(batch.next_correct for batch in sums) / pairs
+        return metrics
 
     def validate(self, model: BERT, examples: Segments) -> dict[str, Any]:
         return self.loss(model, examples, ignore)
 
-    def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:
-        text = self.read_documents(corpora, part, base)
-        try:
-            return self.examples(text, part)
-        except DataError:  # too few documents to pair sentences of: masked tokens can be measured all the same
-            return SingleSegments(text, self._masking(text), self.recipe.data.max_length)
+    # Verbs
 
     def evaluate(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
-        found = {"documents": len(examples.text), "examples": len(examples), **self.loss(model, examples, progress)}
-        return found | (
-            {"note": NO_PAIRS} if self.recipe.model.next_sentence and "next_sentence_loss" not in found else {}
-        )
+        metrics = {"documents": len(examples.text), "examples": len(examples), **self.loss(model, examples, progress)}
+        if self.recipe.model.next_sentence and "next_sentence_loss" not in metrics:
+            metrics["note"] = NO_PAIRS
+        return metrics
 
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
         return EncodedInputs(inputs, encode_gaps(model, self.tokenizers["text"], inputs.texts, inputs.places))
@@ -166,9 +181,7 @@ class MaskedLanguageModeling(RawTextTask):
 GAP = "[MASK]"
 """How a gap is typed, whatever the vocabulary calls it."""
 SHOWN = 5
-"""Tokens that are told for each gap when no number was asked for."""
-FILL_TOKENS = 8_192
-"""Padded tokens that are read at once."""
+"""Tokens that are listed for each gap when no number was asked for."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +220,8 @@ class Filled:
             yield "\t".join([self.output, *(f"{gap.words[0]} {gap.probabilities[0]:.4f}" for gap in self.gaps)])
             return
         for number, gap in enumerate(self.gaps, 1):
-            told = zip(gap.probabilities, gap.words, gap.outputs, strict=True)
-            yield from (f"{number}\t{p:.4f}\t{word}\t{output}" for p, word, output in [*told][:nbest])
+            candidates = zip(gap.probabilities, gap.words, gap.outputs, strict=True)
+            yield from (f"{number}\t{p:.4f}\t{word}\t{output}" for p, word, output in [*candidates][:nbest])
 
 
 def encode_gaps(
@@ -245,19 +258,22 @@ def filled(
 ) -> list[Filled]:
     """Every gap by itself: the tokens are the most probable ones given the text with all its gaps.
 
-    `rows` are the tokens of the texts. What is no word is not offered, and keeps its probability: those of the others
-    need not sum to 1.
+    `rows` are the tokens of the texts. What is no word is not offered, such as the mark of a word's beginning alone; it
+    keeps its probability, so those of the others need not sum to 1.
     """
-    not_offered = sorted(tokenizer.special | _blank(tokenizer))
+    pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
+    blank = {token for token, piece in pieces if len(piece) <= 2 and not _written(tokenizer, token).strip()}
+    not_offered = sorted(tokenizer.special | blank)
+    offered = min(nbest if nbest > 1 else SHOWN, tokenizer.size - len(not_offered))
     found: dict[int, Filled] = {}
-    for numbers in by_length([len(row) for row in rows], FILL_TOKENS):
+    for numbers in by_length([len(row) for row in rows], SCORE_TOKENS):
         text = padded([rows[number] for number in numbers], tokenizer.pad)
-        batch = _batch(text, tokenizer).to(device_of(model))
+        places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
+        batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), places_P, torch.zeros_like(places_P))
+        batch = batch.to(device_of(model))
         log_p_PV = model.readout(masked_states(model(batch).hidden_BTD, batch)).float().log_softmax(-1)
         log_p_PV[:, not_offered] = -torch.inf
-        values_PK, tokens_PK = log_p_PV.exp().topk(
-            min(nbest if nbest > 1 else SHOWN, tokenizer.size - len(not_offered))
-        )
+        values_PK, tokens_PK = log_p_PV.exp().topk(offered)
         gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
         for number in numbers:
             count = rows[number].count(tokenizer.mask)
@@ -265,22 +281,10 @@ def filled(
     return [found[number] for number in range(len(texts))]
 
 
-def _blank(tokenizer: Tokenizer) -> set[int]:
-    """The tokens that write nothing but a space, such as the mark of a word's beginning alone."""
-    pieces = tokenizer.pieces(range(tokenizer.size))
-    return {token for token, piece in enumerate(pieces) if len(piece) <= 2 and not _written(tokenizer, token).strip()}
-
-
-def _batch(text: Tokens, tokenizer: Tokenizer) -> MaskedBatch:
-    assert tokenizer.mask is not None
-    places_P = text.ids_BL.flatten().eq(tokenizer.mask).nonzero()[:, 0]
-    return MaskedBatch(text, torch.zeros_like(text.ids_BL), places_P, torch.zeros_like(places_P))
-
-
 def _filled(tokenizer: Tokenizer, text: str, gaps: Sequence[tuple[list[float], list[int]]]) -> Filled:
     written = [[_written(tokenizer, token) for token in tokens] for _, tokens in gaps]
     best = [words[0] for words in written]
-    told = tuple(
+    candidates = tuple(
         Gap(
             tuple(tokenizer.pieces(tokens)),
             tuple(word.strip() for word in words),
@@ -289,7 +293,7 @@ def _filled(tokenizer: Tokenizer, text: str, gaps: Sequence[tuple[list[float], l
         )
         for number, ((values, tokens), words) in enumerate(zip(gaps, written, strict=True))
     )
-    return Filled(text, put_in(text, best), told)
+    return Filled(text, put_in(text, best), candidates)
 
 
 def _written(tokenizer: Tokenizer, token: int) -> str:

@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
 from torch import Tensor
 
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
-from regard.data.file_inputs import FileInput, listed_rows
+from regard.data.file_inputs import column_problem, has_columns, only_file
 from regard.data.framing import Arrangement
-from regard.data.labelled import ChoiceData, Choices, list_of
+from regard.data.labelled import Choices, LabelledData
 from regard.data.prepare import Prepared
-from regard.errors import ConfigError, Problem
+from regard.errors import ConfigError, DataError, Problem
 from regard.models.headed import Headed
 from regard.objectives.labels import ChoiceCrossEntropy, by_choice
-from regard.tasks.classification import as_texts, class_metrics, listed, prediction_lines, probabilities, ranked
-from regard.tasks.columns import MOST, choices_in
-from regard.tasks.inputs import only_file
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, class_numbers, with_tabs
-from regard.tasks.task import Done
+from regard.tasks.classification import Classification, Classified, class_numbers, listed
+from regard.tasks.headed import Labels
+from regard.tasks.labelling import Scores, TextHeadConfig
 from regard.text.files import TextFile, open_text
+
+CHOICES = (("text", "choices."), ("text", "choice"), ("startphrase", "ending"))
+"""What a text is called and how the names of its choices begin: in .jsonl, in another table, in SWAG."""
+MOST = 26
+"""Choices that are looked for."""
 
 
 class ChoiceHeadConfig(TextHeadConfig):
     """A head that scores each choice by itself."""
 
-    labels: Annotated[list[str] | None, BeforeValidator(as_texts)] = None
+    labels: Labels = None
     """How the right choice is named in the data, first choice first: [A, B, C, D]. Default: its number from 0."""
 
 
-class MultipleChoice(TextLabelling):
+class MultipleChoice(Classification):
     """Texts with choices, measured by accuracy.
 
     Each choice is read after the text and scored alone; softmax over the scores (Radford et al. 2018, section 3.3;
@@ -45,36 +48,41 @@ class MultipleChoice(TextLabelling):
     """
 
     name = "multiple_choice"
-    data = ChoiceData
+    data = LabelledData[Choices]
     head = ChoiceHeadConfig
+    outputs = 1
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "accuracy": True}
-    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "accuracy"}}
 
     @property
     def labels(self) -> tuple[str, ...]:
         if self.recipe.head.labels is not None or not self.recipe.data.train:
-            return tuple(self.recipe.head.labels or ())
+            return super().labels
         return tuple(str(number) for number in range(len(self.text_columns) - 1))
 
     @property
     def arrangement(self) -> Arrangement:
         return "choices"
 
-    def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        """Of a list of choices all, however many the run was trained on."""
-        if file.suffixes[0] == ".jsonl":
-            columns, _ = self.table_columns(file)
-            listed = list_of([*columns.values()][1:])
-            if listed is not None:
-                rows = listed_rows(file, columns, listed)
-                return (FileInput(with_tabs(row.values), file.where(row.line), row.fault) for row in rows)
-        return super().inputs_in(file)
+    def class_names(self, count: int) -> list[str]:
+        """Choices beyond those of the training data have numbers. An imported run has no names."""
+        return [*self.labels[:count], *map(str, range(len(self.labels), count))]
 
     def named_table(self, file: TextFile) -> Choices:
-        return choices_in(file)
+        """A table of texts with choices, and which of them is right."""
+        for text, begin in CHOICES:
+            names = (f"{begin}{number}" for number in range(MOST))
+            choices = list(takewhile(lambda name: has_columns(file, {name: name}), names))
+            if len(choices) > 1 and has_columns(file, {text: text}):
+                return Choices(file=file.name, text=text, choices=[*choices], label="label")
+        problems = (column_problem(file, {name: name}) for name in ("text", "choice0", "choice1"))
+        problem = next(problem for problem in problems if problem is not None)
+        wanted = (
+            "text, choice0, choice1 and so on, or in .jsonl a list of two choices or more; label says which is right"
+        )
+        raise DataError(problems=[replace(problem, hint=f"{problem.hint}; wanted are {wanted}")])
 
     def named_files(self, files: Sequence[str]) -> Choices:
-        return choices_in(open_text(files[0], Path()))
+        return self.named_table(open_text(files[0], Path()))
 
     def corpus_of(self, files: Sequence[str]) -> Corpus:
         return super().corpus_of([only_file(files)])
@@ -100,61 +108,33 @@ class MultipleChoice(TextLabelling):
         return by_choice(model(batch), batch)
 
     def objective(self, model: Headed) -> ChoiceCrossEntropy:
-        return ChoiceCrossEntropy(model, None, self.recipe.training.label_smoothing, self.recipe.head.auxiliary)
+        smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
+        return ChoiceCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
-    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        return self.measured(examples, probabilities(self.scores(model, examples)))
-
-    def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
-        p_XY = probabilities(self.scores(model, examples, progress))
-        lines = prediction_lines(examples, choice_names(self.labels, p_XY.shape[1]), p_XY)
-        return {"examples": len(examples), **self.measured(examples, p_XY), "predictions": lines}
-
-    def measured(self, examples: Dataset, p_XY: Scores) -> dict[str, Any]:
-        targets = self.targets(examples).astype(np.int64)
-        metrics = class_metrics(targets, p_XY, choice_names(self.labels, p_XY.shape[1]))
+    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
+        metrics = super().measured(examples, scores_XY)
         return {name: metrics[name] for name in self.higher_is_better}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
-        if len(fields) > 2:
-            return None
-        return Problem(
-            place,
-            f"there are {len(fields) - 1} choices",
-            "a text and two choices or more, tabs between them; or a JSON object with the run's columns",
-        )
+        hint = "a text and two choices or more, tabs between them; or a JSON object with the run's columns"
+        return None if len(fields) > 2 else Problem(place, f"there are {len(fields) - 1} choices", hint)
 
     def prediction(self, text: str, scores_Y: Scores) -> Chosen:
         choices = text.split("\t")[1:]
-        names = choice_names(self.labels, len(choices))
-        return Chosen(text, ranked(names, scores_Y), dict(zip(names, choices, strict=True)))
+        named = dict(zip(self.class_names(len(choices)), choices, strict=True))
+        return Chosen(text, self.ranked(scores_Y), choices=named)
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """A text and how probable each of its choices is, best first."""
+@dataclass(frozen=True, kw_only=True)
+class Chosen(Classified):
+    """A text and how probable each of its choices is, by their names, best first."""
 
-    input: str
-    probabilities: dict[str, float]
-    """By the choices' names."""
     choices: dict[str, str]
-    search: None = None
-
-    @property
-    def output(self) -> str:
-        return next(iter(self.probabilities))
 
     def to_json(self) -> dict[str, Any]:
-        chosen = self.choices[self.output]
-        return {
-            "input": self.input, "output": self.output, "choice": chosen, "probabilities": self.probabilities,
-        }  # fmt: skip
+        found = super().to_json()
+        return {"input": self.input, "output": self.output, "choice": self.choices[self.output], **found}
 
     def lines(self, nbest: int) -> Iterator[str]:
         for name, p in list(self.probabilities.items())[:nbest]:
             yield f"{name}\t{p:.4f}\t{self.choices[name]}"
-
-
-def choice_names(labels: Sequence[str], count: int) -> list[str]:
-    """The names of choices; those beyond the training data's are numbers. An imported run has no names."""
-    return [*labels[:count], *map(str, range(len(labels), count))]

@@ -17,7 +17,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -27,37 +27,33 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from regard.config import Config
-from regard.data.batch import LabelledBatch
+from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
 from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
 from regard.data.formats import Key
-from regard.data.framing import Framed, padded_rows, windows
-from regard.data.prepare import token_report
-from regard.data.report import ColumnReport
-from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_inputs
+from regard.data.framing import Framed, labelled_batch, windows
+from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
 from regard.data.store import Integers, TokenColumn
-from regard.data.texts import Texts
 from regard.errors import Problem
-from regard.models.base import device_of
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
-from regard.objectives.labels import SpanCrossEntropy, span_logits
+from regard.objectives.labels import SpanCrossEntropy
 from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import (
+from regard.tasks.metrics import Script, best_threshold, exact_match, f1
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
     Example,
     Inputs,
     Unreadable,
     by_dataset,
-    by_length,
+    encode_examples,
+    ignore,
     nothing_known,
-    only_file,
     problem_in_text,
 )
-from regard.tasks.metrics import Script, best_threshold, exact_match, f1
-from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
-from regard.text.offsets import Span, token_spans, trimmed
+from regard.text.normalise import Span, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 AT_ONCE = 256
@@ -129,8 +125,8 @@ class QuestionAnswering(HeadedTask):
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        texts = [*dict.fromkeys(train.columns["context"]), *train.columns["question"]]
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        texts = [*dict.fromkeys(train["context"]), *train["question"]]
         return train_tokenizers(recipe.tokenizer, {"text": texts}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
@@ -142,7 +138,7 @@ class QuestionAnswering(HeadedTask):
         """`context` and `question` as tokens, `starts` and `ends` the characters of the context's tokens, `answer` the
         first and last token of the first answer."""
         contexts = list(dict.fromkeys(texts["context"]))
-        spans = dict(zip(contexts, token_spans(self.tokenizers["text"], contexts), strict=True))
+        spans = dict(zip(contexts, self.tokenizers["text"].token_spans(contexts), strict=True))
         encoded = [spans[context] for context in texts["context"]]
         columns: dict[str, list[list[int]]] = {
             "context": [ids for ids, _ in encoded],
@@ -211,15 +207,10 @@ class QuestionAnswering(HeadedTask):
         for row in rows.tolist():
             read.append(self.windows(examples, row))
             labels += [window.places_of(self.answer_tokens(examples, row)) for window in read[-1]]
-        return self._batch(read, labels, tuple(rows.tolist()))
-
-    def _batch(
-        self, read: Sequence[Sequence[Window]], labels: Sequence[tuple[int, int]], examples: tuple[int, ...] = ()
-    ) -> LabelledBatch:
-        pad = self.framing.tokenizer.pad
-        text, segments_BL = padded_rows([window.row for windows in read for window in windows], pad)
-        owners_B = torch.repeat_interleave(torch.tensor([len(windows) for windows in read]))
-        return LabelledBatch(text, segments_BL, owners_B, torch.tensor(labels), examples, len(labels))
+        batch = labelled_batch(
+            [[window.row for window in own] for own in read], torch.tensor(labels), self.framing.tokenizer.pad
+        )
+        return replace(batch, examples=tuple(rows.tolist()), tokens=len(labels))
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         """How many questions have no answer, and how many have one."""
@@ -246,7 +237,7 @@ class QuestionAnswering(HeadedTask):
         return head(width, 2, dropout=self.recipe.head.dropout)
 
     def objective(self, model: Headed) -> SpanCrossEntropy:
-        return SpanCrossEntropy(model, self.recipe.head.auxiliary)
+        return SpanCrossEntropy(model, auxiliary=self.recipe.head.auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         losses, lines = self.measured(model, examples)
@@ -257,29 +248,25 @@ class QuestionAnswering(HeadedTask):
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The questions of SQuAD's JSON or of a table, each with its text; None: each line is one, as in a .tsv without
         these columns."""
-        if file.suffixes[0] == ".json":
-            return (FileInput(_as_json(*asked), where, fault) for *asked, where, fault in squad_inputs(file))
         corpus = self.corpus_of([file.name])
-        columns: dict[str, Key] = {"question": corpus.question, "context": corpus.context}
-        if not is_table(file) or (file.suffixes[0] == ".tsv" and not has_columns(file, columns)):
+        columns: dict[str, Key] = {"context": corpus.context, "question": corpus.question}
+        if file.suffixes[0] == ".json":
+            rows = squad_rows(file, corpus, answered=False)
+        elif is_table(file) and (file.suffixes[0] != ".tsv" or has_columns(file, columns)):
+            rows = table_rows(file, columns)
+        else:
             return None
-        return (
-            FileInput("" if row.fault else _as_json(*row.values), file.where(row.line), row.fault)
-            for row in table_rows(file, columns)
-        )
+        return (FileInput(_as_json(*row.values[:2]), corpus.place(file, row.line), row.fault) for row in rows)
 
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
-        file = only_file(files)
-        like = next((corpus for corpus in self.corpora if corpus.file is not None), QuestionedText(file=file))
-        corpus: QuestionedText = like.model_copy(update={"file": file, "size": None})
-        return corpus
+        return QuestionedText.of_files(files, self.corpora)
 
     def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
         """Exact match and F1; where no answer may be right, also apart, and what the best threshold would give."""
         losses, lines = self.measured(model, examples, progress)
         metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
         if self.recipe.head.no_answer:
-            metrics |= _with_and_without(lines) | _at_best(lines)
+            metrics |= _no_answer_metrics(lines)
         return {**metrics, "predictions": lines}
 
     def measured(
@@ -289,9 +276,10 @@ class QuestionAnswering(HeadedTask):
         losses, lines = list[float](), list[dict[str, Any]]()
         for row, best, read in self.answers_to(model, examples, 1, progress):
             tokens = self.answer_tokens(examples, row)
-            losses += [_loss(logits_2L, window.places_of(tokens)) for window, logits_2L in read]
-            answered = self.answered(examples.texts["question"][row], examples, row, best)
-            lines.append(self._line(examples, row, answered))
+            for window, logits_2L in read:  # -(log P_start + log P_end) / 2
+                log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
+                losses.append(float(np.mean(log_z_2 - logits_2L[[0, 1], window.places_of(tokens)])))
+            lines.append(self._line(examples, row, self.answered(examples.texts["question"][row], examples, row, best)))
         return losses, lines
 
     def _line(self, examples: Dataset, row: int, answered: Answered) -> dict[str, Any]:
@@ -319,24 +307,24 @@ class QuestionAnswering(HeadedTask):
 
     def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:
         """The questions and their texts as examples."""
-        pairs = [question_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
-        rows = {number: bad for number, pair in enumerate(pairs) if (bad := _unreadable(pair, inputs.places[number]))}
-        numbers = [number for number in range(len(inputs)) if number not in rows]
-        if not numbers:
-            return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
-        questions, contexts = zip(*(pairs[number] for number in numbers), strict=True)
-        places = [inputs.places[number] for number in numbers]
-        examples = Dataset.of(self, {"context": contexts, "question": questions}, places.__getitem__)
-        found: dict[int, Example | Unreadable] = {**rows}
-        for row, number in enumerate(numbers):
-            empty = [name for name in ("context", "question") if not examples.columns[name].lengths[row]]
-            problems = [nothing_known(examples.texts[name][row], f"{places[row]} ({name})") for name in empty]
-            found[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
-        return EncodedInputs(inputs, [found[number] for number in range(len(inputs))])
+        columns: list[Mapping[str, str] | Unreadable] = []
+        for text, place in zip(inputs.texts, inputs.places, strict=True):
+            pair = question_in(text, place)
+            if isinstance(pair, Problem):
+                columns.append(Unreadable((pair,)))
+                continue
+            texts = dict(zip(("question", "context"), pair, strict=True))
+            problems = [problem_in_text(text, f"{place} ({name})") for name, text in texts.items()]
+            columns.append(Unreadable(tuple(filter(None, problems))) if any(problems) else texts)
 
-    def fields_of(self, row: Example) -> list[tuple[str, list[int]]]:
-        columns, texts = row.examples.columns, row.examples.texts
-        return [(texts[name][row.row], columns[name][row.row].tolist()) for name in ("question", "context")]
+        def without_tokens(examples: Dataset, row: int) -> list[Problem]:
+            return [
+                nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})")
+                for name in ("context", "question")
+                if not examples.columns[name].lengths[row]
+            ]
+
+        return encode_examples(self, inputs, columns, without_tokens)
 
     def predict_encoded(
         self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
@@ -356,49 +344,41 @@ class QuestionAnswering(HeadedTask):
             read = [self.windows(examples, row) for row in rows]
             logits = iter(self.logits(model, [window for own in read for window in own]))
             for row, own in zip(rows, read, strict=True):
-                theirs = [next(logits) for _ in own]
                 visible = examples.columns["starts"][row] < examples.columns["ends"][row]
-                yield row, self.best_answers(own, theirs, visible, nbest), list(zip(own, theirs, strict=True))
+                pairs = [(window, next(logits)) for window in own]
+                yield row, self.best_answers(pairs, visible, nbest), pairs
             progress(len(rows))
 
-    @torch.inference_mode()
     def logits(self, model: Headed, read: Sequence[Window]) -> list[Logits]:
         """For each row, [2, L]: of every token being the first of the answer, and the last."""
-        logits: dict[int, Logits] = {}
-        for numbers in by_length([len(window.row.ids) for window in read], READ_TOKENS):
-            rows = [[read[number]] for number in numbers]
-            batch = self._batch(rows, [(0, 0)] * len(rows)).to(device_of(model))
-            logits_B2L = span_logits(model(batch), batch).cpu().numpy()
-            for number, logits_2L in zip(numbers, logits_B2L, strict=True):
-                logits[number] = logits_2L[:, : len(read[number].row.ids)]
-        return [logits[number] for number in range(len(read))]
+        logits = dict(self.token_logits(model, [window.row for window in read]))
+        return [logits[number].T.numpy() for number in range(len(read))]
 
-    def best_answers(
-        self, read: Sequence[Window], logits: Sequence[Logits], visible: NDArray[np.bool_], nbest: int
-    ) -> Best:
+    def best_answers(self, read: Sequence[tuple[Window, Logits]], visible: NDArray[np.bool_], nbest: int) -> Best:
         """The best answers over all windows; a token may begin one only in the window with the most text around it.
 
         `visible` are the tokens that stand for more than white space: an answer begins and ends with such.
         """
         place = np.arange(len(visible))
-        around = np.array([np.minimum(place - window.start, window.stop - 1 - place) for window in read])
+        around = np.array([np.minimum(place - window.start, window.stop - 1 - place) for window, _ in read])
         chosen = around.argmax(axis=0)
         candidates = list[tuple[float, int, int]]()
         totals = [-math.inf]
-        for number, (window, logits_2L) in enumerate(zip(read, logits, strict=True)):
+        for number, (window, logits_2L) in enumerate(read):
             part = slice(window.start, window.stop)
             first_L, last_L = logits_2L[:, window.first : window.first + window.stop - window.start]
-            s_LL = np.where(visible[part] & (chosen[part] == number), first_L, -np.inf)[:, None] + np.where(
-                visible[part], last_L, -np.inf
-            )
-            s_LL = np.where(_band(len(first_L), self.recipe.evaluation.longest_answer), s_LL, -np.inf)
+            first_L = np.where(visible[part] & (chosen[part] == number), first_L, -np.inf)
+            last_L = np.where(visible[part], last_L, -np.inf)
+            length_LL = 1 + np.arange(len(first_L)) - np.arange(len(first_L))[:, None]
+            allowed_LL = (length_LL > 0) & (length_LL <= self.recipe.evaluation.longest_answer)
+            s_LL = np.where(allowed_LL, first_L[:, None] + last_L, -np.inf)
             totals.append(float(np.logaddexp.reduce(s_LL, axis=None)))
             for flat in np.argsort(-s_LL, axis=None, kind="stable")[:nbest].tolist():
                 i, j = divmod(flat, len(first_L))
                 candidates.append((float(s_LL[i, j]), window.start + i, window.start + j))
         allowed = [candidate for candidate in candidates if candidate[0] > -math.inf]
         best = sorted(allowed, key=lambda candidate: (-candidate[0], candidate[1:]))[:nbest]
-        null = _null(read, logits)
+        null = _null(read)
         log_z = float(np.logaddexp.reduce([*totals, null] if self.recipe.head.no_answer else totals))
         answers = tuple((first, last, score - log_z) for score, first, last in best)
         return Best(answers, null - best[0][0] if best else math.inf, null - log_z)
@@ -413,7 +393,7 @@ class QuestionAnswering(HeadedTask):
         window, logits_2L = max(read, key=lambda pair: min(first - pair[0].start, pair[0].stop - 1 - first))
         if last >= window.stop or last - first >= self.recipe.evaluation.longest_answer:
             return 0.0
-        log_z = _null(*zip(*read, strict=True)) - best.log_p_none
+        log_z = _null(read) - best.log_p_none
         i, j = window.places_of(tokens)
         return math.exp(float(logits_2L[0, i] + logits_2L[1, j]) - log_z)
 
@@ -429,15 +409,6 @@ class QuestionAnswering(HeadedTask):
         return Answered(text, context, tuple(spans.items()), none, log_odds, best.log_p_none)
 
 
-def _unreadable(pair: tuple[str, str] | Problem, place: str) -> Unreadable | None:
-    """Why a typed question and its text cannot be read, whatever the vocabulary."""
-    if isinstance(pair, Problem):
-        return Unreadable((pair,))
-    named = zip(("question", "context"), pair, strict=True)
-    problems = [problem_in_text(text, f"{place} ({name})") for name, text in named]
-    return Unreadable(tuple(problem for problem in problems if problem)) if any(problems) else None
-
-
 def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[int]:
     """The first and the last token that overlap with the first answer; nothing where no token does."""
     for start, text in answers_in(answers)[:1]:
@@ -451,39 +422,24 @@ def _answer_tokens(context: str, answers: str, spans: Sequence[Span]) -> list[in
     return []
 
 
-def _loss(logits_2L: Logits, places: tuple[int, int]) -> float:
-    """-(log P_start + log P_end) / 2"""
-    log_z_2 = np.logaddexp.reduce(logits_2L.astype(np.float64), axis=1)
-    return float(np.mean(log_z_2 - logits_2L[[0, 1], places]))
-
-
-def _null(read: Sequence[Window], logits: Sequence[Logits]) -> float:
+def _null(read: Sequence[tuple[Window, Logits]]) -> float:
     """s_null of the window that is least sure of holding no answer."""
-    return min(float(one.sum(axis=0)[window.no_answer]) for window, one in zip(read, logits, strict=True))
-
-
-def _band(length: int, longest: int) -> NDArray[np.bool_]:
-    """Where the last token is not before the first, and not too far behind it."""
-    ahead = np.arange(length) - np.arange(length)[:, None]
-    return (ahead >= 0) & (ahead < longest)
+    return min(float(logits_2L.sum(axis=0)[window.no_answer]) for window, logits_2L in read)
 
 
 def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: float(np.mean([line[name] for line in lines])) for name in ("exact_match", "f1")}
 
 
-def _with_and_without(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """The same of the questions that have an answer, and the share of those without one for which none is given."""
+def _no_answer_metrics(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Of the questions that have an answer; the share of the others for which none is given; the best threshold."""
     answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
-    means = {f"answerable_{name}": value for name, value in _means(answerable).items()} if answerable else {}
-    return means | ({"unanswerable_right": _means(others)["exact_match"]} if others else {})
-
-
-def _at_best(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    unanswered = [not line["expected"] for line in lines]
-    scores = [line["answer_f1"] for line in lines]
-    threshold, best = best_threshold([line["no_answer"] for line in lines], scores, unanswered)
-    return {"best_threshold": threshold, "best_f1": best}
+    metrics = {f"answerable_{name}": value for name, value in _means(answerable).items()} if answerable else {}
+    if others:
+        metrics["unanswerable_right"] = _means(others)["exact_match"]
+    no_answer, scores = ([line[name] for line in lines] for name in ("no_answer", "answer_f1"))
+    threshold, best = best_threshold(no_answer, scores, [not line["expected"] for line in lines])
+    return {**metrics, "best_threshold": threshold, "best_f1": best}
 
 
 @dataclass(frozen=True)
@@ -531,7 +487,7 @@ class Answered:
             yield f"{math.exp(score):.4f}\t{text}"
 
 
-def _as_json(question: str, context: str) -> str:
+def _as_json(context: str, question: str) -> str:
     return json.dumps({"question": question, "context": context}, ensure_ascii=False)
 
 

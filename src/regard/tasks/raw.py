@@ -1,37 +1,49 @@
-"""What the tasks on raw text share: documents as tokens, what `--file` names, and how long a text may be."""
+"""What the tasks on raw text share: documents as tokens, what `--file` names, and the vectors of a text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.config import Config
+from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
 from regard.data.documents import RawText
-from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.file_inputs import FileInput, has_columns, is_table, only_file, table_rows
 from regard.data.formats import Key, has_header
-from regard.data.prepare import Prepared, prepare, read
+from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
-from regard.data.report import ColumnReport, Histogram
-from regard.data.texts import Progress, Texts
-from regard.errors import ConfigError, DataError
-from regard.models.base import Contextual, ModelConfig
-from regard.tasks.inputs import EncodedInputs, Inputs, Note, only_file
-from regard.tasks.task import NoSettings, Prediction, Task
+from regard.errors import ConfigError, DataError, DecodeError
+from regard.models.base import Contextual, ModelConfig, Pooling, device_of
+from regard.tasks.task import (
+    EncodedInputs,
+    Inputs,
+    NoSettings,
+    Note,
+    Prediction,
+    Task,
+    by_length,
+    encode_each,
+    not_longer,
+    padded,
+    readable,
+)
 from regard.text.files import TextFile
-from regard.text.normalise import fold_white_space
-from regard.text.sentences import Sentences
-from regard.text.spelling import spelled
-from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
+from regard.text.normalise import Sentences, fold_white_space
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
 
+READ_TOKENS = 8_192
+"""Padded tokens that are read at once."""
 NAMED, SHOWN = 3, 20
 """How many unknown words a note names, and how many characters of each it shows."""
 
@@ -44,6 +56,8 @@ class RawTextTask(Task):
     evaluation: ClassVar[type[Config]] = NoSettings
     special: ClassVar[Sequence[str]] = SPECIAL
     """The special tokens of a vocabulary that is trained."""
+
+    # Data
 
     @property
     def sentences(self) -> Sentences | None:
@@ -60,24 +74,26 @@ class RawTextTask(Task):
     ) -> Prepared[Any]:
         documents = prepare(cls, recipe, base, tokenizers, progress)
         task = cls(recipe, documents.tokenizers)
-        splits = {"train": documents.train, "validation": documents.validation, "test": documents.test}
-        examples = {
-            part: task.examples(task.raw_tokens(pieces), part) for part, pieces in splits.items() if pieces is not None
-        }
-        return Prepared(task, examples["train"], examples["validation"], examples.get("test"), documents.report)
+        train, validation, test = (
+            None if pieces is None else task.examples(task.raw_tokens(pieces), part)
+            for part, pieces in (
+                ("train", documents.train), ("validation", documents.validation), ("test", documents.test),
+            )
+        )  # fmt: skip
+        return Prepared(task, train, validation, test, documents.report)
 
     def raw_tokens(self, pieces: Dataset) -> RawTokens:
-        return RawTokens(pieces, self.tokenizers["text"], getattr(self.recipe.model, "letters", None))
+        return RawTokens(pieces, self.tokenizers["text"], self.recipe.model.letters)
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        return train_tokenizers(recipe.tokenizer, {"text": _Lines(train.columns["text"])}, base, cls.special)
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        return train_tokenizers(recipe.tokenizer, {"text": _Lines(train["text"])}, base, cls.special)
 
     def encoding(self) -> list[Any]:
-        return [self.sentences, getattr(self.recipe.model, "letters", None) is not None]
+        return [self.sentences, self.recipe.model.letters is not None]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
-        letters = getattr(self.recipe.model, "letters", None)
+        letters = self.recipe.model.letters
         return encode_documents(texts["text"], texts["part"], self.tokenizers["text"], self.sentences, letters)
 
     def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]:
@@ -110,6 +126,8 @@ class RawTextTask(Task):
         like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=file))
         return RawText(text=file, documents=like.documents)
 
+    # Verbs
+
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The texts of a table, each in one line: its column is that of the recipe's corpora, or `text`. None: a line
         is a text."""
@@ -128,11 +146,12 @@ class RawTextTask(Task):
 
     def notes(self, encoded: EncodedInputs[list[int]], predictions: Sequence[Prediction]) -> list[Note]:
         rows = encoded.readable()
-        lengths = [self.tokens_read(*pair) for pair in zip(rows, predictions, strict=True)]
-        return [*self._unknown_notes(encoded.inputs, rows), *self._length_notes(encoded.inputs, lengths)]
+        return self._notes(
+            encoded.inputs, rows, [self.tokens_read(*pair) for pair in zip(rows, predictions, strict=True)]
+        )
 
     def text_notes(self, inputs: Inputs, rows: Sequence[Sequence[int]]) -> list[Note]:
-        return [*self._unknown_notes(inputs, rows), *self._length_notes(inputs, [len(row) for row in rows])]
+        return self._notes(inputs, rows, [len(row) for row in rows])
 
     def tokens_read(self, row: Sequence[int], prediction: Any) -> int:
         """How many tokens the model has read for a prediction, special ones included."""
@@ -142,37 +161,30 @@ class RawTextTask(Task):
         """The words of an input, with single spaces between them."""
         return self.tokenizers["text"].fold(text)
 
-    def _unknown_notes(self, inputs: Inputs, rows: Sequence[Sequence[int]]) -> list[Note]:
-        """Which texts have tokens outside the vocabulary; a model that reads letters knows every word."""
-        if getattr(self.recipe.model, "letters", None) is not None:
-            return []
-        tokenizer, notes = self.tokenizers["text"], []
-        [symbol] = tokenizer.tokens([tokenizer.unk])
-        for text, place, row in zip(inputs.texts, inputs.places, rows, strict=True):
-            if count := row.count(tokenizer.unk):
-                tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
-                words = _unknown_words(tokenizer, self.plain_text(text))
-                what = f"{place} has {tokens} not in the vocabulary ({words}): the model reads {symbol} there"
-                notes.append(Note("unknown", what))
-        return notes
+    def _notes(self, inputs: Inputs, rows: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[Note]:
+        """Which texts have tokens outside the vocabulary, and which reach positions that the model has embeddings for,
+        but did not see in training.
 
-    def _length_notes(self, inputs: Inputs, lengths: Sequence[int]) -> list[Note]:
-        """Which texts reach positions that the model has embeddings for, but did not see in training.
-
-        A run that began with another run's weights may have learned them there: nothing is noted.
+        A model that reads letters knows every word. A run that began with another run's weights may have learned all
+        positions there.
         """
-        positions, longest = getattr(self.recipe.model, "max_positions", None), self.recipe.data.max_length
-        if positions is None or longest >= positions or self.recipe.training.init is not None:
-            return []
-        return [
-            Note(
-                "length",
-                f"{place} has {length:,} tokens with the special ones; the model was trained on at most {longest:,} "
-                "(data.max_length), and never learned the positions after them",
-            )
-            for place, length in zip(inputs.places, lengths, strict=True)
-            if length > longest
-        ]
+        notes, tokenizer, model = list[Note](), self.tokenizers["text"], self.recipe.model
+        if model.letters is None:
+            [symbol] = tokenizer.tokens([tokenizer.unk])
+            for text, place, row in zip(inputs.texts, inputs.places, rows, strict=True):
+                if count := row.count(tokenizer.unk):
+                    tokens = "1 token that is" if count == 1 else f"{count:,} tokens that are"
+                    words = _unknown_words(tokenizer, self.plain_text(text))
+                    what = f"{place} has {tokens} not in the vocabulary ({words}): the model reads {symbol} there"
+                    notes.append(Note("unknown", what))
+        longest = self.recipe.data.max_length
+        if longest < getattr(model, "max_positions", 0) and self.recipe.training.init is None:
+            for place, length in zip(inputs.places, lengths, strict=True):
+                if length > longest:
+                    what = f"{place} has {length:,} tokens with the special ones; the model was trained on at most"
+                    what += f" {longest:,} (data.max_length), and never learned the positions after them"
+                    notes.append(Note("length", what))
+        return notes
 
 
 def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
@@ -212,3 +224,67 @@ def check_max_length(length: int, positions: int | None, init: str | None) -> No
         what = f"texts of {length} tokens are longer than the model's {positions} positions"
         more = "" if init is not None else ", or raise model.max_positions"
         raise ConfigError(what, where="data.max_length", hint=f"at most {positions}{more}")
+
+
+# Vectors of texts
+
+
+@dataclass(frozen=True)
+class Features:
+    """The vectors of some texts: of their tokens, those of text i in the rows offsets[i] to offsets[i + 1], or of each
+    text as a whole."""
+
+    inputs: tuple[str, ...]
+    vectors: NDArray[np.float32]
+    """[tokens, D], or [texts, D] where there is one vector a text."""
+    tokens: tuple[str, ...] = ()
+    offsets: tuple[int, ...] = ()
+    notes: tuple[Note, ...] = ()
+    """What a user should know about the inputs."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a .npz file of them holds."""
+        arrays: dict[str, NDArray[Any]] = {"vectors": self.vectors, "inputs": np.array(self.inputs)}
+        if self.offsets:
+            arrays |= {"tokens": np.array(self.tokens), "offsets": np.array(self.offsets, dtype=np.int64)}
+        return arrays
+
+
+@torch.inference_mode()
+def features(
+    task: Task, model: Contextual, inputs: Inputs, *, layer: int = -1, pooling: Pooling | None = None
+) -> Features:
+    """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers.
+
+    Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here: BERT
+    reads [CLS] before it, a language model the `</s>` of the text before.
+    """
+    tokenizer, texts, segments = task.tokenizers["text"], tuple(inputs.texts), model.config.segments
+    folded = [tokenizer.fold(text) for text in texts]
+    encoded = readable(encode_each(tokenizer, folded, inputs.places, letters=model.letters))
+    framed = [[tokenizer.begin if segments else tokenizer.end, *ids, tokenizer.end] for ids in encoded]
+    rows = readable(not_longer(framed, getattr(model, "longest", None), inputs.places))
+    notes, vectors = tuple(task.text_notes(inputs, rows)), dict[int, NDArray[np.float32]]()
+    for numbers in by_length([len(row) for row in rows], READ_TOKENS):
+        text = padded([rows[number] for number in numbers], tokenizer.pad).to(device_of(model))
+        batch: TextBatch | MaskedBatch = TextBatch(text)
+        if segments:
+            nothing = text.ids_BL.new_empty(0)
+            batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)
+        try:
+            found = model.features(batch, layer) if pooling is None else model.sentence(batch, layer, pooling)
+        except IndexError:
+            last = len(model.layers_of(batch)) - 1
+            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {last}, or -1") from None
+        vectors |= dict(zip(numbers, found.float().cpu().numpy(), strict=True))
+    if pooling is not None:
+        return Features(texts, np.stack([vectors[number] for number in range(len(rows))]), notes=notes)
+    of_tokens = [vectors[number][1 : len(row) - 1] for number, row in enumerate(rows)]
+    tokens: list[str] = []
+    for ids in encoded:
+        spelt = tokenizer.tokens(ids)
+        for place, token in unknown_in(ids):  # a word that a model of characters has read all the same
+            spelt[place] = token.word
+        tokens += spelt
+    offsets = np.cumsum([0, *map(len, encoded)]).tolist()
+    return Features(texts, np.concatenate(of_tokens), tuple(tokens), tuple(offsets), notes)

@@ -10,23 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from regard.data.batch import LabelledBatch
 from regard.data.dataset import Dataset
-from regard.data.framing import Arrangement
-from regard.data.labelled import LabelledData
-from regard.errors import Problem
+from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
-from regard.objectives.labels import SquaredError, by_example
-from regard.tasks.classification import arrangement_of
-from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, joined_text, refuse_labels
+from regard.objectives.labels import SquaredError
+from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
 from regard.tasks.metrics import pearson, spearman
 from regard.tasks.task import Done
 
 WORST = 0.1
-"""The share of the predictions that are told as errors: those that are farthest off."""
+"""The share of the predictions that are listed as errors: those that are farthest off."""
 
 
 class NumberHeadConfig(TextHeadConfig):
@@ -44,7 +39,7 @@ class Regression(TextLabelling):
     """Texts with numbers, measured by Pearson's and Spearman's correlation."""
 
     name = "regression"
-    data = LabelledData
+    data = LabelledData[Labelled]
     head = NumberHeadConfig
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "pearson": True, "spearman": True}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "pearson"}}
@@ -56,22 +51,9 @@ class Regression(TextLabelling):
         both_orders = causal and _has_pairs(tree) and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 
-    def arrange(self, texts: int) -> Arrangement:
-        return arrangement_of(texts, self.recipe)
-
     def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.float32]:
-        numbers = [_number(label) for label in labels]
-        refuse_labels(
-            [
-                Problem(where(row), f"the label {label!r} is not a number")
-                for row, (label, number) in enumerate(zip(labels, numbers, strict=True))
-                if not math.isfinite(number)
-            ]
-        )
-        return np.array(numbers, dtype=np.float32)
-
-    def head_scores(self, model: Headed, batch: LabelledBatch) -> Tensor:
-        return by_example(model(batch), batch)
+        refuse_labels(labels, lambda label: "" if math.isfinite(_number(label)) else "is not a number", where)
+        return np.array([_number(label) for label in labels], dtype=np.float32)
 
     def first_weights(self, model: Headed, train: Dataset) -> None:  # type: ignore[override]
         """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for the lowest and of 1
@@ -85,25 +67,24 @@ class Regression(TextLabelling):
                 head.linear.weight.fill_(float(np.ptp(targets)))
 
     def objective(self, model: Headed) -> SquaredError:
-        return SquaredError(model, self.recipe.head.auxiliary)
-
-    def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
-        return self.measured(examples, self.scores(model, examples)[:, 0])
+        return SquaredError(model, auxiliary=self.recipe.head.auxiliary)
 
     def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
-        found_X = self.scores(model, examples, progress)[:, 0]
-        lines = [_line(examples, row, float(found_X[row])) for row in range(len(examples))]
-        worst = sorted(lines, key=lambda line: -line["error"])[: math.ceil(WORST * len(lines))]
-        metrics = {"examples": len(examples), **self.measured(examples, found_X)}
-        return metrics | {"predictions": lines, "errors": worst}
+        metrics = super().evaluate(model, examples, progress)
+        worst = sorted(metrics["predictions"], key=lambda line: -line["error"])
+        return metrics | {"errors": worst[: math.ceil(WORST * len(worst))]}
 
-    def measured(self, examples: Dataset, found_X: NDArray[np.float32]) -> dict[str, Any]:
-        true, found = self.targets(examples).astype(np.float64), found_X.astype(np.float64)
+    def measured(self, examples: Dataset, scores_XY: Scores) -> dict[str, Any]:
+        true_X, output_X = self.targets(examples).astype(np.float64), scores_XY[:, 0].astype(np.float64)
         return {
-            "loss": float(((found - true) ** 2).mean()),
-            "pearson": pearson(true, found),
-            "spearman": spearman(true, found),
+            "loss": float(((output_X - true_X) ** 2).mean()),
+            "pearson": pearson(true_X, output_X),
+            "spearman": spearman(true_X, output_X),
         }
+
+    def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
+        true, output = float(label), float(scores_Y[0])
+        return {"input": text, "label": true, "output": output, "error": abs(output - true)}
 
     def prediction(self, text: str, scores_Y: Scores) -> Estimated:
         return Estimated(text, float(scores_Y[0]))
@@ -137,10 +118,3 @@ def _number(label: str) -> float:
         return float(label)
     except ValueError:
         return math.nan
-
-
-def _line(examples: Dataset, row: int, found: float) -> dict[str, Any]:
-    """A line of the file of predictions."""
-    true = float(examples.texts["label"][row])
-    place, text = examples.where(row), joined_text(examples, row)
-    return {"where": place, "input": text, "label": true, "output": found, "error": abs(found - true)}

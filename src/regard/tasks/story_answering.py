@@ -14,26 +14,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.data.batch import StoryBatch
-from regard.data.batches import fixed_batches
+from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset
+from regard.data.dataset import SPLITS, ColumnReport, Columns, Dataset
 from regard.data.file_inputs import FileInput
-from regard.data.prepare import Prepared, prepare, read
-from regard.data.report import SPLITS, ColumnReport
+from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
-from regard.data.stories import UNKNOWN, Stories, StoryData, facts_in
-from regard.data.texts import Progress, Texts
+from regard.data.stories import UNKNOWN, Question, Stories, StoryData, asked_in, object_inputs, questions_in
 from regard.errors import ConfigError, DataError, DecodeError, Problem, did_you_mean, first_of
 from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
-from regard.tasks.inputs import EncodedInputs, Example, Inputs, Note, Unreadable, by_dataset, only_file
 from regard.tasks.metrics import perplexity
-from regard.tasks.story_inputs import Refused, Typed, asked_in, object_inputs, typed_in
-from regard.tasks.task import Done, NoSettings, Task, ignore
+from regard.tasks.task import (
+    Done,
+    EncodedInputs,
+    Example,
+    Inputs,
+    NoSettings,
+    Note,
+    Task,
+    Unreadable,
+    by_dataset,
+    encode_examples,
+    ignore,
+    problem_in_text,
+)
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK
@@ -85,8 +93,8 @@ class StoryAnswering(Task):
         return prepared.with_notes([note for note in long if note])
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        columns, config = train.columns, recipe.tokenizer
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        columns, config = train, recipe.tokenizer
         texts = (
             line for name in ("story", "question", "answer") for text in columns[name] for line in text.split("\n")
         )
@@ -183,9 +191,9 @@ class StoryAnswering(Task):
 
     def kept_facts(self, examples: Dataset, row: int) -> tuple[int, ...] | None:
         """The supporting facts as numbers among the sentences that the memory holds; the others are left out."""
-        facts = facts_in(examples.texts["facts"][row])
+        facts = examples.texts["facts"][row]
         gone = examples.texts["story"][row].count("\n") + 1 - int(examples.columns["sizes"].lengths[row])
-        return None if facts is None else tuple(fact - gone for fact in facts if fact >= gone)
+        return None if facts == UNKNOWN else tuple(int(fact) - gone for fact in facts.split() if int(fact) >= gone)
 
     def read(self, corpora: Sequence[Stories], part: Part, base: Path) -> Dataset:
         examples = read(self, self.recipe, corpora, part, base)
@@ -248,10 +256,7 @@ class StoryAnswering(Task):
 
     def corpus_of(self, files: Sequence[str]) -> Stories:
         """A file, or a pattern of files: a task each."""
-        file = only_file(files, hint="one, or a pattern in quotes such as 'babi/*_test.txt'")
-        like = next((corpus for corpus in self.corpora if corpus.file is not None), Stories(file=file))
-        corpus: Stories = like.model_copy(update={"file": file, "size": None})
-        return corpus
+        return Stories.of_files(files, self.corpora, hint="one, or a pattern in quotes such as 'babi/*_test.txt'")
 
     def evaluate(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> dict[str, Any]:
         """The share of wrong answers, by task and as their mean; how many of the known facts were attended to."""
@@ -270,62 +275,71 @@ class StoryAnswering(Task):
         return metrics | {"tasks": errors}
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        return object_inputs(file, self.corpus_of([file.name]).keys) if file.suffixes[0] == ".jsonl" else None
+        return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] == ".jsonl" else None
 
     def gather(self, lines: Sequence[FileInput], story: Sequence[FileInput] = ()) -> list[FileInput]:
         """Lines of stories and questions -> a text for each question, with the story before it.
 
-        A story's own questions are left out where there are others about it. What cannot be answered is handed on, for
-        `encode_inputs` to refuse it.
+        A story's own questions are left out where there are others about it. What cannot be answered has a fault.
         """
         both = [*story, *lines]
         faults = {line.place: line.fault for line in both if line.fault is not None}
         places = {line.place for line in lines or story}
-        asked = [
-            question
-            for question in asked_in((line.text, line.place) for line in both)
-            if question.place in places or isinstance(question, Refused)
-        ]
-        if not asked:
+        inputs = []
+        for question in asked_in((line.text, line.place) for line in both):
+            if isinstance(question, FileInput):
+                inputs.append(question._replace(fault=faults.get(question.place, question.fault)))
+            elif question.place in places:
+                inputs.append(FileInput(question.text, question.place, faults.get(question.place)))
+        if not inputs:
             where = both[-len(lines)].place if both else "--story"
             raise DecodeError("there is no question", where=where, hint="a question ends in '?'")
-        return [FileInput(question.text, question.place, faults.get(question.place)) for question in asked]
+        return inputs
 
     def encode_inputs(self, model: MemoryNetwork, inputs: Inputs) -> EncodedInputs[Example]:
         """The questions with their stories as examples; a word that is not in the vocabulary is a problem."""
-        typed = [typed_in(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
-        rows: dict[int, Example | Unreadable] = {}
-        for number, question in enumerate(typed):
-            problem = question if isinstance(question, Problem) else self._too_long(question)
-            if problem is not None:
-                rows[number] = Unreadable((problem,))
-        readable = {n: one for n, one in enumerate(typed) if n not in rows and not isinstance(one, Problem)}
-        examples = self.typed_examples([*readable.values()]) if readable else None
-        for row, (number, question) in enumerate(readable.items()):
-            assert examples is not None
-            problems = tuple(self._unknown_words(question, examples, row))
-            rows[number] = Unreadable(problems) if problems else Example(examples, row)
-        return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
+        questions = [self._read(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
+        tokenizer, remembered = self.tokenizers["text"], self.recipe.model.sentences
+        vocabulary = [word for word in tokenizer.tokens(range(tokenizer.size)) if not word.startswith("<")]
 
-    def _too_long(self, question: Typed) -> Problem | None:
-        return too_long_a_story(len(question.story), question.place, self.recipe.model)
+        def unknown_words(examples: Dataset, row: int) -> Sequence[Problem]:
+            """The words that the model has never seen, in the question and in what is remembered of its story."""
+            if not any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
+                return ()
+            sentences = [*examples.texts["story"][row].split("\n")[-remembered:], examples.texts["question"][row]]
+            problems = []
+            for word in " ".join(sentences).split():
+                if tokenizer.unk in tokenizer.encode(word):
+                    plain = word.strip(PUNCTUATION)
+                    near = did_you_mean(plain.lower(), vocabulary)
+                    known = near if near.startswith("did") else f"it knows {len(vocabulary):,}"
+                    hint = f"the run's stories have other words, {known}"
+                    problems.append(Problem(examples.where(row), f"the word {plain!r} is unknown", hint))
+            return problems
 
-    def _unknown_words(self, question: Typed, examples: Dataset, row: int) -> Iterator[Problem]:
-        """The unknown words of an encoded question and of what is remembered of its story."""
-        tokenizer = self.tokenizers["text"]
-        if any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
-            yield from unknown_words(tokenizer, question, self.recipe.model.sentences)
+        columns = [one if isinstance(one, Unreadable) else _columns(one) for one in questions]
+        return encode_examples(self, inputs, columns, unknown_words)
 
-    def typed_examples(self, typed: Sequence[Typed]) -> Dataset:
+    def _read(self, text: str, place: str) -> Question | Unreadable:
+        """The last question of a text, or why it cannot be answered."""
+        if not text.strip():
+            problem = Problem(place, "the text is empty", "tell a story, then ask a question that ends in '?'")
+            return Unreadable((problem,))
+        if bad := problem_in_text(text, place):
+            return Unreadable((bad,))
+        try:
+            question = questions_in([(line, place) for line in text.split("\n")])[-1]
+        except DecodeError as error:
+            return Unreadable(error.problems[:1])
+        bad = too_long_a_story(len(question.story), place, self.recipe.model)
+        return Unreadable((bad,)) if bad else question
+
+    def typed_examples(self, questions: Sequence[Question]) -> Dataset:
         """What was typed, ready for batches."""
-        facts = [" ".join(map(str, question.facts)) if question.facts else UNKNOWN for question in typed]
-        columns = {
-            "story": ["\n".join(question.story) for question in typed],
-            "question": [question.question for question in typed],
-            "answer": [question.answer or "" for question in typed],
-            "facts": facts,
-        }
-        return Dataset.of(self, columns, lambda row: typed[row].place)
+        rows = [_columns(question) for question in questions]
+        return Dataset.of(
+            self, {name: [row[name] for row in rows] for name in rows[0]}, lambda row: questions[row].place
+        )
 
     @torch.inference_mode()
     def likeliest_answers(
@@ -470,14 +484,10 @@ def long_stories(examples: Dataset, sentences: int, what: str) -> str | None:
     )
 
 
-def unknown_words(tokenizer: Tokenizer, typed: Typed, remembered: int) -> Iterator[Problem]:
-    """The words that the model has never seen, in what it reads of a story."""
-    vocabulary = [word for word in tokenizer.tokens(range(tokenizer.size)) if not word.startswith("<")]
-    unlike = f"it knows {len(vocabulary):,}"
-    for sentence in [*typed.story[-remembered:], typed.question]:
-        for word in sentence.split():
-            if tokenizer.unk in tokenizer.encode(word):
-                plain = word.strip(PUNCTUATION)
-                near = did_you_mean(plain.lower(), vocabulary)
-                hint = f"the run's stories have other words, {near if near.startswith('did') else unlike}"
-                yield Problem(typed.place, f"the word {plain!r} is unknown", hint)
+def _columns(question: Question) -> dict[str, str]:
+    return {
+        "story": "\n".join(question.story),
+        "question": question.question,
+        "answer": question.answer or "",
+        "facts": " ".join(map(str, question.facts)) if question.facts else UNKNOWN,
+    }

@@ -10,22 +10,19 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BeforeValidator
 
-from regard.data.batch import NO_TAG, LabelledBatch
+from regard.data.batches import NO_TAG, LabelledBatch
 from regard.data.config import Recipe, as_list
 from regard.data.conll import (
     OUTSIDE,
-    Entity,
     TaggedText,
     TaggingData,
     entities_in,
@@ -37,30 +34,27 @@ from regard.data.conll import (
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput
-from regard.data.framing import Framed, Framing, padded_rows, windows
+from regard.data.framing import Framed, padded_rows, windows
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
-from regard.data.texts import Texts
 from regard.errors import NAMED, ConfigError, DataError, Problem
-from regard.models.base import device_of
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
-from regard.tasks.classification import as_texts
-from regard.tasks.headed import HeadedTask
-from regard.tasks.inputs import (
+from regard.tasks.headed import HeadedTask, Labels
+from regard.tasks.task import (
+    Done,
     EncodedInputs,
+    Example,
     Inputs,
     Unreadable,
-    by_length,
+    by_dataset,
+    encode_examples,
+    ignore,
     nothing_known,
-    object_input,
-    only_file,
     problem_in_text,
 )
-from regard.tasks.task import Done, ignore
 from regard.text.files import TextFile
-from regard.text.offsets import Span, word_spans
-from regard.text.spelling import encode_spelled
+from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 TAG_TOKENS = 8_192
@@ -71,7 +65,7 @@ LogProbabilities = NDArray[np.float32]
 class TagHeadConfig(HeadConfig):
     """A head that chooses a tag for each word."""
 
-    labels: Annotated[list[str] | None, BeforeValidator(as_texts)] = None
+    labels: Labels = None
     """The tags in their order. Default: all that the entities of the training data can have; the run keeps them."""
 
 
@@ -100,8 +94,8 @@ class Tagging(HeadedTask):
     # Data
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
-        sentences = [" ".join(json.loads(words)) for words in train.columns["tokens"]]
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
+        sentences = [" ".join(json.loads(words)) for words in train["tokens"]]
         return train_tokenizers(recipe.tokenizer, {"text": sentences}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
@@ -128,12 +122,12 @@ class Tagging(HeadedTask):
         return tags if self.plain else tags_of(entities_in(tags), len(tags), self.recipe.data.learned)
 
     def encoding(self) -> list[Any]:
-        return [list(self.labels), self.recipe.data.learned, self.plain, self.marking.spaced]
+        return [list(self.labels), self.recipe.data.learned, self.plain, self.recipe.data.words != "characters"]
 
     def encode(self, texts: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Columns:
         """`tokens` has those of all words, `sizes` how many each word has, `labels` the numbers of the tags."""
         sentences = [json.loads(words) for words in texts["tokens"]]
-        encoded = self.marking.encode(sentences)
+        encoded = self.encode_words(sentences)
         columns = {
             "tokens": [[token for word in words for token in word] for words in encoded],
             "sizes": [[len(word) for word in words] for words in encoded],
@@ -150,29 +144,57 @@ class Tagging(HeadedTask):
     ) -> None:
         """Every tag that is not one of the labels, where it first stands."""
         first: dict[str, Problem] = {}
-        types = {name[2:] for name in self.labels if name != OUTSIDE} if self.finds_entities else set(self.labels)
-        hint = f"there are {', '.join(sorted(types))[:200]}"
+        types = sorted({label if self.plain else label[2:] for label in self.labels if self.plain or label != OUTSIDE})
         for row, (words, own) in enumerate(zip(sentences, tags, strict=True)):
             for word, tag in zip(words, own, strict=True):
                 if tag not in self.labels and tag not in first:
                     what = f"the tag {tag!r} of {word!r} does not stand in the training sentences or head.labels"
-                    first[tag] = Problem(where(row), what, hint)
+                    first[tag] = Problem(where(row), what, f"there are {', '.join(types)[:200]}")
         if first:
             raise DataError(problems=list(first.values())[:NAMED])
 
     def tokenizer_of(self, column: str) -> Tokenizer | None:
         return self.tokenizers["text"] if column == "tokens" else None
 
-    @cached_property
-    def marking(self) -> Marking:
-        """A model that reads from left to right knows a word only at its last token."""
-        return Marking(self.framing, self.recipe.data.words != "characters", self.recipe.model.causal)
+    def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
+        """The tokens of each word, at least one, as they would be in a text with a space between any two words.
+
+        In vocabularies of bytes and characters a space is a token, or part of one; tagged syllables have none between.
+        """
+        tokenizer = self.framing.tokenizer
+        separates = tokenizer.encode("a a") != tokenizer.encode("a") * 2
+        before = " " if self.recipe.data.words != "characters" and separates else ""
+        spelt = [[word if number == 0 else before + word for number, word in enumerate(words)] for words in sentences]
+        distinct = list(dict.fromkeys(word for words in spelt for word in words))
+        encoded = tokenizer.encode_batch(distinct, self.framing.letters)
+        known = {word: ids or [tokenizer.unk] for word, ids in zip(distinct, encoded, strict=True)}
+        return [[known[word] for word in words] for words in spelt]
+
+    def rows(self, words: Sequence[Sequence[int]]) -> list[Marked]:
+        """One row; several where the sentence is too long: each word is tagged where most stands around it.
+
+        A word is tagged at its first token, or at its last where a model has read all of it only there.
+        """
+        sizes = np.array([len(ids) for ids in words])
+        carriers = np.cumsum(sizes) - (1 if self.recipe.model.causal else sizes)
+        ids = [token for word in words for token in word]
+        parts = windows(len(ids), self.framing.longest - 2, self.framing.stride)
+        around_NW = np.array([np.minimum(carriers - start, stop - 1 - carriers) for start, stop in parts])
+        chosen_W = around_NW.argmax(axis=0)
+        return [
+            Marked(
+                self.framing.frame(ids[start:stop]),
+                (1 + carriers[chosen_W == number] - start).tolist(),
+                np.flatnonzero(chosen_W == number).tolist(),
+            )
+            for number, (start, stop) in enumerate(parts)
+        ]
 
     def words(self, examples: Dataset, row: int) -> list[list[int]]:
         """The tokens of each word of an example."""
         ids = examples.columns["tokens"][row]
         if self.framing.letters is not None and self.framing.tokenizer.unk in ids:
-            return self.marking.encode([json.loads(examples.texts["tokens"][row])])[0]
+            return self.encode_words([json.loads(examples.texts["tokens"][row])])[0]
         ends = np.cumsum(examples.columns["sizes"][row])[:-1]
         return [part.tolist() for part in np.split(ids, ends)]
 
@@ -190,7 +212,7 @@ class Tagging(HeadedTask):
         read = [
             (marked, examples.columns["labels"][int(row)], number)
             for number, row in enumerate(rows)
-            for marked in self.marking.rows(self.words(examples, int(row)))
+            for marked in self.rows(self.words(examples, int(row)))
         ]
         text, segments_BL = padded_rows([marked.row for marked, _, _ in read], self.framing.tokenizer.pad)
         labels_BL = torch.full_like(text.ids_BL, NO_TAG)
@@ -198,7 +220,7 @@ class Tagging(HeadedTask):
             labels_BL[row, marked.places] = torch.from_numpy(own[marked.words].astype(np.int64))
         owners_B = torch.tensor([number for _, _, number in read])
         words = int(examples.columns["labels"].lengths[rows].sum())
-        return LabelledBatch(text, segments_BL, owners_B, labels_BL, tuple(rows.tolist()), words)
+        return LabelledBatch(text, segments_BL, owners_B, labels_BL, examples=tuple(rows.tolist()), tokens=words)
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         return examples.columns["labels"].counts(len(self.labels))
@@ -230,20 +252,12 @@ class Tagging(HeadedTask):
             what = f"plain tags mark no entities, so that there is no {self.recipe.training.best}"
             raise ConfigError(what, where="training.best", hint="allowed: loss, accuracy")
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return tuple(self.recipe.head.labels or ())
-
-    @property
-    def finds_entities(self) -> bool:
-        """Whether tags mark entities."""
-        return all(map(is_chunk_tag, self.labels))
-
     def make_head(self, width: int) -> TokenHead:
         return TokenHead(width, len(self.labels), dropout=self.recipe.head.dropout)
 
     def objective(self, model: Headed) -> TagCrossEntropy:
-        return TagCrossEntropy(model, self.recipe.training.label_smoothing, self.recipe.head.auxiliary)
+        smoothing, auxiliary = self.recipe.training.label_smoothing, self.recipe.head.auxiliary
+        return TagCrossEntropy(model, smoothing=smoothing, auxiliary=auxiliary)
 
     def validate(self, model: Headed, examples: Dataset) -> dict[str, Any]:
         metrics = self.metrics(examples, self.tag_all(model, examples))
@@ -253,24 +267,18 @@ class Tagging(HeadedTask):
         """log P of every tag for each word of all sentences."""
         return self.tag_words(model, [self.words(examples, row) for row in range(len(examples))], progress)
 
-    @torch.inference_mode()
     def tag_words(
         self, model: Headed, sentences: Sequence[Sequence[Sequence[int]]], progress: Done = ignore
     ) -> list[LogProbabilities]:
         """log P of every tag for each word, [words, Y], from the tokens of each word."""
-        rows = [(number, marked) for number, words in enumerate(sentences) for marked in self.marking.rows(words)]
+        rows = [(number, marked) for number, words in enumerate(sentences) for marked in self.rows(words)]
         log_p = [np.zeros((len(words), len(self.labels)), dtype=np.float32) for words in sentences]
         left = np.bincount([number for number, _ in rows], minlength=len(sentences))
-        for numbers in by_length([len(marked.row.ids) for _, marked in rows], TAG_TOKENS):
-            text, segments_BL = padded_rows([rows[number][1].row for number in numbers], self.framing.tokenizer.pad)
-            owners_B = torch.arange(len(numbers))
-            batch = LabelledBatch(text, segments_BL, owners_B, owners_B).to(device_of(model))
-            log_p_BLY = model(batch).float().log_softmax(-1).cpu().numpy()
-            for number, log_p_LY in zip(numbers, log_p_BLY, strict=True):
-                sentence, marked = rows[number]
-                log_p[sentence][marked.words] = log_p_LY[marked.places]
-                left[sentence] -= 1
-                progress(int(left[sentence] == 0))
+        for row, logits_LY in self.token_logits(model, [marked.row for _, marked in rows]):
+            sentence, marked = rows[row]
+            log_p[sentence][marked.words] = logits_LY.log_softmax(-1).numpy()[marked.places]
+            left[sentence] -= 1
+            progress(int(left[sentence] == 0))
         return log_p
 
     def metrics(self, examples: Dataset, log_p: Sequence[LogProbabilities]) -> dict[str, Any]:
@@ -280,7 +288,7 @@ class Tagging(HeadedTask):
         expected = [self.expected(examples, row) for row in range(len(examples))]
         predicted = [self._best_tags(log_p_WY) for log_p_WY in log_p]
         metrics = {"loss": float(np.concatenate(losses).mean()), "accuracy": accuracy(expected, predicted)}
-        return metrics | (entity_scores(expected, predicted) if self.finds_entities else {})
+        return metrics | ({} if self.plain else entity_scores(expected, predicted))
 
     def _best_tags(self, log_p_WY: LogProbabilities) -> list[str]:
         return [self.labels[tag] for tag in log_p_WY.argmax(-1).tolist()]
@@ -291,13 +299,7 @@ class Tagging(HeadedTask):
         return untagged_inputs(file, self.corpus_of([file.name]))
 
     def corpus_of(self, files: Sequence[str]) -> TaggedText:
-        file = only_file(files)
-        is_json = ".jsonl" in Path(file).suffixes
-        like = [
-            corpus for corpus in self.corpora if corpus.file and (".jsonl" in Path(corpus.file).suffixes) == is_json
-        ]
-        plain = TaggedText(file=file, scheme="plain" if self.corpora[0].scheme == "plain" else "auto")
-        return like[0].model_copy(update={"file": file, "size": None}) if like else plain
+        return TaggedText.of_files(files, self.corpora)
 
     def evaluate(self, model: Headed, examples: Dataset, progress: Done) -> dict[str, Any]:
         """Entities as conlleval counts them, type by type; the share of right tags; every sentence."""
@@ -308,29 +310,26 @@ class Tagging(HeadedTask):
     def _line(self, examples: Dataset, row: int, log_p_WY: LogProbabilities) -> dict[str, Any]:
         """A line of the file of predictions."""
         tokens: list[str] = json.loads(examples.texts["tokens"][row])
+        ends = np.cumsum([len(token) + 1 for token in tokens]).tolist()
+        spans = [Span(end - len(token) - 1, end - 1) for token, end in zip(tokens, ends, strict=True)]
         expected, predicted = self.expected(examples, row), self._best_tags(log_p_WY)
+        text = " ".join(tokens)
         return {
             "where": examples.where(row),
-            "input": " ".join(tokens),
-            "output": self._shown(tokens, predicted),
-            "expected": self._shown(tokens, expected),
+            "input": text,
+            "output": self._tagged(text, spans, predicted).output,
+            "expected": self._tagged(text, spans, expected).output,
             "right": predicted == expected,
             "tokens": tokens,
             "tags": predicted,
             "expected_tags": expected,
         }
 
-    def _shown(self, tokens: Sequence[str], tags: Sequence[str]) -> str:
-        """A sentence as `predict` shows it."""
-        if not self.finds_entities:
-            return " ".join(f"{token}/{tag}" for token, tag in zip(tokens, tags, strict=True))
-        ends = np.cumsum([len(token) + 1 for token in tokens])
-        starts = ends - [len(token) + 1 for token in tokens]
-        spans = [
-            (entity.type, Span(int(starts[entity.start]), int(ends[entity.end - 1]) - 1))
-            for entity in entities_in(tags)
-        ]
-        return bracketed(" ".join(tokens), spans)
+    def _tagged(
+        self, text: str, spans: Sequence[Span], tags: Sequence[str], p_W: Sequence[float] | None = None
+    ) -> TaggedInput:
+        words = zip(spans, tags, p_W or [1.0] * len(tags), strict=True)
+        return TaggedInput(text, tuple(TaggedWord(*word) for word in words), finds_entities=not self.plain)
 
     def split(self, text: str) -> list[Span]:
         """The words of a text that is typed."""
@@ -338,52 +337,40 @@ class Tagging(HeadedTask):
 
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a .jsonl file; any other text is tagged as it is."""
-        row = object_input(self, text, place)
+        row = self.object_input(text, place)
         return FileInput(text, place) if row is None or row.fault is not None else row
 
-    def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[WordsOfText]:
-        """The words of each text and their tokens."""
-        rows: list[WordsOfText | Unreadable] = []
-        problems = [problem_in_text(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
-        spans = [[] if problem else self.split(text) for text, problem in zip(inputs.texts, problems, strict=True)]
-        words = [[text[slice(*span)] for span in own] for text, own in zip(inputs.texts, spans, strict=True)]
-        encoded = self.marking.encode(words)
-        for text, place, problem, own, ids in zip(inputs.texts, inputs.places, problems, spans, encoded, strict=True):
-            if problem is None and self._has_no_token(text, own, ids):
-                problem = nothing_known(text, place)
-            rows.append(Unreadable((problem,)) if problem else WordsOfText(text, own, ids))
-        return EncodedInputs(inputs, rows)
-
-    def _has_no_token(self, text: str, spans: Sequence[Span], ids: Sequence[Sequence[int]]) -> bool:
-        """Whether the tokenizer drops all of a text, so that `Marking.encode` has put `<unk>` for each word."""
+    def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:
+        """The words of each text as an example."""
+        columns: list[Mapping[str, str] | Unreadable] = []
+        for text, place in zip(inputs.texts, inputs.places, strict=True):
+            problem = problem_in_text(text, place)
+            words = [] if problem else [text[slice(*span)] for span in self.split(text)]
+            columns.append(Unreadable((problem,)) if problem else {"text": text, "tokens": json.dumps(words)})
         tokenizer = self.framing.tokenizer
-        if any(token != tokenizer.unk for word in ids for token in word):
-            return False
-        return not tokenizer.encode(" ".join(text[slice(*span)] for span in spans))
 
-    def fields_of(self, row: WordsOfText) -> list[tuple[str, list[int]]]:
-        return [(row.text, [token for word in row.ids for token in word])]
+        def without_tokens(examples: Dataset, row: int) -> Sequence[Problem]:
+            """Whether the tokenizer drops all of a text, so that `Marking.encode` has put `<unk>` for each word."""
+            text, ids = examples.texts["text"][row], examples.columns["tokens"][row]
+            dropped = (ids == tokenizer.unk).all() and not tokenizer.encode(
+                " ".join(json.loads(examples.texts["tokens"][row]))
+            )
+            return [nothing_known(text, examples.where(row))] if dropped else []
+
+        return encode_examples(self, inputs, columns, without_tokens)
+
+    def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
+        return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
 
     def predict_encoded(
-        self, model: Headed, encoded: EncodedInputs[WordsOfText], *, record: bool = False, progress: Done = ignore
+        self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[TaggedInput]:
         """Each text with the best tag of every word."""
-        rows = encoded.readable()
-        predictions = []
-        for row, log_p_WY in zip(rows, self.tag_words(model, [row.ids for row in rows], progress), strict=True):
-            p_W = np.exp(log_p_WY.max(-1)).tolist()
-            tagged = zip(row.spans, self._best_tags(log_p_WY), p_W, strict=True)
-            words_of_text = tuple(TaggedWord(span, tag, p) for span, tag, p in tagged)
-            predictions.append(TaggedInput(row.text, words_of_text, self.finds_entities))
-        return predictions
-
-
-class WordsOfText(NamedTuple):
-    """A text to tag: where its words are, and the tokens of each."""
-
-    text: str
-    spans: list[Span]
-    ids: list[list[int]]
+        [(_, examples)] = by_dataset(encoded.readable())
+        return [
+            self._tagged(text, self.split(text), self._best_tags(log_p_WY), np.exp(log_p_WY.max(-1)).tolist())
+            for text, log_p_WY in zip(encoded.inputs.texts, self.tag_all(model, examples, progress), strict=True)
+        ]
 
 
 class Marked(NamedTuple):
@@ -394,51 +381,7 @@ class Marked(NamedTuple):
     words: list[int]
 
 
-@dataclass(frozen=True)
-class Marking:
-    """How the words of a sentence become rows."""
-
-    framing: Framing
-    spaced: bool
-    """Whether words are separated by a token for the space, in vocabularies that have one."""
-    last: bool
-    """Which token carries the tag of a word: the last one, for a model that has read only so far; else the first."""
-
-    def encode(self, sentences: Sequence[Sequence[str]]) -> list[list[list[int]]]:
-        """The tokens of each word, as they would be in a text with a space between any two words; at least one."""
-        tokenizer = self.framing.tokenizer
-        before = " " if self.spaced and separates(tokenizer) else ""
-        spelt = [[word if number == 0 else before + word for number, word in enumerate(words)] for words in sentences]
-        distinct = list(dict.fromkeys(word for words in spelt for word in words))
-        encoded = encode_spelled(tokenizer, distinct, self.framing.letters)
-        known = {word: ids or [tokenizer.unk] for word, ids in zip(distinct, encoded, strict=True)}
-        return [[known[word] for word in words] for words in spelt]
-
-    def rows(self, words: Sequence[Sequence[int]]) -> list[Marked]:
-        """One row; several where the sentence is too long: each word is tagged where most stands around it."""
-        sizes = np.array([len(ids) for ids in words])
-        carriers = np.cumsum(sizes) - (1 if self.last else sizes)
-        ids = [token for word in words for token in word]
-        parts = windows(len(ids), self.framing.longest - 2, self.framing.stride)
-        around_NW = np.array([np.minimum(carriers - start, stop - 1 - carriers) for start, stop in parts])
-        chosen_W = around_NW.argmax(axis=0)
-        return [
-            Marked(
-                self.framing.frame(ids[start:stop]),
-                (1 + carriers[chosen_W == number] - start).tolist(),
-                np.flatnonzero(chosen_W == number).tolist(),
-            )
-            for number, (start, stop) in enumerate(parts)
-        ]
-
-
-def separates(tokenizer: Tokenizer) -> bool:
-    """Whether a space between two words is a token, or part of one: as in vocabularies of bytes and characters."""
-    return tokenizer.encode("a a") != tokenizer.encode("a") * 2
-
-
-@dataclass(frozen=True)
-class TaggedWord:
+class TaggedWord(NamedTuple):
     """A word of a text, and its tag."""
 
     span: Span
@@ -446,8 +389,7 @@ class TaggedWord:
     probability: float
 
 
-@dataclass(frozen=True)
-class FoundEntity:
+class FoundEntity(NamedTuple):
     """An entity of a text: `input[start:end]` is its text."""
 
     type: str
@@ -470,42 +412,35 @@ class TaggedInput:
     @property
     def entities(self) -> list[FoundEntity]:
         """In their order; none where tags mark none."""
-        return [*map(self._found, entities_in([word.tag for word in self.words]))] if self.finds_entities else []
+        entities = []
+        for type, first, last in entities_in([word.tag for word in self.words]) if self.finds_entities else ():
+            words = self.words[first:last]
+            start, end = words[0].span.start, words[-1].span.end
+            p = prod(word.probability for word in words)
+            entities.append(FoundEntity(type, start, end, self.input[start:end], p))
+        return entities
 
     @property
     def output(self) -> str:
-        """The text with its entities in brackets; where tags mark none, with a tag behind each word."""
+        """`[PER Anna Kim] lives in [LOC Oslo].`; where tags mark no entities, a tag behind each word."""
         if not self.finds_entities:
-            return " ".join(f"{self._text(word.span)}/{word.tag}" for word in self.words)
-        return bracketed(self.input, [(entity.type, Span(entity.start, entity.end)) for entity in self.entities])
+            return " ".join(f"{self.input[slice(*word.span)]}/{word.tag}" for word in self.words)
+        parts, done = [], 0
+        for entity in self.entities:
+            parts += [self.input[done : entity.start], f"[{entity.type} {entity.text}]"]
+            done = entity.end
+        return "".join([*parts, self.input[done:]])
 
     def to_json(self) -> dict[str, Any]:
         words = [
-            {"text": self._text(word.span), **word.span._asdict(), "tag": word.tag, "probability": word.probability}
-            for word in self.words
+            {"text": self.input[slice(*span)], **span._asdict(), "tag": tag, "probability": probability}
+            for span, tag, probability in self.words
         ]
-        found = {"input": self.input, "output": self.output}
-        return found | ({"entities": [*map(asdict, self.entities)]} if self.finds_entities else {}) | {"words": words}
+        entities = {"entities": [entity._asdict() for entity in self.entities]} if self.finds_entities else {}
+        return {"input": self.input, "output": self.output, **entities, "words": words}
 
     def lines(self, nbest: int) -> Iterator[str]:
         yield self.output
-
-    def _text(self, span: Span) -> str:
-        return self.input[span.start : span.end]
-
-    def _found(self, entity: Entity) -> FoundEntity:
-        words = self.words[entity.start : entity.end]
-        span = Span(words[0].span.start, words[-1].span.end)
-        return FoundEntity(entity.type, *span, self._text(span), prod(word.probability for word in words))
-
-
-def bracketed(text: str, entities: Sequence[tuple[str, Span]]) -> str:
-    """`[PER Anna Kim] lives in [LOC Oslo].`"""
-    parts, done = [], 0
-    for type, span in entities:
-        parts += [text[done : span.start], f"[{type} {text[span.start : span.end]}]"]
-        done = span.end
-    return "".join([*parts, text[done:]])
 
 
 def accuracy(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
@@ -516,18 +451,19 @@ def accuracy(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) 
 
 def entity_scores(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> dict[str, Any]:
     """`precision`, `recall` and `f1` over all entities, and the same of each type under `types`."""
-    there, said, right = Counter[str](), Counter[str](), Counter[str]()
+    there, predicted, right = Counter[str](), Counter[str](), Counter[str]()
     for ours, theirs in zip(expected, found, strict=True):
         gold, guessed = set(entities_in(ours)), set(entities_in(theirs))
         there.update(entity.type for entity in gold)
-        said.update(entity.type for entity in guessed)
+        predicted.update(entity.type for entity in guessed)
         right.update(entity.type for entity in gold & guessed)
     types = {
-        one: {**_scores(right[one], said[one], there[one]), "entities": there[one]} for one in sorted({*there, *said})
+        type: {**_scores(right[type], predicted[type], there[type]), "entities": there[type]}
+        for type in sorted({*there, *predicted})
     }
-    return {**_scores(right.total(), said.total(), there.total()), "types": types}
+    return {**_scores(right.total(), predicted.total(), there.total()), "types": types}
 
 
-def _scores(right: int, said: int, there: int) -> dict[str, float]:
-    f1 = 2 * right / (said + there) if right else 0.0
-    return {"precision": right / said if said else 0.0, "recall": right / there if there else 0.0, "f1": f1}
+def _scores(right: int, predicted: int, there: int) -> dict[str, float]:
+    f1 = 2 * right / (predicted + there) if right else 0.0
+    return {"precision": right / predicted if predicted else 0.0, "recall": right / there if there else 0.0, "f1": f1}

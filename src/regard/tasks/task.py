@@ -1,10 +1,13 @@
-"""What a task is: all that differs between runs besides the model."""
+"""What a task is: all that differs between runs besides the model; and the inputs that it predicts for."""
 
 from __future__ import annotations
 
+import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, get_args
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -12,27 +15,139 @@ from numpy.typing import NDArray
 from torch import nn
 
 from regard.config import Config
-from regard.data.batch import AnyBatch
+from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import Columns, Dataset, Examples
-from regard.data.file_inputs import FileInput
-from regard.data.prepare import Prepared, prepare, read, token_report
-from regard.data.report import ColumnReport
+from regard.data.dataset import ColumnReport, Columns, Dataset, Encoder, token_report
+from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
+from regard.data.formats import object_in
+from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
-from regard.data.texts import Progress, Texts
+from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual
-from regard.search import SearchConfig
-from regard.tasks.inputs import EncodedInputs, Inputs, Note
-from regard.text.files import TextFile
-from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
+from regard.search import Constraints, SearchConfig
+from regard.text.files import TextFile, open_text
+from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 
+Row = TypeVar("Row")
 Done = Callable[[int], None]
 """Called with how many more inputs or examples are finished."""
+LONGEST = 2048
+"""Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
 
 
 def ignore(done: int) -> None:
     """Default: no progress is shown."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What is predicted for."""
+
+    texts: Sequence[str]
+    places: Sequence[str]
+    """Where each stands, or what to call it."""
+    prefixes: Sequence[str] | None = None
+    """What each output is to begin with, instead of `search.prefix`."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Inputs:
+        return cls(texts, numbered(texts))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int]) -> Inputs:
+        prefixes = None if self.prefixes is None else [self.prefixes[row] for row in rows]
+        return Inputs([self.texts[row] for row in rows], [self.places[row] for row in rows], prefixes)
+
+
+def numbered(texts: Sequence[str]) -> list[str]:
+    """The names of texts in messages, where they do not come from a file."""
+    return [f"input {number}" for number in range(1, len(texts) + 1)]
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Stands for an input that cannot be read."""
+
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class EncodedInputs(Generic[Row]):
+    """Inputs, and what the model reads of each."""
+
+    inputs: Inputs
+    rows: Sequence[Row | Unreadable]
+    wording: Constraints = field(default_factory=Constraints)
+    """What the outputs begin with and must not contain, for tasks that search."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def unreadable(self) -> dict[int, Problem]:
+        """The first problem of each input that cannot be read, by its number."""
+        return {number: row.problems[0] for number, row in enumerate(self.rows) if isinstance(row, Unreadable)}
+
+    def take(self, numbers: Sequence[int]) -> EncodedInputs[Row]:
+        rows = [self.rows[number] for number in numbers]
+        return EncodedInputs(self.inputs.take(numbers), rows, self.wording.of(numbers))
+
+    def readable(self) -> list[Row]:
+        return readable(self.rows)
+
+
+def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
+    """All rows, or one InputError with the problems of those that cannot be read."""
+    problems = [problem for row in rows if isinstance(row, Unreadable) for problem in row.problems]
+    if problems:
+        raise InputError(problems=first_of(problems))
+    return [row for row in rows if not isinstance(row, Unreadable)]
+
+
+class Example(NamedTuple):
+    """An input that was encoded as one row of a dataset."""
+
+    examples: Dataset
+    row: int
+
+
+def encode_examples(
+    task: Encoder,
+    inputs: Inputs,
+    columns: Sequence[Mapping[str, str] | Unreadable],
+    check: Callable[[Dataset, int], Sequence[Problem]] = lambda examples, row: (),
+) -> EncodedInputs[Example]:
+    """Inputs as examples, from the texts of each by column; those with the same columns are in one dataset.
+
+    `check` says why an example cannot be read once it is encoded.
+    """
+    rows: dict[int, Example | Unreadable] = {}
+    alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
+    for number, texts in enumerate(columns):
+        if isinstance(texts, Unreadable):
+            rows[number] = texts
+        else:
+            alike[tuple(texts)][number] = texts
+    for names, readable_texts in alike.items():
+        by_column = {name: [texts[name] for texts in readable_texts.values()] for name in names}
+        examples = Dataset.of(task, by_column, [inputs.places[number] for number in readable_texts].__getitem__)
+        for row, number in enumerate(readable_texts):
+            problems = check(examples, row)
+            rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
+    return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
+
+
+def by_dataset(rows: Sequence[Example]) -> Iterator[tuple[list[int], Dataset]]:
+    """The numbers of the inputs that were encoded in one dataset, and their examples."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for number, example in enumerate(rows):
+        groups[id(example.examples)].append(number)
+    for numbers in groups.values():
+        examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
+        yield numbers, examples if chosen == [*range(len(examples))] else examples.select(np.array(chosen))
 
 
 class Prediction(Protocol):
@@ -49,6 +164,18 @@ class Prediction(Protocol):
     def lines(self, nbest: int) -> Iterator[str]:
         """What the command line prints."""
         ...
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a user should know about a prediction."""
+
+    kind: Literal["unknown", "length"]
+    """Tokens that the model does not know, or a text that is longer than what it was trained on or remembers."""
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class NoSettings(Config):
@@ -87,6 +214,8 @@ class Task:
     """The recipe's section `head`; None where the model has none."""
     reads_raw_text: ClassVar[bool] = False
     """Whether the data is raw text, for pre-training."""
+    init_model: ClassVar[Mapping[str, Any]] = {}
+    """Fields of the model that differ from those of the run that `training.init` names."""
     reads_stories: ClassVar[bool] = False
     """Whether inputs are questions about a story that the lines before them tell."""
     changeable: ClassVar[tuple[str, ...]] = ()
@@ -120,9 +249,9 @@ class Task:
         return read(self, self.recipe, corpora, part, base)
 
     @classmethod
-    def learn_tokenizers(cls, recipe: Recipe, train: Texts, base: Path) -> Tokenizers:
+    def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
         """The tokenizers of the columns, trained on the training texts or read from files."""
-        return train_tokenizers(recipe.tokenizer, {name: train.columns[name] for name in cls.columns}, base)
+        return train_tokenizers(recipe.tokenizer, {name: train[name] for name in cls.columns}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
         """The task with what only the training texts can tell, such as the labels, in its recipe."""
@@ -186,7 +315,7 @@ class Task:
 
     def fingerprint(self, examples: Dataset) -> int:
         """A checksum of what the order of the batches depends on: the data of a resumed run must have the same."""
-        raise NotImplementedError
+        return zlib.crc32(examples.lengths.tobytes())
 
     # Training
 
@@ -232,6 +361,33 @@ class Task:
         """All metrics on some examples."""
         raise NotImplementedError
 
+    def file_inputs(self, file: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
+        """The inputs in a file: its lines, or the rows of a table with columns that the task knows.
+
+        With `skip_bad`, lines that are not valid UTF-8 are returned as well, to be refused one by one.
+        """
+        opened = open_text(str(file), Path())
+        if skip_bad:
+            opened = TolerantFile(opened.name, opened.path)
+        try:
+            rows = self.inputs_in(opened)
+            if rows is not None:
+                return list(rows)
+        except ColumnError as error:
+            if not is_table(opened):
+                raise
+            what = "of a table the run's own columns are read, or 'text', or 'first' and 'second' where it has none"
+            problems = [*error.problems, Problem("", what, "a .txt has one input a line, tabs between its texts")]
+            raise DataError(problems=problems) from None
+        return [FileInput(text, opened.where(line)) for line, text in enumerate(opened.lines(), 1)]
+
+    def read_story(self, story: str | Path, *, skip_bad: bool = False) -> list[FileInput]:
+        """The lines of a story, or its objects by the keys of the run's recipe, for a task that reads stories."""
+        if not self.reads_stories:
+            what = f"a run of {self.name} reads no story"
+            raise DecodeError(what, where="--story", hint="runs of story_answering do")
+        return self.file_inputs(story, skip_bad=skip_bad)
+
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The inputs in a file to predict for, by the columns of the recipe's corpora. None: every line is an input."""
         return None
@@ -239,6 +395,22 @@ class Task:
     def typed_input(self, text: str, place: str) -> FileInput:
         """A typed text as an input; a task with tables may read a JSON object as one of their rows."""
         return FileInput(text, place)
+
+    def object_input(self, text: str, place: str) -> FileInput | None:
+        """A typed JSON object as a row of a .jsonl file with the task's columns; None where the text is no object."""
+        if not text.lstrip().startswith("{"):
+            return None
+        try:
+            object_in(line := text.replace("\n", " "), "")
+            content = line.encode()
+        except (DataError, UnicodeEncodeError):
+            return None
+        try:
+            [row] = self.inputs_in(HeldFile("typed.jsonl", content=content)) or []
+        except DataError as error:
+            row = FileInput("", place, error.problems[0])
+        fault = None if row.fault is None else replace(row.fault, where=place)
+        return FileInput(row.text, place, fault)
 
     def gather(self, lines: Sequence[FileInput], story: Sequence[FileInput] = ()) -> list[FileInput]:
         """Lines -> inputs; here every line is an input. `story` is what questions among the lines are about."""
@@ -275,3 +447,105 @@ class Task:
     def notes(self, encoded: EncodedInputs[Any], predictions: Sequence[Prediction]) -> list[Note]:
         """What a user should know about these predictions."""
         return []
+
+
+# From texts to tokens
+
+
+def encode_each(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    places: Sequence[str],
+    longest: int | None = LONGEST,
+    letters: int | None = None,
+) -> list[list[int] | Unreadable]:
+    """Token ids of each text, or why it cannot be read.
+
+    With `letters`, unknown words keep so many of their characters, for a model that reads them.
+    """
+    problems = [problem_in_text(text, place) for text, place in zip(texts, places, strict=True)]
+    plain = ["" if problem else text for text, problem in zip(texts, problems, strict=True)]
+    encoded = tokenizer.encode_batch(plain, letters)
+    for row, ids in enumerate(encoded):
+        if problems[row] is None and is_foreign(tokenizer, ids):
+            problems[row] = nothing_known(texts[row], places[row])
+        elif problems[row] is None and longest is not None:
+            problems[row] = _too_long(ids, places[row])
+    return [Unreadable((problem,)) if problem else ids for problem, ids in zip(problems, encoded, strict=True)]
+
+
+def encode_target(tokenizer: Tokenizer, target: str | Sequence[str]) -> list[int]:
+    """Token ids of a text with its `</s>`, or of exact tokens as they are."""
+    if isinstance(target, str):
+        [text] = readable(encode_each(tokenizer, [target], ["target"], longest=None))
+        ids = [*text, tokenizer.end]
+    else:
+        try:
+            ids = tokenizer.token_ids(target)
+        except DecodeError as error:
+            hint = "tokens are spelt as 'predict --json' shows them"
+            raise DecodeError(error.problems[0].what, where="target", hint=hint) from None
+    if not ids:
+        raise DecodeError("there are no tokens", where="target", hint='give at least one, "</s>" for one')
+    if problem := _too_long(ids, "target"):
+        raise DecodeError(problems=[problem])
+    return ids
+
+
+def not_longer(
+    rows: Sequence[list[int] | Unreadable], longest: int | None, places: Sequence[str]
+) -> list[list[int] | Unreadable]:
+    """Rows of tokens; those with more tokens than the model has positions are unreadable."""
+    checked = list(rows)
+    for number, (row, place) in enumerate(zip(rows, places, strict=True)):
+        if longest is not None and not isinstance(row, Unreadable) and len(row) > longest:
+            what = f"the text has {len(row):,} tokens with the special ones"
+            checked[number] = Unreadable((Problem(place, what, f"the model reads at most {longest:,}"),))
+    return checked
+
+
+def problem_in_text(text: str, place: str) -> Problem | None:
+    """Why a text cannot be read, whatever the vocabulary."""
+    if not text.strip():
+        return Problem(place, "the text is empty", "give at least one word")
+    if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        return Problem(place, "the text is not valid UTF-8", "convert it, for example with iconv")
+    return None
+
+
+def _too_long(ids: Sequence[int], place: str) -> Problem | None:
+    if len(ids) <= LONGEST:
+        return None
+    return Problem(place, f"the text has {len(ids):,} tokens", f"at most {LONGEST:,}: split it into sentences")
+
+
+def is_foreign(tokenizer: Tokenizer, ids: Sequence[int]) -> bool:
+    """Whether nothing of a text is known, not even the letters of its words."""
+    return tokenizer.all_unknown(ids) and not any(unknown_in(ids))
+
+
+def nothing_known(text: str, place: str) -> Problem:
+    """Every token of a text is unknown."""
+    what = f"every token of {text.strip()[:20]!r} is unknown to the tokenizer"
+    return Problem(place, what, "it was trained on other words or script")
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int) -> Tokens:
+    """Rows of ids as one padded batch."""
+    lengths_B = torch.tensor([len(row) for row in rows])
+    ids_BL = torch.full((len(rows), int(lengths_B.max())), pad)
+    for number, row in enumerate(rows):
+        ids_BL[number, : len(row)] = torch.tensor(row)
+    return Tokens.of(ids_BL, lengths_B, Spelling.of_rows(rows))
+
+
+def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Row numbers in batches of about equal length, longest first, at most `batch_tokens` padded tokens each."""
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, ClassVar, Literal
 
 from regard.config import Config
@@ -35,6 +36,7 @@ class Translation(TextToText):
     name = "translation"
     data = Data[Parallel]
     evaluation = EvaluationConfig
+    decoded = frozenset(("bleu", "chrf", "exact_match"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -43,21 +45,33 @@ class Translation(TextToText):
         "exact_match": True,
     }
 
-    decoded = frozenset(("bleu", "chrf", "exact_match"))
-
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: EvaluationConfig) -> dict[str, Any]:
-        """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that are the reference exactly."""
-        from sacrebleu.metrics.bleu import BLEU
-        from sacrebleu.metrics.chrf import CHRF
+        return sacrebleu_metrics(outputs, [[reference] for reference in references], config, {"bleu": 4})
 
-        bleu = BLEU(lowercase=config.lowercase, tokenize=config.tokenize)
-        chrf = CHRF(lowercase=config.lowercase)
-        outputs, references = ([comparable(text, config.lowercase) for text in side] for side in (outputs, references))
-        return {
-            "bleu": bleu.corpus_score(outputs, [references]).score,
-            "chrf": chrf.corpus_score(outputs, [references]).score,
-            "exact_match": sum(o == r for o, r in zip(outputs, references, strict=True)) / len(outputs),
-            "bleu_signature": str(bleu.get_signature()),
-            "chrf_signature": str(chrf.get_signature()),
-        }
+
+def sacrebleu_metrics(
+    outputs: Sequence[str], references: Sequence[Sequence[str]], config: EvaluationConfig, orders: Mapping[str, int]
+) -> dict[str, Any]:
+    """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that equal a reference exactly.
+
+    An output may have several references. `orders` has the longest n-gram of each BLEU, by its name.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    outputs = [comparable(text, config.lowercase) for text in outputs]
+    allowed = [[comparable(text, config.lowercase) for text in texts] for texts in references]
+    streams: list[Any] = [list(stream) for stream in zip_longest(*allowed)]
+    chrf = CHRF(lowercase=config.lowercase)
+    bleu = {
+        name: BLEU(lowercase=config.lowercase, tokenize=config.tokenize, max_ngram_order=order)
+        for name, order in orders.items()
+    }
+    return {
+        **{name: metric.corpus_score(outputs, streams).score for name, metric in bleu.items()},
+        "chrf": chrf.corpus_score(outputs, streams).score,
+        "exact_match": sum(output in texts for output, texts in zip(outputs, allowed, strict=True)) / len(outputs),
+        "bleu_signature": str(bleu["bleu"].get_signature()),
+        "chrf_signature": str(chrf.get_signature()),
+    }

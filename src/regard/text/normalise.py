@@ -1,4 +1,4 @@
-"""Normalisation of text: Unicode composition, white space, case and control characters.
+"""Text before it is tokens: normalisation, sentences, words, and the spans of each.
 
 Tokenizers compose text to NFC (Unicode Standard Annex 15), so whatever is compared with their output is composed, too:
 Korean typed on a Mac often comes as single jamo (NFD).
@@ -6,7 +6,14 @@ Korean typed on a Mac often comes as single jamo (NFD).
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from bisect import bisect_left, bisect_right
+from itertools import groupby, pairwise
+from typing import Literal, NamedTuple
+
+from tokenizers import Regex
+from tokenizers.pre_tokenizers import Split
 
 
 def nfc(text: str) -> str:
@@ -32,6 +39,13 @@ def same_name(first: object, second: object) -> bool:
     return str(first).strip().casefold() == str(second).strip().casefold()
 
 
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts -1 before 2 before 10, and a2 before a10."""
+    if re.fullmatch(r"[-+]?\d+", text):
+        return [(0, int(text), "")]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
+
+
 def escape_controls(text: str) -> str:
     r"""Write control characters and other unprintable ones as Python escapes, such as \n and \u200b."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -51,3 +65,129 @@ def _visible(character: str) -> str:
     if category in ("Cc", "Cs") or character in "\ufffe\uffff":
         return "\ufffd"
     return "" if category == "Cf" or "\ufe00" <= character <= "\ufe0f" else character
+
+
+Sentences = Literal["punctuation", "lines"]
+"""How the sentences of a text are found."""
+
+_ABBREVIATIONS = """
+    dr mr mrs ms prof rev hon gen capt lt sgt sen gov st mt ft jr sr vs viz cf ca approx dept univ inc ltd corp nos vol
+    fig figs eq eqs ch pp p eds e.g i.e a.m p.m jan feb apr jun jul aug sep sept oct nov dec mon tue wed thu fri
+"""
+ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
+"""Abbreviations in lower case without the full stop; none that is also an ordinary word."""
+
+_OPENING = r"\"'“‘(\[{<「『《〈"
+_CLOSING = r"\"'”’)\]}>」』》〉"
+# A full stop before white space ends a sentence, unless a lower-case letter follows. East Asian punctuation needs no
+# space, nor does a full stop after the final ending of a Korean verb: 좋았다.그런데.
+# In a text without capitals a lower-case letter may begin a sentence.
+_END, _END_UNCASED = (
+    re.compile(
+        rf"(?P<plain>[.!?…]+[{_CLOSING}]*)(?=\s+[{_OPENING}]*[^\s{small}{_OPENING}])"
+        rf"|[。！？]+[{_CLOSING}]*"
+        rf"|(?<=[다요죠까네음함됨임])[.!?]+(?=[가-힣])"
+    )
+    for small in ("a-z", "")
+)
+_LAST_WORD = re.compile(rf"(?:^|[\s{_OPENING}])(\S*)$")
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text, stripped; only the white space between them is lost."""
+    sentences, start, uncased = [], 0, text == text.lower()
+    for end in (_END_UNCASED if uncased else _END).finditer(text):
+        if end["plain"] == "." and _is_abbreviation(text[start : end.start()], uncased):
+            continue
+        sentences.append(text[start : end.end()].strip())
+        start = end.end()
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if sentence]
+
+
+def _is_abbreviation(before: str, uncased: bool) -> bool:
+    """Whether the full stop after this text belongs to its last word: `Dr.`, `J.`, `e.g.`, or the list number `1.`."""
+    match = _LAST_WORD.search(before[-20:])
+    word = match[1] if match else ""
+    initial = len(word) == 1 and word.isalpha() and word.isascii() and (uncased or word.isupper()) and word not in "Ii"
+    listed = word.isdecimal() and before.strip() == word
+    return initial or listed or word.lower() in ABBREVIATIONS
+
+
+# Spans count the code points of the text as it was typed. None begins or ends within an extended grapheme cluster
+# (Unicode Standard Annex 29): a letter and its accents, the jamo of a Korean syllable, an emoji of several code points.
+
+Words = Literal["punctuation", "whitespace", "characters"]
+"""How a text is split into words."""
+_CLUSTERS = Split(Regex(r"\X"), "isolated")
+
+
+class Span(NamedTuple):
+    """The code points from `start` to `end`, `end` excluded."""
+
+    start: int
+    end: int
+
+
+class Clusters:
+    """The grapheme clusters of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._simple = text.isascii() and "\r" not in text
+        cut = () if self._simple else (span[0] for _, span in _CLUSTERS.pre_tokenize_str(text))
+        self._edges = [*cut, len(text)]
+
+    def cut_at(self, offset: int) -> bool:
+        """Whether a span may begin or end here: not within a cluster."""
+        return self._simple or self._edges[bisect_left(self._edges, offset)] == offset
+
+    def whole(self, start: int, end: int) -> Span:
+        """The span of all clusters that overlap [start, end)."""
+        if self._simple or start == end:
+            return Span(start, end)
+        return Span(self._edges[bisect_right(self._edges, start) - 1], self._edges[bisect_left(self._edges, end)])
+
+    def spans(self) -> list[Span]:
+        edges = range(self._edges[-1] + 1) if self._simple else self._edges
+        return [Span(start, end) for start, end in pairwise(edges)]
+
+
+def trimmed(text: str, start: int, end: int) -> Span:
+    """The span without white space at its ends; empty if it is all white space."""
+    part = text[start:end]
+    return Span(end - len(part.lstrip()), start + len(part.rstrip())) if part.strip() else Span(start, start)
+
+
+def word_spans(text: str, words: Words) -> list[Span]:
+    """The spans of the words of a text."""
+    clusters = [(span, not text[slice(*span)].isspace()) for span in Clusters(text).spans()]
+    if words == "characters":
+        return [span for span, visible in clusters if visible]
+    chunks = []
+    for visible, chunk in groupby(clusters, key=lambda cluster: cluster[1]):
+        if visible:
+            chunks.append([span for span, _ in chunk])
+    if words == "whitespace":
+        return [Span(chunk[0].start, chunk[-1].end) for chunk in chunks]
+    return [part for chunk in chunks for part in _split_punctuation(text, chunk)]
+
+
+def _split_punctuation(text: str, clusters: list[Span]) -> list[Span]:
+    """A word and each punctuation mark around it. Marks within a word stay, and so do the full stops of `U.S.`, `J.`"""
+    first, last = 0, len(clusters)
+    while first < last and _is_punctuation(text[clusters[first].start]):
+        first += 1
+    while last > first and _is_punctuation(text[clusters[last - 1].start]):
+        last -= 1
+    if last < len(clusters) and _abbreviated(text[clusters[first].start : clusters[last].end]):
+        last += 1
+    word = [Span(clusters[first].start, clusters[last - 1].end)] if first < last else []
+    return [*clusters[:first], *word, *clusters[last:]]
+
+
+def _abbreviated(word: str) -> bool:
+    return word.endswith(".") and ("." in word[:-1] or (len(word) == 2 and word[0].isalpha()))
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] == "P" or unicodedata.category(character) in ("Sc", "So")

@@ -1,4 +1,4 @@
-"""Text -> token ids and back, exactly; the tokenizers of a run."""
+"""Text -> token ids and back, exactly; unknown words and the spans of tokens; the tokenizers of a run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from pydantic import Field, model_validator
 from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
 from regard.text.files import TextFile, problem_with
-from regard.text.normalise import escape_controls, fold_white_space
-from regard.text.sentencepiece import converted
+from regard.text.normalise import Clusters, Span, escape_controls, fold_white_space, nfc, trimmed
 from regard.text.vocabularies import (
     MARK,
     SPECIAL,
@@ -25,6 +24,7 @@ from regard.text.vocabularies import (
     add_missing_special,
     bytes_of,
     characters_of_bytes,
+    convert_sentencepiece,
     special_names,
     train_story_words,
     train_vocabulary,
@@ -34,6 +34,12 @@ from regard.text.vocabularies import (
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
 """Names of the mask token in the vocabularies of other tools."""
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
+WORD_BEGINS, WORD_ENDS = 257, 258
+CHARACTERS = 259
+"""Of models that build word vectors from characters (ELMo): 0 pads short words, then come the 256 bytes of UTF-8, then
+the begin and the end of a word."""
+Letters = tuple[int, ...]
+"""The characters of a word."""
 
 
 class TokenizerConfig(Config):
@@ -79,6 +85,29 @@ class Lines(Protocol):
     def __getitem__(self, index: int, /) -> str: ...
 
 
+def letters_of(word: str, longest: int) -> Letters:
+    """The characters of a word: begin, its bytes in UTF-8, end; at most `longest` in all."""
+    return (WORD_BEGINS, *(1 + byte for byte in word.encode()[: longest - 2]), WORD_ENDS)
+
+
+class UnknownWord(int):
+    """The id of `<unk>` that also holds the word it stands for."""
+
+    word: str
+    letters: Letters
+
+    @classmethod
+    def of(cls, unk: int, word: str, letters: Letters) -> UnknownWord:
+        token = cls(unk)
+        token.word, token.letters = word, letters
+        return token
+
+
+def unknown_in(ids: Sequence[int]) -> Iterator[tuple[int, UnknownWord]]:
+    """The unknown words among tokens, and their positions."""
+    return ((position, token) for position, token in enumerate(ids) if isinstance(token, UnknownWord))
+
+
 class Tokenizer:
     """A vocabulary with its encoder and decoder.
 
@@ -88,11 +117,11 @@ class Tokenizer:
     a run of characters.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, text: str) -> None:
-        self._tokenizer, self._json = tokenizer, text
+    def __init__(self, tokenizer: tokenizers.Tokenizer, text: str | None = None) -> None:
+        self._tokenizer, self._json = tokenizer, text or tokenizer.to_str()
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # ids of other tools may have gaps
         tokenizer.encode_special_tokens = True
-        special = self.token_ids(special_names(tokenizer, json.loads(text)))
+        special = self.token_ids(special_names(tokenizer, json.loads(self._json)))
         self.pad, self.unk, self.begin, self.end = special
         masks = (tokenizer.token_to_id(name) for name in _MASKS)
         self.mask: int | None = next((number for number in masks if number is not None), None)
@@ -108,18 +137,15 @@ class Tokenizer:
         """Learn a vocabulary. The texts are iterated twice and never held, so they must not be an iterator."""
         assert iter(texts) is not texts, "texts are read twice"
         try:
-            trained = train_vocabulary(
-                config.kind, config.vocabulary, config.lowercase, texts, special, at_spaces=config.split == "spaces"
-            )
+            kind = "spaces" if config.split == "spaces" else config.kind
+            return cls(train_vocabulary(kind, config.vocabulary, config.lowercase, texts, special))
         except UnicodeEncodeError as error:
             raise DataError(f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}") from None
-        return cls(trained, trained.to_str())
 
     @classmethod
     def train_story_words(cls, config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
         """Learn the words of stories, for memory networks."""
-        trained = train_story_words(texts, config.vocabulary, config.lowercase)
-        return cls(trained, trained.to_str())
+        return cls(train_story_words(texts, config.vocabulary, config.lowercase))
 
     @classmethod
     def from_json(cls, text: str, where: str = "") -> Tokenizer:
@@ -137,7 +163,7 @@ class Tokenizer:
         """Read a tokenizer.json file, or a .model of SentencePiece, which keeps its ids."""
         try:
             if path.suffix == ".model":
-                return cls.from_json(converted(path.read_bytes(), str(path)).to_str(), where=str(path))
+                return cls.from_json(convert_sentencepiece(path.read_bytes(), str(path)).to_str(), where=str(path))
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise DataError("there is no such tokenizer file", where=str(path)) from None
@@ -166,17 +192,50 @@ class Tokenizer:
         """The ids of a text, without special tokens around it."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, on all cores."""
-        return [self._ids(row) for row in self._encodings(texts, self._tokenizer.encode_batch_fast)]
+    def encode_batch(self, texts: Sequence[str], letters: int | None = None) -> list[list[int]]:
+        """The ids of each text, on all cores. With `letters`, an `<unk>` is an `UnknownWord` of so many characters."""
+        rows = [self._ids(row) for row in self._encodings(texts, self._tokenizer.encode_batch_fast)]
+        if letters is None:
+            return rows
+        with_unknown = [number for number, ids in enumerate(rows) if self.unk in ids]
+        words = self.unknown_words([texts[number] for number in with_unknown])
+        for number, row_words in zip(with_unknown, words, strict=True):
+            for position, typed in row_words:
+                word = self._spelt_like_pieces(typed, first=position == 0)
+                rows[number][position] = UnknownWord.of(self.unk, word, letters_of(word, letters))
+        return rows
 
-    def encode_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """The ids of each text, and the library's offsets of each token in the text before normalisation.
+    def unknown_words(self, texts: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+        """The unknown tokens of each text: their positions and their text, including the space before a word.
 
-        For a decomposed character they cover only its first code point: text/offsets.py makes whole spans of these.
+        A text of words split at spaces may itself contain `<unk>`: that one is known.
         """
-        rows = self._encodings(texts, self._tokenizer.encode_batch)
-        return [(self._ids(row), row.offsets) for row in rows]
+        [unknown] = self.tokens([self.unk])
+        # Offsets of a decomposed character cover only its first code point, so take them from the composed text.
+        composed = [nfc(text) for text in texts]
+        rows = self._offsets(texts)
+        composed_rows = rows if composed == [*texts] else self._offsets(composed)
+        for text, composed_text, row, composed_row in zip(texts, composed, rows, composed_rows, strict=True):
+            same = composed_row[0] == row[0]  # not so for a vocabulary of another tool that does not compose
+            source, (ids, offsets) = (composed_text, composed_row) if same else (text, row)
+            words = ((place, source[slice(*offsets[place])]) for place, token in enumerate(ids) if token == self.unk)
+            yield [(place, word) for place, word in words if word.strip() != unknown]
+
+    def token_spans(self, texts: Sequence[str]) -> list[tuple[list[int], list[Span]]]:
+        """The tokens of each text and their spans in it as it was typed, without white space at the ends.
+
+        Tokens that share a grapheme cluster, such as the bytes of a syllable, all have the whole of it; a token of
+        white space has an empty span.
+        """
+        rows = []
+        for text, (ids, offsets) in zip(texts, self._offsets(texts), strict=True):
+            clusters = Clusters(text)
+            rows.append((ids, [clusters.whole(*trimmed(text, *offset)) for offset in offsets]))
+        return rows
+
+    def _offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each text, and the library's offsets of each token in the text before normalisation."""
+        return [(self._ids(row), row.offsets) for row in self._encodings(texts, self._tokenizer.encode_batch)]
 
     def _encodings(self, texts: Sequence[str], encode: Callable[..., list[Any]]) -> list[Any]:
         try:
@@ -258,7 +317,7 @@ class Tokenizer:
             tokens = characters_of_bytes(tokens, [token in self.special for token in ids])
         return [_shown(token) for token in tokens]
 
-    def spelling(self, text: str, *, first: bool) -> str:
+    def _spelt_like_pieces(self, text: str, *, first: bool) -> str:
         """How `pieces` would show a word that is not in the vocabulary.
 
         The text includes the space before the word; `first` says that it begins the input.

@@ -1,4 +1,4 @@
-"""Vocabularies: trained from text, or described by another tool's tokenizer.json.
+"""Vocabularies: trained from text, or read from another tool's tokenizer.json or SentencePiece model.
 
 A trained vocabulary is a pipeline of the `tokenizers` library. Text is brought to NFC (composed Korean syllables) and,
 if configured, to lower case. A space becomes the mark `▁`, and one mark is put before the text, so that the pieces of a
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, import_extra
 
 PAD, UNK, BEGIN, END = 0, 1, 2, 3
 """Ids of the special tokens in every vocabulary that is trained here."""
@@ -40,42 +40,54 @@ _ASIDE = "\u2000"
 # No word has more than 64 characters, so the time for one endless line is linear in its length. Letters and punctuation
 # never share a word, so no piece of text is spelt like a special token.
 _LETTERS_AND_DIGITS = rf"{MARK}?[\p{{L}}\p{{M}}]{{1,64}}|{MARK}?\p{{N}}{{1,64}}"
-_WORDS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s\p{{L}}\p{{M}}\p{{N}}{MARK}]{{1,64}}|[\s{MARK}]"
-_WORDS_AND_PUNCTUATION = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s{MARK}]|[\s{MARK}]"
-_BETWEEN_SPACES = rf"{MARK}?[^\s{MARK}]+|[\s{MARK}]"
+_SUBWORDS = rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s\p{{L}}\p{{M}}\p{{N}}{MARK}]{{1,64}}|[\s{MARK}]"
+_SPLITS = {
+    "word": rf"{_LETTERS_AND_DIGITS}|{MARK}?[^\s{MARK}]|[\s{MARK}]",
+    "spaces": rf"{MARK}?[^\s{MARK}]+|[\s{MARK}]",
+}
+"""The words of a vocabulary of words; subwords never cross the words of _SUBWORDS."""
 
 
 def train_vocabulary(
-    kind: str,
-    size: int,
-    lowercase: bool,
-    texts: Iterable[str],
-    special: Sequence[str] = SPECIAL,
-    *,
-    at_spaces: bool = False,
+    kind: str, size: int, lowercase: bool, texts: Iterable[str], special: Sequence[str] = SPECIAL
 ) -> Tokenizer:
     """Learn at most `size` tokens (`byte`: always 256 and the special ones) from texts that can be iterated twice.
 
-    The special tokens come first: padding, unknown, begin, end, whatever their names. With `at_spaces` words are
-    split at spaces only, and the word `<unk>` is the unknown token.
+    `kind` is one of TokenizerConfig, or `spaces`: words split at spaces only, where `<unk>` is the unknown token.
+    The special tokens come first: padding, unknown, begin, end, whatever their names.
     """
-    if at_spaces:
-        pipeline = _spaced_pipeline(lowercase, special[UNK])
-    else:
-        pipeline = _byte_pipeline(lowercase) if kind == "byte" else _marked_pipeline(kind, lowercase)
-    characters = _count_characters(pipeline, texts)
+    unknown, room = special[UNK], size - len(special)
+    pipeline = _pipeline(kind, lowercase, unknown)
+    characters: Counter[str] = Counter()
+    for text in texts:
+        characters.update(pipeline.normalizer.normalize_str(text))
+    if not characters:
+        raise DataError("there is no text to train a tokenizer on")
     if kind == "byte":
         pipeline.model = models.BPE(_numbered(special, BYTES), [])
     elif kind == "character":
-        kept = _ranked(characters)[: size - len(special)]
-        pipeline.model = models.BPE(_numbered(special, kept), [], unk_token=special[UNK])
-    elif kind == "word":
+        pipeline.model = models.BPE(_numbered(special, _ranked(characters)[:room]), [], unk_token=unknown)
+    elif kind in ("word", "spaces"):
         # The mark alone, which stands for the second of two spaces, may be missing from the training text.
-        reserved = {MARK, MARK + special[UNK]}
+        reserved = {MARK, MARK + unknown}
         words = [MARK, *(word for word in _ranked(_count_words(pipeline, texts)) if word not in reserved)]
-        pipeline.model = models.WordLevel(_numbered(special, words[: size - len(special)]), unk_token=special[UNK])
+        pipeline.model = models.WordLevel(_numbered(special, words[:room]), unk_token=unknown)
+    elif kind == "unigram":
+        alphabet = _alphabet(characters, size, len(special))
+        scores = train_unigram(_count_words(pipeline, texts), frozenset(alphabet), room)
+        pipeline.model = models.Unigram([*((token, 0.0) for token in special), *scores.items()], UNK)
     else:
-        _learn_pieces(pipeline, kind, size, _alphabet(characters, size, len(special)), texts, special)
+        alphabet = _alphabet(characters, size, len(special))
+        # A pair of pieces must occur twice to become a token.
+        options: dict[str, Any] = {"vocab_size": size, "special_tokens": list(special), "min_frequency": 2}
+        options |= {"initial_alphabet": alphabet, "limit_alphabet": len(alphabet), "show_progress": False}
+        if kind == "bpe":
+            pipeline.model = models.BPE(unk_token=unknown)
+            pipeline.train_from_iterator(texts, trainers.BpeTrainer(**options))
+        else:
+            # Without "##" a piece reads the same inside a word and at its start, and decoding has nothing to strip.
+            pipeline.model = models.WordPiece(unk_token=unknown, continuing_subword_prefix="")
+            pipeline.train_from_iterator(texts, trainers.WordPieceTrainer(continuing_subword_prefix="", **options))
     return _with_special(pipeline, special)
 
 
@@ -101,60 +113,26 @@ def _with_special(pipeline: Tokenizer, special: Sequence[str]) -> Tokenizer:
     return pipeline
 
 
-def _learn_pieces(
-    pipeline: Tokenizer, kind: str, size: int, alphabet: list[str], texts: Iterable[str], special: Sequence[str]
-) -> None:
-    """Subwords: bpe, wordpiece or unigram. A pair of pieces must occur twice to become a token."""
-    if kind == "unigram":
-        scores = train_unigram(_count_words(pipeline, texts), frozenset(alphabet), size - len(special))
-        pipeline.model = models.Unigram([*((token, 0.0) for token in special), *scores.items()], UNK)
-        return
-    common: dict[str, Any] = {"vocab_size": size, "special_tokens": list(special), "min_frequency": 2}
-    common |= {"initial_alphabet": alphabet, "limit_alphabet": len(alphabet), "show_progress": False}
-    if kind == "bpe":
-        pipeline.model = models.BPE(unk_token=special[UNK])
-        pipeline.train_from_iterator(texts, trainers.BpeTrainer(**common))
-    else:
-        # Without "##" a piece reads the same inside a word and at its start, and decoding has nothing to strip.
-        pipeline.model = models.WordPiece(unk_token=special[UNK], continuing_subword_prefix="")
-        pipeline.train_from_iterator(texts, trainers.WordPieceTrainer(continuing_subword_prefix="", **common))
-
-
-def _marked_pipeline(kind: str, lowercase: bool) -> Tokenizer:
-    """Normaliser, splitter and decoder of all kinds but `byte`."""
+def _pipeline(kind: str, lowercase: bool, unknown: str) -> Tokenizer:
+    """Normaliser, splitter and decoder; the model follows."""
     pipeline = Tokenizer(models.BPE())
-    prepend, strip = [normalizers.Prepend(MARK)], [decoders.Strip(MARK, 1, 0)]
-    if kind == "character":
-        prepend, strip = [], []
-    else:
-        words = _WORDS_AND_PUNCTUATION if kind == "word" else _WORDS
-        pipeline.pre_tokenizer = pre_tokenizers.Split(Regex(words), "isolated")
-    steps = [*_unicode_steps(lowercase), *_swap_mark_and_space(normalizers.Replace), *prepend]
-    pipeline.normalizer = normalizers.Sequence(steps)
-    pipeline.decoder = decoders.Sequence([decoders.Fuse(), *strip, *_swap_mark_and_space(decoders.Replace)])
-    return pipeline
-
-
-def _spaced_pipeline(lowercase: bool, unknown: str) -> Tokenizer:
-    """The same for words split at spaces; an unknown word is decoded as the text `<unk>`."""
-    pipeline = _marked_pipeline("word", lowercase)
-    pipeline.pre_tokenizer = pre_tokenizers.Split(Regex(_BETWEEN_SPACES), "isolated")
-    named = decoders.Replace(Regex(f"^{re.escape(unknown)}$"), MARK + unknown)
-    pipeline.decoder = decoders.Sequence([named, pipeline.decoder])
-    return pipeline
-
-
-def _byte_pipeline(lowercase: bool) -> Tokenizer:
-    pipeline = Tokenizer(models.BPE())
-    pipeline.normalizer = normalizers.Sequence(_unicode_steps(lowercase))
-    pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    pipeline.decoder = decoders.ByteLevel()
-    return pipeline
-
-
-def _unicode_steps(lowercase: bool) -> list[normalizers.Normalizer]:
     # NFC again: there is a composed small j with caron, but no capital one.
-    return [normalizers.NFC(), normalizers.Lowercase(), normalizers.NFC()] if lowercase else [normalizers.NFC()]
+    case = [normalizers.Lowercase(), normalizers.NFC()] if lowercase else []
+    if kind == "byte":
+        pipeline.normalizer = normalizers.Sequence([normalizers.NFC(), *case])
+        pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        pipeline.decoder = decoders.ByteLevel()
+        return pipeline
+    prepend, strip = ([], []) if kind == "character" else ([normalizers.Prepend(MARK)], [decoders.Strip(MARK, 1, 0)])
+    steps = [normalizers.NFC(), *case, *_swap_mark_and_space(normalizers.Replace), *prepend]
+    pipeline.normalizer = normalizers.Sequence(steps)
+    if kind != "character":
+        pipeline.pre_tokenizer = pre_tokenizers.Split(Regex(_SPLITS.get(kind, _SUBWORDS)), "isolated")
+    pipeline.decoder = decoders.Sequence([decoders.Fuse(), *strip, *_swap_mark_and_space(decoders.Replace)])
+    if kind == "spaces":  # an unknown word is decoded as the text `<unk>`
+        named = decoders.Replace(Regex(f"^{re.escape(unknown)}$"), MARK + unknown)
+        pipeline.decoder = decoders.Sequence([named, pipeline.decoder])
+    return pipeline
 
 
 def _swap_mark_and_space(replace: Any) -> list[Any]:
@@ -164,15 +142,6 @@ def _swap_mark_and_space(replace: Any) -> list[Any]:
 
 def _numbered(special: Iterable[str], tokens: Iterable[str]) -> dict[str, int]:
     return {token: number for number, token in enumerate([*special, *tokens])}
-
-
-def _count_characters(pipeline: Tokenizer, texts: Iterable[str]) -> Counter[str]:
-    characters: Counter[str] = Counter()
-    for text in texts:
-        characters.update(pipeline.normalizer.normalize_str(text))
-    if not characters:
-        raise DataError("there is no text to train a tokenizer on")
-    return characters
 
 
 def _count_words(pipeline: Tokenizer, texts: Iterable[str]) -> Counter[str]:
@@ -392,3 +361,98 @@ def _steps(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
         yield step
         for part in step.get("normalizers") or step.get("pretokenizers") or ():
             yield from _steps(part)
+
+
+# --------------------------------------------------------------------------------------------------- SentencePiece
+# Kudo & Richardson 2018, arXiv:1808.06226. A model file is a protocol buffer: pieces with scores, and the rules of
+# normalisation. A BPE model has no list of merges: any two neighbours whose union is a piece may merge, the piece with
+# the best score first.
+
+_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4
+"""Types of pieces other than normal ones (ModelProto.SentencePiece.Type)."""
+_UNIGRAM, _BPE, _CHARACTERS = 1, 2, 4
+"""Types of models that can be converted (TrainerSpec.ModelType); 3 is a model of whole words."""
+_NEVER = -1e5
+"""The score of a piece of the other model: below that of any segmentation into the model's own pieces."""
+_UNSEEN = "\uf8ff"
+"""A private-use character that replaces those that the model does not know."""
+
+
+def convert_sentencepiece(data: bytes, where: str, ids: Mapping[str, int] | None = None) -> Tokenizer:
+    """The tokenizer in a SentencePiece model file, with the same ids; `where` names it in messages.
+
+    `ids` is a vocabulary shared by two models, such as the two sides of a Marian model: the tokenizer then has all of
+    its pieces, but splits text only into the model's own.
+    """
+    proto = _sentencepiece_proto(data, where)
+    user_defined = [piece.piece for piece in proto.pieces if piece.type == _USER_DEFINED]
+    tokenizer = Tokenizer(_sentencepiece_model(proto, user_defined, ids))
+    spec, steps = proto.normalizer_spec, list[normalizers.Normalizer]()
+    if spec.precompiled_charsmap:
+        # The library looks the table up by grapheme, so it would miss decomposed Korean: compose it first.
+        steps += [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)]
+    if spec.remove_extra_whitespaces:
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex("^ | $"), "")]
+    steps += [normalizers.Prepend(" ")] if spec.add_dummy_prefix else []
+    steps.append(normalizers.Replace(" ", MARK))
+    if ids is not None:  # replace characters that no piece of this model has, or pieces of the other would match them
+        known = sorted({character for piece in proto.pieces for character in piece.piece} | {MARK})
+        signs = "".join(f"\\x{{{ord(character):x}}}" for character in known)
+        steps.append(normalizers.Replace(Regex(f"[^{signs}]"), _UNSEEN))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    if user_defined:  # they are never split, the longest first
+        pattern = "|".join(re.escape(piece) for piece in sorted(user_defined, key=len, reverse=True))
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    strip = [decoders.Strip(" ", 1, 0)] if spec.add_dummy_prefix else []
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
+    special = [piece.piece for piece in proto.pieces if piece.type in (_CONTROL, _UNKNOWN)]
+    return _with_special(tokenizer, [piece for piece in special if ids is None or piece in ids])
+
+
+def _sentencepiece_proto(data: bytes, where: str) -> Any:
+    """The content of a model file, or a DataError if it cannot be converted."""
+    import_extra("google.protobuf", extra="formats", where=where)
+    proto = import_extra("sentencepiece.sentencepiece_model_pb2", extra="formats", where=where).ModelProto()
+    expected = "expected is a .model file of SentencePiece"
+    try:
+        proto.ParseFromString(data)
+    except Exception as error:  # DecodeError, of whichever implementation of protocol buffers is in use
+        raise DataError(f"cannot be read as a SentencePiece model: {error}", where=where, hint=expected) from None
+    if not any(piece.type == _UNKNOWN for piece in proto.pieces):
+        raise DataError("cannot be read as a SentencePiece model: no piece is <unk>", where=where, hint=expected)
+    trainer = proto.trainer_spec
+    if trainer.model_type not in (_UNIGRAM, _BPE, _CHARACTERS) or trainer.treat_whitespace_as_suffix:
+        what = "a SentencePiece model of whole words, or with the space after a word, cannot be converted"
+        raise DataError(what, where=where, hint="train one with --model_type=unigram, bpe or char")
+    return proto
+
+
+def _sentencepiece_model(proto: Any, user_defined: Sequence[str], ids: Mapping[str, int] | None) -> models.Model:
+    pieces = [(piece.piece, piece.score) for piece in proto.pieces]
+    if ids is not None:
+        scores = dict(pieces)
+        pieces = [(piece, scores.get(piece, _NEVER)) for piece in sorted(ids, key=ids.__getitem__)]
+    named = next(piece.piece for piece in proto.pieces if piece.type == _UNKNOWN)
+    numbers, fallback = {piece: number for number, (piece, _) in enumerate(pieces)}, proto.trainer_spec.byte_fallback
+    if proto.trainer_spec.model_type == _UNIGRAM:
+        return models.Unigram(pieces, unk_id=[piece for piece, _ in pieces].index(named), byte_fallback=fallback)
+    merges = _sentencepiece_merges(proto) if proto.trainer_spec.model_type == _BPE else []
+    # ignore_merges: a word that is a piece is not split
+    return models.BPE(
+        numbers, merges, unk_token=named, fuse_unk=True, byte_fallback=fallback, ignore_merges=bool(user_defined)
+    )
+
+
+def _sentencepiece_merges(proto: Any) -> list[tuple[str, str]]:
+    """All pairs of pieces whose concatenation is a piece, best score first."""
+    other = (_UNKNOWN, _CONTROL, _USER_DEFINED)
+    normal = {piece.piece: piece.score for piece in proto.pieces if piece.type not in other}
+    merges = [
+        (-score, len(piece), cut, (piece[:cut], piece[cut:]))
+        for piece, score in normal.items()
+        for cut in range(1, len(piece))
+        if piece[:cut] in normal and piece[cut:] in normal
+    ]
+    return [pair for *_, pair in sorted(merges)]

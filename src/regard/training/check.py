@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,13 @@ from torch.nn import Parameter
 
 from regard.config import parse_yaml, validate
 from regard.config.load import Tree
-from regard.data.batch import AnyBatch
-from regard.data.batches import Stream
-from regard.data.prepare import Prepared
-from regard.data.texts import prepare_texts
+from regard.data.batches import AnyBatch, Stream
+from regard.data.prepare import Prepared, prepare_texts
 from regard.errors import ConfigError, Problem, RegardError
 from regard.models.base import count_parameters
 from regard.recipes.propose import data_files, next_commands, proposal_for
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.tasks import TASKS, Task
-from regard.training.display import Display
-from regard.training.initial import initialise
 from regard.training.memory import (
     BYTES_PER_PARAMETER,
     budget_note,
@@ -35,8 +31,8 @@ from regard.training.memory import (
     with_fitting_batches,
 )
 from regard.training.optimiser import build_optimiser, length_notes
-from regard.training.progress import total_steps
-from regard.training.train import check_metric, make_accelerator, resolve
+from regard.training.progress import Display, duration, total_steps
+from regard.training.train import check_metric, initialise, make_accelerator, resolve
 
 
 @dataclass(frozen=True)
@@ -57,12 +53,71 @@ class Check:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        problems = [{"where": problem.where, "what": problem.what, "hint": problem.hint} for problem in self.problems]
         proposal = {} if self.proposal is None else {"proposal": self.proposal, "commands": list(self.commands)}
         return {
-            "ok": self.ok, "problems": problems, "model": self.model, "data": self.data, "training": self.training,
-            **proposal,
+            "ok": self.ok, "problems": [asdict(problem) for problem in self.problems], "model": self.model,
+            "data": self.data, "training": self.training, **proposal,
         }  # fmt: skip
+
+    def sentences(self) -> Iterator[str]:
+        """The same as lines of text, if there are no problems."""
+        model, data, training = self.model, self.data, self.training
+        counts = {name: f"{count:,}" for name, count in model["parts"].items()}
+        tied = {name: f"{counts.get(name, 0)} and what {owner} has" for name, owner in model.get("tied", {}).items()}
+        parts = ", ".join(f"{name} {count}" for name, count in (counts | tied).items())
+        yield f"model      {model['kind']}, {model['parameters']:,} parameters ({parts})"
+        for split, facts in data["splits"].items():
+            tokens = ", ".join(
+                f"{name} {column['tokens']:,} tokens ({100 * column['unknown']:.2f} % unknown)"
+                for name, column in facts["columns"].items()
+            )
+            yield f"{split:10} {facts['kept']:,} of {facts['read']:,} {data['unit']}; {tokens}"
+        yield f"vocabulary {', '.join(f'{name} {size:,}' for name, size in data['vocabulary'].items())}"
+        for split, counts in data.get("labels", {}).items():
+            yield f"labels     {split}: {_label_shares(counts)}"
+        yield from (f"note       {finding}" for finding in data["findings"])
+        for name, column in data["splits"]["train"]["columns"].items():
+            lengths = column["lengths"]
+            yield f"\n{name} lengths in tokens (mean {lengths['mean']:.1f}, longest {lengths['longest']})"
+            yield from _histogram(lengths)
+        yield "\nsamples"
+        for sample in data["samples"]:
+            yield f"  {sample['where']}"
+            yield from (f"    {name:7} {' '.join(pieces)}" for name, pieces in sample.items() if name != "where")
+        yield f"\nbatches    {_batches(training)}"
+        yield f"memory     about {training['memory_bytes'] / 2**30:.2f} GiB on {training['device']}"
+        yield (
+            f"time       about {duration(training['seconds'])} for {training['steps']:,} steps, "
+            f"{training['seconds_per_step']:.3f} s each as measured here"
+        )
+
+
+def _batches(training: dict[str, Any]) -> str:
+    """Batches per epoch, their largest size, and the shape of the first one."""
+    shapes = {name: shape for name, shape in training["sample_batch"].items() if isinstance(shape, list)}
+    padded = ", ".join(f"{name} padded to {longest}" for name, (_, longest) in shapes.items())
+    rows, _ = next(iter(shapes.values()))
+    budget = training["batch_tokens"]
+    single = ", or one example" if any(longest > budget for _, longest in shapes.values()) else ""
+    return (
+        f"{training['batches_per_epoch']:,} an epoch of at most {budget:,} tokens{single}; "
+        f"the first: {rows} example{'s' if rows > 1 else ''}, {padded}"
+    )
+
+
+def _label_shares(counts: dict[str, int], most: int = 12) -> str:
+    """The most frequent labels with counts and shares."""
+    ranked = sorted(counts.items(), key=lambda item: -item[1])
+    total = max(1, sum(counts.values()))
+    shown = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:most]]
+    return ", ".join([*shown, *([f"and {len(ranked) - most:,} more"] if len(ranked) > most else [])])
+
+
+def _histogram(lengths: dict[str, Any]) -> Iterator[str]:
+    width, counts = lengths["width"], lengths["counts"]
+    for number, count in enumerate(counts):
+        bar = "█" * round(40 * count / max(counts)) or ("▏" if count else "")
+        yield f"  {number * width:5}-{(number + 1) * width - 1:<5} {bar} {count:,}"
 
 
 def check(
@@ -75,7 +130,7 @@ def check(
     """
     problems: list[Problem] = []
     result, proposal, commands = Check(), None, list[str]()
-    with collected(problems):
+    with _collected(problems):
         if files := data_files(recipe, overrides):
             proposal, base = proposal_for(files, overrides, out)
             commands = next_commands(files, out)
@@ -88,9 +143,18 @@ def check(
     return replace(result, problems=(*problems, *result.problems), proposal=proposal, commands=tuple(commands))
 
 
+@contextmanager
+def _collected(problems: list[Problem]) -> Iterator[None]:
+    """Add the problems of a RegardError to the list instead of raising it."""
+    try:
+        yield
+    except RegardError as error:
+        problems += error.problems
+
+
 def _check_tree(tree: Tree, base: Path, quiet: bool) -> Check:
     problems: list[Problem] = []
-    with collected(problems):
+    with _collected(problems):
         try:
             recipe = recipe_of(tree)
         except ConfigError as error:
@@ -98,23 +162,15 @@ def _check_tree(tree: Tree, base: Path, quiet: bool) -> Check:
             _read_data(tree, base)
             return Check(tuple(problems))
         expect_training_data(recipe)
-        with collected(problems):
+        with _collected(problems):
             check_metric(recipe)
-        with collected(problems):
+        with _collected(problems):
             make_accelerator(recipe.training)
-        data = _prepared(recipe, base, quiet)
+        with Display(quiet=quiet) as display:
+            data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
         if not problems:
             return _facts(recipe, base, data)
     return Check(tuple(problems))
-
-
-@contextmanager
-def collected(problems: list[Problem]) -> Iterator[None]:
-    """Add the problems of a RegardError to the list instead of raising it."""
-    try:
-        yield
-    except RegardError as error:
-        problems += error.problems
 
 
 def _read_data(tree: Tree, base: Path) -> None:
@@ -127,11 +183,6 @@ def _read_data(tree: Tree, base: Path) -> None:
     except ConfigError:  # reported already
         return
     prepare_texts(data, base=base, seed=1, progress=lambda what, done: None)
-
-
-def _prepared(recipe: AnyRecipe, base: Path, quiet: bool) -> Prepared[Any]:
-    with Display(quiet=quiet) as display:
-        return TASKS[recipe.task].prepare(recipe, base, progress=lambda what, done: display.doing(what, done))
 
 
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
@@ -163,26 +214,16 @@ def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
 
 
 def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
-    vocabularies = {column: tokenizer.size for column, tokenizer in data.tokenizers.items()}
+    """Counts, findings and the first examples, token by token as the model reads them."""
+    train, splits = data.train, {"train": data.train, "validation": data.validation, "test": data.test}
+    labels = {name: split.label_counts() for name, split in splits.items() if split is not None}
     return {
         **data.report.to_json(),
-        "vocabulary": vocabularies,
-        **_label_counts(data),
+        "vocabulary": {column: tokenizer.size for column, tokenizer in data.tokenizers.items()},
+        **({"labels": labels} if labels["train"] else {}),
         "findings": [*data.report.sentences(), *notes],
-        "samples": samples(data),
+        "samples": [{"where": train.where(row), **train.pieces(row)} for row in range(min(3, len(train)))],
     }
-
-
-def _label_counts(data: Prepared[Any]) -> dict[str, Any]:
-    """The number of examples of each label in each split, for tasks with labels."""
-    parts = {"train": data.train, "validation": data.validation, "test": data.test}
-    counts = {name: part.label_counts() for name, part in parts.items() if part is not None}
-    return {"labels": counts} if counts["train"] else {}
-
-
-def samples(data: Prepared[Any], count: int = 3) -> list[dict[str, Any]]:
-    """The first examples, token by token as the model reads them."""
-    return [{"where": data.train.where(row), **data.train.pieces(row)} for row in range(min(count, len(data.train)))]
 
 
 def _estimate(

@@ -14,28 +14,28 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
-from regard.data.batch import AnyBatch
-from regard.data.batches import Position, Stream, ahead
+from regard.data.batches import AnyBatch, Position, Stream, ahead
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.objectives.language_model import carry_to
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.checkpoints import (
+from regard.runs.run import (
     Checkpoint,
+    MetricsLog,
     average_weights,
     load_training,
     load_weights,
+    put_weights,
     save_checkpoint,
     step_name,
+    stored_weights,
 )
-from regard.runs.run import MetricsLog, put_weights, stored_weights
 from regard.tasks import TASKS
 from regard.tasks.metrics import perplexity
-from regard.training.display import Display
-from regard.training.mixed_precision import HalfWeights
-from regard.training.optimiser import Plateau, build_optimiser, move_average, schedule_factor
+from regard.training.optimiser import HalfWeights, Plateau, build_optimiser, move_average, schedule_factor
 from regard.training.progress import (
+    Display,
     Progress,
     Ranked,
     Write,
@@ -248,12 +248,11 @@ class Trainer:
         if not math.isfinite(line["loss"]):
             raise self.not_finite("validation loss", progress.step, [])
         entry = Ranked(line[self.config.best], progress.step, line["loss"])
-        tied = bool(progress.best) and entry.value == progress.best[0].value
-        self.plateau.add_validation(not progress.best or self.cost(entry.value) < self.cost(progress.best[0].value))
-        best = self.ranks(entry)
-        progress.waited = 0 if best else progress.waited + 1
+        before = progress.best[0] if progress.best else None
+        self.plateau.add_validation(before is None or self.order(entry)[0] < self.order(before)[0])
+        progress.waited = 0 if self.ranks(entry) else progress.waited + 1
         progress.stopped = self.out_of_patience()
-        self.display.validated(line, self.verdict(best, tied))
+        self.display.validated(line, self.comment(entry, before))
         if progress.stopped:
             self.display.say(f"stopped: {self.stop_reason}")
         return line
@@ -267,15 +266,12 @@ class Trainer:
         finally:
             model.train(training)
 
-    def verdict(self, best: bool, tied: bool) -> str:
-        """The display's comment on a checkpoint that is the best; the loss decides between equal metrics."""
-        if not best:
+    def comment(self, entry: Ranked, before: Ranked | None) -> str:
+        """The comment on a checkpoint that is better than the best before; the loss decides between equals."""
+        if before is not None and self.order(entry) >= self.order(before):
             return ""
+        tied = before is not None and entry.value == before.value
         return f"as good in {self.config.best}, lower loss: best so far" if tied else "best so far"
-
-    def cost(self, value: float) -> float:
-        """The metric `training.best`, negated if higher is better."""
-        return -value if self.task.higher_is_better[self.config.best] else value
 
     @property
     def stop_reason(self) -> str:
@@ -287,13 +283,12 @@ class Trainer:
 
     def order(self, entry: Ranked) -> tuple[float, float]:
         """The sort key of checkpoints, best first: the metric, then the loss; then the earlier one comes first."""
-        return self.cost(entry.value), entry.loss
+        return -entry.value if self.task.higher_is_better[self.config.best] else entry.value, entry.loss
 
     def ranks(self, entry: Ranked) -> bool:
         """Add a checkpoint to the best ones; whether it is the best of all."""
-        ranked = sorted([*self.progress.best, entry], key=self.order)
-        self.progress.best = ranked[: self.config.keep_best]
-        return ranked[0] == entry
+        self.progress.best = sorted([*self.progress.best, entry], key=self.order)[: self.config.keep_best]
+        return self.progress.best[0] == entry
 
     def save(self, log: MetricsLog | None, due: bool) -> None:
         """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
@@ -304,10 +299,9 @@ class Trainer:
         progress.recent = [*progress.recent, *([progress.step] if due else [])][-self.config.average :]
         progress.log_length = log.length()
         name = step_name(progress.step)
-        own = stored_weights(self.model)
         checkpoint = Checkpoint(
             weights=stored_weights(self.used_model),
-            training_weights=None if self.average is None else own,
+            training_weights=None if self.average is None else stored_weights(self.model),
             training={
                 "optimiser": self.optimiser.state_dict(),
                 "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
@@ -340,18 +334,17 @@ class Trainer:
         if self.config.average == 1 or not folders or not self.is_main:
             return
         weights = average_weights(folders)
-        averaged = self.run.build().to(self.accelerator.device)
+        averaged = self.task.model().to(self.accelerator.device)
         put_weights(averaged, weights, self.run.folder)
         line = {"event": "average", "step": self.progress.step, **self.validate(averaged)}
-        best = self.progress.best
-        entry = Ranked(line[self.config.best], self.progress.step, line["loss"])
-        better = not best or self.order(entry) < self.order(best[0])
+        before = self.progress.best[0] if self.progress.best else None
+        comment = self.comment(Ranked(line[self.config.best], self.progress.step, line["loss"]), before)
         self.display.say(f"average of the last {len(folders)} checkpoints:")
-        self.display.validated(line, self.verdict(better, bool(best) and entry.value == best[0].value))
+        self.display.validated(line, comment)
         # After the validation, which may set buffers of the model
         checkpoint = Checkpoint(stored_weights(averaged), self.facts(self.progress.step))
         save_checkpoint(self.run.checkpoints / "average", checkpoint)
-        if better:
+        if comment:  # it is the best
             self.run.point("best", "average")
         write(line)
 

@@ -19,12 +19,10 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from regard.data.batch import AnyBatch
-from regard.data.dataset import Examples
+from regard.data.batches import AnyBatch, Examples
 from regard.errors import ConfigError
 from regard.models.base import count_parameters
-from regard.recipes.recipe import AnyRecipe, recipe_of
-from regard.recipes.training import TrainingConfig
+from regard.recipes.recipe import AnyRecipe, TrainingConfig, recipe_of
 from regard.tasks import TASKS
 from regard.text.tokenizers import Tokenizers
 from regard.training.optimiser import build_optimiser
@@ -126,9 +124,8 @@ def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
 def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator) -> int:
     """The bytes that training with such batches needs, measured with a copy of the model."""
     device = accelerator.device
-    measured = _estimated_bytes if device.type == "cpu" else _measured_bytes
     with unchanged_generators(device):
-        size = measured(recipe, batch.to(device), copy.deepcopy(model), accelerator)
+        size = _trial_bytes(recipe, batch.to(device), copy.deepcopy(model), accelerator)
     if device.type != "cpu":
         gc.collect()
         torch.get_device_module(device).empty_cache()
@@ -137,20 +134,29 @@ def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator
     return size + 4 * copies * count_parameters(model)
 
 
-def _estimated_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator) -> int:
-    """On a CPU, where allocations are not counted: weights, gradients, optimiser, and saved activations."""
-    objective = _objective(recipe, trial)
-    with accelerator.autocast():
-        _, saved = saved_by(trial, lambda: sums_of(objective(batch.unnamed())))
-    return count_parameters(trial) * BYTES_PER_PARAMETER[recipe.training.optimizer] + saved
+def _trial_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator) -> int:
+    """On a CPU, where allocations are not counted: weights, gradients, optimiser, and saved activations. On a GPU: the
+    peak of the second update, since the first one allocates the optimiser state."""
+    config, device = recipe.training, accelerator.device
+    before = 0 if device.type == "cpu" else _peak_bytes(device, lambda: None)
+    objective = TASKS[recipe.task](recipe, Tokenizers({})).objective(trial.to(device)).train()  # needs no tokenizers
 
+    def loss() -> Tensor:
+        with accelerator.autocast():
+            return sums_of(objective(batch.unnamed()))[0] / batch.tokens
 
-def _measured_bytes(recipe: AnyRecipe, batch: AnyBatch, trial: nn.Module, accelerator: Accelerator) -> int:
-    """On a GPU: the peak of the second update, since the first one allocates the optimiser state."""
-    before = _peak_bytes(accelerator.device, lambda: None)
-    update = _updates(recipe, trial.to(accelerator.device), accelerator)
-    update(batch)
-    return _peak_bytes(accelerator.device, lambda: update(batch)) - before
+    if device.type == "cpu":
+        return count_parameters(trial) * BYTES_PER_PARAMETER[config.optimizer] + saved_by(trial, loss)[1]
+    optimiser = build_optimiser(trial, config)
+
+    def update() -> None:
+        torch.autograd.backward(loss())
+        torch.nn.utils.clip_grad_norm_(trial.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=config.accumulate == 1)  # else gradients stay allocated, as in the loop
+
+    update()
+    return _peak_bytes(device, update) - before
 
 
 def _peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
@@ -166,28 +172,9 @@ def _peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
     return torch.cuda.max_memory_allocated()
 
 
-def _objective(recipe: AnyRecipe, trial: nn.Module) -> nn.Module:
-    return TASKS[recipe.task](recipe, Tokenizers({})).objective(trial).train()  # losses need no tokenizers
-
-
 def sums_of(result: Tensor | tuple[Tensor, Any]) -> Tensor:
     """The two sums of an objective, also if it returns a recurrent state too."""
     return result[0] if isinstance(result, tuple) else result
-
-
-def _updates(recipe: AnyRecipe, trial: nn.Module, accelerator: Accelerator) -> Callable[[AnyBatch], None]:
-    """Updates as in the training loop; with accumulation, gradients stay allocated during a batch."""
-    objective, optimiser = _objective(recipe, trial), build_optimiser(trial, recipe.training)
-
-    def update(batch: AnyBatch) -> None:
-        with accelerator.autocast():
-            loss = sums_of(objective(batch.unnamed()))[0] / batch.tokens
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(trial.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=recipe.training.accumulate == 1)
-
-    return update
 
 
 @contextmanager
@@ -204,7 +191,12 @@ def explained_out_of_memory(recipe: AnyRecipe, fitting: Callable[[], int] = lamb
         clear_frames(error.__traceback__)  # they still refer to large tensors
         config = recipe.training
         assert isinstance(config.batch_tokens, int)
-        fits = _or_zero(fitting)
+        try:
+            fits = fitting()
+        except (RuntimeError, MemoryError) as again:
+            if not _out_of_memory(again):
+                raise
+            fits = 0
         tokens = fits if 0 < fits < config.batch_tokens else max(1, config.batch_tokens // 2)
         accumulate = math.ceil(config.accumulate * config.batch_tokens / tokens)
         raise ConfigError(
@@ -220,15 +212,6 @@ def _out_of_memory(error: Exception) -> bool:
     text = str(error).lower()
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return known or any(phrase in text for phrase in ("out of memory", "not enough memory", "can't allocate memory"))
-
-
-def _or_zero(fitting: Callable[[], int]) -> int:
-    try:
-        return fitting()
-    except (RuntimeError, MemoryError) as error:
-        if not _out_of_memory(error):
-            raise
-        return 0
 
 
 def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> int:

@@ -7,10 +7,13 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
+import rich.progress
 import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
 from regard.data.batches import START, Position
@@ -137,3 +140,62 @@ def stop_requests() -> Iterator[list[bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Display:
+    """A progress bar on a terminal, plain lines elsewhere, nothing if quiet. It writes to standard error."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self._bar = rich.progress.Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=None, facts="", visible=False)
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(text, markup=False)
+
+    def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
+        """Update the progress bar."""
+        self._bar.update(self._task, description=what, completed=done, total=total, facts=facts, visible=True)
+
+    def logged(self, line: dict[str, Any], steps: int, unit: str = "tokens") -> None:
+        """Show a line of the training log; `unit` is what the loss is a mean over."""
+        facts = f"loss {line['loss']:.3f}  {line['tokens_per_second']:,.0f} {unit}/s"
+        self.doing("training", line["step"], steps, facts)
+        if not self.console.is_terminal:
+            left = (steps - line["step"]) * line["seconds_per_step"]
+            self.say(f"step {line['step']:,}/{steps:,}  epoch {line['epoch']}  {facts}  about {duration(left)} left")
+
+    def validated(self, line: dict[str, Any], verdict: str) -> None:
+        """Show a validation: its metrics, whether it is the best so far, and a few outputs."""
+        shown = {name: value for name, value in line.items() if isinstance(value, float)}
+        metrics = "  ".join(f"{name} {value:.3f}" for name, value in shown.items())
+        self.say(f"validation at step {line['step']:,}: {metrics}{f'  ({verdict})' if verdict else ''}")
+        for sample in line.get("samples", ()):
+            self.say(f"    {sample['source']}\n     -> {sample['output']}\n      = {sample['target']}")
+
+
+def duration(seconds: float) -> str:
+    """Seconds as text: 45 s, 3 min, 2.5 h."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

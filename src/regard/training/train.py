@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from torch import nn
+from torch import Tensor, nn
 
 from regard.config.load import Tree
 from regard.data.batches import auto_batch_tokens
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
-from regard.models.base import count_parameters
-from regard.recipes.recipe import AnyRecipe, load_recipe, recipe_of, with_absolute_paths
-from regard.recipes.training import TrainingConfig
+from regard.layers.embeddings import Embedding
+from regard.models.base import ModelConfig, count_parameters
+from regard.models.headed import Headed, weights_for
+from regard.recipes.recipe import AnyRecipe, TrainingConfig, load_recipe, other_fields, recipe_of, with_absolute_paths
 from regard.runs import Run
-from regard.runs.run import is_vacant, locked
+from regard.runs.run import is_vacant, load_weights, locked, put_weights, stored_weights
 from regard.tasks import TASKS, Task
-from regard.training.display import Display
-from regard.training.initial import initialise
+from regard.text.files import TextFile, open_text
+from regard.text.tokenizers import Tokenizers
+from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
 from regard.training.memory import budget_note, explained_out_of_memory, fitting_afterwards, with_fitting_batches
 from regard.training.optimiser import length_notes, resume_notes
+from regard.training.progress import Display
 
-CHANGEABLE = frozenset(
-    f"training.{name}"
-    for name in (
-        "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every",
-        "keep_best", "patience", "decode", "samples", "average",
-    )
+CHANGEABLE = (
+    "steps", "epochs", "device", "compile", "log_every", "validate_every", "checkpoint_every", "keep_best", "patience",
+    "decode", "samples", "average",
 )  # fmt: skip
-"""Fields that may change when a training is resumed; any other change would make it another training."""
+"""Fields of `training` that may change when it is resumed; any other change would make it another training."""
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     with Display(quiet=quiet or not accelerator.is_main_process) as display:
         with accelerator.main_process_first():
             tokenizers = existing.tokenizers if existing else None
-            data = TASKS[given.task].prepare(given, base, tokenizers, lambda what, done: display.doing(what, done))
+            data = TASKS[given.task].prepare(given, base, tokenizers, display.doing)
         resolved = resolve(given, base, data, accelerator.device, existing)
         if existing:
             _refuse_other_recipe(existing, resolved)
@@ -75,7 +75,7 @@ def train(
         measure = partial(fitting_afterwards, resolved, data.train, model, accelerator)
         with lock, explained_out_of_memory(resolved, measure):
             _train(run, resolved, data, model, accelerator, display)
-    return run
+    return Run(folder)
 
 
 def _build(task: Task, recipe: AnyRecipe, accelerator: Accelerator) -> nn.Module:
@@ -95,15 +95,19 @@ def _train(
     for sentence in [*data.report.sentences(), *notes]:
         display.say(sentence)
     before, resumed = run.recipe.training, trainer.restore()
+    done = trainer.progress.step
+    if done > trainer.steps:
+        where = "training.epochs" if recipe.training.steps is None else "training.steps"
+        what = f"the run has made {done:,} steps, more than {trainer.steps:,}"
+        raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
     if resumed:
-        _refuse_fewer_steps(recipe.training, trainer)
-        for sentence in resume_notes(before, recipe.training, trainer.progress.step, trainer.steps):
+        for sentence in resume_notes(before, recipe.training, done, trainer.steps):
             display.say(sentence)
     if accelerator.is_main_process and run.recipe != recipe:
-        run.change_recipe(recipe)
+        run.store_recipe(recipe)
     display.say(
         f"{'resuming' if resumed else 'training'} {recipe.model.kind}, {count_parameters(model):,} parameters, "
-        f"{len(data.train):,} examples, step {trainer.progress.step:,} of {trainer.steps:,}, {accelerator.device}, "
+        f"{len(data.train):,} examples, step {done:,} of {trainer.steps:,}, {accelerator.device}, "
         f"{accelerator.num_processes} process{'es' if accelerator.num_processes > 1 else ''}"
     )
     if trainer.progress.stopped:
@@ -111,21 +115,13 @@ def _train(
     try:
         trainer.train()
     except Interrupted:
-        step = trainer.progress.step
-        display.say(f"interrupted and saved at step {step:,}; the same command with --resume continues it")
+        saved = f"interrupted and saved at step {trainer.progress.step:,}"
+        display.say(f"{saved}; the same command with --resume continues it")
         raise
     except RegardError as error:
         error.add_note(f"in process {accelerator.process_index}")  # other processes may not have this error
         raise
     display.say(f"done: {run.folder}")
-
-
-def _refuse_fewer_steps(config: TrainingConfig, trainer: Trainer) -> None:
-    done = trainer.progress.step
-    if done > trainer.steps:
-        where = "training.epochs" if config.steps is None else "training.steps"
-        what = f"the run has made {done:,} steps, more than {trainer.steps:,}"
-        raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
@@ -206,7 +202,7 @@ def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
     problems = [
         Problem(path, f"the run was started with {before.get(path)!r}, this recipe says {now.get(path)!r}")
         for path in sorted(before.keys() | now.keys())
-        if before.get(path) != now.get(path) and path not in CHANGEABLE
+        if before.get(path) != now.get(path) and path.removeprefix("training.") not in CHANGEABLE
     ]
     if problems:
         raise ConfigError(
@@ -223,3 +219,116 @@ def _leaves(node: Any, path: str = "") -> list[tuple[str, Any]]:
     if isinstance(node, list) and any(isinstance(value, dict) for value in node):
         return [leaf for number, value in enumerate(node) for leaf in _leaves(value, f"{path}.{number}")]
     return [(path, node)]
+
+
+NAMED = 3
+"""How many mismatching weights a message names."""
+HEADS = {"masked_head": "output.", "next_sentence": "next_sentence."}
+"""Heads that a pre-trained model may lack: config field -> prefix of the weight names."""
+
+
+def initialise(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> Iterator[str]:
+    """Set the initial weights that the recipe names, with a note on each; paths are relative to `base`.
+
+    With `training.init` word vectors are not read: that run has trained embeddings.
+    """
+    vectors, init = recipe.model.vectors, recipe.training.init
+    if init is not None:
+        yield _take_weights(model, task, recipe, base)
+    if vectors is not None and init is not None:
+        yield f"vectors: model.vectors is not read, the weights of {init} include embeddings"
+    elif vectors is not None:
+        setting = "model.embedding" if hasattr(recipe.model, "embedding") else "model.width"
+        for side, file in vectors.files.items():
+            yield _take_vectors(model, side, open_text(file, base), setting, task.tokenizers)
+
+
+@torch.no_grad()
+def _take_vectors(model: nn.Module, side: str, file: TextFile, setting: str, tokenizers: Tokenizers) -> str:
+    embeddings = cast("dict[str, Embedding]", model.embeddings)
+    if side not in embeddings:
+        raise ConfigError("this model has no word embeddings", where="model.vectors", hint="leave it out")
+    weight_VD = embeddings[side].weight
+    vectors = read_vectors(file, tokenizers[side], weight_VD.shape[1], setting)
+    weight_VD[torch.from_numpy(vectors.tokens)] = torch.from_numpy(vectors.values)
+    return f"vectors: {len(vectors.tokens):,} of {len(weight_VD):,} {side} tokens found"
+
+
+def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> str:
+    name = str(recipe.training.init)
+    run = Run.open(base / name)
+    checkpoint = run.checkpoint("best")
+    run.check_tokenizer(checkpoint)
+    problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
+    if problems:
+        raise ConfigError(problems=problems)
+    weights = load_weights(checkpoint)
+    if task.head is not None:
+        fresh = _take_base(cast("Headed", model), run, task, weights)
+    else:
+        weights, fresh = _with_heads(model, weights, run.recipe.model, recipe.model)
+        _refuse_other_shapes(name, weights, stored_weights(model))
+        put_weights(model, weights, checkpoint)
+    return f"weights: those of {name}, {checkpoint.name}" + (f"; new: {', '.join(fresh)}" if fresh else "")
+
+
+def _with_heads(
+    model: nn.Module, weights: dict[str, Tensor], theirs: ModelConfig, ours: ModelConfig
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The weights of a run, with new ones for heads that only this recipe has and without heads that it lacks; and the
+    names of the new heads."""
+    heads = [(prefix, getattr(ours, field, False), getattr(theirs, field, False)) for field, prefix in HEADS.items()]
+    new = tuple(prefix for prefix, here, there in heads if here and not there)
+    gone = tuple(prefix for prefix, here, there in heads if there and not here)
+    fresh = {name: tensor.detach() for name, tensor in stored_weights(model).items() if name.startswith(new)}
+    kept = {name: tensor for name, tensor in weights.items() if not name.startswith(gone)}
+    return fresh | kept, [prefix.removesuffix(".") for prefix in new]
+
+
+def _take_base(model: Headed, run: Run, task: Task, weights: dict[str, Tensor]) -> list[str]:
+    """Copy the weights of a run that a model with a head can use; the names of the modules that stay new.
+
+    The last layer of the head is copied only if it has the same meaning: the same task and labels.
+    """
+    ours, theirs = stored_weights(model), weights_for(model, weights)
+    same_labels = getattr(run.task, "labels", ()) == getattr(task, "labels", ())
+    if run.recipe.task != task.name or not same_labels:
+        theirs = {key: tensor for key, tensor in theirs.items() if not key.startswith("head.linear.")}
+    _refuse_other_shapes(str(task.recipe.training.init), theirs, {key: ours[key] for key in theirs if key in ours})
+    model.load_state_dict(theirs, strict=False)
+    return list(dict.fromkeys(key.rpartition(".")[0] for key in ours if key not in theirs))
+
+
+def _other_tokenizers(run: Run, name: str, tokenizers: Tokenizers) -> Iterator[Problem]:
+    """Each id must mean the same token in both runs."""
+    theirs = {side: tokenizer.fingerprint for side, tokenizer in run.tokenizers.items()}
+    if theirs == {side: tokenizer.fingerprint for side, tokenizer in tokenizers.items()}:
+        return
+    files = ", ".join(f"{side}: {name}/tokenizer.{side}.json" for side in theirs)
+    reuse = f"{name}/tokenizer.json" if run.tokenizers.joint else f"{{{files}}}, tokenizer.joint: false"
+    what = f"{name} has another tokenizer, so its embeddings are those of other tokens"
+    yield Problem("training.init", what, f"use that one: tokenizer.file: {reuse}")
+
+
+def _other_model(name: str, theirs: ModelConfig, ours: ModelConfig) -> Iterator[Problem]:
+    """Fields that differ, even if the shapes of the weights match: the number of heads, for example."""
+    there, here = theirs.model_dump(), ours.model_dump()
+    if there["kind"] != here["kind"]:
+        what = f"{name} is a {there['kind']}, this recipe asks for {here['kind']}"
+        yield Problem("training.init", what, "leave the section model out, to use that run's model")
+        return
+    yield from other_fields(there, here, name)
+
+
+def _refuse_other_shapes(name: str, theirs: dict[str, Tensor], ours: dict[str, Tensor]) -> None:
+    there, here = ({key: " x ".join(map(str, tensor.shape)) for key, tensor in side.items()} for side in (theirs, ours))
+    differing = [key for key in dict.fromkeys([*here, *there]) if there.get(key) != here.get(key)]
+    if not differing:
+        return
+    named = [f"{key} is {there.get(key, 'missing')} there, {here.get(key, 'missing')} here" for key in differing]
+    more = [f"and {len(differing) - NAMED:,} more"] if len(differing) > NAMED else []
+    raise ConfigError(
+        f"the weights of {name} do not fit this recipe's model: {'; '.join([*named[:NAMED], *more])}",
+        where="training.init",
+        hint=f"the section model of {name}/recipe.yaml is the one that fits",
+    )

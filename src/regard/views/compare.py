@@ -12,8 +12,7 @@ from typing import Any
 
 from regard.errors import DataError, DecodeError, RegardError, did_you_mean
 from regard.runs import Run
-from regard.runs.settings import Progress, opened, with_search
-from regard.runs.splits import SplitName, measured_on, noted
+from regard.runs.settings import Progress, measured_on, noted, opened, with_search
 from regard.tasks import TextToText
 from regard.views.compare_report import report_of
 from regard.views.files import write
@@ -53,7 +52,7 @@ class Comparison:
     """Systems that differ only in the seed, by the group's name; a system of its own is a group of one."""
     tables: Mapping[str, Rows]
     measured_on: Mapping[str, Any]
-    """Which split or files the units are of (runs/splits.py)."""
+    """Which split or files the units are of (runs/settings.py)."""
 
     @property
     def systems(self) -> tuple[System, ...]:
@@ -114,7 +113,7 @@ def named_files(options: Sequence[str]) -> dict[str, str]:
 def compare(
     runs: Sequence[str | Path | Run],
     *,
-    split: SplitName | None = None,
+    split: str | None = None,
     files: Sequence[str] = (),
     hypotheses: Mapping[str, str | Path] | None = None,
     baseline: str | None = None,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from regard.runs.splits import measured_text
+from regard.runs.settings import measured_text
 from regard.views.metrics import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Table, Text, Tone, Value
 from regard.views.significance import LEVEL

@@ -15,8 +15,16 @@ from regard.errors import ConfigError, DataError
 from regard.models.base import Generator, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.settings import Progress, device_named, opened_pairs, summed, with_search
-from regard.runs.splits import SplitName, examples_of, measured_on, measured_text
+from regard.runs.settings import (
+    Progress,
+    device_named,
+    examples_of,
+    measured_on,
+    measured_text,
+    opened_pairs,
+    summed,
+    with_search,
+)
 from regard.search import SearchConfig
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.advice import MARGIN, Sweep, Width, advice, resampled, sweep_metric
@@ -110,7 +118,7 @@ class Diagnosis:
     seconds: Mapping[str, float]
     """How long each part took."""
     measured_on: Mapping[str, Any]
-    """Which split or files the sentences are (runs/splits.py)."""
+    """Which split or files the sentences are (runs/settings.py)."""
     lengths_of: LengthsOf = "source"
 
     @cached_property
@@ -263,7 +271,7 @@ def _beams(sweep: Sweep, beam: int) -> Section:
 def diagnose(
     run: str | Path | Run,
     *,
-    split: SplitName | None = None,
+    split: str | None = None,
     files: Sequence[str] = (),
     beam: int | None = None,
     length_penalty: float | None = None,

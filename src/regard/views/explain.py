@@ -12,19 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import Batch, MaskedBatch, Tokens
+from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
 from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
+from regard.data.stories import questions_in
 from regard.errors import DecodeError
 from regard.models.base import ModelConfig, device_of
 from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.runs.settings import device_named, opened, with_search
-from regard.tasks.inputs import Inputs, encode_inputs, encode_target, readable, refuse, refuse_longer
 from regard.tasks.masked_language_modeling import GAP, with_gaps
-from regard.tasks.story_inputs import all_questions
+from regard.tasks.task import Inputs, encode_each, encode_target, not_longer, readable
 from regard.text.normalise import fold_white_space
-from regard.text.spelling import Spelling
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Options, Story, View
 from regard.views.leave_one_out import leave_one_out
@@ -175,7 +174,8 @@ def _read_text(
     continuation."""
     task, tokenizer, config = run.task, run.tokenizers["text"], run.recipe.model
     typed = task.typed_input(text, "input 1")
-    refuse([typed.fault])
+    if typed.fault is not None:
+        raise DecodeError(problems=[typed.fault])
     output, prediction, predicted = "", dict[str, Any](), Predicted(tokenizer, [])
     if task.head is not None:
         row, output, prediction = _read_headed(run, model, typed.text)
@@ -226,7 +226,7 @@ def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
     tokenizer, (first, second) = run.tokenizers["text"], map(fold_white_space, text.partition("\t")[::2])
     framing = Framing(tokenizer, segments=True, longest=model.longest)
     row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
-    refuse_longer([row.ids], model.longest, ["input"])
+    readable(not_longer([row.ids], model.longest, ["input"]))
     if GAP not in text or model.output is None or second:
         return row, ""
     [filled] = run.task.predict(model, Inputs([text], ["input"]))
@@ -239,10 +239,9 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
     text = text if target is None else f"{text} {target}"
     if not text.strip():
         raise DecodeError("there is no text", where="input")
-    [ids] = encode_inputs(tokenizer, [tokenizer.fold(text)], ["input"], letters=model.letters)
+    [ids] = readable(encode_each(tokenizer, [tokenizer.fold(text)], ["input"], letters=model.letters))
     prompt = [tokenizer.end, *ids]
-    if longest is not None:
-        refuse_longer([prompt], longest - 1, ["input"])
+    readable(not_longer([prompt], None if longest is None else longest - 1, ["input"]))
     if beam is None:
         return prompt
     search = with_search(run.recipe, beam, 1, None, ["search.sample=false"]).search
@@ -254,7 +253,7 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
 def _explain_story(run: Run, model: Any, text: str, question: int | None, places: Sequence[str] | None) -> Explanation:
     """A question about a story, answered, and where each hop of the model looked; `places` name its lines."""
     task, lines = run.task, text.split("\n")
-    questions = all_questions(lines, places or ["input"] * len(lines))
+    questions = questions_in(list(zip(lines, places or ["input"] * len(lines), strict=True)))
     number = len(questions) if question is None else question
     if not 1 <= number <= len(questions):
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(questions)}")

@@ -10,7 +10,7 @@ import numpy as np
 from rich.cells import cell_len
 from torch import Tensor, nn
 
-from regard.data.batch import AnyBatch, StoryBatch
+from regard.data.batches import AnyBatch, StoryBatch
 from regard.data.images import Picture
 from regard.errors import DecodeError, did_you_mean
 from regard.models.memory_network import MemoryNetwork

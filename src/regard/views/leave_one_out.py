@@ -12,11 +12,9 @@ import numpy as np
 from regard.data.dataset import Dataset
 from regard.errors import DecodeError, Problem
 from regard.models.headed import Headed
-from regard.tasks.inputs import Inputs
 from regard.tasks.question_answering import question_in
-from regard.tasks.task import Task
-from regard.text.normalise import one_line
-from regard.text.offsets import Span, word_spans
+from regard.tasks.task import Inputs, Task
+from regard.text.normalise import Span, one_line, word_spans
 from regard.views.report import Bars, HeatMap, HeatMaps, Numbers, Part, Table
 
 MOST_WORDS = 512
@@ -114,7 +112,7 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
     words = [text[slice(*span)] for span in task.split(text)]
     _check_count(len(words))
     sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)))]
-    p_whole, *p_without = [np.exp(log_p) for log_p in task.tag_words(model, task.marking.encode(sentences))]
+    p_whole, *p_without = [np.exp(log_p) for log_p in task.tag_words(model, task.encode_words(sentences))]
     tags, values, falls_WA = p_whole.argmax(-1), p_whole.max(-1), np.zeros((len(words), len(words)))
     for out, p in enumerate(p_without):
         others = np.delete(np.arange(len(words)), out)

@@ -18,11 +18,9 @@ from regard.runs import Run
 from regard.search import Hypothesis, SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
 from regard.search.rules import Rules, rules_for
-from regard.tasks.inputs import Encoded, by_length, padded, sources_of
-from regard.tasks.text_to_text import wording_of
+from regard.tasks.task import by_length, padded
+from regard.tasks.text_to_text import Source, TextToText, special_ids, wording_of
 from regard.text.normalise import nfc
-from regard.text.spelling import unknown_words
-from regard.text.tokenizers import Tokenizers
 from regard.views.lengths import LengthBucket, length_buckets
 
 Verdict = Literal["search", "model"]
@@ -51,7 +49,7 @@ class Scored:
     reference: str
     references: tuple[str, ...]
     """All that there are."""
-    source_ids: Encoded
+    source_ids: Source
     tokens: tuple[int, ...]
     """Of the reference, its `</s>` included."""
     log_p: float
@@ -121,7 +119,7 @@ class Judged:
 
 
 def decode_best(
-    run: Run, model: Generator, sources: Sequence[Encoded], config: SearchConfig, moved: Callable[[int], None]
+    run: Run, model: Generator, sources: Sequence[Source], config: SearchConfig, moved: Callable[[int], None]
 ) -> list[Hypothesis]:
     """The best hypothesis for each source; `moved` is told how many more are done."""
     best: dict[int, Hypothesis] = {}
@@ -166,10 +164,10 @@ def score_references(
     texts, target = dataset.texts["target"], run.tokenizers["target"]
     with_unknown = [row for row in rows if target.unk in hypotheses[row].tokens]
     # A text that itself says `<unk>` may be written, if the search may write it.
-    unknown = {row for row in with_unknown if not config.unknown or any(unknown_words(target, [texts[row]]))}
+    unknown = {row for row in with_unknown if not config.unknown or any(target.unknown_words([texts[row]]))}
     best = [max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective)) for examples in inputs]
     sources = [run.task.source(dataset, row) for row in best]
-    forbidden = why_forbidden(run.tokenizers, sources, [hypotheses[row].tokens for row in best], config)
+    forbidden = why_forbidden(run.task, sources, [hypotheses[row].tokens for row in best], config)
     columns = zip(best, inputs, sources, forbidden, strict=True)
     return [
         Scored(
@@ -181,17 +179,15 @@ def score_references(
 
 
 def why_forbidden(
-    tokenizers: Tokenizers, sources: Sequence[Encoded], targets: Sequence[Sequence[int]], config: SearchConfig
+    task: TextToText, sources: Sequence[Source], targets: Sequence[Sequence[int]], config: SearchConfig
 ) -> list[str | None]:
     """The first rule of the search that forbids each target, which ends in `</s>`; None if none does."""
-    target = tokenizers["target"]
+    target = task.tokenizers["target"]
     wording = wording_of(target, config, None, len(sources))
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
-        rules = rules_for(
-            sources_of([sources[row] for row in rows], tokenizers), config, wording.of(rows), begin_id=target.begin,
-            end_id=target.end, pad_id=target.pad, unknown_id=target.unk,
-        )  # fmt: skip
+        batch = task.source_batch([sources[row] for row in rows])
+        rules = rules_for(batch, config, wording.of(rows), **special_ids(target, target.begin))
         reasons_BT = _reasons(rules, padded([targets[row] for row in rows], target.pad).ids_BL, target.size)
         for row, reasons in zip(rows, reasons_BT.tolist(), strict=True):
             pairs = zip(targets[row], reasons, strict=False)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batch import StoryBatch
+from regard.data.batches import StoryBatch
 from regard.layers.attention import recording, split_heads
 from regard.layers.scores import (
     AdditiveAttention,

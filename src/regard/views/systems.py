@@ -16,7 +16,6 @@ from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.run import read_metrics
 from regard.runs.settings import Progress
-from regard.runs.splits import SplitName
 from regard.views.report import HeatMap
 from regard.views.search_errors import Tally
 from regard.views.significance import Tested
@@ -38,7 +37,7 @@ class Plan:
     hypotheses: Mapping[str, str | Path]
     """Files with the outputs of other systems, by their names."""
     baseline: str
-    split: SplitName | None
+    split: str | None
     files: Sequence[str]
     checkpoint: str
     device: str

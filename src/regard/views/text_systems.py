@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from regard.config import Config
-from regard.data.batch import Batch
+from regard.data.batches import Batch
 from regard.data.dataset import Dataset
 from regard.data.images import Picture
 from regard.errors import ConfigError, DataError
@@ -20,11 +20,10 @@ from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.settings import device_named, summed
-from regard.runs.splits import examples_of
+from regard.runs.settings import device_named, examples_of, summed
 from regard.tasks import TextToText
-from regard.tasks.inputs import Encoded, padded, sources_of
-from regard.tasks.text_to_text import LengthsOf
+from regard.tasks.task import padded
+from regard.tasks.text_to_text import LengthsOf, Source
 from regard.text.files import TextFile, open_text
 from regard.text.normalise import nfc
 from regard.views.labels import label
@@ -133,10 +132,10 @@ def decode_run(
     )
 
 
-def alignment_of(run: Run, model: Generator, source: Encoded, target_ids: Sequence[int], title: str) -> HeatMap:
+def alignment_of(run: Run, model: Generator, source: Source, target_ids: Sequence[int], title: str) -> HeatMap:
     """Attention over the source, the mean over layers and heads (Bahdanau et al. 2015, arXiv:1409.0473, figure 3)."""
     target = run.tokenizers["target"]
-    batch = Batch(sources_of([source], run.tokenizers), padded([[target.begin, *target_ids]], target.pad))
+    batch = Batch(run.task.source_batch([source]), padded([[target.begin, *target_ids]], target.pad))
     with torch.inference_mode(), recording() as recorded:
         model(batch.to(device_of(model)))
     weights = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]

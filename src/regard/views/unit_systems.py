@@ -18,8 +18,7 @@ from regard.errors import DataError
 from regard.models.base import count_parameters
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
-from regard.runs.settings import device_named, summed
-from regard.runs.splits import examples_of
+from regard.runs.settings import device_named, examples_of, summed
 from regard.tasks.by_document import document_losses, document_masks
 from regard.tasks.headed import HeadedTask
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE, LanguageModeling
@@ -134,7 +133,7 @@ def _counts(run: Run, recipe: AnyRecipe, model: Any, examples: Any, moved: Calla
     if isinstance(run.task, LanguageModeling):
         losses = document_losses(run.task.objective(model).eval(), examples, moved)
         spelt_out = losses + examples.text.spelt_out.nats
-        counts = replace(language_counts(tuple(examples.text.texts), spelt_out), unknown=examples.text.unknown_share)
+        counts = replace(language_counts(tuple(examples.text.texts()), spelt_out), unknown=examples.text.unknown_share)
         if not run.task.rewrites:
             return counts
         return replace(counts, metrics={f"{RECONSTRUCTION}{name}": metric for name, metric in counts.metrics.items()})
@@ -142,7 +141,7 @@ def _counts(run: Run, recipe: AnyRecipe, model: Any, examples: Any, moved: Calla
         if model.output is None:
             what = "the model was imported without the head that predicts masked tokens"
             raise DataError(what, where=str(run.folder), hint="compare what is fine-tuned from it")
-        return masked_counts(tuple(examples.text.texts), document_masks(model, examples, moved))
+        return masked_counts(tuple(examples.text.texts()), document_masks(model, examples, moved))
     if isinstance(run.task, HeadedTask):
         return labelled_counts(run.task.evaluate(model, examples, moved)["predictions"])
     what = f"runs of the task {run.task.name} cannot be compared"
