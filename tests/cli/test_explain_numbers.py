@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY
 
 import regard as api
 from command_line import fail, succeed
@@ -21,6 +20,7 @@ from regard.views.explanation import Explanation, Options, View
 from regard.views.recording import module_calls
 from regard.views.steps import Worked
 from regard.views.terminal import console_of, show
+from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
 LUONG = {"kind": "luong", "embedding": 8, "hidden": 8, "attention": 6}

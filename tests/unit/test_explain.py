@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from regard.text.vocabularies import UNK
 from regard.views.explanation import Choice, Explanation, Options, View
 from regard.views.recording import Attention, Kind, Pieces, merge_pieces, module_calls, roll_out
 from regard.views.report import HeatMap
+from tiny import TINY
 
 MODELS: dict[str, dict[str, Any]] = {
     "rnn": {"kind": "rnn", "embedding": 8, "hidden": 8},

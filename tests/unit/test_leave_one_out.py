@@ -21,7 +21,7 @@ from regard.text.normalise import word_spans
 from regard.training.train import train
 from regard.views.leave_one_out import MOST_WORDS, Occlusion, without
 from regard.views.report import Bars, Table
-from test_offsets import TEXTS
+from texts import TEXTS
 
 Tree = dict[str, Any]
 TRAINING: Tree = {"steps": 8, "batch_tokens": 256, "validate_every": 8, "device": "cpu", "learning_rate": 0.02}
