@@ -249,18 +249,6 @@ def test_the_terminal_shows_some_parts_and_ends_with_the_conclusions() -> None:
     assert shown(report, 80) == ["first", "heading", "one", "  last [b]"]
 
 
-def test_heat_maps_in_blocks_go_on_in_panels() -> None:
-    values = np.tile(np.linspace(0, 1, 30), (2, 1))
-    heat_map = HeatMap(("나는", "간다"), [f"{n}" for n in range(30)], values, "제목")
-    for width in (30, 90):
-        lines = shown(report_of(HeatMaps([heat_map])), width)
-        assert all(cell_len(line) <= width for line in lines)
-        rows = [line.split("│")[1] for line in lines if line.startswith("나는")]
-        assert (len(rows) > 1) == (width == 30)
-        assert (len("".join(rows)), "".join(rows)[0], "".join(rows)[-1]) == (60, " ", "█")
-        assert lines[-1] == "0  ·░▒▓█ 1.00"
-
-
 def test_bars_curves_and_regions_in_the_terminal() -> None:
     lines = shown(report_of(Bars(["a", "나"], {"falls": [0.5, -0.25]})), 50)
     assert [(line.count("█"), line.count("▒")) for line in lines[1:]] == [(38, 0), (0, 19)]
