@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
@@ -37,6 +36,7 @@ from regard.views.report import Curves, HeatMaps
 from regard.views.search_errors import length_buckets, lengths_of
 from regard.views.significance import paired_tests_of_texts, sacrebleu_metrics
 from regard.views.terminal import show
+from tiny import TINY
 
 RUNS = {
     "seed-1": {},

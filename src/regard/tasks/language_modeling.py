@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.batches import TextBatch
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
@@ -32,7 +33,7 @@ from regard.objectives.language_model import (
     TextLoss,
     predicted_by,
 )
-from regard.search import Hypothesis, SearchConfig, score_texts
+from regard.search import Hypothesis, SearchConfig, score
 from regard.tasks.metrics import perplexity
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
@@ -231,7 +232,7 @@ class LanguageModeling(RawTextTask):
                 raise DecodeError(what, where="source", hint=hint)
             after = whole[len(before) :]
         rows = readable(not_longer([[*before, *after]], model.longest, ["target"]))
-        [scores] = score_texts(model, padded(rows, tokenizer.pad).to(device_of(model)))
+        [scores] = score(model, TextBatch(padded(rows, tokenizer.pad)).to(device_of(model)))
         return after, scores[-len(after) :]
 
     def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[list[int]]:

@@ -19,9 +19,9 @@ from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import Hypothesis, SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
-from regard.search.rules import rules_for
+from regard.search.rules import Rules, rules_for
 from regard.tasks.task import by_length, padded
-from regard.tasks.text_to_text import Source, TextToText, special_ids, wording_of
+from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
 
 Verdict = Literal["search", "model"]
@@ -193,7 +193,7 @@ def why_forbidden(
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
         batch = task.source_batch([sources[row] for row in rows])
-        rules = rules_for(batch, config, wording.of(rows), **special_ids(target, target.begin))
+        rules = rules_for(batch, config, wording.of(rows), special_of(target, target.begin))
         ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
         like_B1V = torch.zeros(len(rows), 1, target.size)
         for step in range(ids_BT.shape[1]):
@@ -240,10 +240,11 @@ class ReferenceWatch:
         """Of each sentence, once the search is over."""
         return [self._decided.get(b, Outcome("left", reached)) for b, reached in enumerate(self._reached)]
 
-    def step(self, log_p_BWV: Tensor, allowed_BWV: Tensor, live: Live, choice: Choice) -> None:
+    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
         written = live.history_BWT.shape[-1]
         if written >= self._reference_BT.shape[1]:
             return
+        allowed_BWV = rules.reasons(log_p_BWV, live) == 0
         reference_BT = self._reference_BT[live.sentences_B, : written + 1]
         follows_BW = (live.history_BWT == reference_BT[:, None, :written]).all(-1) & (live.total_BW > NEVER)
         slot_B, token_B = follows_BW.int().argmax(-1), reference_BT[:, written]
