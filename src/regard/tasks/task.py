@@ -203,7 +203,7 @@ class Task:
     unit: ClassVar[str] = "tokens"
     """What the loss is a mean over; `tokens` in the training log counts them."""
     writes: ClassVar[Literal["target", "text"] | None] = None
-    """The column whose tokenizer spells the outputs of a search: `target`, a text for each source, which is compared with
+    """The column whose tokenizer spells the outputs of a search: `target`, a text for each source, compared with
     references by all metrics but `loss` and `perplexity`; or `text`, a continuation. None: there is no search."""
     head: ClassVar[type[Config] | None] = None
     """The recipe's section `head`; None where the model has none."""
