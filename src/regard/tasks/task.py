@@ -285,7 +285,7 @@ class Task:
         """The most positions that each example takes up in a model."""
         raise NotImplementedError
 
-    def slants(self, examples: Dataset) -> NDArray[np.int32] | None:
+    def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None:
         """How much longer the first of two columns is than the second, where there are two."""
         return None
 
