@@ -19,7 +19,7 @@ from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
 from command_line import fail, succeed, write
-from labelled_cases import TAGGING
+from labelled_cases import SMALL, TAGGING
 from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, tags_of
@@ -35,8 +35,7 @@ from regard.runs import Run
 from regard.tasks.tagging import Tagging, accuracy, entity_scores
 from regard.tasks.task import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from test_offsets import TEXTS
-from test_question_answering import SMALL
+from texts import TEXTS
 
 REAL = SHARED / "conll2003_en"
 CONLL = """\

@@ -86,3 +86,14 @@ def labelled_batch_of(
     text = tokens_of(rows, extra=extra, filler=filler)
     owners_B = torch.tensor(owners or range(len(rows)))
     return LabelledBatch(text, torch.zeros_like(text.ids_BL), owners_B, torch.tensor(labels), tokens=len(labels))
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "lstm_lm": {"embedding": 16, "hidden": 16, "layers": 1},
+    "elmo": {"width": 16, "hidden": 16, "filters": 64, "layers": 1},
+    "gpt": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "bert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "bilstm": {"embedding": 16, "hidden": 8, "layers": 1},
+    "cnn": {"embedding": 16, "maps": 8},
+}
+"""Sizes of each model that a head can be put on."""

@@ -91,7 +91,7 @@ class RawTextTask(Task):
 
     @classmethod
     def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
-        return train_tokenizers(recipe.tokenizer, {"text": _Lines(train["text"])}, base, cls.special)
+        return train_tokenizers(recipe.tokenizer, {"text": train["text"]}, base, cls.special, fold_white_space)
 
     def encoding(self) -> list[Any]:
         return [self.sentences, self.recipe.model.letters is not None]
@@ -197,19 +197,6 @@ def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
     unknown = [word for word, ids in zip(words, tokenizer.encode_batch(words), strict=True) if tokenizer.unk in ids]
     shown = [repr(word if len(word) <= SHOWN else f"{word[:SHOWN]}...") for word in unknown]
     return ", ".join([*shown[:NAMED], *(["..."] if shown[NAMED:] else [])])
-
-
-class _Lines:
-    """Documents to train a tokenizer on, each as one line."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, index: int) -> str:
-        return fold_white_space(self._texts[index])
 
 
 def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
