@@ -152,7 +152,7 @@ def masked_sums(model: BERT, batch: MaskedBatch) -> dict[str, float]:
     hidden_BLD = model(batch).hidden_BTD
     sums = dict.fromkeys(("loss", "correct", "next_loss", "next_correct", "pairs"), 0.0)
     sums["masked"] = len(batch.labels_P)
-    parts = masked_states(hidden_BLD, batch).split(ROWS_AT_ONCE), batch.labels_P.split(ROWS_AT_ONCE)
+    parts = (torch.split(x, ROWS_AT_ONCE) for x in (masked_states(hidden_BLD, batch), batch.labels_P))
     for hidden_PD, labels_P in zip(*parts, strict=True):
         logits_PV = model.readout(hidden_PD)
         sums["loss"] += float(F.cross_entropy(logits_PV, labels_P, reduction="sum"))
