@@ -26,8 +26,8 @@ from regard.errors import ConfigError, DataError, DecodeError, Problem, did_you_
 from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
+from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
-from regard.tasks.metrics import perplexity
 from regard.tasks.task import (
     Done,
     EncodedInputs,
