@@ -348,7 +348,7 @@ def _explain_story(request: _Request, question: int | None, places: Sequence[str
     typed = asked[number - 1]
     model = request.model()
     run.task.encode_inputs(model, Inputs([typed.text], [typed.place])).readable()
-    examples = run.task.typed_examples([typed])
+    examples = run.task.example_of(typed)
     first = np.zeros(1, dtype=np.int64)
     batch = run.task.batch(examples, first).to(device_of(model))
     with torch.inference_mode():

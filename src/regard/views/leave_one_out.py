@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.dataset import Dataset
-from regard.errors import DecodeError, Problem
+from regard.errors import DecodeError
 from regard.models.headed import Headed
 from regard.runs import Run
 from regard.tasks.question_answering import Answered, question_in
@@ -108,7 +108,6 @@ def _span(run: Run, model: Headed, text: str) -> Occlusion:
     [whole] = run.task.predict(model, Inputs.of([text]))
     fields = question_in(text, "input")
     assert isinstance(whole, Answered)
-    assert not isinstance(fields, Problem)
     span = whole.span or Span(0, 0)
     outside = [shorter for shorter in shortened(fields, "punctuation") if not shorter.overlaps(span)]
     inputs = _readable(run, model, outside, _as_object)
