@@ -85,7 +85,7 @@ def test_documents_sum_to_what_evaluate_says(runs: dict[str, Path], name: str) -
     assert losses.min() > 0
     evaluated = api.evaluate(run)
     assert losses.sum() == pytest.approx(evaluated["loss"] * evaluated["tokens"], rel=1e-5)
-    counts = language_counts(tuple(examples.text.texts), losses)
+    counts = language_counts(tuple(examples.text.texts()), losses)
     sums = counts.rows.sum(0)
     for metric in ("word_perplexity", "bits_per_character"):
         assert counts.metrics[metric](sums) == pytest.approx(evaluated[metric], rel=1e-5)
@@ -96,7 +96,7 @@ def test_a_document_alone_costs_what_it_costs_among_others(runs: dict[str, Path]
     examples = examples_of(run, None)
     losses = document_losses(run.task.objective(run.load_model()).eval(), examples)
     for number in (0, 5):
-        write(tmp_path / "one.txt", examples.text.texts[number])
+        write(tmp_path / "one.txt", [*examples.text.texts()][number])
         alone = api.evaluate(run, files=[str(tmp_path / "one.txt")])
         assert losses[number] == pytest.approx(alone["loss"] * alone["tokens"], rel=1e-5)
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
 from labelled_cases import QUESTIONS
+from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.dataset import Dataset
 from regard.data.framing import padded_rows
@@ -34,8 +35,6 @@ from regard.tasks.question_answering import QuestionAnswering
 from regard.tasks.task import Inputs
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
-from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
 from test_offsets import TEXTS
 
 REAL = SHARED
@@ -396,34 +395,6 @@ def test_every_answer_is_a_slice_of_whole_characters_of_the_context_as_typed(
         seen = regex.findall(r"\X", answer["output"])
         assert seen[0].strip()
         assert seen[-1].strip()
-
-
-def test_logits_are_those_of_transformers(berts: Any) -> None:
-    transformers = pytest.importorskip("transformers")
-    ours_base, theirs_base = berts
-    theirs = transformers.BertForQuestionAnswering(theirs_base.config).eval()
-    theirs.bert.load_state_dict(theirs_base.bert.state_dict(), strict=False)
-    with_weights_that_matter(theirs.qa_outputs)
-    tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abcdefghi"])
-    assert tokenizer.size == VOCABULARY
-    tree = {
-        **QUESTIONS,
-        "model": {"kind": "bert", **SIZES},
-        "head": {"dropout": 0.0},
-        "data": {**QUESTIONS["data"], "max_length": 20},
-    }
-    task = QuestionAnswering(recipe_of(tree), Tokenizers({"text": tokenizer}))
-    model = task.model().eval()
-    own = model.base.state_dict()
-    model.base.load_state_dict({name: value for name, value in ours_base.state_dict().items() if name in own})
-    model.head.linear.load_state_dict(theirs.qa_outputs.state_dict())
-    batch = examples_of(task, ["abc def ghi abc", "ab cd"], ["hid?", "a"]).batch(np.array([0, 1]))
-    with torch.no_grad():
-        expected, actual_BL2 = theirs(**bert_inputs(batch)), model(batch)  # type: ignore[arg-type]
-    for row, length in enumerate(batch.text.lengths_B.tolist()):
-        near(actual_BL2[row, :length, 0], expected.start_logits[row, :length])
-        near(actual_BL2[row, :length, 1], expected.end_logits[row, :length])
-    assert batch.segments_BL.any()
 
 
 # Through the command line

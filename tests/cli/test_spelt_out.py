@@ -13,11 +13,11 @@ import pytest
 import regard as api
 from command_line import succeed, write
 from regard.data.corpora import generate
-from regard.data.raw import RawTokens
 from regard.runs import Run
 from regard.runs.settings import examples_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
+from task_cases import raw_tokens
 
 Tree = dict[str, Any]
 BASE: Tree = {
@@ -49,7 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
 def test_the_spelling_of_unknown_words_by_hand() -> None:
     """In `ab cde` nothing is unknown; elsewhere `xyz`, of three bytes, and `한`, of three as well."""
     tokenizer = words_of("ab cde ab cde ab cde", 20)
-    text = RawTokens.of(["ab cde", "xyz ab 한", ""], tokenizer, str)
+    text = raw_tokens(["ab cde", "xyz ab 한", ""], tokenizer)
     assert text.spelt_out.tokens.tolist() == [0, 2, 0]
     assert text.spelt_out.nats.tolist() == pytest.approx([0.0, (3 + 1 + 3 + 1) * math.log(257), 0.0])
     assert text.unknown_share == 2 / 5
@@ -58,14 +58,14 @@ def test_the_spelling_of_unknown_words_by_hand() -> None:
 def test_a_syllable_in_pieces_costs_as_much_as_a_whole_one() -> None:
     tokenizer = words_of("ab cde ab cde", 20)
     [composed, apart] = (
-        RawTokens.of([f"ab {word}"], tokenizer, str).spelt_out.nats.tolist() for word in ("한", "\u1112\u1161\u11ab")
+        raw_tokens([f"ab {word}"], tokenizer).spelt_out.nats.tolist() for word in ("한", "\u1112\u1161\u11ab")
     )
     assert composed == apart == pytest.approx([4 * math.log(257)])
 
 
 def test_a_text_that_says_unk_has_no_unknown_token() -> None:
     tokenizer = words_of("ab <unk> ab <unk>", 20)
-    text = RawTokens.of(["ab <unk> ab"], tokenizer, str)
+    text = raw_tokens(["ab <unk> ab"], tokenizer)
     assert tokenizer.unk in text.values
     assert text.spelt_out.tokens.tolist() == [0]
     assert text.spelt_out.nats.tolist() == [0.0]

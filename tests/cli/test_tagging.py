@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
 import lzma
@@ -21,6 +20,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from command_line import fail, succeed, write
 from labelled_cases import TAGGING
+from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, tags_of
 from regard.data.corpora import generate
@@ -35,8 +35,6 @@ from regard.runs import Run
 from regard.tasks.tagging import Tagging, accuracy, entity_scores
 from regard.tasks.task import Inputs
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from test_against_transformers_lm import SIZES, VOCABULARY, bert_inputs, near, with_weights_that_matter
-from test_against_transformers_lm import berts_with_the_same_weights as berts_with_the_same_weights
 from test_offsets import TEXTS
 from test_question_answering import SMALL
 
@@ -299,34 +297,6 @@ def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: 
     for entity in told["entities"]:  # the brackets taken out again leave the text
         opened = opened.replace(f"[{entity['type']} {entity['text']}]", entity["text"], 1)
     assert opened == text
-
-
-def test_logits_are_those_of_transformers(berts: Any) -> None:
-    transformers = pytest.importorskip("transformers")
-    ours_base, theirs_base = berts
-    config = copy.deepcopy(theirs_base.config)
-    config.num_labels = 5
-    theirs = transformers.BertForTokenClassification(config).eval()
-    theirs.bert.load_state_dict(theirs_base.bert.state_dict(), strict=False)
-    with_weights_that_matter(theirs.classifier)
-    tree = {
-        "task": "tagging",
-        "data": {"train": {"corpus": "names-en"}, "max_length": 20},
-        "model": {"kind": "bert", **SIZES},
-        "head": {"labels": labels_of({"PER", "LOC"}, "iob2")}, "training": {"steps": 1},
-    }  # fmt: skip
-    characters = Tokenizer.train(TokenizerConfig(kind="character"), ["abcdefghi"])
-    assert characters.size == VOCABULARY
-    task = Tagging(recipe_of(tree), Tokenizers({"text": characters}))
-    model = task.model().eval()
-    own = model.base.state_dict()
-    model.base.load_state_dict({name: value for name, value in ours_base.state_dict().items() if name in own})
-    model.head.linear.load_state_dict(theirs.classifier.state_dict())
-    batch = examples_of(task, [["abc", "def"], ["a"]], [["O", "O"], ["O"]]).batch(np.array([0, 1]))
-    with torch.no_grad():
-        actual_BLY, expected_BLY = model(batch), theirs(**bert_inputs(batch)).logits  # type: ignore[arg-type]
-    for row, length in enumerate(batch.text.lengths_B.tolist()):
-        near(actual_BLY[row, :length], expected_BLY[row, :length])
 
 
 # Through the command line

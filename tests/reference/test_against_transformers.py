@@ -1,177 +1,167 @@
-"""The whole Transformer against a Marian model of `transformers` with the same weights.
+"""Our models against those of `transformers` with the same weights: logits, losses, layers, attention, a cache.
 
-Marian's encoder-decoder is the paper's, but its waves are not interleaved: all sines stand before all cosines. That
-is the same model with the axes of its width in another order, so every weight is copied in our order.
+GPT is held against OpenAI's post-norm GPT and against GPT-2, BERT against BertForPreTraining, the Transformer against
+Marian. The weights go through the tables of exchange/; test_exchange.py tests whole folders.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from model_cases import SOURCES, TARGETS, batch_of, each_real, labels_of, logits_of, tokens_of
-from regard.layers.attention import FeedForward, MultiHeadAttention, recording
-from regard.models.transformer import DecoderBlock, EncoderBlock, Transformer, TransformerConfig
-from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.text.vocabularies import BEGIN, END, PAD
+from exchange_cases import near, small_marian
+from language_model_cases import PAIRS, TEXTS, masked_batch, text_batch
+from model_cases import IGNORED, SOURCES, TARGETS, batch_of, labels_of, tokens_of, with_weights_that_matter
+from regard.data.batches import Tokens
+from regard.exchange import bert, gpt2
+from regard.exchange.renaming import to_ours
+from regard.layers.attention import recording
+from regard.models.bert import BERT, BERTConfig
+from regard.models.gpt import GPT, GPTConfig
+from regard.objectives.cross_entropy import TokenCrossEntropy, VocabularyLoss
+from regard.objectives.language_model import MaskedTokens, NextToken
 
 transformers = pytest.importorskip("transformers")
 
-VOCABULARY, WIDTH, HEADS, INNER, LAYERS = 13, 16, 4, 24, 2
-ORDER_D = torch.arange(WIDTH).view(2, WIDTH // 2).T.flatten()
-"""Our axis d is Marian's axis ORDER_D[d]: sine 0, cosine 0, sine 1, ..."""
+SIZES: dict[str, Any] = {"layers": 2, "width": 16, "heads": 4, "max_positions": 20, "dropout": 0.0}
+VOCABULARY = 13
 
 
-def copy_linear(ours: nn.Linear, theirs: nn.Linear, *, reads_width: bool, writes_width: bool) -> None:
-    weight, bias = theirs.weight, theirs.bias
-    weight = weight[:, ORDER_D] if reads_width else weight
-    ours.weight.copy_(weight[ORDER_D] if writes_width else weight)
-    ours.bias.copy_(bias[ORDER_D] if writes_width else bias)
+@dataclass(frozen=True)
+class Pair:
+    """Two models with the same weights, a batch for both, and how many positions of each row count."""
+
+    ours: Any
+    theirs: Any
+    objective: VocabularyLoss
+    batch: Any
+    inputs: dict[str, Tensor]
+    labels: dict[str, Tensor]
+    lengths: Sequence[int]
+
+    def same(self, ours_B: Tensor, theirs_B: Tensor, lengths: Sequence[int] | None = None, axis: int = 0) -> None:
+        for row, length in enumerate(lengths or self.lengths):
+            near(ours_B[row].narrow(axis, 0, length), theirs_B[row].narrow(axis, 0, length))
 
 
-def copy_attention(ours: MultiHeadAttention, theirs: nn.Module) -> None:
-    copy_linear(ours.W_Q, theirs.q_proj, reads_width=True, writes_width=False)
-    ours.W_KV.weight.copy_(torch.cat([theirs.k_proj.weight, theirs.v_proj.weight])[:, ORDER_D])
-    ours.W_KV.bias.copy_(torch.cat([theirs.k_proj.bias, theirs.v_proj.bias]))
-    copy_linear(ours.W_O, theirs.out_proj, reads_width=False, writes_width=True)
+def read_by(text: Tokens) -> dict[str, Tensor]:
+    real_BL = torch.arange(text.ids_BL.shape[1]) < text.lengths_B[:, None]
+    return {"input_ids": text.ids_BL, "attention_mask": real_BL.long()}
 
 
-def copy_feed_forward(ours: FeedForward, theirs: nn.Module) -> None:
-    copy_linear(ours.W_1, theirs.fc1, reads_width=True, writes_width=False)
-    copy_linear(ours.W_2, theirs.fc2, reads_width=False, writes_width=True)
-
-
-def copy_norm(ours: nn.Module, theirs: nn.LayerNorm) -> None:
-    ours.load_state_dict({name: tensor[ORDER_D] for name, tensor in theirs.state_dict().items()})
-
-
-def copy_encoder_block(ours: EncoderBlock, theirs: nn.Module) -> None:
-    copy_attention(ours.self_attention, theirs.self_attn)
-    copy_feed_forward(ours.feed_forward, theirs)
-    copy_norm(ours.around_attention.norm, theirs.self_attn_layer_norm)
-    copy_norm(ours.around_feed_forward.norm, theirs.final_layer_norm)
-
-
-def copy_decoder_block(ours: DecoderBlock, theirs: nn.Module) -> None:
-    copy_attention(ours.self_attention, theirs.self_attn)
-    copy_attention(ours.cross_attention, theirs.encoder_attn)
-    copy_feed_forward(ours.feed_forward, theirs)
-    copy_norm(ours.around_self.norm, theirs.self_attn_layer_norm)
-    copy_norm(ours.around_cross.norm, theirs.encoder_attn_layer_norm)
-    copy_norm(ours.around_feed_forward.norm, theirs.final_layer_norm)
-
-
-def marian() -> nn.Module:
+def gpts(norm: str) -> Pair:
+    common = {"vocab_size": VOCABULARY, "n_positions": 20, "n_embd": 16, "n_layer": 2, "n_head": 4}
+    common |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "attn_implementation": "eager"}
+    common |= {"bos_token_id": 2, "eos_token_id": 3}
     torch.manual_seed(0)
-    config = transformers.MarianConfig(
-        vocab_size=VOCABULARY,
-        d_model=WIDTH,
-        encoder_layers=LAYERS,
-        decoder_layers=LAYERS,
-        encoder_attention_heads=HEADS,
-        decoder_attention_heads=HEADS,
-        encoder_ffn_dim=INNER,
-        decoder_ffn_dim=INNER,
-        max_position_embeddings=20,
-        activation_function="relu",
-        scale_embedding=True,
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        pad_token_id=PAD,
-        eos_token_id=END,
-        bos_token_id=BEGIN,
-        decoder_start_token_id=BEGIN,
-        forced_eos_token_id=None,
-        attn_implementation="eager",
-    )
-    model = transformers.MarianMTModel(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter), alpha=0.3)
-        model.final_logits_bias.normal_(std=0.3)
-    return model
-
-
-@pytest.fixture(scope="module", name="models")
-def models_with_the_same_weights() -> tuple[Transformer, nn.Module]:
-    theirs = marian()
-    config = TransformerConfig(
-        width=WIDTH,
-        heads=HEADS,
-        feed_forward=INNER,
-        encoder_layers=LAYERS,
-        decoder_layers=LAYERS,
-        dropout=0.0,
-        tie="all",
-    )
-    ours = Transformer(config, VOCABULARY, VOCABULARY).eval()
-    with torch.no_grad():
-        ours.source_embedding.weight.copy_(theirs.model.shared.weight[:, ORDER_D])
-        ours.output.linear.bias.copy_(theirs.final_logits_bias[0])
-        for block, layer in zip(ours.encoder, theirs.model.encoder.layers, strict=True):
-            copy_encoder_block(block, layer)
-        for block, layer in zip(ours.decoder, theirs.model.decoder.layers, strict=True):
-            copy_decoder_block(block, layer)
-    return ours, theirs
-
-
-def marian_inputs() -> dict[str, Tensor]:
-    batch = batch_of()
-    visible_BS = torch.arange(batch.source.ids_BL.shape[1]) < batch.source.lengths_B[:, None]
-    return {
-        "input_ids": batch.source.ids_BL,
-        "attention_mask": visible_BS.long(),
-        "decoder_input_ids": batch.target.ids_BL[:, :-1],
+    if norm == "pre":
+        theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**common, n_inner=24))
+    else:  # its inner width is four times the outer one, always
+        theirs = transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(**common))
+    with_weights_that_matter(theirs)
+    ours = GPT(GPTConfig(**SIZES, feed_forward=24 if norm == "pre" else 64, norm=norm), VOCABULARY)  # type: ignore[arg-type]
+    old = {"tokens_embed": "wte", "positions_embed": "wpe"}
+    weights = {
+        ".".join(old.get(part, part) for part in name.split(".")): tensor
+        for name, tensor in theirs.state_dict().items()
     }
+    names = weight_names = gpt2.weight_names(2)
+    if norm == "post":
+        names = {name: weight_names[name] for name in weight_names if name != "norm"}
+    ours.load_state_dict(to_ours(names, gpt2.each_once(weights, ""), ""), strict=False)
+    batch = text_batch()
+    inputs = read_by(batch.text)
+    labels = {"labels": inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, IGNORED)}
+    return Pair(ours.eval(), theirs, NextToken(ours), batch, inputs, labels, [len(text) - 1 for text in TEXTS])
 
 
-def test_logits(models: tuple[Transformer, nn.Module]) -> None:
-    ours, theirs = models
-    with torch.no_grad():
-        expected = theirs(**marian_inputs()).logits
-    for actual_TV, expected_TV in zip(each_real(logits_of(ours, batch_of())), each_real(expected), strict=True):
-        torch.testing.assert_close(actual_TV, expected_TV, rtol=1e-5, atol=1e-5)
-        assert expected_TV.std() > 0.3, "logits that are all alike would prove nothing"
+def berts() -> Pair:
+    config = transformers.BertConfig(
+        vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
+        max_position_embeddings=20, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        attn_implementation="eager",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    theirs = with_weights_that_matter(transformers.BertForPreTraining(config))
+    ours = BERT(BERTConfig(**SIZES, feed_forward=24), VOCABULARY).eval()
+    names = bert.weight_names(bert.PRETRAINING, ours.config.model_dump())
+    ours.load_state_dict(to_ours(names, bert.each_once(theirs.state_dict(), ""), ""), strict=False)
+    batch = masked_batch()
+    labels_BL = torch.full_like(batch.text.ids_BL, IGNORED)
+    labels_BL.view(-1)[batch.places_P] = batch.labels_P
+    assert batch.follows_B is not None
+    labels = {"labels": labels_BL, "next_sentence_label": 1 - batch.follows_B}  # 0 means there that the second follows
+    inputs = read_by(batch.text) | {"token_type_ids": batch.segments_BL}
+    return Pair(ours, theirs, MaskedTokens(ours), batch, inputs, labels, [len(pair) for pair in PAIRS])
 
 
-def test_loss(models: tuple[Transformer, nn.Module]) -> None:
-    ours, theirs = models
+def marians() -> Pair:
+    ours, theirs = small_marian()
     batch = batch_of()
-    with torch.no_grad():
-        expected = theirs(**marian_inputs(), labels=labels_of(batch)).loss
-        actual = TokenCrossEntropy(ours).eval()(batch)[0] / batch.tokens
-    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
+    inputs = read_by(batch.source) | {"decoder_input_ids": batch.target.ids_BL[:, :-1]}
+    labels = {"labels": labels_of(batch)}
+    return Pair(ours, theirs, TokenCrossEntropy(ours), batch, inputs, labels, [len(target) - 1 for target in TARGETS])
 
 
-def test_attention_weights(models: tuple[Transformer, nn.Module]) -> None:
-    ours, theirs = models
-    with torch.no_grad():
-        expected = theirs(**marian_inputs(), output_attentions=True)
+PAIRS_OF_MODELS = {
+    "gpt": lambda: gpts("post"), "gpt2": lambda: gpts("pre"), "bert": berts, "marian": marians,
+}  # fmt: skip
+
+
+@cache
+def built(name: str) -> Pair:
+    return PAIRS_OF_MODELS[name]()
+
+
+@pytest.mark.parametrize("name", PAIRS_OF_MODELS)
+@torch.no_grad()
+def test_logits_and_loss(name: str) -> None:
+    pair = built(name)
+    hidden_BTD = pair.ours(pair.batch).hidden_BTD
+    expected = pair.theirs(**pair.inputs, **pair.labels)
+    logits_BTV = expected.prediction_logits if name == "bert" else expected.logits
+    pair.same(pair.ours.readout(hidden_BTD), logits_BTV)
+    assert logits_BTV.std() > 0.3, "logits that are all alike would prove nothing"
+    near(pair.objective.eval()(pair.batch)[0] / pair.batch.tokens, expected.loss)
+    if name == "bert":
+        near(pair.ours.next_sentence(hidden_BTD), expected.seq_relationship_logits)
+
+
+@pytest.mark.parametrize("name", PAIRS_OF_MODELS)
+@torch.no_grad()
+def test_layers_and_attention(name: str) -> None:
+    pair = built(name)
+    expected = pair.theirs(**pair.inputs, output_hidden_states=True, output_attentions=True)
     with recording() as recorded:
-        logits_of(ours, batch_of())
-    weights = recorded.by_name(ours)
-    for layer in range(LAYERS):
-        for name, theirs_BHQK in (
-            (f"encoder.{layer}.self_attention", expected.encoder_attentions[layer]),
-            (f"decoder.{layer}.self_attention", expected.decoder_attentions[layer]),
-            (f"decoder.{layer}.cross_attention", expected.cross_attentions[layer]),
-        ):
-            queries = SOURCES if name.startswith("encoder") else [target[:-1] for target in TARGETS]
-            for ours_HQK, theirs_HQK, query in zip(weights[name], theirs_BHQK, queries, strict=True):
-                real = slice(0, len(query))
-                torch.testing.assert_close(ours_HQK[:, real], theirs_HQK[:, real], rtol=1e-5, atol=1e-5)
+        if name == "marian":
+            pair.ours(pair.batch)
+        else:
+            for ours_BLD, theirs_BLD in zip(pair.ours.layers_of(pair.batch), expected.hidden_states, strict=True):
+                pair.same(ours_BLD, theirs_BLD)
+    weights = recorded.by_name(pair.ours)
+    for number in range(2):
+        if name != "marian":
+            pair.same(weights[f"blocks.{number}.self_attention"], expected.attentions[number], axis=1)
+            continue
+        sources = [len(source) for source in SOURCES]
+        pair.same(weights[f"encoder.{number}.self_attention"], expected.encoder_attentions[number], sources, axis=1)
+        pair.same(weights[f"decoder.{number}.self_attention"], expected.decoder_attentions[number], axis=1)
+        pair.same(weights[f"decoder.{number}.cross_attention"], expected.cross_attentions[number], axis=1)
 
 
-def test_steps_with_a_cache(models: tuple[Transformer, nn.Module]) -> None:
-    ours, theirs = models
-    inputs = marian_inputs()
-    histories_BT, state, cache = inputs.pop("decoder_input_ids"), ours.begin(tokens_of(SOURCES), 1, 10), None
+@torch.no_grad()
+def test_steps_with_a_cache() -> None:
+    pair = built("marian")
+    inputs, cache = dict(pair.inputs), None
+    histories_BT, state = inputs.pop("decoder_input_ids"), pair.ours.begin(tokens_of(SOURCES), 1, 10)
     for tokens_B in histories_BT.unbind(1):
-        with torch.no_grad():
-            expected = theirs(**inputs, decoder_input_ids=tokens_B[:, None], past_key_values=cache, use_cache=True)
-            logits_BV, state = ours.step(tokens_B, state)
+        expected = pair.theirs(**inputs, decoder_input_ids=tokens_B[:, None], past_key_values=cache, use_cache=True)
+        logits_BV, state = pair.ours.step(tokens_B, state)
         cache = expected.past_key_values
-        torch.testing.assert_close(logits_BV, expected.logits[:, 0], rtol=1e-5, atol=1e-5)
+        near(logits_BV, expected.logits[:, 0])

@@ -17,86 +17,78 @@ from regard.training.train import train
 ctranslate2 = pytest.importorskip("ctranslate2")
 
 SENTENCES = ["I see a dog.", "We gave her two books yesterday.", "Who sleeps?", "The old man did not buy the house."]
+TARGETS = ["Je vois un chien.", "chien", "Qui dort ? Le chat.", "a"]
 LONGEST = 20
+SIZES = {"kind": "transformer", "encoder_layers": 2, "decoder_layers": 1, "width": 32, "heads": 4, "feed_forward": 48}
+RUNS: dict[str, dict[str, Any] | None] = {
+    "post": {"joint": True, "tie": "all"},
+    "pre": {"joint": False, "norm": "pre", "activation": "gelu", "positions": "learned"},
+    "imported": None,
+}
 
 
-@pytest.fixture(scope="module", params=["post", "pre"], name="run")
-def a_run_that_has_learned_a_little(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    sizes = {"encoder_layers": 2, "decoder_layers": 1, "width": 32, "heads": 4, "feed_forward": 48}
-    joint = request.param == "post"
-    variants = {"post": {"tie": "all"}, "pre": {"norm": "pre", "activation": "gelu", "positions": "learned"}}
-    recipe: dict[str, Any] = {
-        "task": "translation",
-        "data": {"train": {"corpus": "phrases-en-fr", "size": 500}, "validation": {"split": 0.1}},
-        "tokenizer": {"vocabulary": 250, "joint": joint},
-        "model": {"kind": "transformer", **sizes, **variants[request.param]},
-        "training": {
-            "steps": 60, "batch_tokens": 1024, "device": "cpu", "decode": 0, "learning_rate": 0.01,
-            "schedule": "constant",
-        },
-    }  # fmt: skip
-    return train(recipe, out=tmp_path_factory.mktemp("runs") / "run", quiet=True)
+@pytest.fixture(scope="module", params=RUNS, name="run")
+def exported_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that has learned a little, or a Marian model; beside it the folder `theirs` that it is exported to."""
+    folder, options = tmp_path_factory.mktemp("runs"), dict(RUNS[request.param] or {})
+    if not options:
+        save_marian(folder / "marian")
+        run = regard.import_run(folder / "marian", out=folder / "run")
+    else:
+        training = {"steps": 60, "batch_tokens": 1024, "device": "cpu", "decode": 0}
+        recipe = {
+            "task": "translation",
+            "data": {"train": {"corpus": "phrases-en-fr", "size": 500}, "validation": {"split": 0.1}},
+            "tokenizer": {"vocabulary": 250, "joint": options.pop("joint")},
+            "model": {**SIZES, **options},
+            "training": training | {"learning_rate": 0.01, "schedule": "constant"},
+        }
+        run = train(recipe, out=folder / "run", quiet=True)
+    succeed("export", run.folder, "--to", "ctranslate2", "--out", folder / "theirs")
+    return run
 
 
-def their_outputs(folder: Path, run: Run, *, beam: int, length_penalty: float = 1.0, nbest: int = 1) -> list[Any]:
-    source, target = run.tokenizers["source"], run.tokenizers["target"]
-    translator = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
-    return translator.translate_batch(  # type: ignore[no-any-return]
-        [source.tokens(source.encode(text)) for text in SENTENCES], beam_size=beam, length_penalty=length_penalty,
-        max_decoding_length=LONGEST, disable_unk=True, num_hypotheses=nbest, return_scores=True,
-        suppress_sequences=[[name] for name in dict.fromkeys(target.tokens([target.pad, target.begin]))],
-    )  # fmt: skip
+def translator(run: Run, name: str = "theirs") -> Any:
+    return ctranslate2.Translator(str(run.folder.parent / name), device="cpu", compute_type="float32")
 
 
-def our_outputs(run: Run, *, beam: int, length_penalty: float = 1.0) -> list[list[str]]:
-    # Where the length is at an end ours may only end, so that it is given one token more.
-    limits = [f"search.max_length={LONGEST + 1}"]
-    found = regard.predict(run, SENTENCES, beam=beam, length_penalty=length_penalty, overrides=limits)
-    return [list(one.nbest[0].tokens[:-1]) for one in found]
+def sources(run: Run) -> list[list[str]]:
+    source = run.tokenizers["source"]
+    return [source.tokens(source.encode(text)) for text in SENTENCES]
 
 
-def test_greedy_search(run: Run, tmp_path: Path) -> None:
-    succeed("export", run.folder, "--to", "ctranslate2", "--out", tmp_path / "theirs")
-    found = their_outputs(tmp_path / "theirs", run, beam=1)
-    assert [one.hypotheses[0] for one in found] == our_outputs(run, beam=1)
-
-
-def test_scores_of_given_targets(run: Run, tmp_path: Path) -> None:
-    """log P token by token: all of the model is the same, whatever a search does with it."""
-    regard.export_run(run, to="ctranslate2", out=tmp_path / "theirs")
-    source, target = run.tokenizers["source"], run.tokenizers["target"]
-    written = ["Je vois un chien.", "chien", "Qui dort ? Le chat.", "x"]
-    translator = ctranslate2.Translator(str(tmp_path / "theirs"), device="cpu", compute_type="float32")
-    found = translator.score_batch(
-        [source.tokens(source.encode(text)) for text in SENTENCES],
-        [target.tokens(target.encode(text)) for text in written],
+def their_outputs(run: Run, name: str = "theirs", **options: Any) -> list[list[str]]:
+    target = run.tokenizers["target"]
+    never = [[token] for token in dict.fromkeys(target.tokens([target.pad, target.begin]))]
+    results = translator(run, name).translate_batch(
+        sources(run), max_decoding_length=LONGEST, disable_unk=True, suppress_sequences=never, **options
     )
-    for text, translation, theirs in zip(SENTENCES, written, found, strict=True):
-        ours = regard.score(run, text, translation)["token_scores"]
-        np.testing.assert_allclose(theirs.log_probs, ours, rtol=1e-4, atol=1e-4)
+    return [result.hypotheses[0] for result in results]
 
 
-def test_beam_search(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("beam", [1, 4])
+def test_search(run: Run, beam: int) -> None:
     """Without a length penalty the best hypothesis is the likeliest one in both searches."""
-    regard.export_run(run, to="ctranslate2", out=tmp_path / "theirs")
-    found = their_outputs(tmp_path / "theirs", run, beam=4, length_penalty=0.0)
-    assert [one.hypotheses[0] for one in found] == our_outputs(run, beam=4, length_penalty=0.0)
+    limit = [f"search.max_length={LONGEST + 1}"]  # at the limit ours may only end, so that it is given one token more
+    predictions = regard.predict(run, SENTENCES, beam=beam, length_penalty=0.0, overrides=limit)
+    ours = [list(prediction.nbest[0].tokens[:-1]) for prediction in predictions]
+    assert their_outputs(run, beam_size=beam, length_penalty=0.0) == ours
+
+
+def test_scores_of_given_targets(run: Run) -> None:
+    """log P token by token: all of the model is the same, whatever a search does with it."""
+    target = run.tokenizers["target"]
+    results = translator(run).score_batch(sources(run), [target.tokens(target.encode(text)) for text in TARGETS])
+    for text, translation, result in zip(SENTENCES, TARGETS, results, strict=True):
+        ours = regard.score(run, text, translation)["token_scores"]
+        np.testing.assert_allclose(result.log_probs, ours, rtol=1e-4, atol=1e-4)
 
 
 def test_quantized_weights(run: Run, tmp_path: Path) -> None:
-    regard.export_run(run, to="ctranslate2", out=tmp_path / "whole")
-    succeed("export", run.folder, "--to", "ctranslate2", "--quantize", "int8", "--out", tmp_path / "quantized")
-    whole, quantized = ((tmp_path / name / "model.bin").stat().st_size for name in ("whole", "quantized"))
-    assert quantized < 0.8 * whole  # the table of positions stays as it is
-    found = their_outputs(tmp_path / "quantized", run, beam=1)
-    assert all(one.hypotheses[0] for one in found)
+    folder = run.folder.parent
+    succeed("export", run.folder, "--to", "ctranslate2", "--quantize", "int8", "--out", folder / "quantized")
+    whole, quantized = ((folder / name / "model.bin").stat().st_size for name in ("theirs", "quantized"))
+    assert quantized < 0.8 * whole or run.environment.get("imported")  # the table of positions stays as it is
+    assert all(their_outputs(run, "quantized", beam_size=1))
     [message] = fail("export", run.folder, "--to", "ctranslate2", "--quantize", "int9", "--out", tmp_path / "no")
     assert message == "--quantize: unknown type 'int9' (did you mean 'int8'?)"
-
-
-def test_an_imported_marian_model(tmp_path: Path) -> None:
-    save_marian(tmp_path / "marian")
-    run = regard.import_run(tmp_path / "marian", out=tmp_path / "run")
-    regard.export_run(run, to="ctranslate2", out=tmp_path / "theirs")
-    found = their_outputs(tmp_path / "theirs", run, beam=1)
-    assert [one.hypotheses[0] for one in found] == our_outputs(run, beam=1)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from functools import partial, reduce
+from functools import reduce
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -12,56 +11,61 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import regard
 from command_line import fail, succeed
 from exchange_cases import (
+    FEW,
+    SAVERS,
     TEXTS,
+    UNICODE,
     answers,
     near,
     printed_by_the_card,
     same_logits,
     same_weights,
     save_bert,
-    save_gpt2,
     save_marian,
     save_pegasus,
     there_and_back,
     trained,
 )
 from regard.runs import Run
+from regard.text.normalise import fold_white_space
+from regard.text.tokenizers import Tokenizer
 
 transformers = pytest.importorskip("transformers")
 
 LABELS = {0: "bad", 1: "10", 2: "2"}
 TAGS = {0: "O", 1: "B-A", 2: "I-A"}
-IMPORTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "bert": (save_bert, {"task": "masked_language_modeling", "model.next_sentence": True, "model.masked_head": True}),
-    "bert-gelu_new": (partial(save_bert, hidden_act="gelu_new"), {"model.activation": "gelu_tanh"}),
-    "bert-relu": (partial(save_bert, hidden_act="relu"), {"model.activation": "relu"}),
-    "bert-no-heads": (partial(save_bert, architecture="BertModel"), {"model.masked_head": False}),
-    "bert-masked": (partial(save_bert, architecture="BertForMaskedLM"), {"model.next_sentence": False}),
+CLASSIFIER = "BertForSequenceClassification"
+IMPORTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "bert": ({}, {"task": "masked_language_modeling", "model.next_sentence": True, "model.masked_head": True}),
+    "bert-gelu_new": ({"hidden_act": "gelu_new"}, {"model.activation": "gelu_tanh"}),
+    "bert-relu": ({"hidden_act": "relu"}, {"model.activation": "relu"}),
+    "bert-no-heads": ({"architecture": "BertModel"}, {"model.masked_head": False}),
+    "bert-masked": ({"architecture": "BertForMaskedLM"}, {"model.next_sentence": False}),
     "bert-classes": (
-        partial(save_bert, architecture="BertForSequenceClassification", id2label=LABELS),
+        {"architecture": CLASSIFIER, "id2label": LABELS},
         {"task": "classification", "head.labels": ["bad", "10", "2"]},  # neither sorted nor renamed
     ),
-    "bert-number": (
-        partial(save_bert, architecture="BertForSequenceClassification", id2label={0: "score"}),
-        {"task": "regression"},
-    ),
-    "bert-choices": (partial(save_bert, architecture="BertForMultipleChoice"), {"task": "multiple_choice"}),
+    "bert-number": ({"architecture": CLASSIFIER, "id2label": {0: "score"}}, {"task": "regression"}),
+    "bert-choices": ({"architecture": "BertForMultipleChoice"}, {"task": "multiple_choice"}),
     "bert-tags": (
-        partial(save_bert, architecture="BertForTokenClassification", id2label=TAGS),
+        {"architecture": "BertForTokenClassification", "id2label": TAGS},
         {"task": "tagging", "head.labels": ["O", "B-A", "I-A"]},
     ),
-    "bert-questions": (partial(save_bert, architecture="BertForQuestionAnswering"), {"task": "question_answering"}),
-    "gpt2": (save_gpt2, {"task": "language_modeling", "model.norm": "pre"}),
-    "marian": (save_marian, {"task": "translation", "model.tie": "all", "model.activation": "swish"}),
-    "marian-separate": (partial(save_marian, shared=False), {"model.tie": "target", "model.norm": "post"}),
-    "pegasus": (save_pegasus, {"task": "summarization", "model.norm": "pre", "model.tie": "all"}),
+    "bert-questions": ({"architecture": "BertForQuestionAnswering"}, {"task": "question_answering"}),
+    "gpt2": ({}, {"task": "language_modeling", "model.norm": "pre"}),
+    "marian": ({}, {"task": "translation", "model.tie": "all", "model.activation": "swish"}),
+    "marian-separate": ({"shared": False}, {"model.tie": "target", "model.norm": "post"}),
+    "pegasus": ({}, {"task": "summarization", "model.norm": "pre", "model.tie": "all"}),
+    "pegasus-translation": ({"task_specific_params": {"translation": {}}}, {"task": "translation"}),
     "pegasus-untied": (
-        partial(save_pegasus, tie_word_embeddings=False, activation_function="gelu"),
+        {"tie_word_embeddings": False, "activation_function": "gelu"},
         {"model.tie": "none", "model.activation": "gelu"},
     ),
 }
@@ -70,8 +74,8 @@ IMPORTS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("case", IMPORTS)
 def test_import_export_import(tmp_path: Path, case: str) -> None:
-    save, expected = IMPORTS[case]
-    theirs = save(tmp_path / "theirs")
+    options, expected = IMPORTS[case]
+    theirs = SAVERS[case.partition("-")[0]](tmp_path / "theirs", **options)
     run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
     assert {path: reduce(getattr, path.split("."), run.recipe) for path in expected} == expected
     origin = {"from": str(tmp_path / "theirs"), "architectures": [type(theirs).__name__]}
@@ -91,41 +95,78 @@ def test_import_export_import(tmp_path: Path, case: str) -> None:
     if run.recipe.task == "regression":
         number = answers(run, "A text of yours.")[0]["output"]
         assert float(printed_by_the_card(tmp_path / "exported")) == pytest.approx(number, abs=1e-5)
-    elif run.recipe.model.kind != "transformer":  # see test_exchange_search.py
+    elif run.recipe.model.kind != "transformer":  # see test_against_marian_search.py
         assert printed_by_the_card(tmp_path / "exported")
 
 
 SIZES = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "max_positions": 64, "dropout": 0.1}
 SEQ2SEQ = {"encoder_layers": 2, "decoder_layers": 3, "width": 18, "heads": 3, "feed_forward": 23}
 BERT: dict[str, Any] = {"kind": "bert", **SIZES}
+TABLE = "t,a,b,l\nthe animal,an animal,x,A\nthe street,it was tired,x,B\nthe dog,a dog,x,A\n"
+LONG = "Where does Ben live?\t" + "Anna lives in Bern. " * 20 + "Ben lives in New York."
 
 
-def raw(task: str, model: dict[str, Any]) -> dict[str, Any]:
-    return {"task": task, "model": model}
+def raw(task: str, model: dict[str, Any], *inputs: str) -> dict[str, Any]:
+    return {"task": task, "model": model, "inputs": inputs}
 
 
-def headed(task: str, corpus: str, **data: Any) -> dict[str, Any]:
-    data = {"train": {"corpus": corpus, "size": 60}, "validation": {"split": 0.2}, "max_length": 48, **data}
+def headed(task: str, train: dict[str, Any], *inputs: str, data: Any = (), **sections: Any) -> dict[str, Any]:
+    train = {"size": 60, **train} if "corpus" in train else train
+    validation: Any = {"split": 0.2} if "corpus" in train else train
+    data = {"train": train, "validation": validation, "max_length": 48, **dict(data)}
     model = {**BERT, "next_sentence": False, "masked_head": False}
-    return {"task": task, "data": data, "model": model, "tokenizer": {"vocabulary": 200, "kind": "wordpiece"}}
+    tokenizer = {"vocabulary": 200, "kind": "wordpiece"}
+    return {"task": task, "data": data, "model": model, "tokenizer": tokenizer, "inputs": inputs, **sections}
 
 
 def seq2seq(norm: str, tie: str, corpus: str = "phrases-en-fr", **tokenizer: Any) -> dict[str, Any]:
     data = {"train": {"corpus": corpus, "size": 200}, "validation": {"split": 0.1}}
     model = {"kind": "transformer", **SEQ2SEQ, "norm": norm, "tie": tie}
-    return {"task": "translation", "data": data, "tokenizer": {"vocabulary": 200, **tokenizer}, "model": model}
+    tokenizer = {"vocabulary": 200, **tokenizer}
+    return {
+        "task": "translation",
+        "data": data,
+        "tokenizer": tokenizer,
+        "model": model,
+        "inputs": ["I see a dog.", "a"],
+    }
 
 
+BERT_MASKED = raw("masked_language_modeling", {**BERT, "next_sentence": False}, "A [MASK] of yours.", "[MASK]")
+CHOICES = {"file": "table.csv", "text": "t", "choices": ["a", "b"], "label": "l"}
+PAIRS = {"file": "table.csv", "first": "t", "second": "a", "label": "l"}
+WINDOWS = {"max_length": 32, "stride": 8, "max_question": 12}
 EXPORTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "bert": ("BertForPreTraining", raw("masked_language_modeling", {**BERT, "next_sentence": True})),
-    "bert-masked": ("BertForMaskedLM", raw("masked_language_modeling", {**BERT, "next_sentence": False})),
-    "bert-classes": ("BertForSequenceClassification", headed("classification", "reviews-en")),
-    "bert-tags": ("BertForTokenClassification", headed("tagging", "names-en")),
+    "bert": ("BertForPreTraining", BERT_MASKED | {"model": {**BERT, "next_sentence": True}}),
+    "bert-masked": ("BertForMaskedLM", BERT_MASKED),
+    "bert-classes": (
+        "BertForSequenceClassification",
+        headed("classification", {"corpus": "reviews-en"}, "A text of yours."),
+    ),
+    "bert-pairs": (
+        "BertForSequenceClassification",
+        headed("classification", PAIRS, "the dog\ta street", "a street\tthe dog", head={"both_orders": True}),
+    ),
+    "bert-choices": (
+        "BertForMultipleChoice",
+        headed("multiple_choice", CHOICES, "the dog\ta dog\tx", head={"labels": ["A", "B"]}),
+    ),
+    "bert-tags": (
+        "BertForTokenClassification",
+        headed("tagging", {"corpus": "names-en"}, "A text of yours , in words ."),
+    ),
+    "bert-tags-of-characters": (
+        "BertForTokenClassification",
+        headed("tagging", {"corpus": "names-ko"}, "민수는 서울에 산다.", data={"words": "characters"}),
+    ),
     "bert-questions": (
         "BertForQuestionAnswering",
-        headed("question_answering", "portraits-en", max_question=20),
+        headed(
+            "question_answering", {"corpus": "portraits-en"}, LONG, "Who sings?\tBen lives in New York.", data=WINDOWS,
+            evaluation={"threshold": 0.25, "longest_answer": 5, "script": "korquad"},
+        ),
     ),
-    "gpt": ("GPT2LMHeadModel", raw("language_modeling", {"kind": "gpt", **SIZES, "norm": "pre"})),
+    "gpt": ("GPT2LMHeadModel", raw("language_modeling", {"kind": "gpt", **SIZES, "norm": "pre"}, "A text")),
     "marian": ("MarianMTModel", seq2seq("post", "all", joint=True)),
     "marian-untied-source": ("MarianMTModel", seq2seq("post", "target", joint=True)),
     "marian-two-vocabularies": ("MarianMTModel", seq2seq("post", "none", joint=False)),
@@ -139,38 +180,66 @@ EXPORTS: dict[str, tuple[str, dict[str, Any]]] = {
         "PegasusForConditionalGeneration",
         seq2seq("pre", "target", "dates", joint=False, kind="character"),
     ),
-}
-"""Architecture there, and the recipe."""
-INPUTS = {
-    "masked_language_modeling": ["A [MASK] of yours.", "[MASK]"],
-    "classification": ["A text of yours."],
-    "tagging": ["A text of yours , in words ."],
-    "question_answering": ["A question of yours?\tA text that answers it."],
-    "language_modeling": ["A text"],
-    "translation": ["I see a dog.", "a"],
-}
+}  # fmt: skip
+"""Architecture there, the recipe, and inputs for it."""
 
 
 @pytest.mark.parametrize("case", EXPORTS)
-def test_a_trained_run(tmp_path: Path, case: str) -> None:
-    architecture, sections = EXPORTS[case]
-    run, task = trained(tmp_path / "run", **sections), sections["task"]
-    back = there_and_back(run, tmp_path)
-    loader = getattr(transformers, architecture)
-    theirs, facts = loader.from_pretrained(tmp_path / "exported", output_loading_info=True)
+def test_a_trained_run(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits, tokens and predictions are the same, also of the run that comes back: settings that `transformers` does
+    not have return as well, such as windows, thresholds, orders and kinds of words."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "table.csv").write_text(TABLE)
+    architecture, recipe = EXPORTS[case]
+    task, inputs = recipe["task"], recipe["inputs"]
+    run = trained(tmp_path / "run", **{name: recipe[name] for name in recipe if name != "inputs"})
+    back, folder = there_and_back(run, tmp_path), tmp_path / "exported"
+    theirs, facts = getattr(transformers, architecture).from_pretrained(folder, output_loading_info=True)
     assert not any(facts.values()), "no weight is missing, and none has no place"
     same_logits(run, theirs)
+    assert (back.recipe.task, back.recipe.model) == (task, run.recipe.model)
+    same_weights(run, back)
+    expected = answers(run, *inputs)
+    assert answers(back, *inputs) == expected
+    for number, tokenizer in enumerate(run.tokenizers.files.values()):
+        reads = transformers.AutoTokenizer.from_pretrained(folder, **({"subfolder": "target"} if number else {}))
+        same_tokens(reads, tokenizer, task)
     if case.startswith("pegasus-larger"):
         assert (run.tokenizers["source"].size > run.tokenizers["target"].size) is case.endswith("source")
     if task in ("classification", "tagging"):
         assert theirs.config.id2label == dict(enumerate(run.recipe.head.labels))
-    assert (back.recipe.task, back.recipe.model) == (task, run.recipe.model)
-    same_weights(run, back)
-    assert answers(back, *INPUTS[task]) == answers(run, *INPUTS[task])
-    if task == "translation":
-        writes_the_same(run, theirs, tmp_path / "exported")
-    else:
-        printed_as_predicted(run, printed_by_the_card(tmp_path / "exported"))
+    if task == "question_answering":
+        assert (back.recipe.head, back.recipe.evaluation) == (run.recipe.head, run.recipe.evaluation)
+        assert all(answer["no_answer"] is not None for answer in expected)
+    if case == "bert-pairs":
+        assert expected[0]["probabilities"] == pytest.approx(expected[1]["probabilities"], abs=1e-6)
+    elif task == "translation":
+        writes_the_same(run, theirs, folder)
+        assert_notes_two_vocabularies(run)
+    elif len(inputs[0]) < 30:
+        printed_as_predicted(run, inputs[0], printed_by_the_card(folder))
+
+
+def same_tokens(theirs: Any, ours: Tokenizer, task: str) -> None:
+    """Raw text is read with single spaces; that of BERT comes in parts, between masks, so that its ends are kept."""
+    before = {"language_modeling": [ours.end], "translation": []}.get(task, [ours.begin])
+    after = [] if task == "language_modeling" else [ours.end]
+
+    @FEW
+    @given(
+        UNICODE
+        | st.sampled_from(["The king", "나는 간다", " The  fox\twent\r\nhome. ", "The\u00a0fox\u3000\n\nran.\n"])
+    )
+    def same(text: str) -> None:
+        text = text.strip() if task == "masked_language_modeling" else text
+        read = fold_white_space(text) if task.endswith("language_modeling") else text
+        assert theirs(text).input_ids == [*before, *ours.encode(read), *after]
+
+    same()
+    assert (theirs.pad_token_id, theirs.unk_token_id) == (ours.pad, ours.unk)
+    if task not in ("language_modeling", "translation"):
+        pair, first = theirs("The king", "A fox"), 2 + len(ours.encode("The king"))
+        assert pair.token_type_ids == [0] * first + [1] * (len(pair.input_ids) - first)
 
 
 def writes_the_same(run: Run, theirs: Any, folder: Path) -> None:
@@ -180,22 +249,29 @@ def writes_the_same(run: Run, theirs: Any, folder: Path) -> None:
     assert written[0, 1:].tolist() == run.tokenizers["target"].token_ids(prediction.nbest[0].tokens)
 
 
-def printed_as_predicted(run: Run, printed: str) -> None:
-    text = INPUTS[run.recipe.task][0]
-    if run.recipe.task == "language_modeling":  # the end is counted here
-        options = ["search.sample=false", "search.max_length=21"]
-        [prediction] = regard.predict(run, [text], beam=1, overrides=options)
-        assert printed == prediction.to_json()["output"]
-        return
-    [prediction] = regard.predict(run, [text])
+def assert_notes_two_vocabularies(run: Run) -> None:
+    """AutoTokenizer alone would decode outputs with the vocabulary of the source."""
+    out = run.folder.parent / "again"
+    result = succeed("export", run.folder, "--to", "huggingface", "--out", out, "--json").json
+    how = f"AutoTokenizer.from_pretrained('{out}', subfolder='target'), as {out / 'README.md'} shows"
+    note = f"source and target have a vocabulary each: decode outputs with {how}"
+    assert result.get("note") == (None if run.tokenizers.joint else note)
+
+
+def printed_as_predicted(run: Run, text: str, printed: str) -> None:
+    # the end is counted here, but not there
+    options = {"beam": 1, "overrides": ["search.sample=false", "search.max_length=21"]}
+    [prediction] = regard.predict(run, [text], **(options if run.recipe.task == "language_modeling" else {}))
     match run.recipe.task:
+        case "language_modeling":
+            assert printed == prediction.output
         case "masked_language_modeling":
             assert printed == prediction.gaps[0].words[0]
         case "classification":
             assert ast.literal_eval(printed) == pytest.approx(prediction.to_json()["probabilities"], abs=1e-5)
-        case "tagging":
+        case "tagging" if text.isascii():
             assert ast.literal_eval(printed) == [(word["text"], word["tag"]) for word in prediction.to_json()["words"]]
-        case "question_answering":
+        case _:
             assert printed
 
 
@@ -204,7 +280,7 @@ def test_the_model_card(tmp_path: Path) -> None:
     tales.parent.mkdir()
     tales.write_text("\n\n".join(f"The king went home. He saw {number} foxes. They ran." for number in range(40)))
     data = {"train": {"text": str(tales)}, "validation": {"split": 0.1}, "max_length": 32}
-    run = trained(tmp_path / "my-run", data=data, **EXPORTS["gpt"][1])
+    run = trained(tmp_path / "my-run", task="language_modeling", model=EXPORTS["gpt"][1]["model"], data=data)
     regard.export_run(run, to="huggingface", out=tmp_path / "theirs")
     _, front, rest = (tmp_path / "theirs" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     assert yaml.safe_load(front)["pipeline_tag"] == "text-generation"

@@ -14,24 +14,18 @@ import torch
 
 import regard
 from command_line import fail, succeed
-from exchange_cases import change, save_bert, save_gpt2, save_marian, save_pegasus, trained
+from exchange_cases import SAVERS, change, save_bert
 from regard.errors import CheckpointError, DataError
 from regard.exchange.folder import ModelFolder
 from regard.runs import Run
 
 transformers = pytest.importorskip("transformers")
 
-SAVERS: dict[str, Any] = {"bert": save_bert, "pegasus": save_pegasus, "gpt2": save_gpt2, "marian": save_marian}
-
 
 @pytest.mark.parametrize(
     ("kind", "changes", "part"),
     [
-        (
-            "bert",
-            {"model_type": "t5"},
-            "a BertForPreTraining of the type 't5' cannot be imported (supported: Bert",
-        ),
+        ("bert", {"model_type": "t5"}, "a BertForPreTraining of the type 't5' cannot be imported (supported: Bert"),
         ("bert", {"architectures": ["ElectraModel"]}, "an ElectraModel of the type 'bert' cannot be imported"),
         ("bert", {"hidden_act": "silu"}, 'config.json: hidden_act: "silu" is not supported (supported: "gelu", '),
         ("bert", {"type_vocab_size": 1}, "config.json: type_vocab_size: 1 is not supported (supported: 2)"),
@@ -48,10 +42,12 @@ SAVERS: dict[str, Any] = {"bert": save_bert, "pegasus": save_pegasus, "gpt2": sa
         ("pegasus", {"d_model": 15}, "config.json: d_model: 15 is not supported (supported: even widths)"),
         ("pegasus", {"activation_function": "tanh"}, 'activation_function: "tanh" is not supported'),
         ("pegasus", {"architectures": ["PegasusModel"]}, "PegasusForConditionalGeneration"),
+        ("bert", {"regard": "yes", "architectures": ["BertForQuestionAnswering"]},
+         "config.json: regard: is not what 'regard export' writes there (leave it out)"),
         ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
         ("pegasus", {"offset": "many"}, "tokenizer_config.json: offset: 'many' is no number of tokens"),
     ],
-)
+)  # fmt: skip
 def test_a_folder_that_is_not_supported(tmp_path: Path, kind: str, changes: dict[str, Any], part: str) -> None:
     SAVERS[kind](tmp_path / "theirs")
     file = "tokenizer_config.json" if "offset" in changes else "config.json"
@@ -61,28 +57,29 @@ def test_a_folder_that_is_not_supported(tmp_path: Path, kind: str, changes: dict
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"], "nothing is left behind"
 
 
-def test_folders_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("source", "content", "part"),
+    [
+        ("folder", None, "there is no config.json in the folder"),
+        ("outer", None, f"(there is one below: give {Path('outer', 'model')})"),
+        ("file", None, "is a file, not a folder"),
+        ("./a/b/c", None, "there is no such folder"),
+        ("folder", "[", "cannot be read as JSON"),
+        ("folder", "[]", "is not a JSON object"),
+        ("folder", '{"model_type": "gpt2", "n_embd": 8}', "n_layer is missing or no whole number"),
+    ],
+)
+def test_what_is_no_model_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, content: str | None, part: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "outer" / "model").mkdir(parents=True)
     (tmp_path / "outer" / "model" / "config.json").write_text("{}")
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
-    for source, part in {
-        "empty": "there is no config.json in the folder",
-        "outer": f"(there is one below: give {Path('outer', 'model')})",
-        "file": "is a file, not a folder",
-        "./a/b/c": "there is no such folder",
-    }.items():
-        assert part in fail("import", source, "--out", "run")[0]
-    config = tmp_path / "empty" / "config.json"
-    for text, part in {
-        "[": "cannot be read as JSON",
-        "[]": "is not a JSON object",
-        '{"model_type": "gpt2", "n_embd": 8}': "n_layer is missing or no whole number",
-    }.items():
-        config.write_text(text)
-        assert part in fail("import", tmp_path / "empty", "--out", "run")[0]
-    assert "exists already" in fail("import", tmp_path / "empty", "--out", "empty")[0]
+    if content is not None:
+        (tmp_path / "folder" / "config.json").write_text(content)
+    assert part in fail("import", source, "--out", "run")[0]
 
 
 # Weights
@@ -98,31 +95,18 @@ class Evil:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.ckpt", "tf_model.h5"])
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "tf_model.h5"])
 def test_a_pickle_that_could_run_code(tmp_path: Path, name: str) -> None:
     save_bert(tmp_path / "theirs")
     (tmp_path / "theirs" / "model.safetensors").unlink()
     torch.save({"weight": Evil(tmp_path / "broken-into")}, tmp_path / "theirs" / name)
     [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
-    assert all(part in message for part in ("may run code", name, "model.safetensors"))
+    assert all(part in message for part in ("may run code", name, "(save the model with transformers as model.saf"))
+    assert "weights_only" not in message, "torch's own message says how to load it nevertheless"
     assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
 
 
-def test_the_message_does_not_say_how_to_load_it_nevertheless(tmp_path: Path) -> None:
-    file = tmp_path / "pytorch_model.bin"
-    hint = "(save the model with transformers as model.safetensors)"
-    contents = {"it holds posix.mkdir": Evil(tmp_path / "x")} if os.name == "posix" else {}
-    for held, value in (contents | {"it holds numpy._core.multiarray._reconstruct": np.zeros(3)}).items():
-        torch.save({"weight": value}, file)
-        with pytest.raises(DataError) as caught:
-            ModelFolder(tmp_path, "theirs").weights()
-        assert str(caught.value) == f"{file}: is refused: {held}, and such a pickle may run code {hint}"
-    file.write_bytes(b"version https://example.org\n" * 9)
-    with pytest.raises(DataError, match="is refused: it is no file of plain tensors, and such a pickle may run code"):
-        ModelFolder(tmp_path, "theirs").weights()
-
-
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
 @pytest.mark.parametrize("zipped", [True, False])
 def test_weights_that_are_cut_off(tmp_path: Path, share: float, zipped: bool) -> None:
     file = tmp_path / "pytorch_model.bin"
@@ -176,6 +160,7 @@ def test_transformers_is_not_needed(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert np.isfinite(regard.features(tmp_path / "run", ["The animal"]).vectors).all()
+    assert "the run folder exists already" in fail("import", tmp_path / "theirs", "--out", tmp_path / "run")[0]
 
 
 # Settings
@@ -187,7 +172,6 @@ def test_transformers_is_not_needed(tmp_path: Path) -> None:
         *((option, f"{option}: the model folder decides this (allowed: data, head, search, evaluation, except ")
           for option in ("model.layers=2", "task=tagging", "data.train=a.jsonl", "training.steps=3")),
         ("head.dropuot=0.1", "head.dropuot: unknown key 'dropuot'"),
-        ("head.labels=[a,b]", "head.labels: the classes cannot be renamed (they are the model's own"),
         ("head.labels=[a,b,c]", "head.labels: the classes cannot be renamed (they are the model's own"),
         ("head.labels=[a,a]", "head.labels: the label 'a' stands twice"),
         ("data.max_length=9999", "data.max_length: texts of 9999 tokens are longer than the model's"),
@@ -201,12 +185,6 @@ def test_an_override_that_the_model_does_not_allow(tmp_path: Path, option: str, 
     [line] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run", "--set", option)
     assert line.startswith(message)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_key_of_ours_with_other_content(tmp_path: Path) -> None:
-    save_bert(tmp_path / "theirs", "BertForQuestionAnswering", regard="yes")
-    [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
-    assert "config.json: regard: is not what 'regard export' writes there (leave it out)" in message
 
 
 # Export
@@ -227,33 +205,23 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "theirs"]
 
 
-def test_options_of_export(tmp_path: Path, tiny_run: Path) -> None:
-    out = tmp_path / "out"
-    for arguments, part in {
-        (
-            "--to",
-            "huggingface",
-        ): "bahdanau for translation cannot be exported to huggingface (what can be exported: bert",
-        ("--to", "ctranslate2"): "bahdanau for translation cannot be exported to ctranslate2 (what can be exported: "
-        "transformer for translation, transformer for summarization)",
-        ("--to", "huggingfac"): "--to: unknown tool 'huggingfac' (did you mean 'huggingface'?)",
-        ("--to", "huggingface", "--quantize", "int8"): "--quantize: only ctranslate2 quantizes weights (leave it out)",
-    }.items():
-        [message] = fail("export", tiny_run, *arguments, "--out", out)
-        assert part in message
-    [message] = fail("export", tiny_run, "--to", "huggingface", "--out", tmp_path)
-    assert "the folder exists already (give another --out)" in message
-    assert not out.exists()
-
-
-def test_a_captioner_is_not_exported(tmp_path: Path) -> None:
-    data = {"train": {"corpus": "shapes", "size": 20}, "validation": {"split": 0.2}}
-    model = {"kind": "captioner", "decoder": "transformer", "width": 16, "heads": 2, "images": {"size": 8}}
-    run = trained(tmp_path / "run", task="captioning", data=data, model=model, tokenizer={"kind": "word"})
-    for tool in ("huggingface", "ctranslate2"):
-        [message] = fail("export", run.folder, "--to", tool, "--out", tmp_path / "out")
-        what = f"{run.folder}: captioner for captioning cannot be exported to {tool} (what can be exported: "
-        assert message.startswith(what)
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--to huggingface --out out", "bahdanau for translation cannot be exported to huggingface (what can be expo"),
+        ("--to ctranslate2 --out out", "bahdanau for translation cannot be exported to ctranslate2 (what can be "
+         "exported: transformer for translation, transformer for summarization)"),
+        ("--to huggingfac --out out", "--to: unknown tool 'huggingfac' (did you mean 'huggingface'?)"),
+        ("--to huggingface --quantize int8 --out out", "--quantize: only ctranslate2 quantizes weights (leave it out)"),
+        ("--to huggingface --out .", "the folder exists already (give another --out)"),
+    ],
+)  # fmt: skip
+def test_options_of_export(
+    tmp_path: Path, tiny_run: Path, arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in fail("export", tiny_run, *arguments.split())[0]
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -277,10 +245,7 @@ def test_a_setting_without_a_counterpart(
 ) -> None:
     """Before the model is loaded."""
     section = "head" if kind == "bert" else "model"
-    if kind == "bert":
-        save_bert(tmp_path / "theirs", "BertForSequenceClassification", id2label={0: "no", 1: "yes"})
-    else:
-        SAVERS[kind](tmp_path / "theirs")
+    SAVERS[kind](tmp_path / "theirs", **({"architecture": "BertForSequenceClassification"} if kind == "bert" else {}))
     run = regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
     changed = getattr(run.recipe, section).model_copy(update=change)
     run = run.under(run.recipe.model_copy(update={section: changed}))

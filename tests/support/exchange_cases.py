@@ -12,13 +12,19 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 import regard
+from model_cases import with_weights_that_matter
 from regard.data.batches import Batch, LabelledBatch, MaskedBatch, TextBatch
+from regard.exchange import marian
+from regard.models.transformer import Transformer, TransformerConfig
 from regard.runs import Run
 from regard.runs.run import load_weights
 from regard.tasks.task import padded
+from regard.text.vocabularies import BEGIN, END, PAD
 from regard.training.train import train
 
 transformers = pytest.importorskip("transformers")
@@ -39,9 +45,11 @@ TRAINING = {
 TALES = {"train": {"corpus": "tales-en", "size": 40}, "validation": {"split": 0.1}, "max_length": 32}
 
 
-def spells_nothing_special(text: str) -> bool:
-    """Here a special token that is typed is text like any other, in `transformers` it is the token."""
-    return re.search(r"\[\w+\]|<[/|\w]+>|>>\w+<<", text) is None
+FEW = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SPECIAL_NAMES = re.compile(r"\[\w+\]|<[/|\w]+>|>>\w+<<")
+"""Here a special token that is typed is text like any other, in `transformers` it is the token."""
+CHARACTERS = st.characters(blacklist_categories=["Cs"])
+UNICODE = st.text(CHARACTERS, max_size=30).filter(lambda text: SPECIAL_NAMES.search(text) is None)
 
 
 def _save_randomised(model: Any, folder: Path) -> Any:
@@ -164,11 +172,35 @@ def save_pegasus(folder: Path, *, vocabulary: str = "spiece.model", **changes: A
     return model
 
 
+def small_marian() -> tuple[Transformer, Any]:
+    """A Transformer and a Marian model with the same weights, over 13 tokens."""
+    config = TransformerConfig(
+        width=16, heads=4, feed_forward=24, encoder_layers=2, decoder_layers=2, dropout=0.0, tie="all"
+    )
+    torch.manual_seed(0)
+    theirs = transformers.MarianMTModel(
+        transformers.MarianConfig(
+            vocab_size=13, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=20,
+            activation_function="relu", scale_embedding=True, dropout=0.0, pad_token_id=PAD, eos_token_id=END,
+            bos_token_id=BEGIN, decoder_start_token_id=BEGIN, forced_eos_token_id=None, attn_implementation="eager",
+        )
+    )  # fmt: skip
+    theirs.final_logits_bias.normal_(std=0.3)
+    with_weights_that_matter(theirs)
+    ours = Transformer(config, 13, 13).eval()
+    ours.load_state_dict(marian.read_weights(theirs.state_dict(), config.model_dump(), ""), strict=False)
+    return ours, theirs
+
+
 SIZES: dict[str, Any] = {
     "d_model": 12, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3, "decoder_attention_heads": 3,
     "encoder_ffn_dim": 17, "decoder_ffn_dim": 17, "max_position_embeddings": 60, "scale_embedding": True,
     "forced_eos_token_id": None,
 }  # fmt: skip
+
+
+SAVERS: dict[str, Any] = {"bert": save_bert, "gpt2": save_gpt2, "marian": save_marian, "pegasus": save_pegasus}
 
 
 def _save_seq2seq(architecture: Any, config: Any, folder: Path) -> Any:
@@ -208,7 +240,7 @@ def same_weights(run: Run, other: Run) -> None:
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
 
 
-def mask_of(rows: list[list[int]]) -> torch.Tensor:
+def _mask_of(rows: list[list[int]]) -> torch.Tensor:
     return (torch.arange(max(map(len, rows))) < torch.tensor([[len(row)] for row in rows])).long()
 
 
@@ -235,7 +267,7 @@ def same_logits(run: Run, theirs: Any) -> None:
         source, target = run.tokenizers["source"], run.tokenizers["target"]
         sources, targets = _rows(source.size, [], [source.end]), _rows(target.size, [target.begin], [])
         batch = Batch(padded(sources, source.pad), padded([[*row, target.end] for row in targets], target.pad))
-        given = {"attention_mask": mask_of(sources), "decoder_input_ids": padded(targets, target.pad).ids_BL}
+        given = {"attention_mask": _mask_of(sources), "decoder_input_ids": padded(targets, target.pad).ids_BL}
         logits_BTV = theirs(batch.source.ids_BL, **given).logits
         assert logits_BTV[..., target.size :].eq(-torch.inf).all(), "tokens that only the source has are never written"
         _near_each(model.readout(model(batch).hidden_BTD), logits_BTV[..., : target.size], targets)
@@ -244,13 +276,13 @@ def same_logits(run: Run, theirs: Any) -> None:
     if task == "language_modeling":
         rows = _rows(tokenizer.size, [tokenizer.end], [])
         hidden_BTD = model(TextBatch(padded([[*row, 0] for row in rows], tokenizer.pad))).hidden_BTD
-        logits_BTV = theirs(padded(rows, tokenizer.pad).ids_BL, attention_mask=mask_of(rows)).logits
+        logits_BTV = theirs(padded(rows, tokenizer.pad).ids_BL, attention_mask=_mask_of(rows)).logits
         _near_each(model.readout(hidden_BTD), logits_BTV, rows)
         return
     rows = _rows(tokenizer.size, [tokenizer.begin], [tokenizer.end])
     text, owners_B, nothing = padded(rows, tokenizer.pad), torch.arange(len(rows)), torch.zeros(0, dtype=torch.long)
-    segments_BL = mask_of(rows) * (torch.arange(text.ids_BL.shape[1]) > 3)
-    given = {"input_ids": text.ids_BL, "attention_mask": mask_of(rows), "token_type_ids": segments_BL}
+    segments_BL = _mask_of(rows) * (torch.arange(text.ids_BL.shape[1]) > 3)
+    given = {"input_ids": text.ids_BL, "attention_mask": _mask_of(rows), "token_type_ids": segments_BL}
     if task == "multiple_choice":
         given = {name: tensor[None] for name, tensor in given.items()}
     output = theirs(**given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -88,6 +89,15 @@ def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return model.eval()
+
+
+def with_weights_that_matter(model: Any) -> Any:
+    """A model with larger weights, and biases that are not zero: those that it begins with could hide mistakes."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
                 parameter.add_(torch.randn_like(parameter), alpha=0.3)
     return model.eval()
 

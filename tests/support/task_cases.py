@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from regard.data.prepare import Prepared, prepare
-from regard.data.raw import RawTokens
+from regard.data.dataset import Dataset
+from regard.data.prepare import END, Prepared, prepare
+from regard.data.raw import RawTokens, encode_documents
 from regard.recipes.recipe import recipe_of
 from regard.tasks import TASKS
 from regard.tasks.raw import RawTextTask
@@ -69,3 +71,18 @@ def read_raw(data: Any, base: Path, tokenizer: Tokenizer, **options: Any) -> Raw
     """The training corpora of the data as they are, encoded in memory."""
     kind, recipe = raw_case(data, TokenizerConfig(), **options)
     return kind(recipe, Tokenizers({"text": tokenizer})).read_documents(data.train, "train", base)
+
+
+def raw_tokens(
+    texts: Sequence[str],
+    tokenizer: Tokenizer,
+    place: Callable[[int], str] = str,
+    *,
+    sentences: Any = None,
+    letters: int | None = None,
+) -> RawTokens:
+    """Whole documents, encoded in memory; `place` names where one stands."""
+    parts = [END] * len(texts)
+    columns = encode_documents(texts, parts, tokenizer, sentences, letters)
+    task: Any = SimpleNamespace(encode=lambda texts, place: columns)
+    return RawTokens(Dataset.of(task, {"text": texts, "part": parts}, place), tokenizer, letters)

@@ -15,10 +15,21 @@ import pytest
 
 from command_line import fail
 from regard.config.load import validate
-from regard.data import packaged
+from regard.data import corpora
 from regard.data.config import CORPORA
-from regard.data.corpora import GENERATORS, LANGUAGES, SIZES, Cells, Part, generate, korean_number, part_of
-from regard.data.packaged import phenomena
+from regard.data.corpora import (
+    GENERATORS,
+    LANGUAGES,
+    SIZES,
+    Cells,
+    Part,
+    first_rows,
+    generate,
+    korean_number,
+    packaged_rows,
+    part_of,
+    phenomena,
+)  # fmt: skip
 from regard.data.readers import open_corpus
 from regard.errors import ConfigError, DataError
 from regard.tasks.translation import Parallel
@@ -145,8 +156,8 @@ def test_every_style_gives_every_month_and_day_one_meaning() -> None:
     ]
     days += [date(2024, month, day) for month in (1, 3, 5, 7, 8, 10, 12) for day in (29, 30, 31)]
     for day in days:
-        for words, styles in LANGUAGES:
-            for text in (style.format_map(words(day)) for style in styles):
+        for language in LANGUAGES:
+            for text in (style.format_map(language.words(day)) for style in language.styles):
                 for source in (text, text.lower(), text.upper()):
                     assert meanings.setdefault(source, day) == day, source
                     assert solve(source)[0] == day, source
@@ -192,7 +203,7 @@ def test_all_languages_styles_and_years_occur(dates: list[Cells]) -> None:
     ],
 )
 def test_dates_are_written_as_people_write_them(day: date, expected: set[str]) -> None:
-    assert expected <= {style.format_map(words(day)) for words, styles in LANGUAGES for style in styles}
+    assert expected <= {style.format_map(one.words(day)) for one in LANGUAGES for style in one.styles}
 
 
 def test_letter_case_varies_in_moderation(dates: list[Cells]) -> None:
@@ -321,7 +332,7 @@ FILES = sorted({key.split()[0] for key in WRITTEN})
 
 def rows_of(key: str, part: Part) -> list[Cells]:
     name, _, about = key.partition(" ")
-    return packaged.rows(name, part, about=about or None)
+    return packaged_rows(name, part, about=about or None)
 
 
 @pytest.mark.parametrize("key", WRITTEN)
@@ -331,7 +342,7 @@ def test_files_hold_what_the_generators_wrote(key: str) -> None:
 
 
 def test_files_are_small_and_each_is_known() -> None:
-    found = {path.stem: path.stat().st_size for path in Path(packaged.__file__).parent.glob("*.bz2")}
+    found = {path.stem: path.stat().st_size for path in Path(corpora.__file__).parent.glob("packaged/*.bz2")}
     assert sorted(found) == FILES
     assert sum(found.values()) < 1_000_000
     assert set(CORPORA) <= {*GENERATORS, *FILES}
@@ -341,7 +352,7 @@ def test_files_are_small_and_each_is_known() -> None:
 def test_a_text_belongs_to_one_part_and_has_its_columns(name: str) -> None:
     """The first column is what must be unseen: a source, a text, how a story begins."""
     for part in PARTS:
-        rows = packaged.rows(name, part)
+        rows = packaged_rows(name, part)
         assert all(part_of(row[0]) == part for row in rows)
         assert all(unicodedata.normalize("NFC", cell) == cell for row in rows for cell in row)
         if name.startswith("names"):
@@ -356,11 +367,11 @@ def test_a_text_belongs_to_one_part_and_has_its_columns(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_seed_shuffles_a_part_and_a_size_takes_its_first_rows(name: str) -> None:
-    rows, other = packaged.rows(name, "train"), packaged.rows(name, "train", seed=2)
-    assert rows != other == packaged.rows(name, "train", seed=2)
+    rows, other = packaged_rows(name, "train"), packaged_rows(name, "train", seed=2)
+    assert rows != other == packaged_rows(name, "train", seed=2)
     assert sorted(rows) == sorted(other)
-    assert list(packaged.first(rows, 20, name, "train")) == rows[:20]
-    assert list(packaged.first(rows, None, name, "train")) == rows
+    assert list(first_rows(rows, 20, name, "train")) == rows[:20]
+    assert list(first_rows(rows, None, name, "train")) == rows
 
 
 def test_more_rows_than_there_are(tmp_path: Path) -> None:
@@ -371,7 +382,7 @@ def test_more_rows_than_there_are(tmp_path: Path) -> None:
 
 
 def test_stories_about_everything_take_turns() -> None:
-    kinds = [packaged.rows("stories-en", "train", about=about) for about in ("where", "things", "who")]
+    kinds = [packaged_rows("stories-en", "train", about=about) for about in ("where", "things", "who")]
     rows = list(generate("stories-en", None, 1, "train"))
     assert rows[:12] == [row for kind in kinds for row in kind[:4]]
     assert len(rows) == 10_000
@@ -385,7 +396,7 @@ PARTICLE = re.compile(
 
 @pytest.mark.parametrize(("name", "column"), [("phrases-en-ko", 1), ("tales-ko", 0), ("stories-ko", 1)])
 def test_korean_particles_agree_with_the_nouns_before_them(name: str, column: int) -> None:
-    found = {match for row in packaged.rows(name, "train") for match in PARTICLE.findall(row[column])}
+    found = {match for row in packaged_rows(name, "train") for match in PARTICLE.findall(row[column])}
     assert len(found) >= 7
     for noun, particle in found:
         closed = (ord(noun[-1]) - ord("가")) % 28 > 0
@@ -404,7 +415,7 @@ def test_lengths_are_kept_and_all_of_them_occur(name: str, least: int, most: int
 
 
 def test_longer_texts_are_sentences_of_their_part_in_a_row() -> None:
-    pairs = {part: dict(packaged.rows("phrases-en-ko", part)) for part in PARTS}
+    pairs = {part: dict(packaged_rows("phrases-en-ko", part)) for part in PARTS}
     for part in PARTS:
         rows = list(generate("phrases-en-ko", 1_000, 1, part, range(5, 61)))
         assert len(set(rows)) > 950

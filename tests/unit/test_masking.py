@@ -12,10 +12,11 @@ import torch
 
 from regard.data.corpora import generate
 from regard.data.raw import RawTokens
-from regard.data.segments import Draws, Masking, SentencePairs, SingleSegments, stretches
+from regard.data.segments import Draws, Masking, SentencePairs, SingleSegments, sentence_spans
 from regard.errors import DataError
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
+from task_cases import raw_tokens
 
 TALES = [tale for (tale,) in generate("tales-en", 700, 1, "train")]
 WORDPIECE = TokenizerConfig(kind="wordpiece", vocabulary=300)
@@ -28,7 +29,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def text(tokenizer: Tokenizer) -> RawTokens:
-    return RawTokens.of(TALES, tokenizer, str, sentences="punctuation")
+    return raw_tokens(TALES, tokenizer, sentences="punctuation")
 
 
 @pytest.fixture(scope="module")
@@ -181,12 +182,6 @@ def test_whole_word_masking_keeps_its_share(tokenizer: Tokenizer, text: RawToken
     assert 0.14 < chosen / open_tokens < 0.16  # words differ in length, so that the spread is more than binomial
 
 
-def test_a_vocabulary_without_a_mask_is_refused() -> None:
-    plain = Tokenizer.train(WORDPIECE, TALES)
-    with pytest.raises(DataError, match=r"no \[MASK\]"):
-        Masking(plain)
-
-
 def test_masks_hang_on_the_seed_and_the_epoch_alone(pairs: SentencePairs) -> None:
     rows = pairs.plan(1024, 1, 0)[0]
     first, again = pairs.batch(rows, 1, 0), pairs.batch(rows, 1, 0)
@@ -296,18 +291,18 @@ def test_another_epoch_cuts_elsewhere(pairs: SentencePairs) -> None:
     assert np.mean(first.follows != second.follows) > 0.4
 
 
-def test_stretches_by_hand(tokenizer: Tokenizer) -> None:
+def test_sentence_spans_by_hand(tokenizer: Tokenizer) -> None:
     """Sentences of 3, 3, 3, 3 and 3 tokens with room for 6, then a document of one sentence, then of two."""
-    text = RawTokens.of(["x. " * 5, "x.", "x. x."], tokenizer, str, sentences="punctuation")
+    text = raw_tokens(["x. " * 5, "x.", "x. x."], tokenizer, sentences="punctuation")
     text.sentences, text.documents = np.array([0, 3, 6, 9, 12, 15, 18, 21, 24]), np.array([0, 5, 6, 8])
-    firsts, lasts, owners = stretches(text, 6)
+    firsts, lasts, owners = sentence_spans(text, 6)
     assert list(zip(firsts, lasts, owners, strict=True)) == [(0, 2, 0), (2, 5, 0), (6, 8, 2)]
 
 
 @pytest.mark.parametrize("texts", [["One here. Two here. Three."], ["One.", "Two.", "Three."], ["One. Two.", "Three."]])
 def test_a_negative_needs_another_document(tokenizer: Tokenizer, texts: list[str]) -> None:
     with pytest.raises(DataError, match="two documents of two sentences"):
-        SentencePairs(RawTokens.of(texts, tokenizer, str, sentences="punctuation"), Masking(tokenizer), 64)
+        SentencePairs(raw_tokens(texts, tokenizer, sentences="punctuation"), Masking(tokenizer), 64)
 
 
 @pytest.mark.parametrize(
@@ -319,17 +314,17 @@ def test_a_negative_needs_another_document(tokenizer: Tokenizer, texts: list[str
 )
 def test_where_no_sentences_are_found_it_is_said_how_they_are(tokenizer: Tokenizer, sentences: str, said: str) -> None:
     texts = ["one here\ntwo here", "three\nfour"] if sentences == "punctuation" else ["One. Two.", "Three. Four."]
-    text = RawTokens.of(texts, tokenizer, str, sentences=sentences)  # type: ignore[arg-type]
+    text = raw_tokens(texts, tokenizer, sentences=sentences)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="there are none here, of 2 in all") as raised:
         SentencePairs(text, Masking(tokenizer), 64, sentences=sentences)  # type: ignore[arg-type]
     assert said in raised.value.problems[0].hint
     other = "lines" if sentences == "punctuation" else "punctuation"
-    SentencePairs(RawTokens.of(texts, tokenizer, str, sentences=other), Masking(tokenizer), 64)  # type: ignore[arg-type]
+    SentencePairs(raw_tokens(texts, tokenizer, sentences=other), Masking(tokenizer), 64)  # type: ignore[arg-type]
 
 
 def test_the_same_words_in_another_document_truly_follow(tokenizer: Tokenizer) -> None:
     """Every document goes on with the same sentence, so none is a wrong one."""
-    text = RawTokens.of(
+    text = raw_tokens(
         [f"{word} came. The dog was big." for word in ("Anna", "Paul", "Marie")],
         tokenizer,
         str,

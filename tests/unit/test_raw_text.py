@@ -23,7 +23,7 @@ from regard.errors import DataError
 from regard.text.normalise import fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
-from task_cases import prepare_raw, read_raw
+from task_cases import prepare_raw, raw_tokens, read_raw
 
 
 def documents_in(folder: Path, **fields: Any) -> list[tuple[str, str]]:
@@ -80,14 +80,14 @@ def test_tokens_are_counted_as_published(tmp_path: Path) -> None:
     text = prepare_raw(data, config, tmp_path).splits["validation"]
     assert len(text.values) == (0 + 1) + (4 + 1) + (0 + 1) + (7 + 1)
     assert int((text.values == text.tokenizer.unk).sum()) == 1
-    assert [*text.texts] == ["", "= Robert <unk> =", "", "He had a guest @-@ star ,"]
+    assert [*text.texts()] == ["", "= Robert <unk> =", "", "He had a guest @-@ star ,"]
     in_memory = read_raw(data, tmp_path, text.tokenizer, sentences="punctuation")
     assert in_memory.values.tolist() == text.values.tolist()
 
 
 def test_contiguous_pieces_hold_the_whole_text_once(tmp_path: Path) -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="word"), ["a b c d e f g h"])
-    text = RawTokens.of(["a b c", "", "d e f g h"], tokenizer, lambda row: "")
+    text = raw_tokens(["a b c", "", "d e f g h"], tokenizer)
     pieces = contiguous_pieces(text, 5)
     a, b, c, d, e, f, g, h = tokenizer.encode("a b c d e f g h")
     end = tokenizer.end
@@ -143,18 +143,18 @@ def test_a_long_document_has_one_end_and_one_owner(
     whole, cut = prepared(10_000), prepared(60)
     assert cut.report.sentences() == ["dropped 1 of 6 training documents: 1 seen before (first: books.txt:46)"]
     assert [len(text) for text in cut.splits.values()] == [len(text) for text in whole.splits.values()] == [3, 2]
-    assert sorted(one for text in cut.splits.values() for one in text.texts) == sorted(books)
+    assert sorted(one for text in cut.splits.values() for one in text.texts()) == sorted(books)
     for text in cut.splits.values():
         tokenizer = text.tokenizer
         assert len(text.pieces) == 3 * len(text) == 3 * len(text.corpora)
         assert [text.place(row) for row in range(len(text))] == [
-            f"books.txt:{9 * books.index(book) + 1}" for book in text.texts
+            f"books.txt:{9 * books.index(book) + 1}" for book in text.texts()
         ]
         assert [text.values[start:stop].tolist() for start, stop in pairwise(text.bounds)] == [
-            [*tokenizer.encode(fold_white_space(book)), tokenizer.end] for book in text.texts
+            [*tokenizer.encode(fold_white_space(book)), tokenizer.end] for book in text.texts()
         ]
     in_memory = read_raw(data, tmp_path, cut.tokenizers["text"], sentences=sentences)
-    assert [*in_memory.texts] == [*books, books[2]]
+    assert [*in_memory.texts()] == [*books, books[2]]
 
 
 def test_a_piece_that_is_dropped_does_not_give_the_rest_to_another(
@@ -168,7 +168,7 @@ def test_a_piece_that_is_dropped_does_not_give_the_rest_to_another(
     with pytest.raises(DataError, match=r"t\.txt:3: the line has 300 characters"):
         prepare_raw(data, TokenizerConfig(kind="word"), tmp_path)
     found = prepare_raw(data.model_copy(update={"bad_lines": "drop"}), TokenizerConfig(kind="word"), tmp_path)
-    assert [*found.splits["train"].texts] == ["a document before", "\n".join(lines)]
+    assert [*found.splits["train"].texts()] == ["a document before", "\n".join(lines)]
     assert [found.splits["train"].place(row) for row in range(2)] == ["t.txt:1", "t.txt:4"]
 
 
@@ -191,9 +191,9 @@ def test_the_pieces_of_a_document_are_no_strangers(tmp_path: Path) -> None:
 
 def test_every_run_of_white_space_is_fold_white_space() -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="word"), ["a b c d"])
-    text = RawTokens.of(["a\tb\u00a0c\r\nd", "a b c d"], tokenizer, str)
+    text = raw_tokens(["a\tb\u00a0c\r\nd", "a b c d"], tokenizer)
     assert text.values.tolist() == 2 * [*tokenizer.encode("a b c d"), tokenizer.end]
-    lines = RawTokens.of(["a\tb\n\nc  d\r\n"], tokenizer, str, sentences="lines")
+    lines = raw_tokens(["a\tb\n\nc  d\r\n"], tokenizer, sentences="lines")
     assert lines.sentences.tolist() == [0, 2, 5]
 
 
@@ -381,7 +381,7 @@ def tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def text(tokenizer: Tokenizer) -> RawTokens:
-    return RawTokens.of(TEXTS, tokenizer, lambda number: f"text:{number}")
+    return raw_tokens(TEXTS, tokenizer, lambda number: f"text:{number}")
 
 
 def test_raw_tokens_are_documents_and_their_ends(text: RawTokens, tokenizer: Tokenizer) -> None:
@@ -449,7 +449,7 @@ def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:
 
 
 def test_sentences_are_kept_apart_where_they_are_asked_for(tokenizer: Tokenizer) -> None:
-    text = RawTokens.of(["A b. C d! E", "F g."], tokenizer, str, sentences="punctuation")
+    text = raw_tokens(["A b. C d! E", "F g."], tokenizer, sentences="punctuation")
     assert text.documents.tolist() == [0, 3, 4]
     sizes = [len(tokenizer.encode(sentence)) for sentence in ("A b.", "C d!", "E", "F g.")]
     assert np.diff(text.sentences).tolist() == [sizes[0], sizes[1], sizes[2] + 1, sizes[3] + 1]

@@ -19,7 +19,7 @@ from regard.api import features
 from regard.data.batches import TextBatch, Tokens
 from regard.data.dataset import Dataset
 from regard.data.documents import RawData
-from regard.data.raw import RawTokens, document_pieces
+from regard.data.raw import document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
 from regard.runs.run import load_weights
@@ -28,7 +28,7 @@ from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, Unkno
 from regard.text.vocabularies import END, UNK
 from regard.training.train import train
 from regard.views.explain import explain
-from task_cases import make_task, prepare_raw
+from task_cases import make_task, prepare_raw, raw_tokens
 
 KNOWN = "the fox ate a hen . and ( ran"
 TEXTS = ["the zebra ate a hen .", "the fox saw 여우 (zebra) .", "a fox ran ."]
@@ -106,7 +106,7 @@ def test_a_split_on_disk_and_one_in_memory_carry_the_same(tmp_path: Path) -> Non
     for name, split in found.splits.items():
         assert np.array_equal(split.values, plain.splits[name].values)
         assert "unknown" not in plain.splits[name].pieces.columns
-        memory = RawTokens.of([*split.texts], split.tokenizer, str, letters=50)
+        memory = raw_tokens([*split.texts()], split.tokenizer, letters=50)
         for length in (4, 64):
             pieces = [document_pieces(text, length) for text in (split, again.splits[name], memory)]
             batches = [one.batch(np.arange(len(one))) for one in pieces]

@@ -1,26 +1,36 @@
 """The built-in corpora: the same on every machine, and with nothing in common between their parts.
 
-Dates, sequences and pictures of shapes are generated; all others come as files (`packaged`). A stable hash of what must
-be unseen (the date, or the source text) decides which part an example belongs to, so that a test set holds no date and
-no source of the training set, whatever the seeds and sizes.
+Dates, sequences and pictures of shapes are generated. A stable hash of what must be unseen (the date, or the source
+text) decides which part an example belongs to, so that a test set holds no date and no source of the training set,
+whatever the seeds and sizes.
+
+All others come as files in packaged/: phrases, headlines, tales, names, reviews, portraits and stories. The generators
+of commit 6733b05 wrote them with seed 1; tests/unit/test_corpora.py holds hashes of what these wrote. NAME.bz2 is a
+table, stored column by column with a form feed between the columns. The first line of a column lists its pieces of text
+with tabs between them, and each further line is a cell, in which character 14 + n stands for piece n. The first column
+is the part: train, validation or test. Several questions about one text share a row, with | between them.
 """
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache
-from itertools import islice
+from functools import cache, partial
+from importlib.resources import files
+from itertools import chain, islice
 from random import Random
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-from regard.data import packaged
-from regard.data.packaged import Cells
 from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, in_order
+from regard.errors import ConfigError, DataError, did_you_mean
 
 T = TypeVar("T")
 Part = Literal["train", "validation", "test"]
+Cells = tuple[str, ...]
+"""The columns of a row."""
 Generator = Callable[[Random, Part], Iterator[Cells]]
 
 SIZES: dict[Part, int] = {"train": 20_000, "validation": 500, "test": 1_000}
@@ -29,6 +39,9 @@ VERSION = 3
 """Counts up when a built-in corpus changes, so that no cache goes on with the old text."""
 WORDS = range(3, 13)
 """How many words the English sentences of the phrases have."""
+FIRST_PIECE = 14
+"""The character that stands for the first piece of text in a file."""
+PHENOMENA = {"phrases-en-ko": "phenomena-en-ko", "phrases-en-fr": "phenomena-en-fr"}
 
 
 def generate(
@@ -36,18 +49,19 @@ def generate(
 ) -> Iterator[Cells]:
     """The rows of one part of a built-in corpus; a longer part begins with a shorter one.
 
-    Pairs are source and target; `packaged.rows` lists the columns of the other corpora. Without a size, the part has
+    Pairs are source and target; `packaged_rows` lists the columns of the other corpora. Without a size, the part has
     all rows that come as files, or as many as `SIZES` says. `words` is for the phrases, `about` for the stories.
     """
     random = Random(f"{name}:{seed}:{part}")
     if name in GENERATORS:
         return islice(GENERATORS[name](random, part), SIZES[part] if size is None else size)
-    rows = packaged.rows(name, part, seed, about)
+    rows = packaged_rows(name, part, seed, about)
     if name.startswith("phrases-"):
+        by_words = {length: [row for row in rows if len(row[0].split()) == length] for length in WORDS}
         if words.stop > WORDS.stop:
-            return islice(_longer(random, rows, words), SIZES[part] if size is None else size)
-        rows = [row for row in rows if _length(row) in words]
-    return packaged.first(rows, size, name, part)
+            return islice(_longer(random, by_words, words), SIZES[part] if size is None else size)
+        rows = [row for row in rows if len(row[0].split()) in words]
+    return first_rows(rows, size, name, part)
 
 
 def pick(random: Random, items: Sequence[T]) -> T:
@@ -62,32 +76,111 @@ def part_of(text: str) -> Part:
     return "validation" if bucket == 18 else "test" if bucket == 19 else "train"
 
 
+# Corpora that come as files
+
+
+@cache
+def _table(name: str) -> tuple[Cells, ...]:
+    """All rows of a file, the part first."""
+    compressed = files("regard.data").joinpath("packaged", f"{name}.bz2").read_bytes()
+    columns = []
+    for column in bz2.decompress(compressed).decode().split("\f"):
+        pieces, _, coded = column.partition("\n")
+        columns.append(coded.translate(dict(enumerate(pieces.split("\t"), FIRST_PIECE))).split("\n"))
+    return tuple(zip(*columns, strict=True))
+
+
+def packaged_rows(name: str, part: Part, seed: int = 1, about: str | None = None) -> list[Cells]:
+    """The rows of a part: in the order of the file with seed 1, shuffled with any other seed.
+
+    phrases: English, translation   headlines: report, headline   tales: text
+    names: words, tags   reviews: text, label   portraits: text, question, answer ("" if there is none)
+    stories: how the story begins, the story so far (a sentence a line), question, answer, numbers of the supporting
+    sentences from 0; `about` selects one kind of question, otherwise the kinds take turns, a story each
+    """
+    rows = [row for own, *row in _table(name) if own == part]
+    if name.startswith("stories-"):
+        kinds = dict.fromkeys(row[0] for row in rows) if about is None else [about]
+        rows = list(chain(*zip(*([row for row in rows if row[0] == kind] for kind in kinds), strict=True)))
+    if seed != 1:
+        random = Random(f"{name}:{seed}:{part}")
+        rows.sort(key=lambda _: random.random())
+    if name.startswith("stories-"):
+        return list(chain.from_iterable(_questions_of_story(row[1:]) for row in rows))
+    if name.startswith("portraits-"):
+        return [(text, *question) for text, *cells in rows for question in _questions(cells)]
+    return [tuple(row) for row in rows]
+
+
+def first_rows(rows: list[Cells], size: int | None, name: str, part: Part) -> Iterator[Cells]:
+    """As many rows as the recipe asks for."""
+    if size is not None and size > len(rows):
+        what = f"the package has {len(rows):,} such rows for {part}, not {size:,}"
+        raise DataError(what, where=f"corpus {name}", hint=f"size: {len(rows)} is the most")
+    return iter(rows[:size])
+
+
+def _questions(cells: Sequence[str]) -> Iterator[Cells]:
+    return zip(*(cell.split("|") for cell in cells), strict=True)
+
+
+def _questions_of_story(cells: Sequence[str]) -> Iterator[Cells]:
+    """Each question with the story before it."""
+    opening = story = ""
+    for sentences, *question in _questions(cells):
+        story += "\n" * bool(story) + sentences.replace(". ", ".\n")
+        opening = opening or story
+        yield opening, story, *question
+
+
+def _longer(random: Random, by_words: dict[int, list[Cells]], words: range) -> Iterator[Cells]:
+    """Sentences one after the other, of as many English words together; all numbers of words are equally frequent."""
+    while True:
+        left, chosen = pick(random, words), list[Cells]()
+        while left:
+            length = pick(random, [length for length in WORDS if length == left or length <= left - WORDS.start])
+            chosen.append(pick(random, by_words[length]))
+            left -= length
+        yield tuple(" ".join(column) for column in zip(*chosen, strict=True))
+
+
+class Marked(NamedTuple):
+    """A pair with a word whose meaning the rest of the sentence decides. Positions count words between spaces."""
+
+    source: str
+    target: str
+    phenomenon: str
+    """pronoun or homonym."""
+    position: int
+    """Of the pronoun in the source, or of the homonym in the target."""
+    refers_to: int
+    """In the source: the pronoun's antecedent, or the English word of the homonym."""
+    meaning: str
+    """That word, in the singular."""
+
+
+def phenomena(name: str, size: int | None, seed: int, part: Part) -> Iterator[Marked]:
+    """Sentences like the phrases with a pronoun whose antecedent is known or (in Korean) a homonym that is explained.
+
+    They belong to the same part as in the corpus itself, so that a model is tested on what it has not seen.
+    """
+    if name not in PHENOMENA:
+        raise ConfigError(f"the corpus {name!r} has no marked sentences", hint=did_you_mean(name, PHENOMENA))
+    rows = first_rows(packaged_rows(PHENOMENA[name], part, seed), size, PHENOMENA[name], part)
+    return (Marked(row[0], row[1], row[2], int(row[3]), int(row[4]), row[5]) for row in rows)
+
+
 # Sequences: copy, reverse, sort
 
 SYMBOLS = tuple("abcdefghij")
 LENGTHS = range(3, 13)
 
 
-def _sequences(random: Random, part: Part) -> Iterator[list[str]]:
+def _sequences(answer: Callable[[list[str]], list[str]], random: Random, part: Part) -> Iterator[Cells]:
     while True:
         symbols = [pick(random, SYMBOLS) for _ in range(pick(random, LENGTHS))]
         if part_of(" ".join(symbols)) == part:
-            yield symbols
-
-
-def _copy(random: Random, part: Part) -> Iterator[Cells]:
-    for symbols in _sequences(random, part):
-        yield " ".join(symbols), " ".join(symbols)
-
-
-def _reverse(random: Random, part: Part) -> Iterator[Cells]:
-    for symbols in _sequences(random, part):
-        yield " ".join(symbols), " ".join(reversed(symbols))
-
-
-def _sort(random: Random, part: Part) -> Iterator[Cells]:
-    for symbols in _sequences(random, part):
-        yield " ".join(symbols), " ".join(sorted(symbols))
+            yield " ".join(symbols), " ".join(answer(symbols))
 
 
 # Dates as people write them -> ISO 8601
@@ -129,7 +222,7 @@ KOREAN = (
     "{year}. {mm}. {dd}. ({wd})",
     "{year}.{mm}.{dd}.",
     "{year}/{mm}/{dd}",
-    "{year_word}년 {month_word}월 {day_word}일",
+    "{year_word}년 {month_word}월 {word}일",
 )
 GERMAN = (
     "{day}. {month} {year}",
@@ -149,72 +242,45 @@ GERMAN = (
     "{wd}, {dd}.{mm}.{year}",
 )
 FRENCH = (
-    "{day} {month} {year}",
-    "le {day} {month} {year}",
+    "{jour} {month} {year}",
+    "le {jour} {month} {year}",
     "le {word} {month} {year}",
-    "{day} {mon} {year}",
-    "{weekday} {day} {month} {year}",
-    "{weekday}, {day} {month} {year}",
-    "le {weekday} {day} {month} {year}",
-    "{wd}. {day} {mon} {year}",
+    "{jour} {mon} {year}",
+    "{weekday} {jour} {month} {year}",
+    "{weekday}, {jour} {month} {year}",
+    "le {weekday} {jour} {month} {year}",
+    "{wd}. {jour} {mon} {year}",
 )
 
 
-def _names(text: str, separator: str = " ") -> tuple[str, ...]:
-    return tuple(text.split(separator))
+@dataclass(frozen=True)
+class DateLanguage:
+    """The words of one language that dates are written with, names between blanks."""
 
+    styles: tuple[str, ...]
+    months: str
+    weekdays: str
+    days: str
+    """The days of a month as words, with | between them."""
+    short: str = ""
+    """Months in short. Default: their first three letters."""
+    short_weekday: int = 3
+    """Letters of a weekday in short."""
 
-_ENGLISH_MONTHS = _names("January February March April May June July August September October November December")
-_ENGLISH_WEEKDAYS = _names("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
-_ENGLISH_DAYS = _names(
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
-    "sixteenth seventeenth eighteenth nineteenth twentieth twenty-first twenty-second twenty-third twenty-fourth "
-    "twenty-fifth twenty-sixth twenty-seventh twenty-eighth twenty-ninth thirtieth thirty-first"
-)
-_KOREAN_WEEKDAYS = "월화수목금토일"
-_KOREAN_DIGITS = ("", "일", "이", "삼", "사", "오", "육", "칠", "팔", "구")
-_GERMAN_MONTHS = _names("Januar Februar März April Mai Juni Juli August September Oktober November Dezember")
-_GERMAN_SHORT = _names("Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.")
-_GERMAN_WEEKDAYS = _names("Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag")
-_GERMAN_DAYS = _names(
-    "erste zweite dritte vierte fünfte sechste siebte achte neunte zehnte elfte zwölfte dreizehnte vierzehnte "
-    "fünfzehnte sechzehnte siebzehnte achtzehnte neunzehnte zwanzigste einundzwanzigste zweiundzwanzigste "
-    "dreiundzwanzigste vierundzwanzigste fünfundzwanzigste sechsundzwanzigste siebenundzwanzigste achtundzwanzigste "
-    "neunundzwanzigste dreißigste einunddreißigste"
-)
-_FRENCH_MONTHS = _names("janvier février mars avril mai juin juillet août septembre octobre novembre décembre")
-_FRENCH_SHORT = _names("janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.")
-_FRENCH_WEEKDAYS = _names("lundi mardi mercredi jeudi vendredi samedi dimanche")
-_FRENCH_DAYS = _names(
-    "premier,deux,trois,quatre,cinq,six,sept,huit,neuf,dix,onze,douze,treize,quatorze,quinze,seize,dix-sept,dix-huit,"
-    "dix-neuf,vingt,vingt et un,vingt-deux,vingt-trois,vingt-quatre,vingt-cinq,vingt-six,vingt-sept,vingt-huit,"
-    "vingt-neuf,trente,trente et un",
-    separator=",",
-)
-
-Words = dict[str, str]
-
-
-def _numbers(day: date) -> Words:
-    """What all languages write in digits."""
-    year = f"{day.year}"
-    return {"year": year, "yy": year[2:], "mm": f"{day.month:02}", "day": f"{day.day}", "dd": f"{day.day:02}"}
-
-
-def _english(day: date) -> Words:
-    month, weekday = _ENGLISH_MONTHS[day.month - 1], _ENGLISH_WEEKDAYS[day.weekday()]
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if day.day in (11, 12, 13) else day.day % 10, "th")
-    ordinal, word = f"{day.day}{ending}", _ENGLISH_DAYS[day.day - 1]
-    names = {"month": month, "mon": month[:3], "weekday": weekday, "wd": weekday[:3]}
-    return _numbers(day) | names | {"ordinal": ordinal, "word": word}
-
-
-def _korean(day: date) -> Words:
-    weekday = _KOREAN_WEEKDAYS[day.weekday()]
-    # June and October lose a sound: 유월 and 시월, not 육월 and 십월
-    month_word = {6: "유", 10: "시"}.get(day.month, korean_number(day.month))
-    words = {"year_word": korean_number(day.year), "month_word": month_word, "day_word": korean_number(day.day)}
-    return _numbers(day) | words | {"month": f"{day.month}", "weekday": f"{weekday}요일", "wd": weekday}
+    def words(self, day: date) -> dict[str, str]:
+        """What the styles may contain, for one day."""
+        year, month, weekday = f"{day.year}", self.months.split()[day.month - 1], self.weekdays.split()[day.weekday()]
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(0 if day.day in (11, 12, 13) else day.day % 10, "th")
+        return {
+            "year": year, "yy": year[2:], "year_word": korean_number(day.year),
+            "m": f"{day.month}", "mm": f"{day.month:02}", "month": month,
+            "mon": self.short.split()[day.month - 1] if self.short else month[:3],
+            # June and October lose a sound: 유월 and 시월, not 육월 and 십월
+            "month_word": {6: "유", 10: "시"}.get(day.month, korean_number(day.month)),
+            "day": f"{day.day}", "dd": f"{day.day:02}", "ordinal": f"{day.day}{ending}",
+            "jour": "1er" if day.day == 1 else f"{day.day}", "word": self.days.split("|")[day.day - 1],
+            "weekday": weekday, "wd": weekday[: self.short_weekday],
+        }  # fmt: skip
 
 
 def korean_number(number: int) -> str:
@@ -223,53 +289,60 @@ def korean_number(number: int) -> str:
     for unit, name in ((1000, "천"), (100, "백"), (10, "십"), (1, "")):
         digit = number // unit % 10
         if digit:
-            text += name if digit == 1 and name else _KOREAN_DIGITS[digit] + name
+            text += name if digit == 1 and name else " 일이삼사오육칠팔구"[digit] + name
     return text
 
 
-def _german(day: date) -> Words:
-    month, mon = _GERMAN_MONTHS[day.month - 1], _GERMAN_SHORT[day.month - 1]
-    weekday, word = _GERMAN_WEEKDAYS[day.weekday()], _GERMAN_DAYS[day.day - 1]
-    names = {"month": month, "mon": mon, "m": f"{day.month}", "weekday": weekday, "wd": weekday[:2]}
-    return _numbers(day) | names | {"word": word}
-
-
-def _french(day: date) -> Words:
-    month, mon = _FRENCH_MONTHS[day.month - 1], _FRENCH_SHORT[day.month - 1]
-    weekday, word = _FRENCH_WEEKDAYS[day.weekday()], _FRENCH_DAYS[day.day - 1]
-    number = "1er" if day.day == 1 else f"{day.day}"
-    names = {"month": month, "mon": mon, "weekday": weekday, "wd": weekday[:3]}
-    return _numbers(day) | names | {"day": number, "word": word}
-
-
-LANGUAGES: tuple[tuple[Callable[[date], Words], tuple[str, ...]], ...] = (
-    (_english, ENGLISH),
-    (_korean, KOREAN),
-    (_german, GERMAN),
-    (_french, FRENCH),
+LANGUAGES = (
+    DateLanguage(
+        ENGLISH,
+        "January February March April May June July August September October November December",
+        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+        "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth|thirteenth|fourteenth|"
+        "fifteenth|sixteenth|seventeenth|eighteenth|nineteenth|twentieth|twenty-first|twenty-second|twenty-third|"
+        "twenty-fourth|twenty-fifth|twenty-sixth|twenty-seventh|twenty-eighth|twenty-ninth|thirtieth|thirty-first",
+    ),
+    DateLanguage(
+        KOREAN,
+        "1 2 3 4 5 6 7 8 9 10 11 12",
+        "월요일 화요일 수요일 목요일 금요일 토요일 일요일",
+        "|".join(map(korean_number, range(1, 32))),
+        short_weekday=1,
+    ),
+    DateLanguage(
+        GERMAN,
+        "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+        "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+        "erste|zweite|dritte|vierte|fünfte|sechste|siebte|achte|neunte|zehnte|elfte|zwölfte|dreizehnte|vierzehnte|"
+        "fünfzehnte|sechzehnte|siebzehnte|achtzehnte|neunzehnte|zwanzigste|einundzwanzigste|zweiundzwanzigste|"
+        "dreiundzwanzigste|vierundzwanzigste|fünfundzwanzigste|sechsundzwanzigste|siebenundzwanzigste|"
+        "achtundzwanzigste|neunundzwanzigste|dreißigste|einunddreißigste",
+        "Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez.",
+        short_weekday=2,
+    ),
+    DateLanguage(
+        FRENCH,
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "lundi mardi mercredi jeudi vendredi samedi dimanche",
+        "premier|deux|trois|quatre|cinq|six|sept|huit|neuf|dix|onze|douze|treize|quatorze|quinze|seize|dix-sept|"
+        "dix-huit|dix-neuf|vingt|vingt et un|vingt-deux|vingt-trois|vingt-quatre|vingt-cinq|vingt-six|vingt-sept|"
+        "vingt-huit|vingt-neuf|trente|trente et un",
+        "janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc.",
+    ),
 )
-"""Each language with its styles. None puts numbers in an order that another language reads differently: a date in
-digits begins with the year, marks the year ('24), or has German dots."""
-
-
-@cache
-def _days_of(part: Part) -> tuple[date, ...]:
-    days = (FIRST_DAY + timedelta(number) for number in range((LAST_DAY - FIRST_DAY).days + 1))
-    return tuple(day for day in days if part_of(day.isoformat()) == part)
-
-
-def _letter_case(random: Random, text: str) -> str:
-    """Most dates are written as they should be, some in small letters or in capitals."""
-    share = random.random()
-    return text.lower() if share < 0.08 else text.upper() if share < 0.12 else text
+"""None puts numbers in an order that another language reads differently: a date in digits begins with the year, marks
+the year ('24), or has German dots."""
 
 
 def _dates(random: Random, part: Part) -> Iterator[Cells]:
-    days = _days_of(part)
+    """Most dates are written as they should be, some in small letters or in capitals."""
+    days = [FIRST_DAY + timedelta(number) for number in range((LAST_DAY - FIRST_DAY).days + 1)]
+    days = [day for day in days if part_of(day.isoformat()) == part]
     while True:
-        day = pick(random, days)
-        words, styles = pick(random, LANGUAGES)
-        yield _letter_case(random, pick(random, styles).format_map(words(day))), day.isoformat()
+        day, language = pick(random, days), pick(random, LANGUAGES)
+        text = pick(random, language.styles).format_map(language.words(day))
+        share = random.random()
+        yield text.lower() if share < 0.08 else text.upper() if share < 0.12 else text, day.isoformat()
 
 
 # Pictures of shapes, as text that is drawn when it is looked at
@@ -279,20 +352,16 @@ GAP, EDGE, CLEAR = 4, 2, 1.5
 
 
 def scenes(random: Random) -> Iterator[Scene]:
-    """Scenes without end, of two things of different kinds."""
+    """Scenes without end, of two things of different kinds that neither touch nor stand askew."""
     while True:
         first, second = ([pick(random, tuple(words)) for words in (RADIUS, COLOURS, OUTLINES)] for _ in range(2))
-        if first[1:] != second[1:]:
-            yield in_order(_placed(random, first, second))
-
-
-def _placed(random: Random, first: list[str], second: list[str]) -> Scene:
-    """The things at places where they neither touch nor stand askew."""
-    while True:
-        scene = Scene(*(Thing(one[0], one[1], one[2], *_place(random, one[0])) for one in (first, second)))
-        apart = sorted((abs(scene.first.x - scene.second.x), abs(scene.first.y - scene.second.y)))
-        if apart[1] >= max(RADIUS[first[0]] + RADIUS[second[0]] + GAP, CLEAR * apart[0]):
-            return scene
+        placed = False
+        while first[1:] != second[1:] and not placed:
+            scene = Scene(*(Thing(one[0], one[1], one[2], *_place(random, one[0])) for one in (first, second)))
+            apart = sorted((abs(scene.first.x - scene.second.x), abs(scene.first.y - scene.second.y)))
+            placed = apart[1] >= max(RADIUS[first[0]] + RADIUS[second[0]] + GAP, CLEAR * apart[0])
+        if placed:
+            yield in_order(scene)
 
 
 def _place(random: Random, size: str) -> tuple[int, int]:
@@ -300,39 +369,16 @@ def _place(random: Random, size: str) -> tuple[int, int]:
     return pick(random, places), pick(random, places)
 
 
-def _shapes(language: Language) -> Generator:
-    def pairs(random: Random, part: Part) -> Iterator[Cells]:
-        drawn = scenes(random)
-        return ((scene.code, scene.caption(language)) for scene in drawn if part_of(scene.kinds) == part)
-
-    return pairs
+def _shapes(language: Language, random: Random, part: Part) -> Iterator[Cells]:
+    return ((scene.code, scene.caption(language)) for scene in scenes(random) if part_of(scene.kinds) == part)
 
 
 GENERATORS: dict[str, Generator] = {
     "dates": _dates,
-    "copy": _copy,
-    "reverse": _reverse,
-    "sort": _sort,
-    "shapes": _shapes("english"),
-    "shapes-ko": _shapes("korean"),
+    "copy": partial(_sequences, list),
+    "reverse": partial(_sequences, lambda symbols: symbols[::-1]),
+    "sort": partial(_sequences, sorted),
+    "shapes": partial(_shapes, "english"),
+    "shapes-ko": partial(_shapes, "korean"),
 }
 """The corpora that are generated, by the name that recipes use."""
-
-
-# Phrases of more words than a sentence has
-
-
-def _length(row: Cells) -> int:
-    return len(row[0].split())
-
-
-def _longer(random: Random, rows: Sequence[Cells], words: range) -> Iterator[Cells]:
-    """Sentences one after the other, of as many English words together; all numbers of words are equally frequent."""
-    by_length = {length: [row for row in rows if _length(row) == length] for length in WORDS}
-    while True:
-        left, chosen = pick(random, words), list[Cells]()
-        while left:
-            length = pick(random, [length for length in WORDS if length == left or length <= left - WORDS.start])
-            chosen.append(pick(random, by_length[length]))
-            left -= length
-        yield tuple(" ".join(column) for column in zip(*chosen, strict=True))

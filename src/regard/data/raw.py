@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 from regard.data.batches import Examples, Rows, Spelling, TextBatch, Tokens, fixed_batches
 from regard.data.dataset import Columns, Dataset
 from regard.data.prepare import END, in_chunks
-from regard.data.store import Array, Integers, TextColumn, TokenColumn
+from regard.data.store import Array, Integers
 from regard.text.normalise import Sentences, fold_white_space, split_sentences
-from regard.text.tokenizers import Tokenizer, letters_of, unknown_in
+from regard.text.tokenizers import Letters, Tokenizer, letters_of, unknown_in
 
 
 def encode_documents(
@@ -33,7 +34,16 @@ def encode_documents(
     `sentences` the number of tokens of each sentence; with `letters`, `unknown` has the positions of unknown tokens in
     the piece and `words` the bytes of their words, one a line.
     """
-    pieces = [_sentences(*piece, tokenizer, sentences) for piece in zip(texts, parts, strict=True)]
+
+    def split(text: str, part: str) -> list[str]:
+        if sentences is None:
+            read = tokenizer.fold(text)
+            return [read if part == END or read.endswith("\n") else read + tokenizer.between]
+        if sentences == "lines":
+            return [fold_white_space(line) for line in text.split("\n") if line.strip()] or [""]
+        return split_sentences(fold_white_space(text)) or [""]
+
+    pieces = [split(*piece) for piece in zip(texts, parts, strict=True)]
     encoded = iter(tokenizer.encode_batch([sentence for piece in pieces for sentence in piece], letters))
     rows = [[next(encoded) for _ in piece] for piece in pieces]
     for piece, part in zip(rows, parts, strict=True):
@@ -51,18 +61,7 @@ def encode_documents(
     return columns
 
 
-def _sentences(text: str, part: str, tokenizer: Tokenizer, sentences: Sentences | None) -> list[str]:
-    match sentences:
-        case None:
-            read = tokenizer.fold(text)
-            return [read if part == END or read.endswith("\n") else read + tokenizer.between]
-        case "lines":
-            return [fold_white_space(line) for line in text.split("\n") if line.strip()] or [""]
-    return split_sentences(fold_white_space(text)) or [""]
-
-
-@dataclass(frozen=True, eq=False)
-class SpeltOut:
+class SpeltOut(NamedTuple):
     """The cost of spelling out the unknown tokens of documents, in nats.
 
     A model pays for predicting `<unk>`, but not for the word behind it, so a tiny vocabulary would have the best score.
@@ -75,17 +74,6 @@ class SpeltOut:
     """The number of unknown tokens of each document."""
     nats: NDArray[np.float64]
     """Their cost."""
-
-    @classmethod
-    def nothing(cls, documents: int) -> SpeltOut:
-        return cls(np.zeros(documents, dtype=np.int64), np.zeros(documents))
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, chunks: Iterable[Sequence[str]]) -> SpeltOut:
-        """For documents as the tokenizer reads them, in chunks."""
-        documents = [words for texts in chunks for words in tokenizer.unknown_words(texts)]
-        symbols = [sum(len(word.strip().encode()) + 1 for _, word in words) for words in documents]
-        return cls(np.array([*map(len, documents)], dtype=np.int64), np.array(symbols) * math.log(257))
 
 
 class RawTokens:
@@ -107,24 +95,6 @@ class RawTokens:
         """The number of the corpus that each document came from."""
         self.weights = pieces.weights
 
-    @classmethod
-    def of(
-        cls,
-        texts: Sequence[str],
-        tokenizer: Tokenizer,
-        place: Callable[[int], str],
-        *,
-        sentences: Sentences | None = None,
-        letters: int | None = None,
-    ) -> RawTokens:
-        """Whole documents, encoded in memory; `place` names where one stands."""
-        parts = [END] * len(texts)
-        columns = encode_documents(texts, parts, tokenizer, sentences, letters)
-        in_memory = {"text": TextColumn.of(texts), "part": TextColumn.of(parts)}
-        rows: Mapping[str, TokenColumn] = {name: TokenColumn.of(rows) for name, rows in columns.items()}
-        corpora = np.zeros(len(texts), dtype=np.int16)
-        return cls(Dataset(None, rows, in_memory, corpora, (1.0,), place), tokenizer, letters)  # type: ignore[arg-type]
-
     def __len__(self) -> int:
         return len(self.documents) - 1
 
@@ -132,11 +102,10 @@ class RawTokens:
         """Where a document stands in the user's files."""
         return self.pieces.where(int(self.firsts[document]))
 
-    @property
-    def texts(self) -> Sequence[str]:
+    def texts(self) -> Iterator[str]:
         """The text of each document."""
-        written = self.pieces.texts["text"]
-        return written if len(written) == len(self) else _Joined(written, self.firsts)
+        pieces = self.pieces.texts["text"]
+        return ("".join(pieces[first:after]) for first, after in pairwise(self.firsts.tolist()))
 
     @cached_property
     def bounds(self) -> Integers:
@@ -157,9 +126,11 @@ class RawTokens:
     def spelt_out(self) -> SpeltOut:
         """What the unknown tokens of each document stand for, and what it costs to spell them out."""
         if not self.frequencies()[self.tokenizer.unk]:
-            return SpeltOut.nothing(len(self))
-        chunks = ([self.tokenizer.fold(text) for text in texts] for texts in in_chunks(self.texts, len))
-        return SpeltOut.of(self.tokenizer, chunks)
+            return SpeltOut(np.zeros(len(self), dtype=np.int64), np.zeros(len(self)))
+        chunks = ([self.tokenizer.fold(text) for text in texts] for texts in in_chunks(self.texts(), len))
+        documents = [words for texts in chunks for words in self.tokenizer.unknown_words(texts)]
+        symbols = [sum(len(word.strip().encode()) + 1 for _, word in words) for words in documents]
+        return SpeltOut(np.array([*map(len, documents)], dtype=np.int64), np.array(symbols) * math.log(257))
 
     @property
     def unknown_share(self) -> float:
@@ -175,7 +146,7 @@ class RawTokens:
         if self.letters is None:
             return None
         columns, starts = self.pieces.columns, self.pieces.columns["text"].offsets
-        places, words = list[tuple[int, int]](), list[Any]()
+        places, words = list[tuple[int, int]](), list[Letters]()
         for row, column in zip(*np.nonzero(unknown_BL), strict=True):
             place = int(places_BL[row, column])
             piece = int(np.searchsorted(starts, place, side="right")) - 1
@@ -192,26 +163,12 @@ def _starts(sizes: Array) -> Integers:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
-class _Joined(Sequence[str]):
-    """Documents whose text is stored in pieces, each as a whole."""
-
-    def __init__(self, pieces: Sequence[str], firsts: Integers) -> None:
-        self._pieces, self._firsts = pieces, firsts
-
-    def __len__(self) -> int:
-        return len(self._firsts) - 1
-
-    def __getitem__(self, row: Any) -> Any:
-        number = range(len(self))[row]
-        return "".join(self._pieces[int(self._firsts[number]) : int(self._firsts[number + 1])])
-
-
 EVALUATED_STREAMS = 10
 """Streams that a text is measured in; each begins without memory, so more would cost quality."""
 
 
 class Pieces(Examples):
-    """Stretches of the text, each of which is predicted token by token from the token before it on.
+    """Pieces of the text, each of which is predicted token by token from the token before it on.
 
     A document begins where the one before ended: the first piece is predicted from its `</s>`, so that one and the same
     token ends a text and begins the next. A piece within a document is predicted from the last token before it.
@@ -252,43 +209,37 @@ class Pieces(Examples):
 
 def document_pieces(text: RawTokens, max_length: int) -> Pieces:
     """Each document by itself, cut where a row of it would have more than `max_length` tokens."""
-    begins, ends = text.bounds[:-1], text.bounds[1:]
-    starts, counts = cut_evenly(begins, ends, max_length - 1)
-    stops = np.minimum(starts + max_length - 1, np.repeat(ends, counts))
-    return Pieces(text, starts, stops, np.repeat(text.corpora, counts))
+    starts, stops, documents = cut(text.bounds[:-1], text.bounds[1:], max_length - 1)
+    return Pieces(text, starts, stops, text.corpora[documents])
 
 
 def contiguous_pieces(text: RawTokens, max_length: int) -> Pieces:
-    """The whole text, document after document, cut at every `max_length` tokens, whoever they belong to."""
-    starts, stops = cut_throughout(text, max_length)
+    """The whole text, document after document, cut at every `max_length` tokens, whichever document they belong to."""
+    starts, stops, _ = cut(np.array([0]), np.array([len(text.values)]), max_length - 1)
     return Pieces(text, starts, stops, text.corpora[text.document_at(starts)])
 
 
-def cut_throughout(text: RawTokens, max_length: int) -> tuple[Integers, Integers]:
-    """Where the pieces of the whole text begin and end, each of `max_length` tokens with the one before it."""
-    starts = np.arange(0, len(text.values), max_length - 1)
-    return starts, np.minimum(starts + max_length - 1, len(text.values))
-
-
-def cut_evenly(begins: Integers, ends: Integers, room: int) -> tuple[Integers, Integers]:
-    """Where pieces of at most `room` tokens begin, and how many of them each stretch has."""
+def cut(begins: Integers, ends: Integers, room: int) -> tuple[Integers, Integers, Integers]:
+    """Spans of tokens cut into pieces of at most `room`: where each begins and ends, and the number of its span."""
     counts = -(-(ends - begins) // room)
-    number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(begins, counts) + room * number, counts
+    spans = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(spans)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = begins[spans] + room * number
+    return starts, np.minimum(starts + room, ends[spans]), spans
 
 
 class Streams(Pieces):
     """The whole text, document after document, read by a batch's rows side by side as so many streams.
 
-    Each stream is a stretch of about the same size, and each batch goes on in all of them where the batch before ended,
+    The streams have about the same size, and each batch goes on in all of them where the batch before ended,
     so that a recurrent state can be carried over: truncated back-propagation through time. The last stream may be the
     first to end; from then on a batch has a row less. The plan is the same in every epoch, so a position says which
     batch comes next, and a checkpoint only has to hold the carried state beside it.
     """
 
     def __init__(self, text: RawTokens, max_length: int) -> None:
-        starts, stops = cut_throughout(text, max_length)
-        super().__init__(text, starts, stops, np.zeros(len(starts), dtype=np.int16))
+        pieces = contiguous_pieces(text, max_length)
+        super().__init__(text, pieces.starts, pieces.stops, np.zeros(len(pieces), dtype=np.int16))
         self.weights = (1.0,)
         self.room = max_length - 1
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from regard.data.batches import Examples, MaskedBatch, Measured, Rows, Tokens, fixed_batches, plan
-from regard.data.raw import RawTokens, cut_evenly
+from regard.data.raw import RawTokens, cut
 from regard.data.store import Integers
 from regard.errors import DataError
 from regard.text.normalise import Sentences
@@ -42,19 +43,19 @@ class Shown(Measured):
     a_stops: Integers
     b_starts: Integers
     b_stops: Integers
-    follows: NDArray[np.bool_]
+    follows: NDArray[np.bool_] | None
+    """Whether B follows A; None where there is no B."""
     corpora: Integers
     weights: tuple[float, ...]
-    special: int
 
     @property
     def lengths(self) -> NDArray[np.int32]:
         both = self.a_stops - self.a_starts + self.b_stops - self.b_starts
-        return (both + self.special).astype(np.int32)
+        return (both + (2 if self.follows is None else 3)).astype(np.int32)
 
 
 class Segments(Examples):
-    """Stretches of a text with some tokens hidden, drawn anew in each epoch; the rest is the subclasses' business."""
+    """Segments of a text with some tokens hidden, drawn anew in each epoch."""
 
     def __init__(self, text: RawTokens, masking: Masking, corpora: Integers) -> None:
         self.text, self.masking = text, masking
@@ -83,15 +84,19 @@ class Segments(Examples):
         return fixed_batches(self, batch_tokens)
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> MaskedBatch:
-        ids_BL, segments_BL, lengths = self._rows(examples, seed, epoch)
-        masked = self.masking(ids_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
-        ids, segments, places, labels = map(
-            torch.from_numpy, (masked.ids_BL, segments_BL, masked.places_P, masked.labels_P)
+        rows_BL, segments_BL, lengths = self._rows(examples, seed, epoch)
+        masked = self.masking(rows_BL, Draws(seed, epoch, MASKS, int(examples[0]), len(examples)))
+        ids_BL, places_P, labels_P = map(torch.from_numpy, masked)
+        text, follows = Tokens.of(ids_BL, torch.from_numpy(lengths)), self.shown(seed, epoch).follows
+        return MaskedBatch(
+            text,
+            torch.from_numpy(segments_BL),
+            places_P,
+            labels_P,
+            None if follows is None else torch.from_numpy(follows[examples].astype(np.int64)),
+            examples=tuple(examples.tolist()),
+            tokens=len(places_P),
         )
-        text = Tokens.of(ids, torch.from_numpy(lengths))
-        follows_B = self._labels(examples, seed, epoch)
-        named = tuple(examples.tolist())
-        return MaskedBatch(text, segments, places, labels, follows_B, examples=named, tokens=len(places))
 
     def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[Ids, Ids, Integers]:
         """[CLS] A [SEP], and B [SEP] where there is a second segment, padded; which segment; the lengths of both."""
@@ -108,9 +113,6 @@ class Segments(Examples):
         ids_BL[(place_L == a_ends) | (place_L == last)] = special.end
         ids_BL[place_L > last] = special.pad
         return ids_BL, ((place_L > a_ends) & (place_L <= last)).astype(np.int64), lengths
-
-    def _labels(self, examples: Integers, seed: int, epoch: int) -> torch.Tensor | None:
-        return None
 
     def where(self, example: int) -> str:
         return self.text.place(int(self.text.document_at(self.shown(0, 0).a_starts[example])))
@@ -129,22 +131,20 @@ class SingleSegments(Segments):
     """Documents, cut where they are longer than the model reads at once."""
 
     def __init__(self, text: RawTokens, masking: Masking, max_length: int) -> None:
-        begins, ends = text.bounds[:-1], text.bounds[1:] - 1
-        self._starts, counts = cut_evenly(begins, ends, max_length - 2)
-        self._stops = np.minimum(self._starts + max_length - 2, np.repeat(ends, counts))
-        super().__init__(text, masking, np.repeat(text.corpora, counts))
+        self._starts, self._stops, documents = cut(text.bounds[:-1], text.bounds[1:] - 1, max_length - 2)
+        super().__init__(text, masking, text.corpora[documents])
 
     def draw(self, seed: int, epoch: int) -> Shown:
-        nothing, truly = np.zeros_like(self._starts), np.ones(len(self._starts), dtype=bool)
-        return Shown(self._starts, self._stops, nothing, nothing, truly, self.corpora, self.weights, special=2)
+        nothing = np.zeros_like(self._starts)
+        return Shown(self._starts, self._stops, nothing, nothing, None, self.corpora, self.weights)
 
 
 class SentencePairs(Segments):
     """Pairs of segments, each of whole sentences.
 
-    Documents are cut once into stretches of sentences that fit. Each epoch then cuts every stretch in two after another
-    sentence, and half of them get the second part of a stretch of another document instead, one of about the same
-    length. So what follows and what does not are the same parts: neither lengths nor breaks give the answer away.
+    Documents are cut once into spans of sentences that fit. Each epoch then cuts every span in two after another
+    sentence, and half of them get the second part of a span of another document instead, one of about the same length.
+    So what follows and what does not are the same parts: neither lengths nor breaks give the answer away.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class SentencePairs(Segments):
     ) -> None:
         """For messages: `where` names the text, `hint` is how it gets more documents, `sentences` how to find them."""
         self._room = max_length - 3
-        self._firsts, self._lasts, self._owners = stretches(text, self._room)
+        self._firsts, self._lasts, self._owners = sentence_spans(text, self._room)
         if len(np.unique(self._owners)) < 2:
             long = int((np.diff(text.documents) >= 2).sum())
             what = (
@@ -178,14 +178,17 @@ class SentencePairs(Segments):
         rooms = self._room - (middles - a_starts)
         follows = draws(count) < 0.5
         true_stops = np.minimum(ends, middles + rooms)
-        others = self._strangers(true_stops - middles, rooms, draws)
+        others = self._negatives(true_stops - middles, rooms, draws)
         b_starts, b_stops = middles[others], np.minimum(true_stops[others], middles[others] + rooms)
-        follows |= self._reads_the_same(middles, true_stops, b_starts, b_stops)
+        # Where another document happens to continue with the very same words, they truly follow
+        for row in np.flatnonzero(true_stops - middles == b_stops - b_starts):
+            true, other = slice(middles[row], true_stops[row]), slice(b_starts[row], b_stops[row])
+            follows[row] |= np.array_equal(self.text.values[true], self.text.values[other])
         b_starts, b_stops = np.where(follows, middles, b_starts), np.where(follows, true_stops, b_stops)
-        return Shown(a_starts, middles, b_starts, b_stops, follows, self.corpora, self.weights, special=3)
+        return Shown(a_starts, middles, b_starts, b_stops, follows, self.corpora, self.weights)
 
-    def _strangers(self, sizes: Integers, rooms: Integers, draws: Draws) -> Integers:
-        """For each stretch another document's, near it in the order of the second parts' lengths, that has room."""
+    def _negatives(self, sizes: Integers, rooms: Integers, draws: Draws) -> Integers:
+        """For each span one of another document, near it in the order of the second parts' lengths, that has room."""
         count, owners = len(sizes), self._owners
         order = np.argsort(sizes + draws(count), kind="stable")
         ranks = np.empty(count, dtype=np.int64)
@@ -204,37 +207,24 @@ class SentencePairs(Segments):
         any_other += np.where(any_other >= first, size, 0)
         return np.where(owners[order[near]] == owners, any_other, order[near])
 
-    def _reads_the_same(
-        self, starts: Integers, stops: Integers, other_starts: Integers, other_stops: Integers
-    ) -> NDArray[np.bool_]:
-        """Whether another document happens to go on with the very same words: then they truly follow."""
-        values = self.text.values
-        same: NDArray[np.bool_] = stops - starts == other_stops - other_starts
-        for one in np.flatnonzero(same):
-            true, other = values[starts[one] : stops[one]], values[other_starts[one] : other_stops[one]]
-            same[one] = np.array_equal(true, other)
-        return same
 
-    def _labels(self, examples: Integers, seed: int, epoch: int) -> torch.Tensor:
-        return torch.from_numpy(self.shown(seed, epoch).follows[examples].astype(np.int64))
+def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Integers]:
+    """Spans of two sentences or more, of `room` tokens if they can: first sentence, the one after, and document.
 
-
-def stretches(text: RawTokens, room: int) -> tuple[Integers, Integers, Integers]:
-    """Stretches of two sentences or more, of `room` tokens if they can: first sentence, the one after, and document.
-
-    A sentence that would be left alone at the end of its document gets company from the stretch before it, or joins it.
+    A sentence that would be left alone at the end of its document is merged into the previous span, or gets the last
+    sentence of it.
     """
     limits, documents = text.sentences, text.documents
-    found = array("q")  # three numbers a stretch, as they lie in memory
-    for document, (first, last) in enumerate(zip(documents[:-1].tolist(), documents[1:].tolist(), strict=True)):
+    spans = array("q")  # three numbers a span, as they lie in memory
+    for document, (first, last) in enumerate(pairwise(documents.tolist())):
         while last - first >= 2:
             fits = int(np.searchsorted(limits, limits[first] + room, side="right")) - 1
             stop = min(max(fits, first + 2), last)
             if last - stop == 1:
                 stop = stop - 1 if stop - first > 2 else last
-            found.extend((first, stop, document))
+            spans.extend((first, stop, document))
             first = stop
-    firsts, lasts, owners = np.frombuffer(found, dtype=np.int64).reshape(-1, 3).T if found else np.empty((3, 0), int)
+    firsts, lasts, owners = np.frombuffer(spans, dtype=np.int64).reshape(-1, 3).T if spans else np.empty((3, 0), int)
     return firsts, lasts, owners
 
 
@@ -261,8 +251,7 @@ class Draws:
         return drawn
 
 
-@dataclass(frozen=True)
-class Masked:
+class Masked(NamedTuple):
     """Texts after masking: what is read, where something is to be predicted, and what stood there."""
 
     ids_BL: Ids
@@ -272,20 +261,17 @@ class Masked:
 
 @dataclass(frozen=True, eq=False)
 class Masking:
-    """Masks texts of one vocabulary."""
+    """Masks texts of one vocabulary, which has [MASK]."""
 
     tokenizer: Tokenizer
     rate: float = 0.15
     whole: Whole = "off"
 
-    def __post_init__(self) -> None:
-        if self.tokenizer.mask is None:
-            raise DataError("the vocabulary has no [MASK] token", where="tokenizer")
-
     def __call__(self, ids_BL: Ids, draws: Draws) -> Masked:
         """Each token, or each whole word, is chosen by itself with the probability `rate`.
 
-        Where that chooses nothing in the whole batch, one is taken, so that there is something to learn from.
+        Where that chooses nothing in the whole batch, one is taken, so that there is something to learn from. What is
+        chosen becomes [MASK], a random token that is not special, or stays as it is.
         """
         ranks_BL = draws(*ids_BL.shape)
         if self.whole != "off":
@@ -294,18 +280,14 @@ class Masking:
         chosen_BL = ranks_BL < max(self.rate, np.nextafter(ranks_BL.min(), 1.0))
         places_P = np.flatnonzero(chosen_BL)
         labels_P = ids_BL.ravel()[places_P]
-        masked_BL = ids_BL.copy()
-        masked_BL.flat[places_P] = self._instead(labels_P, draws)
-        return Masked(masked_BL, places_P, labels_P)
-
-    def _instead(self, labels_P: Ids, draws: Draws) -> Ids:
-        """[MASK], a random token that is not special, or the token itself."""
         how_P, which_P = draws(len(labels_P)), draws(len(labels_P))
         plain = np.flatnonzero(~self.is_special_V)
         random_P = plain[(which_P * len(plain)).astype(np.int64)]
-        assert self.tokenizer.mask is not None
         shown_P = np.where(how_P < HIDDEN + REPLACED, random_P, labels_P)
-        return np.where(how_P < HIDDEN, self.tokenizer.mask, shown_P)
+        masked_BL = ids_BL.copy()
+        assert self.tokenizer.mask is not None
+        masked_BL.flat[places_P] = np.where(how_P < HIDDEN, self.tokenizer.mask, shown_P)
+        return Masked(masked_BL, places_P, labels_P)
 
     @cached_property
     def is_special_V(self) -> NDArray[np.bool_]:
@@ -324,8 +306,12 @@ class Masking:
     @cached_property
     def _kinds_V(self) -> NDArray[np.int8]:
         """Of each token: letters 0, digits 1, other signs 2, what begins a word plus 4."""
-        spelt = self.tokenizer.tokens(range(self.tokenizer.size))
-        return np.array([_kind(token, self._marks_continuing) for token in spelt], dtype=np.int8)
+        kinds, continuing = list[int](), self._marks_continuing
+        for token in self.tokenizer.tokens(range(self.tokenizer.size)):
+            begins = not token.startswith(CONTINUES) if continuing else token.startswith(SPACES)
+            sign = token.removeprefix(CONTINUES if continuing else "").lstrip(f"{MARK}Ġ ")[:1]
+            kinds.append((1 if sign.isnumeric() else 0 if sign.isalpha() else 2) + 4 * begins)
+        return np.array(kinds, dtype=np.int8)
 
     def _first_of_word(self, ids_BL: Ids) -> Ids:
         """For each position, where its word begins.
@@ -343,10 +329,3 @@ class Masking:
         begins_BL[:, 0] = True
         places_L = np.arange(ids_BL.shape[1])
         return np.maximum.accumulate(np.where(begins_BL, places_L, 0), axis=1)
-
-
-def _kind(token: str, continuing: bool) -> int:
-    begins = not token.startswith(CONTINUES) if continuing else token.startswith(SPACES)
-    sign = token.removeprefix(CONTINUES if continuing else "").lstrip(f"{MARK}Ġ ")[:1]
-    kind = 1 if sign.isnumeric() else 0 if sign.isalpha() else 2
-    return kind + 4 * begins

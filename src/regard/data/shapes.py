@@ -23,8 +23,6 @@ from regard.errors import DataError, did_you_mean
 
 Language = Literal["english", "korean"]
 Relation = Literal["left", "right", "above", "below"]
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom edge, as shares of the picture's side."""
 
 PREFIX = "shapes:"
 RADIUS = {"small": 11, "large": 20}
@@ -55,22 +53,13 @@ KOREAN = {
     "star": "별",
     "cross": "십자가",
     "diamond": "마름모",
-}
-RELATIONS: dict[Language, dict[Relation, str]] = {
-    "english": {"left": "left of", "right": "right of", "above": "above", "below": "below"},
-    "korean": {"left": "왼쪽에", "right": "오른쪽에", "above": "위에", "below": "아래에"},
+    "left": "왼쪽에",
+    "right": "오른쪽에",
+    "above": "위에",
+    "below": "아래에",
 }
 
 Points = NDArray[np.float64]
-OUTLINES: dict[str, Callable[[Points, Points], NDArray[np.bool_]]] = {
-    "circle": lambda x, y: x**2 + y**2 <= 1,
-    "square": lambda x, y: np.maximum(abs(x), abs(y)) <= 0.78,
-    "triangle": lambda x, y: (y <= 0.9) & (y >= 2 * abs(x) - 0.95),
-    "star": lambda x, y: _in_star(x, y),
-    "cross": lambda x, y: (np.minimum(abs(x), abs(y)) <= 0.3) & (np.maximum(abs(x), abs(y)) <= 1),
-    "diamond": lambda x, y: abs(x) / 0.75 + abs(y) <= 1,
-}
-"""Which points of the box from -1 to 1 belong to a shape; y points down."""
 
 
 def _in_star(x: Points, y: Points) -> NDArray[np.bool_]:
@@ -80,6 +69,17 @@ def _in_star(x: Points, y: Points) -> NDArray[np.bool_]:
     inner_along, inner_across = 0.42 * np.cos(np.pi / 5), 0.42 * np.sin(np.pi / 5)
     inside: NDArray[np.bool_] = (inner_along - 1) * across - inner_across * (along - 1) >= 0
     return inside
+
+
+OUTLINES: dict[str, Callable[[Points, Points], NDArray[np.bool_]]] = {
+    "circle": lambda x, y: x**2 + y**2 <= 1,
+    "square": lambda x, y: np.maximum(abs(x), abs(y)) <= 0.78,
+    "triangle": lambda x, y: (y <= 0.9) & (y >= 2 * abs(x) - 0.95),
+    "star": _in_star,
+    "cross": lambda x, y: (np.minimum(abs(x), abs(y)) <= 0.3) & (np.maximum(abs(x), abs(y)) <= 1),
+    "diamond": lambda x, y: abs(x) / 0.75 + abs(y) <= 1,
+}
+"""Which points of the box from -1 to 1 belong to a shape; y points down."""
 
 
 class Thing(NamedTuple):
@@ -96,15 +96,11 @@ class Thing(NamedTuple):
         return f"{self.colour} {self.shape}"
 
     @property
-    def box(self) -> Box:
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom edge, as shares of the picture's side."""
         radius = RADIUS[self.size]
         left, top, right, bottom = self.x - radius, self.y - radius, self.x + radius, self.y + radius
         return left / 100, top / 100, right / 100, bottom / 100
-
-    def words(self, language: Language) -> str:
-        """The thing without an article or a particle: "small red circle", "작은 빨간 원"."""
-        named = (self.size, self.colour, self.shape)
-        return " ".join(named if language == "english" else [KOREAN[word] for word in named])
 
 
 class Scene(NamedTuple):
@@ -131,10 +127,12 @@ class Scene(NamedTuple):
 
     def caption(self, language: Language) -> str:
         """ "a small red circle left of a large blue square", "큰 파란 사각형 왼쪽에 작은 빨간 원이 있다"."""
-        first, second, relation = self.first.words(language), self.second.words(language), RELATIONS[language]
         if language == "english":
-            return f"a {first} {relation[self.relation]} a {second}"
-        return f"{second} {relation[self.relation]} {first}{'이' if (ord(first[-1]) - ord('가')) % 28 else '가'} 있다"
+            first, second = (" ".join(thing[:3]) for thing in self)
+            return f"a {first} {self.relation}{' of' * (self.relation in ('left', 'right'))} a {second}"
+        first, second = (" ".join(KOREAN[word] for word in thing[:3]) for thing in self)
+        particle = "이" if (ord(first[-1]) - ord("가")) % 28 else "가"
+        return f"{second} {KOREAN[self.relation]} {first}{particle} 있다"
 
 
 def in_order(scene: Scene) -> Scene:
@@ -159,7 +157,7 @@ def parse(code: str, where: str) -> Scene:
     found = [Thing(match[1], match[2], match[3], int(match[4]), int(match[5])) for match in things if match]
     for thing in found:
         if max(thing.x, thing.y) > 100:
-            what = f"{thing.words('english')} stands at {thing.x} {thing.y}, outside"
+            what = f"{' '.join(thing[:3])} stands at {thing.x} {thing.y}, outside"
             raise DataError(what, where=where, hint="hundredths of the side: 0 to 100")
         for word, known in ((thing.size, [*RADIUS]), (thing.colour, [*COLOURS]), (thing.shape, [*OUTLINES])):
             if word not in known:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -98,7 +99,7 @@ def read(folder: ModelFolder) -> Imported:
     folder.expect(SUPPORTED)
     activation = ACTIVATIONS[folder.config.get("hidden_act", "gelu")]
     config = {"kind": "bert", **folder.fields(FIELDS), "activation": activation}
-    theirs = _read_weights(folder)
+    theirs = each_once(folder.weights(), folder.name)
     if folder.architecture in PRETRAINED:
         task, sections = PRETRAINING, {"data": {"max_length": config["max_positions"]}}
         config["next_sentence"] = "pooler.dense.weight" in theirs
@@ -110,19 +111,18 @@ def read(folder: ModelFolder) -> Imported:
     else:
         config |= {"next_sentence": False, "masked_head": False}
         task, sections = _read_head(folder, config)
-    weights = to_ours(_table(task, config), theirs, folder.name)
+    weights = to_ours(weight_names(task, config), theirs, folder.name)
     tokenizer = read_tokenizer(folder, len(theirs[WORDS]), begin="cls", end="sep")
     return Imported(task, config, weights, Tokenizers({"text": tokenizer}), sections)
 
 
-def _read_weights(folder: ModelFolder) -> dict[str, Tensor]:
+def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     """Each tensor once, without the prefix of a model under a head and with today's names for a norm's weights."""
-    theirs = {
+    named = {
         name.removeprefix("bert.").replace(".gamma", ".weight").replace(".beta", ".bias"): tensor
-        for name, tensor in folder.weights().items()
+        for name, tensor in theirs.items()
     }
-    theirs = {name: tensor for name, tensor in theirs.items() if name not in IGNORED}
-    return without_copies(theirs, TIED, folder.name)
+    return without_copies({name: named[name] for name in named if name not in IGNORED}, TIED, where)
 
 
 def _read_head(folder: ModelFolder, config: dict[str, Any]) -> tuple[str, dict[str, dict[str, Any]]]:
@@ -168,7 +168,7 @@ def write(run: Run, checkpoint: str) -> Exported:
         allowed: dict[str, tuple[Any, ...]] = {"apart": (False,), "features": ("last",), "bilstm": (None,)}
         allowed |= {"pooling": ("first",)} if task in POOLED else {}
         require_settings(run, "head", allowed, tool="transformers")
-    theirs = to_theirs(_table(task, config.model_dump()), stored_weights(run.load_model(checkpoint)))
+    theirs = to_theirs(weight_names(task, config.model_dump()), stored_weights(run.load_model(checkpoint)))
     next_sentence = [name for name in theirs if name.startswith("cls.seq_relationship.")]
     if task in HEADED:
         architecture = HEADED[task]
@@ -219,7 +219,7 @@ def _head_config(run: Run) -> dict[str, Any]:
     return config | ({"problem_type": problem} if problem else {})
 
 
-def _table(task: str, config: dict[str, Any]) -> dict[str, str]:
+def weight_names(task: str, config: dict[str, Any]) -> dict[str, str]:
     """Our names of all weights -> theirs, with the heads of pre-training or that of the task."""
     table = dict(MODEL)
     for number in range(config["layers"]):

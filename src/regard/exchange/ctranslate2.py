@@ -88,7 +88,7 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
         pre_norm=config.norm == "pre",
         activation=getattr(specs.common_spec.Activation, config.activation.upper()),
     )
-    for path, tensor in to_theirs(_table(config), model.state_dict()).items():
+    for path, tensor in to_theirs(_weight_names(config), model.state_dict()).items():
         *parts, kind = path.split(".")
         layer = spec
         for part in parts:
@@ -108,7 +108,7 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
     return spec
 
 
-def _table(config: TransformerConfig) -> dict[str, str]:
+def _weight_names(config: TransformerConfig) -> dict[str, str]:
     """Our names of all weights -> the paths in the library's description."""
     table = {
         "source_embedding.weight": "encoder.embeddings.0.weight",

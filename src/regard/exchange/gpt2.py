@@ -54,20 +54,25 @@ def read(folder: ModelFolder) -> Imported:
     folder.expect(FIXED)
     config = {"kind": "gpt", "norm": "pre", **folder.fields(FIELDS)}
     config["feed_forward"] = folder.number("n_inner", 4 * config["width"])
-    named = {name.removeprefix("transformer."): tensor for name, tensor in folder.weights().items()}
-    theirs = {name: tensor for name, tensor in named.items() if not MASKS.fullmatch(name)}
-    theirs = without_copies(theirs, {"lm_head.weight": "wte.weight"}, folder.name)
-    weights = to_ours(_table(config["layers"]), _transpose(theirs), folder.name)
+    theirs = each_once(folder.weights(), folder.name)
+    weights = to_ours(weight_names(config["layers"]), theirs, folder.name)
     tokenizer = read_tokenizer(folder, len(weights["embedding.weight"]), begin="bos", end="eos")
     data = {"max_length": config["max_positions"]}
     return Imported("language_modeling", config, weights, Tokenizers({"text": tokenizer}), {"data": data})
+
+
+def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """Each tensor once, without constant tables; matrices as linear layers have them."""
+    named = {name.removeprefix("transformer."): tensor for name, tensor in theirs.items()}
+    weights = {name: tensor for name, tensor in named.items() if not MASKS.fullmatch(name)}
+    return _transpose(without_copies(weights, {"lm_head.weight": "wte.weight"}, where))
 
 
 def write(run: Run, checkpoint: str) -> Exported:
     """A GPT2LMHeadModel; the paper's GPT, with its norms after the sub-layers, is none."""
     config, tokenizer = run.recipe.model, run.tokenizers["text"]
     require_settings(run, "model", {"norm": ("pre",)}, tool="transformers")
-    theirs = _transpose(to_theirs(_table(config.layers), stored_weights(run.load_model(checkpoint))))
+    theirs = _transpose(to_theirs(weight_names(config.layers), stored_weights(run.load_model(checkpoint))))
     ids = {"bos_token_id": tokenizer.end, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
     [end] = tokenizer.tokens([tokenizer.end])
     return Exported(
@@ -88,7 +93,7 @@ def write(run: Run, checkpoint: str) -> Exported:
     )
 
 
-def _table(layers: int) -> dict[str, str]:
+def weight_names(layers: int) -> dict[str, str]:
     """Our names of all weights -> theirs."""
     blocks = (prefixed(f"blocks.{number}.", f"h.{number}.", LAYER) for number in range(layers))
     return MODEL | {ours: theirs for block in blocks for ours, theirs in block.items()}

@@ -95,8 +95,7 @@ def read(folder: ModelFolder) -> Imported:
     if norm == "pre" and tie != "all":
         size = folder.number("vocab_size")
         theirs = _cut_tables(theirs, *(folder.number(name, size) for name in VOCABULARY_SIZES))
-    weights = to_ours(_table(config), _each_once(theirs, tie, folder.name), folder.name)
-    weights = _reordered(weights, _order(config["width"]))
+    weights = read_weights(theirs, config, folder.name)
     rows = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
     tokenizers = _read_tokenizers(folder, rows, begin, shared=tie == "all")
@@ -160,7 +159,7 @@ def write(run: Run, checkpoint: str) -> Exported:
         what = f"transformers has no counterpart of an odd width, model.width: {config.width}"
         raise CheckpointError(what, where=str(run.folder), hint="an even model.width can be exported")
     ours = _reordered(stored_weights(run.load_model(checkpoint)), _order(config.width).argsort())
-    theirs = to_theirs(_table(config.model_dump()), ours)
+    theirs = to_theirs(weight_names(config.model_dump()), ours)
     theirs[BIAS] = theirs[BIAS][None]
     if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
         theirs |= {name: _positions(config.max_positions, config.width).contiguous() for name in POSITIONS}
@@ -228,7 +227,7 @@ def _generation(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
 # Weights
 
 
-def _table(config: dict[str, Any]) -> dict[str, str]:
+def weight_names(config: dict[str, Any]) -> dict[str, str]:
     """Our names of all weights -> theirs."""
     table = {"output.linear.bias": BIAS, "source_embedding.weight": SHARED if config["tie"] == "all" else ENCODER}
     if config["tie"] != "all":
@@ -241,6 +240,12 @@ def _table(config: dict[str, Any]) -> dict[str, str]:
         if config["norm"] == "pre":
             table[f"{side}_norm"] = f"model.{side}.layer_norm"
     return table
+
+
+def read_weights(theirs: Mapping[str, Tensor], config: dict[str, Any], where: str) -> dict[str, Tensor]:
+    """The weights under our names, with the width in our order."""
+    ours = to_ours(weight_names(config), _each_once(theirs, config["tie"], where), where)
+    return _reordered(ours, _order(config["width"]))
 
 
 def _each_once(theirs: Mapping[str, Tensor], tie: str, where: str) -> dict[str, Tensor]:

@@ -146,7 +146,7 @@ class LanguageModeling(RawTextTask):
         metrics: dict[str, Any] = self.loss(model, examples)
         writes = isinstance(model, LanguageModel) and not self.rewrites
         if writes and self.recipe.training.decode and math.isfinite(metrics["loss"]):
-            documents = filter(None, (text.split() for text in examples.text.texts))
+            documents = filter(None, (text.split() for text in examples.text.texts()))
             split = [*islice(documents, self.recipe.training.samples)]
             prompts = [" ".join(words[:PROMPT]) for words in split]
             greedy = self.with_search(SearchConfig(beam=1, max_length=CONTINUATION))
@@ -167,14 +167,15 @@ class LanguageModeling(RawTextTask):
         """
         totals, tokens = measured(self.objective(model).eval(), examples)
         by_direction = [total / tokens for total in totals]
-        loss, texts = sum(by_direction) / len(by_direction), examples.text.texts
-        words = sum(len(text.split()) for text in texts) + len(texts)
-        nats = loss * tokens + float(examples.text.spelt_out.nats.sum())
+        loss, text = sum(by_direction) / len(by_direction), examples.text
+        words = sum(len(document.split()) for document in text.texts()) + len(text)
+        characters = sum(len(fold_white_space(document)) for document in text.texts())
+        nats = loss * tokens + float(text.spelt_out.nats.sum())
         metrics = {
             "loss": loss,
             "perplexity": perplexity(loss),
             "word_perplexity": perplexity(nats / words),
-            "bits_per_character": nats / math.log(2) / max(1, sum(len(fold_white_space(text)) for text in texts)),
+            "bits_per_character": nats / math.log(2) / max(1, characters),
         }
         if self.rewrites:
             return {name if name == "loss" else f"{RECONSTRUCTION}{name}": value for name, value in metrics.items()}

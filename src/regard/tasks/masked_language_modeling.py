@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -90,13 +90,6 @@ class MaskedLanguageModeling(RawTextTask):
         sentences: Sentences = self.recipe.data.sentences
         return sentences if self.recipe.model.next_sentence else None
 
-    def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
-        if self.tokenizers["text"].mask is None:
-            hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
-            place = f"{self.recipe.tokenizer.file or 'tokenizer'}"
-            raise DataError("the vocabulary has no [MASK] token", where=place, hint=hint)
-        return self
-
     def examples(self, text: RawTokens, part: str) -> Segments:
         data = self.recipe.data
         if not self.recipe.model.next_sentence:
@@ -111,6 +104,10 @@ class MaskedLanguageModeling(RawTextTask):
 
     @property
     def masking(self) -> Masking:
+        if self.tokenizers["text"].mask is None:
+            hint = "add one to the file, or leave tokenizer.file out to train a vocabulary that has it"
+            place = f"{self.recipe.tokenizer.file or 'tokenizer'}"
+            raise DataError("the vocabulary has no [MASK] token", where=place, hint=hint)
         return Masking(self.tokenizers["text"], self.recipe.data.mask_rate, self.recipe.data.whole_words)
 
     def read(self, corpora: Sequence[RawText], part: Part, base: Path) -> Segments:

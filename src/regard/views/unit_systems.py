@@ -133,7 +133,7 @@ def _counts(run: Run, recipe: AnyRecipe, model: Any, examples: Any, moved: Calla
     if isinstance(run.task, LanguageModeling):
         losses = document_losses(run.task.objective(model).eval(), examples, moved)
         spelt_out = losses + examples.text.spelt_out.nats
-        counts = replace(language_counts(tuple(examples.text.texts), spelt_out), unknown=examples.text.unknown_share)
+        counts = replace(language_counts(tuple(examples.text.texts()), spelt_out), unknown=examples.text.unknown_share)
         if not run.task.rewrites:
             return counts
         return replace(counts, metrics={f"{RECONSTRUCTION}{name}": metric for name, metric in counts.metrics.items()})
@@ -141,7 +141,7 @@ def _counts(run: Run, recipe: AnyRecipe, model: Any, examples: Any, moved: Calla
         if model.output is None:
             what = "the model was imported without the head that predicts masked tokens"
             raise DataError(what, where=str(run.folder), hint="compare what is fine-tuned from it")
-        return masked_counts(tuple(examples.text.texts), document_masks(model, examples, moved))
+        return masked_counts(tuple(examples.text.texts()), document_masks(model, examples, moved))
     if isinstance(run.task, HeadedTask):
         return labelled_counts(run.task.evaluate(model, examples, moved)["predictions"])
     what = f"runs of the task {run.task.name} cannot be compared"
