@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
-from labelled_cases import QUESTIONS
+from labelled_cases import QUESTIONS, SMALL, TEXTS
 from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.dataset import Dataset
@@ -35,7 +35,6 @@ from regard.tasks.question_answering import QuestionAnswering
 from regard.tasks.task import Inputs
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
-from test_offsets import TEXTS
 
 REAL = SHARED
 CONTEXT = "The Normans came to Sicily in 1060 😀 and took café Lim\u0301a."
@@ -207,16 +206,6 @@ def test_best_threshold_against_all_thresholds(rows: list[tuple[int, float, bool
 
 
 # Answers and tokens
-
-
-SMALL: dict[str, dict[str, Any]] = {
-    "lstm_lm": {"embedding": 16, "hidden": 16, "layers": 1},
-    "elmo": {"width": 16, "hidden": 16, "filters": 64, "layers": 1},
-    "gpt": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
-    "bert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
-    "bilstm": {"embedding": 16, "hidden": 8, "layers": 1},
-    "cnn": {"embedding": 16, "maps": 8},
-}
 
 
 def task_of(

@@ -394,7 +394,7 @@ def test_signs_of_full_width_are_no_part_of_a_word(run: Path) -> None:
         f"John went to the garden{first} Mary{second} went to the kitchen. Where is Mary{asked}"
         for first, second, asked in ("。，？", "！、？", "。；?", ".：？", "。．？")
     ]
-    expected, *found = succeed("predict", run, plain, *texts, "--json").jsons
+    expected, *found = succeed("predict", run, "--json", stdin="\n\n".join([plain, *texts])).jsons
     for one in found:
         assert one["probabilities"] == expected["probabilities"]
         assert one["sentences"] == expected["sentences"] == 2

@@ -10,14 +10,10 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labelled_cases import SIGNS, TEXTS
 from regard.text.normalise import Clusters, Span, trimmed, word_spans
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 
-SIGNS = (
-    "aZéß İJ\u030c e\u0301\u0323 \u1100\u1161\u11a8 \uac00\uac01 한국어 \u3131 "
-    "👨\u200d👩\u200d👧 👍🏽 🇰🇷 ❤\ufe0f \u0e01\u0e33 क\u094d\u0937 \t\r\n\u3000▁.,!?()'\"-$ 🙂 \u0000 ﬁ 123"
-)
-TEXTS = st.text(st.sampled_from(SIGNS), max_size=30) | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 KINDS = [(kind, lower) for kind in ("bpe", "byte", "character", "word", "wordpiece", "unigram") for lower in (0, 1)]
 CORPUS = [SIGNS, "Cafe\u0301 İstanbul Straße", "한국 한국어 가각", "e\u0301\u0323x J\u030c"] * 3
 

@@ -166,12 +166,12 @@ class QuestionAnswering(HeadedTask):
         context = framing.spelled(examples.columns["context"][row].tolist(), texts["context"], row)
         question = question[: self.longest_question]
         room = framing.longest - 3 - len(question)
-        found = []
+        rows = []
         for start, stop in windows(len(context), room, framing.stride):
             framed = framing.frame(question, context[start:stop])
             no_answer = len(framed.ids) - 1 if self.recipe.model.causal else 0
-            found.append(Window(framed, len(question) + 2, start, stop, no_answer))
-        return found
+            rows.append(Window(framed, len(question) + 2, start, stop, no_answer))
+        return rows
 
     def answer_tokens(self, examples: Dataset, row: int) -> tuple[int, int] | None:
         """The first and last token of the first answer; None where there is none."""

@@ -21,12 +21,13 @@ from regard.data.dataset import ColumnReport, Columns, Dataset
 from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
-from regard.data.stories import UNKNOWN, Question, Stories, StoryData, asked_in, object_inputs, questions_in
+from regard.data.stories import UNKNOWN, Question, Stories, StoryData, object_inputs, questions_in, typed_questions
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean, first_of
 from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
+from regard.tasks.classification import Classified
 from regard.tasks.metrics import perplexity
 from regard.tasks.task import Done, EncodedInputs, Example, NoSettings, Note, Task, ignore, problem_in_text
 from regard.text.files import TextFile
@@ -263,7 +264,7 @@ class StoryAnswering(Task):
         faults = {line.place: line.fault for line in both if line.fault is not None}
         places = {line.place for line in lines or story}
         inputs = []
-        for question in asked_in((line.text, line.place) for line in both):
+        for question in typed_questions((line.text, line.place) for line in both):
             if isinstance(question, FileInput):
                 inputs.append(question._replace(fault=faults.get(question.place, question.fault)))
             elif question.place in places:
@@ -325,9 +326,9 @@ class StoryAnswering(Task):
             rows = np.arange(start, min(start + AT_ONCE, len(examples)))
             likeliest = self.likeliest_answers(model, examples, rows, self.recipe.search.nbest)
             for row, probabilities in zip(rows.tolist(), likeliest, strict=True):
-                sentences = examples.texts["story"][row].count("\n") + 1
+                text, sentences = encoded.inputs.texts[row], examples.texts["story"][row].count("\n") + 1
                 kept = int(examples.columns["sizes"].lengths[row])
-                answers.append(Answer(encoded.inputs.texts[row], probabilities, sentences, kept))
+                answers.append(Answer(text, probabilities, sentences=sentences, remembered=kept))
             progress(len(rows))
         return answers
 
@@ -335,22 +336,14 @@ class StoryAnswering(Task):
         return [Note("length", answer.note) for answer in predictions if answer.note is not None]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One question and what the model answers."""
+@dataclass(frozen=True, kw_only=True)
+class Answer(Classified):
+    """One question and its likeliest answers, best first."""
 
-    input: str
-    probabilities: dict[str, float]
-    """The likeliest answers, best first."""
     sentences: int
     """Of the story."""
     remembered: int
     """Of these: the last ones, as many as the memory holds."""
-    search: None = None
-
-    @property
-    def output(self) -> str:
-        return next(iter(self.probabilities))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -408,7 +401,7 @@ def error_by_task(wrong_BI: Tensor, examples: Dataset) -> dict[str, Tensor]:
 
 
 def share(part: float | Tensor) -> float:
-    """A share as it is told: 2 of 500 is 0.004, not what the last bits of a sum make of it."""
+    """A share as it is reported: 2 of 500 is 0.004, without the rounding error of a sum."""
     return round(float(part), 12)
 
 
@@ -432,8 +425,8 @@ def refuse_long_stories(examples: Dataset, config: MemoryNetworkConfig, option: 
         too_long_a_story(int(sentences), examples.where(row), config, option)
         for row, sentences in enumerate(examples.texts["sentences"])
     )
-    if found := [problem for problem in problems if problem]:
-        raise DataError(problems=first_of(found))
+    if long := [problem for problem in problems if problem]:
+        raise DataError(problems=first_of(long))
 
 
 def long_stories(examples: Dataset, sentences: int, what: str) -> str | None:
