@@ -44,19 +44,19 @@ app = typer.Typer(
 # ------------------------------------------------------------------------ arguments and options that commands share
 
 RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, or a recipe that ships.")]
-OverridesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it.")]
+OverridesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 NewRunOption = Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make.")]
 ReportOption = Annotated[Path | None, typer.Option("--out", help="A .html file to write the report to.")]
 SplitOption = Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")]
-PairsOption = Annotated[list[str] | None, typer.Option("--file", help="Pairs in one file; twice: source and target.")]
+PairsOption = Annotated[list[str] | None, typer.Option("--file", help="One file; or twice: source and target.")]
 StoryOption = Annotated[
     Path | None, typer.Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
 ]
-BeamOption = Annotated[int | None, typer.Option("--beam", help="Hypotheses followed side by side; 1 is greedy.")]
+BeamOption = Annotated[int | None, typer.Option("--beam", help="Beam size; 1 is greedy search.")]
 PenaltyOption = Annotated[
     float | None,
-    typer.Option("--length-penalty", help="alpha in log P / length^alpha, or what search.normalisation makes of it."),
+    typer.Option("--length-penalty", help="alpha in log P / length^alpha; search.normalisation has other formulas."),
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
 CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last, average, or a step.")]
@@ -169,15 +169,16 @@ def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list
 def check(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or data.")],
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to it, or a second, parallel file.")
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes; or a second, parallel file."),
     ] = None,
     *,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the recipe that is proposed for data.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the proposed recipe to this file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Validate a recipe and its data: all problems at once, sizes, samples, memory and time.
 
-    For a file of data, two parallel ones or a folder of texts, a recipe is proposed, and checked in the same way.
+    If data is given instead (a file, two parallel files or a folder of texts), a recipe is proposed and checked.
     """
     result = regard.check(recipe, overrides or [], out=out, quiet=as_json)
     if as_json:
@@ -207,7 +208,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train what a recipe describes into a run folder."""
+    """Train the model of a recipe into a run folder."""
     first_process = os.environ.get("RANK", "0") == "0"  # as torchrun and accelerate number them
     try:
         _train(recipe, overrides or [], out, resume, as_json)
@@ -243,14 +244,14 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
 InputsArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[INPUT]...", help="Texts. Default: standard input, unless the file of --story has a question."
+        metavar="[INPUT]...", help="Texts. Default: standard input, unless the file of --story has questions."
     ),
 ]
 InputFileOption = Annotated[
     Path | None,
     typer.Option(
         "--file",
-        help="A file with one input a line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
+        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
         "run was trained on, with or without what is predicted, such as the label.",
     ),
 ]
@@ -258,18 +259,18 @@ NBestOption = Annotated[
     int | None,
     typer.Option(
         "--nbest",
-        help="Outputs for each input, best first by the search's objective. Each is printed with its log P, by "
-        "which they need not be sorted: the objective also weighs the length.",
+        help="Number of outputs per input, sorted by the objective of the search. Their log P may be in another "
+        "order, since the objective also counts the length.",
     ),
 ]
-PrefixOption = Annotated[list[str] | None, typer.Option("--prefix", help="What every output begins with.")]
+PrefixOption = Annotated[list[str] | None, typer.Option("--prefix", help="Text that every output begins with.")]
 PrefixesOption = Annotated[
     Path | None,
-    typer.Option("--prefixes", metavar="FILE", help="One line for each input: what its output begins with."),
+    typer.Option("--prefixes", metavar="FILE", help="The same, with one line for each input."),
 ]
 RecordOption = Annotated[
     Path | None,
-    typer.Option("--record", metavar="FILE", help="Write the whole search as JSON: every step, and why."),
+    typer.Option("--record", metavar="FILE", help="Write every step of the search as JSON: what was kept, and why."),
 ]
 SkipBadOption = Annotated[
     bool,
@@ -282,18 +283,18 @@ SkipBadOption = Annotated[
 FeaturesOption = Annotated[
     Path | None,
     typer.Option(
-        "--features", metavar="FILE", help="Write a pre-trained model's vectors of the inputs as .npz instead."
+        "--features", metavar="FILE", help="Write the hidden states of the inputs as .npz instead (pre-trained models)."
     ),
 ]
 LayerOption = Annotated[
     int | None,
-    typer.Option("--layer", help="The layer that --features takes: 0 the embeddings, -1 the last (default)."),
+    typer.Option("--layer", help="The layer that --features writes: 0 is the embeddings, -1 the last (default)."),
 ]
 PoolingOption = Annotated[
     str | None,
-    typer.Option("--pooling", help="One vector a text for --features: mean, first or last. Default: one a token."),
+    typer.Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token."),
 ]
-JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print JSON Lines: one object a line for each input.")]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print JSON Lines: one object per input.")]
 
 
 def predict(
@@ -317,12 +318,11 @@ def predict(
     device: DeviceOption = "auto",
     as_json: JsonLinesOption = False,
 ) -> None:
-    """Do the run's task on texts given as arguments, in a file, or on standard input. The order is kept.
+    """Apply a run to texts: given as arguments, in a file, or on standard input. The order is kept.
 
-    Translate or summarise them, caption the images whose files they name, continue them (language models), fill each
-    [MASK] in them, answer the questions among them about the story in the lines before, predict their label or number,
-    tag their words, or answer a question from the text that follows it. Two texts, a text and its choices, or a
-    question and its text are separated by tabs.
+    The run's task decides what is done: translate, summarise, caption (inputs are paths of images), continue a text,
+    fill each [MASK], answer questions about a story or a text, predict a label or a number, or tag words. Two texts, a
+    text and its choices, or a question and its text are separated by tabs.
     """
     typed = bool(inputs) and inputs != ["-"]
     _check_options(typed, file, story, prefix or [], skip_bad)
@@ -445,8 +445,8 @@ def evaluate(
         typer.Option(
             "--predictions",
             metavar="FILE",
-            help="A file of JSON Lines for the labels or answers of all examples, with the wrong ones in another file "
-            "beside it. Default: predictions.jsonl and errors.jsonl in the run folder.",
+            help="Write the labels or answers of all examples to this file, as JSON Lines, and the wrong ones to "
+            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder.",
         ),
     ] = None,
     settings: SetOption = None,
@@ -454,7 +454,7 @@ def evaluate(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """The task's metrics, on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
+    """Compute the task's metrics on a split or a file: BLEU, ROUGE, perplexity, accuracy, F1, correlations."""
     with bar("writing", shown=not as_json) as move:
         metrics = regard.evaluate(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
@@ -463,7 +463,7 @@ def evaluate(
     if as_json:
         _show(metrics)
         return
-    from regard.views.metrics import metric_lines
+    from regard.views.labels import metric_lines
 
     if "files" in metrics:
         metrics["files"] = ", ".join(metrics["files"])
@@ -477,20 +477,20 @@ def evaluate(
 def score(
     run: RunArgument,
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="What the model reads; for a language model a text's beginning.")
+        str, typer.Argument(metavar="SOURCE", help="The input; for a language model the beginning of a text.")
     ],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="The output to score, with its end; or the text's continuation.")
+        str, typer.Argument(metavar="TARGET", help="The output to score; or the continuation of the text.")
     ],
     *,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="TARGET is exact tokens: a JSON list, or separated by spaces.")
+        bool, typer.Option("--tokens", help="TARGET is a list of tokens: JSON, or separated by spaces.")
     ] = False,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """log P(target | source), whole and token by token.
+    """Compute log P(target | source), in total and token by token.
 
     For a language model: log P of the continuation of a text, given its beginning. A space is put between the two,
     except with --tokens.
@@ -521,16 +521,16 @@ def _tokens_in(target: str) -> list[str]:
 
 ExplainedArgument = Annotated[
     str | None,
-    typer.Argument(metavar="INPUT", help="Default, or -: standard input. Not needed where the file of --story asks."),
+    typer.Argument(metavar="INPUT", help="Default, or -: standard input. Not needed if --story has questions."),
 ]
 QuestionOption = Annotated[
-    int | None, typer.Option("--question", help="Which of several questions about a story, from 1. Default: the last.")
+    int | None, typer.Option("--question", help="The number of the question about a story, from 1. Default: the last.")
 ]
 TargetOption = Annotated[str | None, typer.Option("--target", help="Explain this output instead of the model's own.")]
 DrawingOption = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="A file to draw: .svg, .png, .html (all views) or .json (all numbers, or those of --numbers)."
+        "--out", help="A file to write: .svg, .png, .html (all views) or .json (all numbers, or those of --numbers)."
     ),
 ]
 ViewOption = Annotated[
@@ -543,9 +543,9 @@ ViewOption = Annotated[
     ),
 ]
 LayersOption = Annotated[
-    str, typer.Option("--layer", help="A layer from 1, their mean, or all: a picture each; with --numbers also a hop.")
+    str, typer.Option("--layer", help="A layer (from 1), mean, or all: one figure each. With --numbers also a hop.")
 ]
-HeadsOption = Annotated[str, typer.Option("--head", help="A head from 1, their mean, or all: a picture each.")]
+HeadsOption = Annotated[str, typer.Option("--head", help="A head (from 1), mean, or all: one figure each.")]
 RolloutOption = Annotated[
     bool, typer.Option("--rollout", help="Attention rollout through all layers, or up to --layer.")
 ]
@@ -556,20 +556,20 @@ WordsOption = Annotated[
     ),
 ]
 NumbersOption = Annotated[
-    bool, typer.Option("--numbers", help="Compute one attention step by step, with the run's own numbers.")
+    bool, typer.Option("--numbers", help="Show how one attention is computed, with the numbers of the run.")
 ]
 StepOption = Annotated[
     int | None,
     typer.Option(
         "--step",
-        help="The token that --numbers or --view heads is about, from 1. Default: the first; for heads, the one "
-        "that stands for a text as a whole ([CLS], or a language model's last).",
+        help="The token that --numbers or --view heads shows, from 1. Default: the first; for heads, the one that "
+        "represents the whole text ([CLS], or the last token of a language model).",
     ),
 ]
 PaddingOption = Annotated[
     int | None,
     typer.Option(
-        "--padding", help="Add so many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."
+        "--padding", help="Add this many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."
     ),
 ]
 
@@ -597,10 +597,10 @@ def explain(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Where the model looked while it wrote, and which other tokens it might have written.
+    """Show what the model attended to, and which other tokens were probable.
 
-    In the terminal, as a picture, as a page with everything, or as numbers. For a question about a story: at which
-    sentences each hop looked.
+    In the terminal, or with --out as a figure, as a page with all views, or as JSON. For a question about a story: the
+    sentences that each hop attended to.
     """
     from regard.views.explanation import Options
     from regard.views.files import check_output, write_result
@@ -680,14 +680,14 @@ def diagnose(
     out: ReportOption = None,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Only the first so many sentences.")] = None,
-    sweep: Annotated[bool, typer.Option("--sweep/--no-sweep", help="Try beams of 1, 2, 3, 5, 10 and 20, too.")] = True,
+    limit: Annotated[int | None, typer.Option("--limit", help="Use only the first N sentences.")] = None,
+    sweep: Annotated[bool, typer.Option("--sweep/--no-sweep", help="Also try beams of 1, 2, 3, 5, 10 and 20.")] = True,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Is each error the search's or the model's: by source length, for other beams, and what to do."""
+    """Tell search errors from model errors: by source length and beam size, with advice."""
     from regard.views.diagnose import BEAMS
     from regard.views.files import check_output
 
@@ -708,9 +708,9 @@ def compare(
     file: PairsOption = None,
     hypotheses: Annotated[
         list[str] | None,
-        typer.Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one a line."),
+        typer.Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one per line."),
     ] = None,
-    baseline: Annotated[str | None, typer.Option("--baseline", help="Test the others against this one.")] = None,
+    baseline: Annotated[str | None, typer.Option("--baseline", help="Test the other runs against this one.")] = None,
     out: ReportOption = None,
     tables: Annotated[Path | None, typer.Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
     beam: BeamOption = None,
@@ -722,11 +722,12 @@ def compare(
 ) -> None:
     """Compare runs of one task: significance tests, quality by length, speed, errors, attention on one page.
 
-    Language models by perplexity a word and bits a character, masked models by what they find, classifiers by accuracy,
-    F1 and McNemar's test.
+    Language models are compared by perplexity per word and bits per character, masked language models by their
+    accuracy, classifiers by accuracy, F1 and McNemar's test.
     """
-    from regard.views.compare import check_csv, named_files
+    from regard.views.compare import check_csv
     from regard.views.files import check_output
+    from regard.views.systems import named_files
 
     check_output(out)
     check_csv(tables)
@@ -753,11 +754,13 @@ def import_(
     out: NewRunOption,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="What the folder does not tell, such as head.no_answer=true."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="What the folder does not contain, such as head.no_answer=true."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a run of a model of transformers: BERT, GPT-2, Marian or Pegasus."""
+    """Import a model of transformers as a run: BERT, GPT-2, Marian or Pegasus."""
     from regard.exchange.folder import open_folder
 
     if Path(source).exists():
@@ -800,9 +803,9 @@ def _report(result: dict[str, object], sentence: str, note: str | None, as_json:
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this one.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The recipe to show.")] = None,
     *,
-    out: Annotated[Path | None, typer.Option("--out", help="Copy it to a new file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Copy the recipe to a new file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the recipes that ship, show one, or copy one to start from."""

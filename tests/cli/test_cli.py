@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import os
@@ -10,6 +11,8 @@ import re
 import subprocess
 import sys
 import unicodedata
+from contextlib import redirect_stderr
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,16 +20,19 @@ from xml.etree import ElementTree
 
 import pytest
 import sacrebleu
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
 import regard as api
 from command_line import Result, contents, fail, regard, succeed, write
+from regard.cli import app, bar
 from regard.config import parse_yaml, write_yaml
 from regard.data.corpora import generate
 from regard.data.file_inputs import corpus_of
 from regard.errors import DataError
 from regard.recipes.shipped import shipped, shipped_text, summary
+from regard.runs.settings import summed
 from regard.tasks.captioning import Captioning
 from regard.tasks.task import by_length
 from regard.tasks.translation import EvaluationConfig, Parallel, Translation
@@ -79,13 +85,14 @@ HAND_MADE = "".join(
 )
 
 
-@pytest.fixture
-def hand_made(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def hand_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three words on each side; the last pair of the validation has one word that is unknown and one that is not."""
-    write(tmp_path / "train.s", HAND_MADE)
-    write(tmp_path / "train.t", HAND_MADE.upper())
-    write(tmp_path / "val.s", "a b\nb z\n")
-    write(tmp_path / "val.t", "A B\nB Z Z\n")
+    folder = tmp_path_factory.mktemp("hand_made")
+    write(folder / "train.s", HAND_MADE)
+    write(folder / "train.t", HAND_MADE.upper())
+    write(folder / "val.s", "a b\nb z\n")
+    write(folder / "val.t", "A B\nB Z Z\n")
     tree = {
         "task": "translation",
         "data": {
@@ -96,17 +103,20 @@ def hand_made(tmp_path: Path) -> Path:
         "model": {"kind": "rnn", "cell": "gru", "embedding": 3, "hidden": 5, "dropout": 0.0},
         "training": {"epochs": 4, "batch_tokens": 12, "device": "cpu"},
     }
-    return write(tmp_path / "recipe.yaml", write_yaml(tree))
+    return write(folder / "recipe.yaml", write_yaml(tree))
 
 
-def test_check_gives_json_with_the_keys_that_scripts_rely_on(hand_made: Path) -> None:
-    found = succeed("check", hand_made, "--json").json
-    assert list(found) == ["ok", "problems", "model", "data", "training"]
-    assert found["ok"] is True
-    assert found["problems"] == []
+@pytest.fixture(scope="module")
+def checked(hand_made: Path) -> dict[str, Any]:
+    before = contents(hand_made.parent)
+    result: dict[str, Any] = succeed("check", hand_made, "--json").json
+    assert contents(hand_made.parent) == before, "check leaves nothing behind"
+    assert list(result) == ["ok", "problems", "model", "data", "training"]
+    assert (result["ok"], result["problems"]) == (True, [])
+    return result
 
 
-def test_check_counts_parameters_as_by_hand(hand_made: Path) -> None:
+def test_check_counts_parameters_as_by_hand(hand_made: Path, checked: dict[str, Any]) -> None:
     vocabulary = 4 + 1 + 3  # special tokens, the mark of a space, and a, b, c
     gru = 3 * (5 * 3 + 5 * 5 + 2 * 5)
     by_hand = {
@@ -118,9 +128,8 @@ def test_check_counts_parameters_as_by_hand(hand_made: Path) -> None:
         "V": 5 * 3 + 3,
         "output": vocabulary * 3 + vocabulary,
     }
-    found = succeed("check", hand_made, "--json").json
-    assert found["data"]["vocabulary"] == {"source": vocabulary, "target": vocabulary}
-    assert found["model"] == {"kind": "rnn", "parameters": sum(by_hand.values()), "parts": by_hand}
+    assert checked["data"]["vocabulary"] == {"source": vocabulary, "target": vocabulary}
+    assert checked["model"] == {"kind": "rnn", "parameters": sum(by_hand.values()), "parts": by_hand}
     tied = succeed("check", hand_made, "model.tie=target", "--json").json["model"]
     assert tied["parameters"] == sum(by_hand.values()) - vocabulary * 3
     assert tied["parts"] == by_hand | {"output": vocabulary}, "the shared matrix counts once"
@@ -128,8 +137,8 @@ def test_check_counts_parameters_as_by_hand(hand_made: Path) -> None:
     assert "output 8 and what target_embedding has)" in succeed("check", hand_made, "model.tie=target").out
 
 
-def test_check_counts_tokens_lengths_and_unknown_words_as_by_hand(hand_made: Path) -> None:
-    splits = succeed("check", hand_made, "--json").json["data"]["splits"]
+def test_check_counts_tokens_lengths_and_unknown_words_as_by_hand(checked: dict[str, Any]) -> None:
+    splits = checked["data"]["splits"]
     lengths = [len(line.split()) for line in HAND_MADE.splitlines()]
     source = splits["train"]["columns"]["source"]
     assert splits["train"]["read"] == splits["train"]["kept"] == len(lengths)
@@ -145,13 +154,12 @@ def test_check_counts_tokens_lengths_and_unknown_words_as_by_hand(hand_made: Pat
     assert splits["validation"]["columns"]["target"]["unknown"] == pytest.approx(2 / 5)
 
 
-def test_check_shows_samples_and_an_estimate(hand_made: Path) -> None:
-    found = succeed("check", hand_made, "--json").json
+def test_check_shows_samples_and_an_estimate(checked: dict[str, Any]) -> None:
     first = {"where": "train.s:1", "source": ["▁a", "▁b", "▁c"], "target": ["▁A", "▁B", "▁C"]}
-    assert found["data"]["samples"][0] == first
-    training = found["training"]
+    assert checked["data"]["samples"][0] == first
+    training = checked["training"]
     assert training["steps"] == 4 * training["batches_per_epoch"]
-    assert training["memory_bytes"] > 16 * found["model"]["parameters"]
+    assert training["memory_bytes"] > 16 * checked["model"]["parameters"]
     assert training["seconds"] == pytest.approx(training["steps"] * training["seconds_per_step"])
     rows, width = training["sample_batch"]["source"]
     assert rows * width <= training["batch_tokens"] == 12
@@ -177,19 +185,13 @@ def test_check_says_that_batches_are_smaller_than_examples(hand_made: Path) -> N
     assert "or one example" not in succeed("check", hand_made).out
 
 
-def test_check_leaves_nothing_behind(hand_made: Path) -> None:
-    before = contents(hand_made.parent)
-    succeed("check", hand_made)
-    assert contents(hand_made.parent) == before
-
-
 def test_check_finds_mistakes_of_every_kind_at_once(hand_made: Path) -> None:
-    write(hand_made.parent / "val.s", "a\n\n")
-    messages = fail("check", hand_made, "model.hiden=3", "training.steps=-1")
+    write(hand_made.parent / "bad.s", "a\n\n")
+    messages = fail("check", hand_made, "model.hiden=3", "training.steps=-1", "data.validation.source=bad.s")
     assert messages == [
         "model.hiden: unknown key 'hiden' (did you mean 'hidden'?)",
         "training.steps: should be greater than or equal to 1, not -1",
-        "val.s:2: the line is empty (fill it, or data.bad_lines=drop drops such pairs)",
+        "bad.s:2: the line is empty (fill it, or data.bad_lines=drop drops such pairs)",
     ]
     messages = fail("check", hand_made, "training.best=blue", "data.train.source=tran.s")
     assert messages == [
@@ -200,15 +202,9 @@ def test_check_finds_mistakes_of_every_kind_at_once(hand_made: Path) -> None:
 
 def test_check_puts_mistakes_into_json_too(hand_made: Path) -> None:
     result = regard("check", hand_made, "model.hiden=3", "--json")
-    assert result.code == 2
-    assert result.err == ""
-    assert result.json == {
-        "ok": False,
-        "problems": [{"where": "model.hiden", "what": "unknown key 'hiden'", "hint": "did you mean 'hidden'?"}],
-        "model": {},
-        "data": {},
-        "training": {},
-    }
+    problems = [{"where": "model.hiden", "what": "unknown key 'hiden'", "hint": "did you mean 'hidden'?"}]
+    assert (result.code, result.err) == (2, "")
+    assert result.json == {"ok": False, "problems": problems, "model": {}, "data": {}, "training": {}}
 
 
 # train
@@ -406,24 +402,6 @@ def test_a_line_that_names_the_columns_is_no_pair(
         )
 
 
-@pytest.mark.parametrize("header", ["", "id\ten\tko\n"])
-def test_a_table_with_a_column_too_many_is_refused(run: Path, tmp_path: Path, header: str) -> None:
-    """The first two of id, en and ko are no pair, and a number is no source."""
-    lines = "".join(f"{number}\tGo home number {number}.\t집에 가요 {number}.\n" for number in range(9))
-    file = write(tmp_path / "three.tsv", header + lines)
-    for verb in ("evaluate", "diagnose", "compare"):
-        runs = [run, run] if verb == "compare" else [run]
-        [message] = fail(verb, *runs, "--file", file)
-        assert message == (
-            f"{file}: it has 3 columns, and nothing says which is the source and which the target (name them source, "
-            "target in a first line, or leave the others out)"
-        )
-    named = write(tmp_path / "named.tsv", "id\tsource\ttarget\n" + lines)
-    assert succeed("evaluate", run, "--file", named, "--json").json["sentences"] == 9
-    stray = write(tmp_path / "stray.tsv", "a b\tb a\nc d\td c\t\ne f\tf e\tthird\n")
-    assert succeed("evaluate", run, "--file", stray, "--json").json["sentences"] == 3
-
-
 def test_which_column_is_what_is_said_by_the_terminal(run: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "own.tsv", "q\ta\n" + "".join(f"{pair[0]}\t{pair[1]}\n" for pair in TEST_PAIRS))
     out = succeed("diagnose", run, "--file", file, "--no-sweep", "--limit", 2).out
@@ -560,6 +538,30 @@ def test_the_weights_are_those_of_the_tokens_that_were_written(tmp_path: Path, t
     assert list(api.explain(run, "5 March 2024", beam=1).target) == vocabulary.pieces(ids)
 
 
+# What commands share: their order, the bar, the sums that move it
+
+
+def test_help_lists_the_verbs_in_the_order_of_the_work() -> None:
+    verbs = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert verbs == [
+        "check", "train", "predict", "translate", "evaluate", "score", "explain", "diagnose", "compare", "import",
+        "export", "recipes",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, True), (True, False), (False, True)])
+def test_only_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch, terminal: bool, shown: bool) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    with redirect_stderr(stream), bar("reading", shown=shown) as move:
+        done = summed(partial(move, "testing"), 4)
+        done(0)
+        done(1)
+    assert ("testing" in stream.getvalue() and "25%" in stream.getvalue()) == (terminal and shown)
+    assert bool(stream.getvalue()) == (terminal and shown)
+
+
 # recipes
 
 
@@ -642,14 +644,6 @@ def test_help_is_quick_because_torch_is_not_imported() -> None:
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, encoding="utf-8")
     assert result.returncode == 0, result.stderr
     assert all(verb in result.stdout for verb in ("check", "train", "predict", "evaluate", "score", "explain"))
-
-
-def test_a_mistake_in_a_shell_is_one_line_and_exit_code_2(run: Path) -> None:
-    result = shell(f'{COMMAND} predict "{run}" "한국어"')
-    assert result.returncode == 2
-    assert result.stdout == ""
-    words = "every token of '한국어' is unknown to the tokenizer (it was trained on other words or script)"
-    assert result.stderr == f"regard: input 1: {words}\n"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")

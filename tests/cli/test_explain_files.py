@@ -12,14 +12,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from conftest import TINY
 
 import regard as api
 from command_line import fail, succeed
 from regard.views.explanation import Explanation, Options
-from regard.views.figures import draw
-from regard.views.page import page
+from regard.views.files import draw, page
 from regard.views.report import HeatMaps, Table
+from tiny import TINY
 
 SVG = "{http://www.w3.org/2000/svg}"
 SOURCE, ENCODER, DECODER = (

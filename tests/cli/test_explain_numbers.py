@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY
 
 import regard as api
 from command_line import fail, succeed
@@ -21,6 +20,7 @@ from regard.views.recording import module_calls
 from regard.views.terminal import console_of, show
 from regard.views.worked import Worked
 from regard.views.worked import work_out as work_out_options
+from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
 LUONG = {"kind": "luong", "embedding": 8, "hidden": 8, "attention": 6}

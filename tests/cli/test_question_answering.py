@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
-from labelled_cases import QUESTIONS, SMALL, TEXTS
+from labelled_cases import QUESTIONS, SMALL
 from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.dataset import Dataset
@@ -35,6 +35,7 @@ from regard.tasks.question_answering import QuestionAnswering
 from regard.tasks.task import Inputs
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from texts import TEXTS
 
 REAL = SHARED
 CONTEXT = "The Normans came to Sicily in 1060 😀 and took café Lim\u0301a."

@@ -25,7 +25,6 @@ from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_weights, read_metrics
 from regard.runs.settings import examples_of
-from regard.tasks.by_document import document_masks
 from regard.tasks.language_modeling import continued, joined
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
@@ -288,8 +287,10 @@ def test_one_document_is_measured_by_its_masked_tokens(runs: dict[str, Path], tm
     assert not any(name.startswith("next_sentence") for name in found)
     run = Run.open(runs["bert"])
     examples, model = examples_of(run, None, [str(file)]), run.load_model()
-    loss, right, masked = document_masks(model, examples).sum(0)
-    assert (found["loss"], found["masked_accuracy"]) == pytest.approx((loss / masked, right / masked), rel=1e-5)
+    [row] = run.task.by_unit(model, examples, lambda done: None)
+    assert (found["loss"], found["masked_accuracy"]) == pytest.approx(
+        (row["loss"] / row["masked"], row["correct"] / row["masked"]), rel=1e-5
+    )
     two = write(tmp_path / "two.txt", file.read_text(encoding="utf-8") + "\n\nThe dog sang. Anna went home.\n")
     whole = succeed("evaluate", runs["bert"], "--file", two, "--json").json
     assert "note" not in whole

@@ -267,7 +267,7 @@ def test_before_the_first_step_nothing_is_in_the_way_of_the_same_command(
         said = "interrupted; nothing was trained yet, so nothing is lost: the same command starts again\n"
         assert commands.said().endswith(said)
         assert "Traceback" not in commands.said()
-    assert (kill_at == 12) == run.exists()
+    assert (kill_at == 12) == (run / "recipe.yaml").exists()
     assert commands.run("train", recipe, "training.seed=2", "--out", run) == 0, commands.said()
     assert_same(Run.open(run), train(recipe, ["training.seed=2"], out=tmp_path / "uninterrupted", quiet=True))
 

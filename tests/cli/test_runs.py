@@ -57,6 +57,7 @@ def test_a_run_folder_holds_the_resolved_recipe_and_its_surroundings(tiny_recipe
     run = Run.open(tiny_run)
     asked, _ = load_recipe(tiny_recipe)
     assert run.recipe == asked
+    assert predict(tiny_run, "a b") == predict(tiny_run, ["a b"]), "one text is one input"
     text = (tiny_run / "recipe.yaml").read_text()
     assert all(f"  {field}:" in text for field in type(asked.training).model_fields)
     assert run.environment["format"] == FORMAT
@@ -69,12 +70,6 @@ def test_a_run_folder_holds_the_resolved_recipe_and_its_surroundings(tiny_recipe
 def test_all_files_are_as_readable_as_the_recipe(tiny_run: Path) -> None:
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tiny_run.rglob("*") if path.is_file()}
     assert modes == {stat.S_IMODE((tiny_run / "recipe.yaml").stat().st_mode)}
-
-
-def test_what_auto_stands_for_is_written_down(tiny_recipe: Tree, tmp_path: Path) -> None:
-    tiny_recipe["training"] |= {"batch_tokens": "auto", "steps": 1, "decode": 0}
-    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
-    assert Run.open(run.folder).recipe.training.batch_tokens == 1024
 
 
 def test_paths_in_the_recipe_hold_from_anywhere(
@@ -91,10 +86,6 @@ def test_paths_in_the_recipe_hold_from_anywhere(
     monkeypatch.chdir("/")
     train(tmp_path / "recipe.yaml", ["training.steps=4"], out=tmp_path / "elsewhere" / "run", resume=True, quiet=True)
     assert Run.open(tmp_path / "elsewhere" / "run").checkpoint("last").name == "step-00000004"
-
-
-def test_one_text_is_one_input(tiny_run: Path) -> None:
-    assert predict(tiny_run, "a b") == predict(tiny_run, ["a b"])
 
 
 def test_a_run_that_was_moved_predicts_the_same(tiny_run: Path, tmp_path: Path) -> None:
@@ -152,26 +143,17 @@ def damaged(run: Run, name: str) -> Path:
     return run.checkpoint("last") / name
 
 
-DAMAGES: dict[str, tuple[Callable[[Run], None], str]] = {
+DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
     "weights cut": (lambda run: cut(damaged(run, "model.safetensors")), r"model\.safetensors: the file is damaged"),
-    "weights empty": (
-        lambda run: cut(damaged(run, "model.safetensors"), 0),
-        r"model\.safetensors: the file is damaged",
-    ),
+    "weights empty": (lambda run: cut(damaged(run, "model.safetensors"), 0), r"\.safetensors: the file is damaged"),
     "weights gone": (lambda run: damaged(run, "model.safetensors").unlink(), r"model\.safetensors: there is no such"),
     "facts gone": (lambda run: damaged(run, "checkpoint.json").unlink(), r"checkpoint\.json: the file is missing"),
     "facts cut": (lambda run: cut(damaged(run, "checkpoint.json")), r"checkpoint\.json: the file is missing or dam"),
-    "facts of something else": (
-        lambda run: write_file(damaged(run, "checkpoint.json"), "[1]"),
-        r"checkpoint\.json: the file is missing or damaged",
-    ),
+    "other facts": (lambda run: write_file(damaged(run, "checkpoint.json"), "[1]"), r"checkpoint\.json: the file is"),
     "tokenizer gone": (lambda run: (run.folder / "tokenizer.json").unlink(), r"tokenizer\.json: there is no such"),
     "tokenizer cut": (lambda run: cut(run.folder / "tokenizer.json"), r"tokenizer\.json: "),
     "checkpoint gone": (lambda run: shutil.rmtree(run.checkpoint("last")), "there is no such checkpoint"),
-    "recipe of something else": (
-        lambda run: write_file(run.folder / "recipe.yaml", "task: translation"),
-        r"recipe\.yaml: data: this key is required",
-    ),
+    "other recipe": (lambda run: write_file(run.folder / "recipe.yaml", "task: translation"), r"data: this key is req"),
     "environment cut": (lambda run: cut(run.folder / "environment.json"), r"environment\.json: cannot be read"),
 }
 
@@ -193,17 +175,6 @@ def test_a_state_that_was_cut_stops_a_resume_but_not_a_prediction(run: Run, tiny
     assert len(predict(run.folder, ["a"])) == 1
     with pytest.raises(CheckpointError, match=r"training\.pt: the file is damaged"):
         train(tiny_recipe, out=run.folder, resume=True, quiet=True)
-
-
-def test_a_damaged_state_names_the_checkpoints_to_go_on_from(tiny_recipe: Tree, tmp_path: Path) -> None:
-    tiny_recipe["training"] |= {"average": 2, "decode": 0}
-    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
-    cut(damaged(run, "training.pt"))
-    with pytest.raises(CheckpointError, match=r"other checkpoints here: step-00000010; .* `last`"):
-        train(tiny_recipe, out=run.folder, resume=True, quiet=True)
-    (run.folder / "last").write_text("step-00000010\n")
-    train(tiny_recipe, out=run.folder, resume=True, quiet=True)
-    assert run.checkpoint("last").name == "step-00000020"
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -246,17 +217,6 @@ def test_code_in_a_state_is_refused_and_not_run(run: Run, tiny_recipe: Tree, tmp
     assert (tmp_path / "taken").exists()
 
 
-def test_the_tokenizer_of_another_run_is_refused(run: Run, tiny_recipe: Tree, tmp_path: Path) -> None:
-    tiny_recipe["data"]["train"]["corpus"] = "dates"
-    other = train(tiny_recipe, ["training.steps=1", "training.decode=0"], out=tmp_path / "other", quiet=True)
-    tiny_recipe["data"]["train"]["corpus"] = "reverse"
-    shutil.copy(other.folder / "tokenizer.json", run.folder / "tokenizer.json")
-    with pytest.raises(CheckpointError, match="the tokenizer is not the one this run was trained with"):
-        predict(run.folder, ["a"])
-    with pytest.raises(CheckpointError, match="the tokenizer is not the one this run was trained with"):
-        train(tiny_recipe, ["training.steps=30"], out=run.folder, resume=True, quiet=True)
-
-
 def test_weights_of_another_model_are_refused(run: Run) -> None:
     weights = load_weights(run.checkpoint("last"))
     name = next(name for name, tensor in weights.items() if tensor.dim() == 2)
@@ -270,31 +230,6 @@ def test_weights_of_another_model_are_refused(run: Run) -> None:
 
 
 # Which folder, which checkpoint
-
-
-def test_folders_that_are_no_runs(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "a.txt").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"no such run folder.*did you mean '.*/tiny'"):
-        Run.open(tiny_run.parent / "tiyn")
-    with pytest.raises(CheckpointError, match=r"no such run folder.*regard train RECIPE"):
-        Run.open(tmp_path / "nowhere")
-    with pytest.raises(CheckpointError, match=r"not a run folder: it has no recipe\.yaml"):
-        Run.open(tmp_path / "notes")
-    for resume, said in [(False, "exists already.*give another --out"), (True, "not a run folder")]:
-        with pytest.raises(CheckpointError, match=said):
-            train(tiny_recipe, out=tmp_path / "notes", resume=resume, quiet=True)
-    assert [path.name for path in (tmp_path / "notes").iterdir()] == ["a.txt"]
-
-
-def test_a_place_that_cannot_hold_a_run(tiny_recipe: Tree, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(CheckpointError, match="cannot be written: Not a directory"):
-        train(tiny_recipe, out=tmp_path / "file" / "run", quiet=True)
-    for resume in (False, True):
-        with pytest.raises(CheckpointError, match="there is a file of this name"):
-            train(tiny_recipe, out=tmp_path / "file", resume=resume, quiet=True)
-    assert (tmp_path / "file").read_text() == "mine"
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -322,13 +257,6 @@ def test_a_begun_run_with_files_of_the_users_is_left_alone(run: Run, tiny_recipe
     assert (run.folder / "notes.txt").read_text() == "mine"
 
 
-def test_an_existing_run_is_not_trained_over(run: Run, tiny_recipe: Tree) -> None:
-    before = {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
-    with pytest.raises(CheckpointError, match=r"the run folder exists already.*--resume"):
-        train(tiny_recipe, out=run.folder, quiet=True)
-    assert {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()} == before
-
-
 @pytest.mark.parametrize(
     ("override", "said"),
     [
@@ -349,19 +277,7 @@ def test_another_recipe_is_refused_by_its_path(run: Run, tiny_recipe: Tree, over
     assert (run.folder / "recipe.yaml").read_bytes() == text
 
 
-def test_data_that_has_changed_is_refused(tiny_recipe: Tree, tmp_path: Path) -> None:
-    """The recipe is the same, the file it names is not: the order of the batches would be another."""
-    pairs = [f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 41)]
-    (tmp_path / "pairs.tsv").write_text("".join(pairs))
-    tiny_recipe["data"]["train"] = {"file": str(tmp_path / "pairs.tsv"), "source": 0, "target": 1}
-    tiny_recipe["training"] |= {"steps": 2, "decode": 0}
-    run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
-    (tmp_path / "pairs.tsv").write_text("".join(reversed(pairs)))
-    with pytest.raises(CheckpointError, match="the training data has changed since the run began"):
-        train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
-
-
-def test_a_share_of_data_that_has_changed_is_not_measured_on(tiny_recipe: Tree, tmp_path: Path) -> None:
+def test_data_that_has_changed_is_neither_measured_on_nor_trained_on(tiny_recipe: Tree, tmp_path: Path) -> None:
     """Another share would be drawn, with pairs that were trained on; files of their own are what they are."""
     pairs = [f"{'ab' * n}\t{'ba' * n}\n" for n in range(1, 41)]
     file, own = tmp_path / "pairs.tsv", tmp_path / "own.tsv"
@@ -376,6 +292,8 @@ def test_a_share_of_data_that_has_changed_is_not_measured_on(tiny_recipe: Tree, 
     evaluate(run, split="test")
     with pytest.raises(DataError, match=r"data\.validation: the data has changed since .* trained on \(.*--file\)"):
         evaluate(run, split="validation")
+    with pytest.raises(CheckpointError, match="the training data has changed since the run began"):
+        train(tiny_recipe, ["training.steps=4"], out=run.folder, resume=True, quiet=True)
     file.write_text("".join(pairs))
     assert evaluate(run, split="validation") == before
     (run.checkpoint("last") / "training.pt").unlink()
@@ -383,33 +301,32 @@ def test_a_share_of_data_that_has_changed_is_not_measured_on(tiny_recipe: Tree, 
     evaluate(run, split="validation")
 
 
-def test_what_to_do_about_a_damaged_checkpoint_is_said(run: Run, tiny_recipe: Tree) -> None:
-    """Where no other is left, and where the last one is gone as well."""
-    shutil.copytree(run.checkpoint("last"), other := run.checkpoints / "step-00000003", dirs_exist_ok=True)
-    cut(damaged(run, "model.safetensors"))
-    with pytest.raises(CheckpointError, match=r"other checkpoints here: .*step-00000003; --checkpoint uses one"):
-        predict(run.folder, ["a"])
-    assert len(predict(run.folder, ["a"], checkpoint="3")) == 1
-    for path in (path for path in run.checkpoints.iterdir() if path != run.checkpoint("last")):
-        shutil.rmtree(path)
-    assert not other.exists()
-    with pytest.raises(CheckpointError, match=r"copy the checkpoint back from elsewhere, or train anew"):
-        predict(run.folder, ["a"])
-    cut(damaged(run, "training.pt"))
-    shutil.rmtree(run.checkpoint("last"))
-    with pytest.raises(
-        CheckpointError, match=r"no such checkpoint \(the run has none: copy it back from elsewhere, or"
-    ):
-        predict(run.folder, ["a"])
-
-
-def test_checkpoints_by_name(tiny_recipe: Tree, tmp_path: Path) -> None:
+def test_checkpoints_by_name_and_what_to_do_where_one_is_damaged(tiny_recipe: Tree, tmp_path: Path) -> None:
     tiny_recipe["training"] |= {"average": 2, "decode": 0}
     run = train(tiny_recipe, out=tmp_path / "run", quiet=True)
     assert run.checkpoint("last") == run.checkpoint("20") == run.checkpoint("step-00000020")
     assert run.checkpoint("average").name == "average"
     with pytest.raises(CheckpointError, match=r"no such checkpoint.*did you mean 'step-00000020'"):
         run.checkpoint("30")
+    cut(damaged(run, "training.pt"))
+    with pytest.raises(CheckpointError, match=r"other checkpoints here: step-00000010; .* `last`"):
+        train(tiny_recipe, out=run.folder, resume=True, quiet=True)
+    (run.folder / "last").write_text("step-00000010\n")
+    train(tiny_recipe, out=run.folder, resume=True, quiet=True)
+    assert run.checkpoint("last").name == "step-00000020"
+    (run.folder / "best").write_text("step-00000020\n")
+    cut(damaged(run, "model.safetensors"))
+    with pytest.raises(CheckpointError, match=r"other checkpoints here: step-00000010; --checkpoint uses one"):
+        predict(run.folder, ["a"])
+    assert len(predict(run.folder, ["a"], checkpoint="10")) == 1
+    shutil.rmtree(run.checkpoints / "step-00000010")
+    with pytest.raises(CheckpointError, match=r"copy the checkpoint back from elsewhere, or train anew"):
+        predict(run.folder, ["a"])
+    shutil.rmtree(run.checkpoints)
+    with pytest.raises(
+        CheckpointError, match=r"no such checkpoint \(the run has none: copy it back from elsewhere, or"
+    ):
+        predict(run.folder, ["a"])
     (run.folder / "best").unlink()
     with pytest.raises(CheckpointError, match="the run has no checkpoint yet"):
         run.load_model()

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from command_line import fail, succeed, write
 from places import ROOT
 from regard import predict
-from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, search
-from regard.search.record import BEYOND, NOT_DRAWN, SETTLED, Recorder
-from regard.search.rules import rules_for
+from regard.search import BannedTexts, Constraints, Hypothesis, Recorder, SearchConfig, search
+from regard.search.decode import BEYOND, NOT_DRAWN, SETTLED
 from regard.text.vocabularies import END
 from toy_models import Toy, table_toy, tokens_of
 
@@ -38,9 +37,9 @@ def recorded(
     model: Toy, sources: list[list[int]], config: SearchConfig, wording: Constraints | None = None
 ) -> tuple[list[list[Hypothesis]], list[dict[str, Any]]]:
     source, wording = tokens_of(sources), wording or Constraints()
-    recorder = Recorder(source, config, rules_for(source, config, wording), END)
+    recorder = Recorder(source, config, Letters(), END)
     found = search(model, source, config, constraints=wording, observer=recorder)
-    return found, [record.to_json(Letters(), config.nbest) for record in recorder.records()]
+    return found, recorder.records()
 
 
 def short(candidates: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

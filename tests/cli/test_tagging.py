@@ -19,7 +19,7 @@ from seqeval.metrics import accuracy_score, classification_report
 from seqeval.metrics.sequence_labeling import get_entities
 
 from command_line import fail, succeed, write
-from labelled_cases import SMALL, TAGGING, TEXTS
+from labelled_cases import SMALL, TAGGING
 from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, tags_of
@@ -36,6 +36,7 @@ from regard.tasks.tagging import TaggedInput, TaggedWord, Tagging, accuracy, ent
 from regard.tasks.task import Inputs
 from regard.text.normalise import Span
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from texts import TEXTS
 
 REAL = SHARED / "conll2003_en"
 CONLL = """\

@@ -20,7 +20,7 @@ from regard.tasks.metrics import (
     spearman,
 )
 from regard.text.normalise import natural
-from regard.views.metrics import metric_lines
+from regard.views.labels import metric_lines
 
 sklearn = pytest.importorskip("sklearn.metrics")
 stats = pytest.importorskip("scipy.stats")

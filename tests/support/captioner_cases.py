@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from model_cases import TARGETS, tokens_of
+from model_cases import TARGETS, tokens_of, with_weights_that_matter
 from regard.data.batches import Batch
 from regard.data.images import ImagesConfig, Picture, images_of
 from regard.models import build_model
@@ -33,12 +33,8 @@ ATTENDING = [name for name, config in CASES.items() if config.decoder != "plain"
 
 def build(config: CaptionerConfig, seed: int = 0) -> Captioner:
     torch.manual_seed(seed)
-    model: Captioner = build_model(config, 11).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model.eval()
+    model: Captioner = with_weights_that_matter(build_model(config, 11).double(), only_vectors=True)
+    return model
 
 
 def pictures_of(config: CaptionerConfig, count: int = 4, seed: int = 0) -> list[Picture]:

@@ -16,7 +16,7 @@ import captioner_cases
 import language_model_cases
 import model_cases
 from labelled_cases import labelled_batch_of
-from model_cases import SOURCES, TARGETS, tokens_of
+from model_cases import SOURCES, TARGETS, tokens_of, with_weights_that_matter
 from regard.data.batches import StoryBatch, Tokens
 from regard.data.images import images_of
 from regard.models import build_model
@@ -161,11 +161,7 @@ class ClassifierCase(Case):
         torch.manual_seed(seed)
         base = build_base(self.config.model_copy(update=changes), 13, keep_readout=False)
         head = lambda width: TextHead(width, 3, pooling=self.config.head_pooling, pooler=False, dropout=0.0)  # noqa: E731
-        model = Headed(base, HeadConfig(), head).to(dtype)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn_like(parameter), alpha=0.1)
-        return model.eval()
+        return with_weights_that_matter(Headed(base, HeadConfig(), head).to(dtype), 0.1)
 
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
         return labelled_batch_of([self.texts[row] for row in rows], list(rows), extra=extra, filler=filler)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hypothesis import strategies as st
 from torch import Tensor
 
 from model_cases import tokens_of
@@ -17,12 +16,6 @@ from regard.runs.run import load_weights
 from regard.text.vocabularies import PAD
 
 Tree = dict[str, Any]
-SIGNS = (
-    "aZéß İJ\u030c e\u0301\u0323 \u1100\u1161\u11a8 \uac00\uac01 한국어 \u3131 "
-    "👨\u200d👩\u200d👧 👍🏽 🇰🇷 ❤\ufe0f \u0e01\u0e33 क\u094d\u0937 \t\r\n\u3000▁.,!?()'\"-$ 🙂 \u0000 ﬁ 123"
-)
-TEXTS = st.text(st.sampled_from(SIGNS), max_size=30) | st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-"""Texts with letters of several scripts, emoji, joiners and white space."""
 SIZES: Tree = {"width": 16, "heads": 2, "feed_forward": 32, "layers": 2, "max_positions": 64, "dropout": 0.0}
 MODELS: dict[str, Tree] = {
     "gpt": {"kind": "gpt", **SIZES},
@@ -31,15 +24,6 @@ MODELS: dict[str, Tree] = {
     "lstm": {"kind": "lstm_lm", "embedding": 16, "hidden": 24, "layers": 2},
     "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1},
 }
-SMALL: dict[str, dict[str, Any]] = {
-    "lstm_lm": {"embedding": 16, "hidden": 16, "layers": 1},
-    "elmo": {"width": 16, "hidden": 16, "filters": 64, "layers": 1},
-    "gpt": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
-    "bert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
-    "bilstm": {"embedding": 16, "hidden": 8, "layers": 1},
-    "cnn": {"embedding": 16, "maps": 8},
-}
-"""The smallest of each kind that reads a text."""
 TRAINING: Tree = {
     "steps": 3, "batch_tokens": 256, "device": "cpu", "learning_rate": 0.01, "schedule": "constant", "log_every": 1,
 }  # fmt: skip
@@ -102,3 +86,14 @@ def labelled_batch_of(
     text = tokens_of(rows, extra=extra, filler=filler)
     owners_B = torch.tensor(owners or range(len(rows)))
     return LabelledBatch(text, torch.zeros_like(text.ids_BL), owners_B, torch.tensor(labels), tokens=len(labels))
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "lstm_lm": {"embedding": 16, "hidden": 16, "layers": 1},
+    "elmo": {"width": 16, "hidden": 16, "filters": 64, "layers": 1},
+    "gpt": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "bert": {"layers": 1, "width": 16, "heads": 2, "feed_forward": 16, "max_positions": 64},
+    "bilstm": {"embedding": 16, "hidden": 8, "layers": 1},
+    "cnn": {"embedding": 16, "maps": 8},
+}
+"""Sizes of each model that a head can be put on."""

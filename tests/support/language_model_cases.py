@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model_cases import tokens_of
+from model_cases import tokens_of, with_weights_that_matter
 from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.models import build_model
 from regard.models.base import ModelConfig
@@ -60,14 +60,9 @@ FOLLOWS = [1, 0, 1]
 
 
 def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
-    """A model in evaluation mode whose weights all matter: larger than they begin, and biases that are not zero."""
     torch.manual_seed(seed)
     options = {} if config.letters is None else {"characters_VC": spelled(WORDS, 12)}
-    model = build_model(config, SIZE, **options).to(dtype)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model.eval()
+    return with_weights_that_matter(build_model(config, SIZE, **options).to(dtype))
 
 
 def text_batch(

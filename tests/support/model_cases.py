@@ -82,23 +82,18 @@ TARGETS = [[BEGIN, 4, 5, 6, END], [BEGIN, 7, 8, 9, 10, 4, END], [BEGIN, 5, END],
 
 
 def build(config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float64) -> Generator:
-    """A model in evaluation mode whose biases and norms are no longer what they begin as, which could hide mistakes."""
     torch.manual_seed(seed)
     target_size = SOURCE_SIZE if config.tie == "all" else TARGET_SIZE  # type: ignore[attr-defined]
-    model = build_model(config, SOURCE_SIZE, target_size).to(dtype)  # type: ignore[arg-type]
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter), alpha=0.3)
-    return model.eval()
+    return with_weights_that_matter(build_model(config, SOURCE_SIZE, target_size).to(dtype), only_vectors=True)
 
 
-def with_weights_that_matter(model: Any) -> Any:
-    """A model with larger weights, and biases that are not zero: those that it begins with could hide mistakes."""
+def with_weights_that_matter(model: Any, alpha: float = 0.3, *, only_vectors: bool = False) -> Any:
+    """A model in evaluation mode with random weights added, or only biases and norms: their first values, such as zero
+    and one, could hide mistakes."""
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.add_(torch.randn_like(parameter), alpha=0.3)
+            if parameter.requires_grad and (parameter.dim() == 1 or not only_vectors):
+                parameter.add_(torch.randn_like(parameter), alpha=alpha)
     return model.eval()
 
 

@@ -13,7 +13,7 @@ import torch
 from contract_cases import WRITERS, SourceCase
 from regard.layers.attention import recording
 from regard.models import MODELS
-from regard.search import Hypothesis, SearchConfig, score, score_texts
+from regard.search import Hypothesis, SearchConfig, score
 from regard.search.hypotheses import MIN_COVERAGE
 
 Ids = tuple[int, ...]
@@ -54,7 +54,7 @@ class Writer:
     def scored(self, outputs: Sequence[tuple[int, Ids]], extra: int = 0) -> list[list[float]]:
         """What `score` says of them."""
         batch = self.case.continued(outputs, extra)
-        found = score_texts(self.model, batch.text) if self.reads_prompts else score(self.model, batch)
+        found = score(self.model, batch)
         return [log_p[self.case.before(number) :] for (number, _), log_p in zip(outputs, found, strict=True)]
 
     def coverage(self, number: int, outputs: Sequence[Ids]) -> list[float]:

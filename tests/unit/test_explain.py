@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +25,7 @@ from regard.views.explanation import Choice, Explanation, Options, View
 from regard.views.recording import Recorded, merge_pieces, module_calls, record, word_starts, words_of
 from regard.views.report import HeatMap
 from regard.views.rollout import roll_out
+from tiny import TINY
 
 MODELS: dict[str, dict[str, Any]] = {
     "rnn": {"kind": "rnn", "embedding": 8, "hidden": 8},

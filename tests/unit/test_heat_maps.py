@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import RegardError
-from regard.views.figures import BLUES, ORANGES, draw
+from regard.views.files import BLUES, ORANGES, draw
 from regard.views.labels import label
 from regard.views.report import HeatMap, HeatMaps
 from regard.views.terminal import SHADES, heat_map_lines

@@ -14,7 +14,6 @@ from hypothesis import given
 
 import regard as api
 from command_line import fail, succeed, write
-from labelled_cases import TEXTS
 from regard.config import write_yaml
 from regard.runs import Run
 from regard.tasks.task import Inputs
@@ -22,6 +21,7 @@ from regard.text.normalise import word_spans
 from regard.training.train import train
 from regard.views.leave_one_out import MOST_WORDS, Occlusion, without
 from regard.views.report import Bars, Table
+from texts import TEXTS
 
 Tree = dict[str, Any]
 TRAINING: Tree = {"steps": 8, "batch_tokens": 256, "validate_every": 8, "device": "cpu", "learning_rate": 0.02}

@@ -10,9 +10,9 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labelled_cases import SIGNS, TEXTS
 from regard.text.normalise import Clusters, Span, trimmed, word_spans
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from texts import SIGNS, TEXTS
 
 KINDS = [(kind, lower) for kind in ("bpe", "byte", "character", "word", "wordpiece", "unigram") for lower in (0, 1)]
 CORPUS = [SIGNS, "Cafe\u0301 İstanbul Straße", "한국 한국어 가각", "e\u0301\u0323x J\u030c"] * 3

@@ -241,7 +241,7 @@ def test_all_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     ]  # fmt: skip
     (tmp_path / "d" / "b.tsv").unlink()
     (tmp_path / "d" / "c.zip").rename(tmp_path / "d" / "README.md")
-    [note] = open_corpus(RawText(text="d"), tmp_path).findings()  # type: ignore[attr-defined]
+    [note] = RawText(text="d").findings(RawText(text="d").files(tmp_path))
     assert note == "d: 2 files are read: 1 .txt, 1 .md (README.md); d/**/*.txt names the .txt files alone"
 
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from regard.config import Config, validate
 from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError, DecodeError
-from regard.search import Hypothesis, SearchConfig, score, search
+from regard.search import Hypothesis, SearchConfig, Special, score, search
 from regard.search.decode import best, draw, truncated
 from regard.search.hypotheses import NEVER, log_probabilities
-from regard.search.rules import length_limits
+from regard.search.rules import Limits
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from toy_models import TableToy, Toy, table_toy, tokens_of
 
@@ -37,7 +37,7 @@ def next_log_p(model: Toy, source: list[int], written: tuple[int, ...], begin_id
 
 def plain_beam(model: Toy, source: list[int], config: SearchConfig, begin_id: int = BEGIN, end_id: int = END) -> Plain:
     """DESIGN.md's semantics as Python loops, one sentence, always on to the limit."""
-    (limit,) = length_limits([len(source)], config)
+    (limit,) = Limits.of([len(source)], config).longest
     never = {PAD, begin_id} | (set() if config.unknown else {UNK})
     live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
     finished: Plain = []
@@ -137,7 +137,7 @@ def test_beam_against_plain_loops(
 def test_other_special_tokens() -> None:
     """Some imported models begin with their `</s>`; it must stay possible to end."""
     model, config = Toy(8, seed=3), SearchConfig(beam=3, nbest=3, max_length=5, unknown=True)
-    found = search(model, tokens_of(SOURCES), config, begin_id=2, end_id=2, pad_id=0, unknown_id=None)
+    found = search(model, tokens_of(SOURCES), config, special=Special(2, 2, 0, None))
     for source, hypotheses in zip(SOURCES, found, strict=True):
         assert_same(hypotheses, plain_beam(model, source, config, begin_id=2, end_id=2))
 
@@ -187,11 +187,11 @@ def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
 
 
 def test_length_limits_by_hand() -> None:
-    assert length_limits([1, 10, 40], SearchConfig()) == [52, 70, 130]
-    assert length_limits([1, 10, 40], SearchConfig(max_length=60)) == [52, 60, 60]
-    assert length_limits([1, 3], SearchConfig(max_length_ratio=1.5, max_length_offset=0)) == [1, 4]
-    assert length_limits([1, 3], SearchConfig(max_length_ratio=0.1, max_length_offset=0)) == [1, 1]
-    assert length_limits([1, 9], SearchConfig(min_length=5, max_length_ratio=1.0, max_length_offset=0)) == [5, 9]
+    assert Limits.of([1, 10, 40], SearchConfig()).longest == [52, 70, 130]
+    assert Limits.of([1, 10, 40], SearchConfig(max_length=60)).longest == [52, 60, 60]
+    assert Limits.of([1, 3], SearchConfig(max_length_ratio=1.5, max_length_offset=0)).longest == [1, 4]
+    assert Limits.of([1, 3], SearchConfig(max_length_ratio=0.1, max_length_offset=0)).longest == [1, 1]
+    assert Limits.of([1, 9], SearchConfig(min_length=5, max_length_ratio=1.0, max_length_offset=0)).longest == [5, 9]
 
 
 @pytest.mark.parametrize(("beam", "sample"), [(1, False), (4, False), (1, True)])

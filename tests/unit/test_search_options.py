@@ -19,7 +19,7 @@ from regard.config import validate
 from regard.errors import ConfigError, DecodeError
 from regard.search import BannedTexts, Constraints, SearchConfig, score, search
 from regard.search.hypotheses import MIN_COVERAGE, Ranking, coverage
-from regard.search.rules import length_limits, shortest_lengths
+from regard.search.rules import Limits
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
 from search_cases import Ids, assert_same, plain_objective
 from toy_models import Toy, table_toy
@@ -35,7 +35,7 @@ def plain_beam(
     model: Toy, source: list[int], config: SearchConfig, prefix: Ids, banned: Sequence[Ids]
 ) -> list[tuple[Ids, float, float]]:
     """DESIGN.md's semantics, one sentence, always on to the limit: candidates rank by the penalise_repetition log P."""
-    (limit,) = length_limits([len(source)], config)
+    (limit,) = Limits.of([len(source)], config).longest
     live: list[tuple[Ids, list[float], float]] = [((), [], 0.0)]
     finished: list[tuple[Ids, float, float]] = []
     for _ in range(limit):
@@ -186,7 +186,7 @@ def test_no_continuation_gets_beyond_its_reach(
     now, later = torch.tensor([log_p, log_p + falls], dtype=torch.float64)
     cover = torch.tensor(covered, dtype=torch.float64)
     reached = objective(later, length, cover)
-    bound = objective.upper_bound(now, torch.tensor(float(length + more), dtype=torch.float64))
+    bound = objective(now, torch.tensor(float(length + more), dtype=torch.float64))
     assert reached <= bound + 1e-9 * abs(bound)
 
 
@@ -234,8 +234,8 @@ def test_a_prefix_is_exempt_from_the_rules() -> None:
 
 def test_limits_by_hand() -> None:
     config = SearchConfig(min_length_ratio=0.5, min_length=2)
-    assert shortest_lengths([1, 4, 5, 12], config) == [2, 2, 3, 6]
-    assert shortest_lengths([1, 9], SearchConfig()) == [1, 1]
+    assert Limits.of([1, 4, 5, 12], config).shortest == [2, 2, 3, 6]
+    assert Limits.of([1, 9], SearchConfig()).shortest == [1, 1]
 
 
 # What users can get wrong

@@ -171,7 +171,7 @@ class TestColumns:
         characters = ColumnWriter(tmp_path, "texts", np.uint8)
         for chunk in (slice(0, 1), slice(1, 1), slice(1, 4)):
             tokens.extend_tokens(rows[chunk])
-            characters.extend_bytes([text.encode() for text in texts[chunk]])
+            characters.extend_texts(texts[chunk])
         tokens.close()
         characters.close()
         column = TokenColumn.open(tmp_path, "tokens", token_type(vocabulary))
@@ -201,4 +201,4 @@ class TestColumns:
     def test_the_manifest_names_every_file(self) -> None:
         folder = stored("a", lambda aside: ColumnWriter(aside, "tokens", np.uint16).close())
         sizes = json.loads((folder / "whole.json").read_text())["sizes"]
-        assert sizes == {"tokens.offsets": 8, "tokens.values": 0}
+        assert sizes.keys() == {"tokens.offsets.npy", "tokens.values"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -19,7 +19,6 @@ BuiltIn = Literal[
     "dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines", "shapes", "shapes-ko"
 ]
 """The built-in corpora of pairs (data/corpora.py)."""
-CORPORA: tuple[str, ...] = get_args(BuiltIn)
 TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
 """Suffixes of files that hold all columns."""
 
@@ -69,6 +68,8 @@ class Corpus(Config):
     prefix: str = ""
     """A text put before each source: a tag such as `"<2ko> "` tells a model of several languages or tasks what to
     write. `regard predict` and files given to `regard evaluate` are taken as they are: type the tag there."""
+
+    # What a task's subclass may override
 
     @property
     def columns(self) -> dict[str, str | int | None]:
@@ -142,7 +143,15 @@ class Corpus(Config):
         return range(least, (self.max_words or max(12, least)) + 1)
 
     @model_validator(mode="after")
-    def _words_of_phrases(self) -> Corpus:
+    def _consistent(self) -> Corpus:
+        named = [name for name in ("file", "dataset", "corpus") if getattr(self, name) is not None]
+        missing = [name for name, value in self.columns.items() if value is None]
+        if len(named) > 1:
+            raise ValueError(f"give one of {' and '.join(named)}, not both")
+        if self.dataset is None and (self.subset is not None or self.split is not None):
+            raise ValueError("'subset' and 'split' need 'dataset: ...' beside them")
+        if self.header is not None and not re.search(r"\.[tc]sv(\.\w+)?$", self.file or "", re.IGNORECASE):
+            raise ValueError("'header' needs 'file: ...' beside it, a .tsv or .csv")
         if self.min_words is not None or self.max_words is not None:
             if self.corpus is None or not self.corpus.startswith("phrases-"):
                 raise ValueError(
@@ -150,28 +159,16 @@ class Corpus(Config):
                 )
             if not self.words:
                 raise ValueError(f"min_words {self.words.start} is more than max_words {self.max_words}")
-        return self
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Corpus:
-        named = [name for name in ("file", "dataset", "corpus") if getattr(self, name) is not None]
-        if len(named) > 1:
-            raise ValueError(f"give one of {' and '.join(named)}, not both")
-        if self.dataset is None and (self.subset is not None or self.split is not None):
-            raise ValueError("'subset' and 'split' need 'dataset: ...' beside them")
-        if self.header is not None and not re.search(r"\.[tc]sv(\.\w+)?$", self.file or "", re.IGNORECASE):
-            raise ValueError("'header' needs 'file: ...' beside it, a .tsv or .csv")
-        if self.seed != type(self).model_fields["seed"].default and self.corpus is None:
-            raise ValueError("'seed' needs 'corpus: ...' beside it, a built-in one")
-        missing = [name for name, value in self.columns.items() if value is None]
         if self.corpus is not None:
             if len(missing) < len(self.columns):
                 raise ValueError("a built-in corpus takes no file and no columns")
-        elif missing:
-            raise ValueError(
-                f"name the {' and '.join(missing)}: a file each, or 'file' with the columns in it, or 'corpus'"
-            )
-        elif self.file is None and any(isinstance(value, int) for value in self.columns.values()):
+            return self
+        if self.seed != type(self).model_fields["seed"].default:
+            raise ValueError("'seed' needs 'corpus: ...' beside it, a built-in one")
+        if missing:
+            names = " and ".join(missing)
+            raise ValueError(f"name the {names}: a file each, or 'file' with the columns in it, or 'corpus'")
+        if self.file is None and any(isinstance(value, int) for value in self.columns.values()):
             raise ValueError("a column number needs 'file: ...' beside it")
         return self
 

@@ -28,7 +28,7 @@ from regard.data.prepare import key_of
 from regard.data.store import Array, ColumnWriter, Integers, TokenColumn, stored
 from regard.errors import DataError, Problem, first_of, import_extra
 
-FORMAT = 3
+FORMAT = 4
 """Counts up when stored images change their form, so that no old cache is read as a new one."""
 LIMIT = "model.images.max_pixels"
 """Where the largest number of pixels is set."""

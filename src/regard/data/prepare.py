@@ -22,21 +22,12 @@ from regard.data.corpora import Part
 from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Found, Report, SplitReport
 from regard.data.formats import Row
 from regard.data.readers import Reader, open_corpus
-from regard.data.store import (
-    ArrayWriter,
-    ColumnWriter,
-    Integers,
-    TextColumn,
-    TokenColumn,
-    open_array,
-    stored,
-    token_type,
-)
+from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, stored, token_type
 from regard.errors import DataError, Faults, Problem
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 3
+FORMAT = 4
 """Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
 END, GOES_ON = ".", "+"
 """The column `part` of rows that may be pieces of an example: whether it ends with this row or goes on in the next."""
@@ -94,7 +85,9 @@ def prepare(
     report = TypeAdapter(Report).validate_json((folder / "report.json").read_bytes())
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
-    notes = [*dict.fromkeys(note for reader in readers for note in reader.findings())]  # file names are not cached
+    notes = [
+        *dict.fromkeys(note for reader in readers for note in reader.corpus.findings(reader.files))
+    ]  # file names are not cached
     return Prepared(task, splits["train"], splits["validation"], splits.get("test"), report).with_notes(notes)
 
 
@@ -140,10 +133,8 @@ class Texts:
         """A split of its own files, or of the training files where it is a share of them."""
         origin: Part = split if split in readers else "train"
         read = {name: TextColumn.open(folder, f"{origin}.{name}") for name in readers[origin][0].columns}
-        corpora = open_array(folder / f"{origin}.corpora", np.int16)
-        lines = open_array(folder / f"{origin}.lines", np.int64)
-        owners = open_array(folder / f"{origin}.owners", np.int64)
-        rows = open_array(folder / f"{split}.rows", np.int64) if rows is None else rows
+        corpora, lines, owners = np.load(folder / f"{origin}.places.npy", mmap_mode="r")
+        rows = np.load(folder / f"{split}.rows.npy", mmap_mode="r") if rows is None else rows
         return cls(read, corpora, lines, readers[origin], owners, rows)
 
     @property
@@ -206,8 +197,7 @@ def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, p
     report: dict[Part, SplitReport] = {}
     for split in (split for split in SPLITS if split in chosen):
         report[split] = _report(split, copies, chosen)
-        with closing(ArrayWriter(folder / f"{split}.rows", np.int64)) as writer:
-            writer.extend(copies.get(split, copies["train"]).rows_of(chosen[split]))
+        np.save(folder / f"{split}.rows.npy", copies.get(split, copies["train"]).rows_of(chosen[split]))
     Report(report, {"over_long_line": data.max_characters}, data.UNIT).refuse_empty(data.MORE)
     tree = {split: asdict(found) for split, found in report.items()}
     (folder / "report.json").write_text(json.dumps(tree), encoding="utf-8")
@@ -273,14 +263,14 @@ class _Copy:
     texts: Texts
     read: int
     dropped: dict[str, Found]
+    firsts: Integers
+    """The first row of each example, and the number of rows."""
     sources: Hashes
     """A hash of the first column, which a split goes by."""
     inputs: Hashes
     """A hash of all columns that a model reads, which leaks are found by."""
     examples: Hashes
     """A hash of all columns."""
-    firsts: Integers
-    """The first row of each example, and the number of rows."""
 
     def rows_of(self, examples: Integers) -> Integers:
         """All rows of these examples, in order."""
@@ -294,33 +284,23 @@ class _Copy:
 
 def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress) -> _Copy:
     """Stream the files of a split into columns."""
-    sources, inputs, whole = ([np.empty(0, np.uint64)] for _ in range(3))
+    columns = readers[0].columns
+    places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in columns]
     with ExitStack() as stack:
-        columns = [
-            stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8)))
-            for name in readers[0].columns
-        ]
-        corpora = stack.enter_context(closing(ArrayWriter(folder / f"{split}.corpora", np.int16)))
-        lines = stack.enter_context(closing(ArrayWriter(folder / f"{split}.lines", np.int64)))
-        owners = stack.enter_context(closing(ArrayWriter(folder / f"{split}.owners", np.int64)))
+        writers = [stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8))) for name in columns]
         for chunk in in_chunks(checks.good_rows(readers), lambda item: sum(map(len, item[2].values))):
-            corpora.extend([number for number, _, _ in chunk])
-            owners.extend([example for _, example, _ in chunk])
-            lines.extend([row.line for _, _, row in chunk])
-            hashes = []
-            for column, writer in enumerate(columns):
+            places.append(np.array([(number, row.line, example) for number, example, row in chunk]).T)
+            for column, writer in enumerate(writers):
                 texts = [row.values[column] for _, _, row in chunk]
-                writer.extend_bytes([text.encode("utf-8") for text in texts])
-                hashes.append(hashes_of(texts))
-            sources.append(hashes[0])
-            inputs.append(combined(hashes[: readers[0].corpus.inputs]))
-            whole.append(combined(hashes))
+                writer.extend_texts(texts)
+                hashes[column].append(_hashes_of(texts))
             progress(f"reading {split}", checks.read)
-    owners_read = open_array(folder / f"{split}.owners", np.int64)
-    firsts = np.flatnonzero(np.diff(owners_read, prepend=-1, append=-1)) if len(owners_read) else np.zeros(1, np.int64)
-    texts_read = Texts.open(folder, split, {split: readers}, np.arange(len(owners_read)))
-    by_source, by_inputs, by_all = (of_examples(np.concatenate(rows), firsts) for rows in (sources, inputs, whole))
-    return _Copy(texts_read, checks.read, checks.dropped, by_source, by_inputs, by_all, firsts)
+    np.save(folder / f"{split}.places.npy", np.concatenate(places, axis=1))
+    copied = Texts.open(folder, split, {split: readers}, np.arange(sum(chunk.shape[1] for chunk in places)))
+    firsts = np.flatnonzero(np.diff(copied.owners, prepend=-1, append=-1)) if len(copied) else np.zeros(1, np.int64)
+    by_column = [_of_examples(np.concatenate(chunks), firsts) for chunks in hashes]
+    by_inputs, by_all = _combined(by_column[: readers[0].corpus.inputs]), _combined(by_column)
+    return _Copy(copied, checks.read, checks.dropped, firsts, by_column[0], by_inputs, by_all)
 
 
 def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[list[T]]:
@@ -348,7 +328,7 @@ def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
     examples = np.arange(len(train.examples))
     if data.deduplicate:
         examples = np.sort(np.unique(train.examples, return_index=True)[1])
-    shuffled = mixed(train.sources[examples] ^ mixed(np.array([seed % 2**64], dtype=np.uint64)))
+    shuffled = _mixed(train.sources[examples] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
     distinct = np.unique(shuffled)
     chosen: dict[Part, Integers] = {}
     taken = 0
@@ -365,7 +345,7 @@ def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Int
         return SplitReport(read=kept, kept=kept)
     copy, train = copies[split], copies["train"]
     if split != "train":
-        leaks = np.isin(copy.inputs, train.inputs[chosen["train"]]) & (copy.sources != hashes_of([""])[0])
+        leaks = np.isin(copy.inputs, train.inputs[chosen["train"]]) & (copy.sources != _hashes_of([""])[0])
         return SplitReport(copy.read, kept, dropped=copy.dropped, leaks=copy.found(np.flatnonzero(leaks)))
     duplicate = np.ones(len(train.examples), dtype=bool)
     for name in chosen.keys() - (copies.keys() - {"train"}):
@@ -375,13 +355,13 @@ def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Int
     return SplitReport(train.read, kept, set_aside, dropped)
 
 
-def hashes_of(texts: Sequence[str]) -> Hashes:
+def _hashes_of(texts: Sequence[str]) -> Hashes:
     """The same for letters that are composed and those that are not: tokenizers read them as one (NFC)."""
     digests = [hashlib.blake2b(nfc(text).encode("utf-8"), digest_size=8).digest() for text in texts]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def mixed(values: Hashes) -> Hashes:
+def _mixed(values: Hashes) -> Hashes:
     """A bijection of the 64-bit numbers that spreads them evenly: the finisher of SplitMix64 (Steele et al. 2014)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -389,20 +369,20 @@ def mixed(values: Hashes) -> Hashes:
     return values ^ (values >> np.uint64(31))
 
 
-def combined(columns: Sequence[Hashes]) -> Hashes:
+def _combined(columns: Sequence[Hashes]) -> Hashes:
     """One hash of several in their order."""
     result = np.zeros_like(columns[0])
     for column in columns:
-        result = mixed(result ^ column)
+        result = _mixed(result ^ column)
     return result
 
 
-def of_examples(hashes: Hashes, firsts: Integers) -> Hashes:
+def _of_examples(hashes: Hashes, firsts: Integers) -> Hashes:
     """The hash of each example from those of its rows; that of its only row, where it is one."""
     by_example = hashes[firsts[:-1]]
     for example in np.flatnonzero(np.diff(firsts) > 1):
         rows = hashes[firsts[example] : firsts[example + 1]]
-        by_example[example] = combined([*rows[:, None]])[0]
+        by_example[example] = _combined([*rows[:, None]])[0]
     return by_example
 
 
@@ -444,12 +424,11 @@ def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts
 
 def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Found]:
     """Encode a split into columns, without the training examples that the task leaves out: what these are."""
-    dropped: dict[str, Found] = {}
+    dropped, kept_rows = dict[str, Found](), list[Integers]()
     writers: dict[str, ColumnWriter] = {}
     read = texts.columns
     sizes: Integers = np.sum([column.sizes for column in read.values()], axis=0, dtype=np.int64)
     with ExitStack() as stack:
-        numbers = stack.enter_context(closing(ArrayWriter(folder / f"{split}.rows", np.int64)))
         for chunk in in_chunks(range(len(texts)), sizes.__getitem__):
             start = chunk[0]
             rows = {name: list(column[start : start + len(chunk)]) for name, column in read.items()}
@@ -463,8 +442,9 @@ def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progre
                 kept &= ~broken
             for name, writer in writers.items():
                 writer.extend_tokens([columns[name][row] for row in np.flatnonzero(kept).tolist()])
-            numbers.extend(texts.rows[start + np.flatnonzero(kept)])
+            kept_rows.append(texts.rows[start + np.flatnonzero(kept)])
             progress(f"tokenising {split}", start + len(chunk))
+    np.save(folder / f"{split}.rows.npy", np.concatenate(kept_rows))
     (folder / f"{split}.columns.json").write_text(json.dumps(list(writers)), encoding="utf-8")
     return dropped
 
@@ -477,6 +457,6 @@ def _column_type(task: Encoder, name: str) -> DTypeLike:
 def _open_encoded(folder: Path, split: Part, texts: Texts, task: Encoder) -> Dataset:
     names = json.loads((folder / f"{split}.columns.json").read_text(encoding="utf-8"))
     columns = {name: TokenColumn.open(folder, f"{split}.{name}", _column_type(task, name)) for name in names}
-    texts = replace(texts, rows=open_array(folder / f"{split}.rows", np.int64))
+    texts = replace(texts, rows=np.load(folder / f"{split}.rows.npy", mmap_mode="r"))
     weights = tuple(reader.corpus.weight for reader in texts.readers)
     return Dataset(task, columns, texts.columns, texts.corpora[texts.rows], weights, texts.where)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from regard.data.config import TABLES, Corpus
 from regard.data.conll import conll_rows, tagged_rows
 from regard.data.corpora import VERSION, Part
 from regard.data.documents import document_rows, text_table_rows
-from regard.data.formats import TABLE_ROWS, Key, Row, keys_of, numeric_keys, table_rows, text_of, value_in
+from regard.data.formats import TABLE_ROWS, Key, Row, keys_of, numeric_keys, table_rows, texts_in
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
 from regard.errors import DataError, Problem, did_you_mean, first_of, import_extra
@@ -48,13 +47,15 @@ def open_corpus(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
-    if reader.parallel:
-        _refuse_tables(reader.files)
-    else:
-        for file in reader.files:
+    for file in reader.files:
+        if not reader.parallel:
             corpus.format(file)
+        elif file.suffixes[0] == ".parquet":
+            what = "a Parquet file holds all columns, it is not one of parallel files"
+            raise DataError(what, where=file.name, hint=f"file: {file.name}, and the columns by their names")
     if reader.dataset is not None:
-        reader.dataset.check()
+        _ = reader.dataset.folder  # a name that cannot be one
+        import_extra("datasets", extra="hf", where=reader.dataset.name)
     return reader
 
 
@@ -66,7 +67,7 @@ class Reader:
     base: Path
     part: Part
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """The columns of a row, in their order."""
         return self.corpus.row_columns
@@ -76,12 +77,12 @@ class Reader:
         """The files that the corpus names."""
         return self.corpus.files(self.base)
 
-    @property
+    @cached_property
     def parallel(self) -> bool:
         """Whether each column has a file of its own."""
         return self.corpus.file is None and len(self.corpus.columns) == len(self.files) > 1
 
-    @property
+    @cached_property
     def dataset(self) -> HubDataset | None:
         """The dataset to read instead of files."""
         corpus = self.corpus
@@ -100,23 +101,23 @@ class Reader:
         """The same with those that have a fault, for callers that may drop them."""
         size, prefix = self.corpus.size, self.corpus.prefix
         begun = 0
-        for row in self._rows():
+        for row in self._all_rows():
             begun += not row.continues
             if size is not None and begun > size:
                 return
-            yield prefixed(row, prefix) if prefix and not row.continues else row
+            if prefix and not row.continues and row.values[0].strip():  # an empty text is still found to be empty
+                row = Row(row.line, (prefix + row.values[0], *row.values[1:]))
+            yield row
             if begun == size and not self.corpus.IN_PIECES:  # what comes after is not even looked at
                 return
 
-    def _rows(self) -> Iterator[Row]:
+    def _all_rows(self) -> Iterator[Row]:
         corpus = self.corpus
         if corpus.corpus is not None:
             return (Row(line, cells) for line, cells in enumerate(corpus.built_in(self.part), 1))
         if self.dataset is not None:
             return self.dataset.rows(list(keys_of(corpus).values()), numeric_keys(corpus))
-        if self.parallel:
-            return _parallel_rows(self.files)
-        return self._rows_of_files()
+        return _parallel_rows(self.files) if self.parallel else self._rows_of_files()
 
     def _rows_of_files(self) -> Iterator[Row]:
         """The rows of one file after the other; all files that cannot be read are named at once."""
@@ -155,10 +156,6 @@ class Reader:
             return "the line is empty"
         return f"the {name} is empty" if name == key else f"the {name} (column {key!r}) is empty"
 
-    def findings(self) -> list[str]:
-        """What a user should know of the files that are read."""
-        return self.corpus.findings(self.files)
-
     def fingerprint(self) -> str:
         """A hash of all that decides the rows: how they are read, and the bytes of the files."""
         settings: list[Any] = [self.corpus.settings(), self.columns]
@@ -170,22 +167,6 @@ class Reader:
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 
 
-def prefixed(row: Row, prefix: str) -> Row:
-    """The prefix before the first column; an empty text stays empty, so that it is still found."""
-    first, *others = row.values
-    return Row(row.line, (prefix + first, *others)) if first.strip() else row
-
-
-def _refuse_tables(files: Sequence[TextFile]) -> None:
-    """A Parquet file is no text, whatever column it is named for."""
-    for file in files:
-        if file.suffixes[0] == ".parquet":
-            hint = f"file: {file.name}, and the columns by their names"
-            raise DataError(
-                "a Parquet file holds all columns, it is not one of parallel files", where=file.name, hint=hint
-            )
-
-
 def _parallel_rows(files: Sequence[TextFile]) -> Iterator[Row]:
     """Line n of each file makes row n."""
     lines = zip(*(file.lines() for file in files), strict=True)
@@ -193,18 +174,11 @@ def _parallel_rows(files: Sequence[TextFile]) -> Iterator[Row]:
         for line, values in enumerate(lines, 1):
             yield Row(line, values)
     except ValueError:  # zip: one file ended before another
-        raise _unequal(files) from None
-
-
-def _unequal(files: Sequence[TextFile]) -> DataError:
-    counts = {file: file.count_lines() for file in files}
-    shorter, longer = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
-    what = f"{longer.name} has {counts[longer]:,} lines, {shorter.name} has {counts[shorter]:,}"
-    hint = "parallel files need the same number of lines; this line has no partner"
-    return DataError(what, where=longer.where(counts[shorter] + 1), hint=hint)
-
-
-BATCH = 1000
+        counts = {file: file.count_lines() for file in files}
+        shorter, longer = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+        what = f"{longer.name} has {counts[longer]:,} lines, {shorter.name} has {counts[shorter]:,}"
+        hint = "parallel files need the same number of lines; this line has no partner"
+        raise DataError(what, where=longer.where(counts[shorter] + 1), hint=hint) from None
 
 
 def is_saved(folder: Path) -> bool:
@@ -238,11 +212,6 @@ class HubDataset:
             raise DataError("there is no such folder", where=self.name, hint=f"looked in {self.base.absolute()}")
         return None
 
-    def check(self) -> None:
-        """Refuse what can be refused without reading: a name that cannot be one, a library that is not installed."""
-        _ = self.folder
-        import_extra("datasets", extra="hf", where=self.name)
-
     def where(self, row: int) -> str:
         return f"{self.name}:{row}"
 
@@ -251,12 +220,12 @@ class HubDataset:
 
         Those of the `numeric` ones may be numbers.
         """
-        examples = self.examples()
-        first = next(examples, None)
-        if first is None:
+        row = 0
+        for row, example in enumerate(self.examples(), 1):
+            texts = [texts_in(example, key, self.where(row), number=key in numeric)[0] for key in keys]
+            yield Row(row, tuple(texts))
+        if row == 0:
             raise DataError("the split has no rows", where=self.name)
-        for row, example in enumerate(chain([first], examples), 1):
-            yield Row(row, tuple([_text(example, key, self.where(row), key in numeric) for key in keys]))
 
     def digest(self) -> str:
         """A hash of the bytes that the rows are read from."""
@@ -276,7 +245,7 @@ class HubDataset:
         """The rows as they are, with all columns."""
         dataset = self._load()
         try:
-            for batch in dataset.iter(BATCH):
+            for batch in dataset.iter(1000):
                 yield from (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True))
         except Exception as error:  # the library raises what its readers of files raise
             raise self._unreadable(error) from None
@@ -294,9 +263,6 @@ class HubDataset:
                 loaded = datasets.load_dataset(str(folder), self.subset, streaming=True)  # no copy in its cache
         except Exception as error:  # no connection, no such name, no such subset, a broken file: one class each
             raise self._unreadable(error) from None
-        return self._chosen(loaded)
-
-    def _chosen(self, loaded: Any) -> Any:
         splits = loaded if isinstance(loaded, Mapping) else {}
         if not splits and self.split is None:
             return loaded
@@ -310,8 +276,3 @@ class HubDataset:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         hint = "a folder, or a name on the Hugging Face Hub, which needs a connection the first time"
         return DataError(f"cannot be loaded as a dataset: {reason}", where=self.name, hint=hint)
-
-
-def _text(example: Mapping[str, Any], key: Key, where: str, number: bool) -> str:
-    value = value_in(example, key, where)
-    return "" if value is None else text_of(value, key, where, number=number)

@@ -53,17 +53,21 @@ def stored(name: str, build: Callable[[Path], None]) -> Path:
     partial = folder.with_name(f"{name}.{uuid.uuid4().hex}.partial")
     try:
         partial.mkdir(parents=True)
-    except OSError as error:
-        raise _cannot_write(folder.parent, error) from None
-    try:
-        _remove_abandoned(folder)
+        for leftover in folder.parent.glob(f"{name}.*"):
+            with suppress(OSError):  # another process may put its folder in place just now
+                if time.time() - leftover.stat().st_mtime > ABANDONED_AFTER:
+                    shutil.rmtree(leftover, ignore_errors=True)
         build(partial)
-        _write_manifest(partial)
+        files = [path for path in sorted(partial.rglob("*")) if path.is_file()]
+        sizes = {path.relative_to(partial).as_posix(): path.stat().st_size for path in files}
+        (partial / MANIFEST).write_text(json.dumps({"sizes": sizes}), encoding="utf-8")
         place_folder(partial, folder, keep=is_whole)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _cannot_write(folder.parent, error) from None
-        raise
+        if partial.exists() and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        what = f"prepared data cannot be stored here: {error.strerror or error}"
+        hint = "make room, or set REGARD_CACHE to another folder"
+        raise DataError(what, where=str(folder.parent), hint=hint) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
@@ -78,77 +82,45 @@ def is_whole(folder: Path) -> bool:
         return False
 
 
-def _cannot_write(folder: Path, error: OSError) -> DataError:
-    hint = "make room, or set REGARD_CACHE to another folder"
-    return DataError(f"prepared data cannot be stored here: {error.strerror or error}", where=str(folder), hint=hint)
+class ColumnWriter:
+    """Appends rows of unequal length: their values to one file; where each row ends is written in the end."""
 
+    def __init__(self, folder: Path, name: str, dtype: DTypeLike) -> None:
+        self._file, self._dtype = (folder / f"{name}.values").open("wb"), np.dtype(dtype)
+        self._offsets, self._lengths = folder / f"{name}.offsets.npy", [np.empty(0, dtype=np.int64)]
 
-def _write_manifest(folder: Path) -> None:
-    """Write down the size of every file."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
-    (folder / MANIFEST).write_text(json.dumps({"sizes": sizes}), encoding="utf-8")
+    def extend(self, values: Array, lengths: Sequence[int]) -> None:
+        """The values of some rows, one row after the other, and how many of them each row has."""
+        self._file.write(np.asarray(values, dtype=self._dtype).tobytes())
+        self._lengths.append(np.array(lengths, dtype=np.int64))
 
+    def extend_texts(self, texts: Sequence[str]) -> None:
+        encoded = [text.encode("utf-8") for text in texts]
+        self.extend(np.frombuffer(b"".join(encoded), dtype=np.uint8), [len(text) for text in encoded])
 
-def _remove_abandoned(folder: Path) -> None:
-    for leftover in folder.parent.glob(f"{folder.name}.*"):
-        with suppress(OSError):  # another process may put its folder in place just now
-            if time.time() - leftover.stat().st_mtime > ABANDONED_AFTER:
-                shutil.rmtree(leftover, ignore_errors=True)
-
-
-class ArrayWriter:
-    """Appends to a file of numbers, a chunk at a time."""
-
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        self._file = path.open("wb")
-
-    def extend(self, values: Array | Sequence[int]) -> None:
-        self._file.write(np.asarray(values, dtype=self.dtype).tobytes())
+    def extend_tokens(self, rows: Sequence[Sequence[int]]) -> None:
+        self.extend(np.fromiter(chain.from_iterable(rows), dtype=self._dtype), [len(row) for row in rows])
 
     def close(self) -> None:
         self._file.close()
+        np.save(self._offsets, _offsets_of(np.concatenate(self._lengths)))
 
 
-class ColumnWriter:
-    """Appends rows of unequal length: their values to one file, where each row ends to another."""
+def _offsets_of(lengths: Array) -> Array:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
 
-    def __init__(self, folder: Path, name: str, dtype: DTypeLike) -> None:
-        self._values = ArrayWriter(folder / f"{name}.values", dtype)
-        self._offsets = ArrayWriter(folder / f"{name}.offsets", np.int64)
-        self._offsets.extend([0])
-        self._end = 0
 
-    def extend(self, values: Array, lengths: Sequence[int] | Array) -> None:
-        """The values of some rows, one row after the other, and how many of them each row has."""
-        ends = self._end + np.cumsum(np.asarray(lengths, dtype=np.int64))
-        self._values.extend(values)
-        self._offsets.extend(ends)
-        self._end += len(values)
-
-    def extend_bytes(self, texts: Sequence[bytes]) -> None:
-        self.extend(np.frombuffer(b"".join(texts), dtype=np.uint8), [len(text) for text in texts])
-
-    def extend_tokens(self, rows: Sequence[Sequence[int]]) -> None:
-        values = np.fromiter(chain.from_iterable(rows), dtype=self._values.dtype)
-        self.extend(values, [len(row) for row in rows])
-
-    def close(self) -> None:
-        self._values.close()
-        self._offsets.close()
+def _open_column(folder: Path, name: str, dtype: DTypeLike) -> tuple[Array, Array]:
+    """Values and offsets, mapped and read-only; an empty file cannot be mapped."""
+    path, values = folder / f"{name}.values", np.empty(0, dtype=dtype)
+    if path.stat().st_size:
+        values = np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+    return values, np.load(folder / f"{name}.offsets.npy", mmap_mode="r")
 
 
 def token_type(vocabulary: int) -> np.dtype[Any]:
     """The smallest of the two types that tokens are stored in."""
     return np.dtype(np.uint16 if vocabulary <= 2**16 else np.int32)
-
-
-def open_array(path: Path, dtype: DTypeLike) -> Array:
-    """A file of numbers, mapped and read-only; an empty file cannot be mapped."""
-    if path.stat().st_size == 0:
-        return np.empty(0, dtype=dtype)
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 
 class TextColumn(Sequence[str]):
@@ -160,13 +132,15 @@ class TextColumn(Sequence[str]):
 
     @classmethod
     def open(cls, folder: Path, name: str) -> TextColumn:
-        return cls(open_array(folder / f"{name}.values", np.uint8), open_array(folder / f"{name}.offsets", np.int64))
+        return cls(*_open_column(folder, name, np.uint8))
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> TextColumn:
         """A column in memory."""
         encoded = [text.encode("utf-8") for text in texts]
-        return cls(np.frombuffer(b"".join(encoded), dtype=np.uint8), _offsets_of([len(text) for text in encoded]))
+        return cls(
+            np.frombuffer(b"".join(encoded), dtype=np.uint8), _offsets_of(np.array([len(text) for text in encoded]))
+        )
 
     def select(self, rows: Integers) -> TextColumn:
         """The same texts, only these rows, in this order."""
@@ -209,12 +183,14 @@ class TokenColumn:
 
     @classmethod
     def open(cls, folder: Path, name: str, dtype: DTypeLike) -> TokenColumn:
-        return cls(open_array(folder / f"{name}.values", dtype), open_array(folder / f"{name}.offsets", np.int64))
+        return cls(*_open_column(folder, name, dtype))
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> TokenColumn:
         """A column in memory."""
-        return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32), _offsets_of([len(row) for row in rows]))
+        return cls(
+            np.fromiter(chain.from_iterable(rows), dtype=np.int32), _offsets_of(np.array([len(row) for row in rows]))
+        )
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -252,7 +228,3 @@ class TokenColumn:
         if end is not None:
             ids[np.arange(len(rows)), whole - 1] = end
         return ids, whole
-
-
-def _offsets_of(lengths: Sequence[int]) -> NDArray[np.int64]:
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.asarray(lengths, dtype=np.int64))])

@@ -12,7 +12,7 @@ import torch
 from regard.config import apply_overrides
 from regard.data.config import Corpus, Split
 from regard.data.file_inputs import header_of
-from regard.errors import CheckpointError, ColumnError, ConfigError, DataError, DecodeError, did_you_mean
+from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.runs.run import Run, data_fingerprint
 from regard.search.config import SAMPLING, WIDEST
@@ -172,12 +172,14 @@ def _read_files(task: Any, corpus: Corpus) -> Any:
     """The examples in a user's file. If a column is missing there, the message has all names that are wanted."""
     try:
         return task.read([corpus], "test", Path.cwd())
-    except ColumnError as error:
+    except DataError as error:
         wanted = ", ".join(key for key in corpus.columns.values() if isinstance(key, str))
-        if not wanted:
-            raise
-        named = [replace(one, hint=f"{one.hint}; wanted are {wanted}: rename them") for one in error.problems]
-        raise DataError(problems=named) from None
+        problems = [
+            replace(problem, hint=f"{problem.hint}; wanted are {wanted}: rename them")
+            if wanted and problem.what.startswith("there is no column") else problem
+            for problem in error.problems
+        ]  # fmt: skip
+        raise DataError(problems=problems) from None
 
 
 def measured_on(run: Run, split: str | None, files: Sequence[str] = ()) -> dict[str, Any]:

@@ -78,58 +78,30 @@ class SearchConfig(Config):
         tree = {name: value for name, value in tree.items() if value is not None or name not in SAMPLING}
         return {"beam": 1} | tree if tree.get("sample") is True else tree
 
-    @field_validator("beam")
+    @field_validator("beam", "nbest", "banned", "prefix", "max_length", "min_length_ratio", *SAMPLING)
     @classmethod
-    def _samples_have_no_beam(cls, beam: int, others: ValidationInfo) -> int:
-        if others.data.get("sample") and beam > 1:
-            raise ValueError(f"sampling has no beam, but beam is {beam}: set beam: 1, or sample: false")
-        return beam
-
-    @field_validator("nbest")
-    @classmethod
-    def _nbest_within_beam(cls, nbest: int, others: ValidationInfo) -> int:
-        beam = others.data.get("beam", nbest)
-        if others.data.get("sample") is False and nbest > beam:
-            raise ValueError(f"a beam of {beam} cannot give the best {nbest}: at most beam, or raise beam to {nbest}")
-        return nbest
-
-    @field_validator("max_length")
-    @classmethod
-    def _room_for_min_length(cls, max_length: int | None, others: ValidationInfo) -> int | None:
-        shortest = others.data.get("min_length", 0)
-        if max_length is not None and max_length < shortest:
-            raise ValueError(f"{max_length} is below min_length, {shortest}")
-        return max_length
-
-    @field_validator("min_length_ratio")
-    @classmethod
-    def _room_for_min_length_ratio(cls, ratio: float, others: ValidationInfo) -> float:
-        most = others.data.get("max_length_ratio", math.inf) + others.data.get("max_length_offset", 0)
-        if ratio > most:
-            raise ValueError(
-                f"{ratio:g} tokens per source token are more than max_length_ratio and max_length_offset allow"
-            )
-        return ratio
-
-    @field_validator("banned")
-    @classmethod
-    def _banned_are_texts(cls, banned: list[str]) -> list[str]:
-        if not all(text.strip() for text in banned):
-            raise ValueError("an empty text cannot be banned: every output contains it")
-        return banned
-
-    @field_validator("prefix")
-    @classmethod
-    def _prefix_is_a_text(cls, prefix: str | None) -> str | None:
-        if prefix is not None and not prefix.strip():
-            raise ValueError("the prefix is empty: give at least one word, or leave it out")
-        return prefix
-
-    @field_validator(*SAMPLING)
-    @classmethod
-    def _for_samples_only(cls, value: float | int | None, others: ValidationInfo) -> float | int | None:
-        name = str(others.field_name)
-        # The default is allowed: a run stores its whole resolved recipe.
-        if others.data.get("sample") is False and value != cls.model_fields[name].default:
-            raise ValueError(f"only sampling uses {name}: set sample: true, or leave {name} out")
-        return value
+    def _fits_the_others(cls, value: object, others: ValidationInfo) -> object:
+        """Checks a field against those before it, so that the message names the field."""
+        name, data = str(others.field_name), others.data
+        samples, most = data.get("sample"), data.get("max_length_ratio", math.inf) + data.get("max_length_offset", 0)
+        match name, value:
+            case "beam", int(beam) if samples and beam > 1:
+                problem = f"sampling has no beam, but beam is {beam}: set beam: 1, or sample: false"
+            case "nbest", int(nbest) if samples is False and nbest > (beam := data.get("beam", nbest)):
+                problem = f"a beam of {beam} cannot give the best {nbest}: at most beam, or raise beam to {nbest}"
+            case "banned", list(texts) if not all(text.strip() for text in texts):
+                problem = "an empty text cannot be banned: every output contains it"
+            case "prefix", str(prefix) if not prefix.strip():
+                problem = "the prefix is empty: give at least one word, or leave it out"
+            case "max_length", int(length) if length < (shortest := data.get("min_length", 0)):
+                problem = f"{length} is below min_length, {shortest}"
+            case "min_length_ratio", float(ratio) if ratio > most:
+                problem = (
+                    f"{ratio:g} tokens per source token are more than max_length_ratio and max_length_offset allow"
+                )
+            # The default is allowed: a run stores its whole resolved recipe.
+            case _ if name in SAMPLING and samples is False and value != cls.model_fields[name].default:
+                problem = f"only sampling uses {name}: set sample: true, or leave {name} out"
+            case _:
+                return value
+        raise ValueError(problem)

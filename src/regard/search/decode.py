@@ -1,9 +1,10 @@
-"""The search loop, from a model and sources to hypotheses; the same for greedy search, beam search and sampling."""
+"""The search, from a model and sources to hypotheses: the loop, its strategies (beam search, sampling) and a record."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -20,15 +21,28 @@ from regard.search.hypotheses import (
     Finished,
     Hypothesis,
     Live,
-    Observer,
     Ranking,
     log_probabilities,
     penalise_repetition,
     require_source_attention,
     source_attention,
 )
-from regard.search.rules import UNCONSTRAINED, Constraints, Limits, Rules, rules_for
-from regard.text.vocabularies import BEGIN, END, PAD, UNK
+from regard.search.rules import SPECIAL, UNCONSTRAINED, Constraints, Limits, Rules, Special, rules_for
+
+FEW = 8
+"""Up to this number, repeated maxima are faster than a sort."""
+
+
+class Observer(Protocol):
+    """Called after every search step. Without an observer the search computes nothing for it."""
+
+    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
+        """One step, before finished hypotheses are removed.
+
+        `log_p_BWV` is the model's log P of each next token, whatever the rules. `live.sentences_B` are indices in the
+        batch that the search was given.
+        """
+        ...
 
 
 @torch.inference_mode()
@@ -38,10 +52,7 @@ def search(
     config: SearchConfig,
     *,
     constraints: Constraints = UNCONSTRAINED,
-    begin_id: int = BEGIN,
-    end_id: int = END,
-    pad_id: int | None = PAD,
-    unknown_id: int | None = UNK,
+    special: Special = SPECIAL,
     observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """The best `config.nbest` hypotheses (or as many samples) for each source, best first by `Ranking`.
@@ -53,9 +64,14 @@ def search(
         return []
     if config.coverage_penalty > 0:
         require_source_attention(model)
-    ids = {"begin_id": begin_id, "end_id": end_id}
-    rules = rules_for(source, config, constraints, **ids, pad_id=pad_id, unknown_id=unknown_id)
-    finished = _write(model, source, config, rules, **ids, observer=observer)
+    rules = rules_for(source, config, constraints, special)
+    longest, ranking = rules.limits.longest, Ranking.of(config)
+    if config.sample:
+        noise_BWT = noise_of(source, config.nbest, longest, config.seed)
+        strategy: Strategy = Sampling(noise_BWT, config.temperature, config.top_k, config.top_p)
+    else:
+        strategy = Beam(config.beam, config.nbest, torch.tensor(longest, device=source.ids_BL.device), ranking)
+    finished = _write(model, source, config, rules, strategy, special, observer)
     hypotheses = finished.best(config.nbest)
     if not all(hypotheses):
         hint = "unless the model is broken, relax the rules: min_length, no_repeat_ngram, banned, prefix"
@@ -63,47 +79,46 @@ def search(
     return hypotheses
 
 
-def _strategy(source: Tokens, config: SearchConfig, limits: Limits) -> Strategy:
-    if not config.sample:
-        longest_B = torch.tensor(limits.longest, device=source.ids_BL.device)
-        return Beam(config.beam, config.nbest, longest_B, Ranking.of(config))
-    noise_BWT = noise_of(source, config.nbest, limits.longest, config.seed)
-    return Sampling(noise_BWT, temperature=config.temperature, top_k=config.top_k, top_p=config.top_p)
-
-
 def _write(
     model: Generator,
     source: Tokens,
     config: SearchConfig,
     rules: Rules,
-    *,
-    begin_id: int,
-    end_id: int,
+    strategy: Strategy,
+    special: Special,
     observer: Observer | None,
 ) -> Finished:
     """Run the model until every sentence is done. The host waits for the device once per step, in `_live_counts`."""
-    strategy, longest = _strategy(source, config, rules.limits), max(rules.limits.longest)
-    theta, covers = config.repetition_penalty, config.coverage_penalty > 0
+    theta, covers, longest = config.repetition_penalty, config.coverage_penalty > 0, max(rules.limits.longest)
     state = model.begin(source, strategy.rows, longest)
-    first_BW = torch.full((len(source), strategy.rows), begin_id, device=source.ids_BL.device)
-    log_p_BWV, state, weights_BWS = _step(model, first_BW, state, covers)
-    live = _empty(strategy, log_p_BWV, weights_BWS, separate_score=theta > 1)
+    first_BW = torch.full((len(source), strategy.rows), special.begin, device=source.ids_BL.device)
+    log_p_BWV, state, attended_BWS = _step(model, first_BW, state, covers)
+    zeros_BW = log_p_BWV.new_zeros(first_BW.shape)
+    sentences_B = torch.arange(len(source), device=zeros_BW.device)
+    own_BW = zeros_BW if theta > 1 else None  # the ranking differs from log P
+    live = Live(sentences_B, first_BW[..., None][..., :0], strategy.start(zeros_BW.clone()), own_BW, attended_BWS)
     finished = Finished(strategy.rows, longest, Ranking.of(config), source.lengths_B, like=log_p_BWV)
     while True:
         own_BWV = log_p_BWV.clone() if theta > 1 or observer is not None else None
         ranks_BWV = rules.rule_out(penalise_repetition(log_p_BWV, live.history_BWT, theta), live)
         choice = strategy.choose(ranks_BWV, live, finished)
         if observer is not None and own_BWV is not None:
-            observer.step(own_BWV, rules.rule_out(torch.zeros_like(own_BWV), live) > NEVER, live, choice)
-        remaining = _collect_finished(choice.continued(live, own_BWV), finished, strategy, end_id)
+            observer.step(own_BWV, rules, live, choice)
+        continued = choice.continued(live, own_BWV)
+        ended_BW = (choice.tokens_BW == special.end) & (choice.total_BW > NEVER)
+        finished.add(continued, ended_BW)
+        remaining = continued.without(ended_BW)
+        done_B = strategy.is_done(remaining.total_BW, remaining.sentences_B, finished)
+        remaining = remaining.without(done_B[:, None])
         counts = _live_counts(choice, remaining)
         if not any(counts):
             return finished
         live, rows_BW = _compact(remaining, choice.parents_BW, counts, live.total_BW.shape[1], strategy.reorders)
         if rows_BW is not None:
             state = state.select(rows_BW)
-        log_p_BWV, state, weights_BWS = _step(model, live.history_BWT[..., -1], state, covers)
-        live = live.add_attention(weights_BWS)
+        log_p_BWV, state, attended_BWS = _step(model, live.history_BWT[..., -1], state, covers)
+        if attended_BWS is not None and live.attended_BWS is not None:
+            live = replace(live, attended_BWS=live.attended_BWS + attended_BWS)
 
 
 def _step(model: Generator, tokens_BW: Tensor, state: Any, covers: bool) -> tuple[Tensor, Any, Tensor | None]:
@@ -119,38 +134,13 @@ def _step(model: Generator, tokens_BW: Tensor, state: Any, covers: bool) -> tupl
     return log_probabilities(logits_RV).reshape(*tokens_BW.shape, -1), state, weights_BWS
 
 
-def _empty(strategy: Strategy, log_p_BWV: Tensor, weights_BWS: Tensor | None, separate_score: bool) -> Live:
-    """Empty hypotheses; with a separate log P if the ranking differs from it."""
-    shape = log_p_BWV.shape[:2]
-    return Live(
-        torch.arange(shape[0], device=log_p_BWV.device),
-        torch.empty(*shape, 0, dtype=torch.long, device=log_p_BWV.device),
-        strategy.start(log_p_BWV.new_zeros(shape)),
-        log_p_BWV.new_zeros(shape) if separate_score else None,
-        weights_BWS,
-    )
-
-
-def _collect_finished(continued: Live, finished: Finished, strategy: Strategy, end_id: int) -> Live:
-    """Add hypotheses that have ended to `finished`; the others keep their slots."""
-    ended_BW = (continued.history_BWT[..., -1] == end_id) & (continued.total_BW > NEVER)
-    finished.add(continued, ended_BW)
-    remaining = continued.without(ended_BW)
-    done_B = strategy.is_done(remaining.total_BW, remaining.sentences_B, finished)
-    return remaining.without(done_B[:, None])
-
-
 def _live_counts(choice: Choice, remaining: Live) -> list[int]:
     """The number of live hypotheses of each sentence, on the host."""
     counts_B = (remaining.total_BW > NEVER).sum(-1)
-    broken_B = choice.total_BW.isnan().any(-1)
-    counts: list[int] = counts_B.masked_fill(broken_B, -1).tolist()
+    counts: list[int] = counts_B.masked_fill(choice.total_BW.isnan().any(-1), -1).tolist()
     if min(counts) < 0:
-        raise DecodeError(
-            "the model's probabilities are NaN",
-            where="search",
-            hint="its weights are broken, or too large for this precision: try another checkpoint or fp32",
-        )
+        hint = "its weights are broken, or too large for this precision: try another checkpoint or fp32"
+        raise DecodeError("the model's probabilities are NaN", where="search", hint=hint)
     return counts
 
 
@@ -179,8 +169,7 @@ def _compact(
     return live, None if all_stay and in_place else groups_B1 * width + parents_BW[groups_B1, slots_BW]
 
 
-FEW = 8
-"""Up to this number, repeated maxima are faster than a sort."""
+# Strategies
 
 
 class Strategy(Protocol):
@@ -215,10 +204,7 @@ class Beam:
     reorders = True
 
     def __init__(self, beam: int, nbest: int, limits_B: Tensor, ranking: Ranking) -> None:
-        self.rows = beam
-        self._nbest = nbest
-        self._limits_B = limits_B
-        self._ranking = ranking
+        self.rows, self._nbest, self._limits_B, self._ranking = beam, nbest, limits_B, ranking
 
     def start(self, total_BW: Tensor) -> Tensor:
         """One empty hypothesis per sentence: W equal ones would stay equal."""
@@ -226,23 +212,18 @@ class Beam:
         return total_BW
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
-        total_BWM, tokens_BWM = self._best_of_each(log_p_BWV, live)
-        total_BM, tokens_BM, each = total_BWM.flatten(1), tokens_BWM.flatten(1), total_BWM.shape[-1]
+        # First the best continuations of each hypothesis, as many as may be taken in all: M.
+        log_p_RM, tokens_RM = best(log_p_BWV.flatten(0, 1), min(self.rows, log_p_BWV.shape[-1]))
+        total_BM = (log_p_RM.view(*live.total_BW.shape, -1) + live.total_BW[..., None]).flatten(1)
         total_BW, index_BW = best(total_BM, min(self.rows, total_BM.shape[1]))
         open_B = self.rows - finished.count(live.sentences_B)
         closed_BW = torch.arange(total_BW.shape[1], device=total_BW.device) >= open_B[:, None]
-        return Choice(index_BW // each, tokens_BM.gather(1, index_BW), total_BW.masked_fill(closed_BW, NEVER))
-
-    def _best_of_each(self, log_p_BWV: Tensor, live: Live) -> tuple[Tensor, Tensor]:
-        """The totals and tokens of the best continuations of each hypothesis, as many as may be taken in all."""
-        log_p_RV = log_p_BWV.flatten(0, 1)
-        log_p_RM, tokens_RM = best(log_p_RV, min(self.rows, log_p_RV.shape[1]))
-        shape = (*live.total_BW.shape, -1)
-        return log_p_RM.view(shape) + live.total_BW[..., None], tokens_RM.view(shape)
+        tokens_BW = tokens_RM.view_as(total_BM).gather(1, index_BW)
+        return Choice(index_BW // log_p_RM.shape[-1], tokens_BW, total_BW.masked_fill(closed_BW, NEVER))
 
     def is_done(self, total_BW: Tensor, sentences_B: Tensor, finished: Finished) -> Tensor:
-        """Whether no live hypothesis can still be among a sentence's n best."""
-        bound_B = self._ranking.upper_bound(total_BW.amax(-1), self._limits_B[sentences_B])
+        """Whether no live hypothesis can still be among a sentence's n best: see `Ranking`."""
+        bound_B = self._ranking(total_BW.amax(-1), self._limits_B[sentences_B])
         return bound_B <= finished.objective_to_beat(sentences_B, self._nbest)
 
 
@@ -277,14 +258,9 @@ class Sampling:
 
     reorders = False
 
-    def __init__(
-        self, noise_BWT: Tensor, *, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0
-    ) -> None:
-        self.rows = noise_BWT.shape[1]
-        self._noise_BWT = noise_BWT
-        self._temperature = temperature
-        self._top_k = top_k
-        self._top_p = top_p
+    def __init__(self, noise_BWT: Tensor, temperature: float, top_k: int | None, top_p: float) -> None:
+        self.rows, self._noise_BWT = noise_BWT.shape[1], noise_BWT
+        self._cut = temperature, top_k, top_p
 
     def start(self, total_BW: Tensor) -> Tensor:
         """All W samples start from the empty hypothesis."""
@@ -292,9 +268,8 @@ class Sampling:
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
         sorted_BWV, order_BWV = log_p_BWV.sort(dim=-1, descending=True, stable=True)
-        p_BWV = truncated(sorted_BWV, self._temperature, self._top_k, self._top_p)
         noise_BW = self._noise_BWT[live.sentences_B, :, live.history_BWT.shape[-1]]
-        rank_BW1 = draw(p_BWV, noise_BW)[..., None]
+        rank_BW1 = draw(truncated(sorted_BWV, *self._cut), noise_BW)[..., None]
         total_BW = live.total_BW + sorted_BWV.gather(-1, rank_BW1)[..., 0]
         slots_BW = torch.arange(self.rows, device=total_BW.device).expand_as(total_BW)
         return Choice(slots_BW, order_BWV.gather(-1, rank_BW1)[..., 0], total_BW)
@@ -341,9 +316,140 @@ def noise_of(source: Tokens, rows: int, limits: Sequence[int], seed: int) -> Ten
     noise_BWT = torch.zeros(len(source), rows, max(limits))
     ids_BL, lengths = source.ids_BL.cpu().long(), source.host_lengths_B.tolist()
     for b, limit in enumerate(limits):
-        digest = hashlib.blake2b(
-            ids_BL[b, : lengths[b]].numpy().tobytes(), digest_size=8, salt=seed.to_bytes(16, "big")
-        )
-        generator = torch.Generator().manual_seed(int.from_bytes(digest.digest(), "big") >> 1)
+        tokens, salt = ids_BL[b, : lengths[b]].numpy().tobytes(), seed.to_bytes(16, "big")
+        digest = hashlib.blake2b(tokens, digest_size=8, salt=salt).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
         noise_BWT[b, :, :limit] = torch.rand(rows, limit, generator=generator)
     return noise_BWT.to(source.ids_BL.device)
+
+
+# The record of a search
+
+RECORDED = 2
+"""How many of the best candidates are recorded in each step, in multiples of the beam."""
+BEYOND = "rank beyond the open slots"
+NOT_DRAWN = "not drawn"
+SETTLED = "cannot win any more"
+
+
+class Detokenizer(Protocol):
+    """The methods of a tokenizer that a record needs."""
+
+    def tokens(self, ids: Sequence[int]) -> list[str]: ...
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+@dataclass
+class SentenceRecord:
+    """The search for one sentence so far."""
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    ended: list[tuple[int, Hypothesis]] = field(default_factory=list)
+    """Finished hypotheses with their numbers, in the order in which they ended."""
+    live: list[int] = field(default_factory=list)
+    """The numbers of the live hypotheses, in the order of their slots."""
+    numbered: int = 0
+
+
+class Recorder:
+    """An `Observer` that records the candidates of every step and what became of them. Keys: docs/search-record.md."""
+
+    def __init__(self, source: Tokens, config: SearchConfig, tokenizer: Detokenizer, end_id: int) -> None:
+        self._config, self._tokenizer, self._end_id = config, tokenizer, end_id
+        self._rows, self._source_lengths_B = config.nbest if config.sample else config.beam, source.lengths_B
+        self._records = [SentenceRecord() for _ in range(len(source))]
+        self._limits = Limits([], [])
+
+    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
+        self._limits, theta = rules.limits, self._config.repetition_penalty
+        ranks_BWV = penalise_repetition(log_p_BWV.clone(), live.history_BWT, theta) + live.total_BW[..., None]
+        continued = choice.continued(live, log_p_BWV)
+        objective_BW = continued.objective_BW(Ranking.of(self._config), self._source_lengths_B)
+        hypotheses = continued.history_BWT.tolist(), continued.score_BW.tolist(), objective_BW.tolist()
+        indices = (choice.parents_BW * log_p_BWV.shape[-1] + choice.tokens_BW).tolist()
+        alive, taken = (live.total_BW > NEVER).tolist(), (choice.total_BW > NEVER).tolist()
+        values = log_p_BWV, log_p_BWV + live.score_BW[..., None], ranks_BWV, rules.reasons(log_p_BWV, live)
+        columns = [value.cpu() for value in values]
+        for b, sentence in enumerate(live.sentences_B.tolist()):
+            slots = [slot for slot, is_alive in enumerate(alive[b]) if is_alive]
+            outputs = zip(*(part[b] for part in hypotheses), strict=True)
+            chosen = {
+                index: Hypothesis(tuple(ids), score, objective)
+                for index, (ids, score, objective), is_taken in zip(indices[b], outputs, taken[b], strict=True)
+                if is_taken
+            }
+            if slots:
+                self._add(self._records[sentence], slots, chosen, [column[b] for column in columns], rules.names)
+
+    def _add(
+        self,
+        record: SentenceRecord,
+        slots: list[int],
+        taken: dict[int, Hypothesis],
+        columns_WV: Sequence[Tensor],
+        names: Sequence[str],
+    ) -> None:
+        """Record a step, given the slots with a hypothesis, the candidates taken by their index in W x V, and for all
+        candidates log P, log P of the whole hypothesis, the value that ranks it, and the rule against it."""
+        vocabulary, (*values, ranks_M, reasons_M) = columns_WV[0].shape[-1], (part.flatten() for part in columns_WV)
+        parents = dict(zip(slots, record.live or [0] * len(slots), strict=True))
+        numbers = {index: record.numbered + n for n, index in enumerate(taken, start=1)}
+        candidates = []
+        for index, rank in _ranked(ranks_M, reasons_M, taken, RECORDED * self._rows):
+            slot, token = divmod(index, vocabulary)
+            why: str | None = NOT_DRAWN if self._config.sample else BEYOND
+            fate = "pruned"
+            if index in taken:
+                fate, why = "finished" if token == self._end_id else "kept", None
+            elif reasons_M[index]:
+                fate, why = "ruled out", names[int(reasons_M[index]) - 1]
+            log_p, total, ranked_by = (float(value_M[index]) for value_M in (*values, ranks_M))
+            candidates.append({
+                "parent": parents[slot], "token": self._tokenizer.tokens([token])[0], "log_p": log_p, "total": total,
+                "ranked_by": ranked_by, "rank": rank, "fate": fate, "why": why, "id": numbers.get(index),
+            })  # fmt: skip
+        slots_open = len(slots) if self._config.sample else self._rows - len(record.ended)
+        record.steps.append({"step": len(record.steps) + 1, "open": slots_open, "candidates": candidates})
+        ended = {index for index, hypothesis in taken.items() if hypothesis.tokens[-1] == self._end_id}
+        record.ended += [(numbers[index], taken[index]) for index in taken if index in ended]
+        record.live = [number for index, number in numbers.items() if index not in ended]
+        record.numbered += len(numbers)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The record of each sentence, after the search."""
+        return [
+            {"shortest": least, "longest": most, "steps": record.steps, "ranking": self._ranking(record)}
+            for record, least, most in zip(self._records, self._limits.shortest, self._limits.longest, strict=True)
+        ]
+
+    def _ranking(self, record: SentenceRecord) -> list[dict[str, Any]]:
+        """All finished outputs, best first. What was kept last could not win any more."""
+        for candidate in record.steps[-1]["candidates"]:
+            if candidate["fate"] == "kept":
+                candidate |= {"fate": "pruned", "why": SETTLED}
+        return [
+            {
+                "id": number,
+                "output": self._tokenizer.decode(hypothesis.tokens),
+                "tokens": self._tokenizer.tokens(hypothesis.tokens),
+                "score": hypothesis.score,
+                "objective": hypothesis.objective,
+                "given": place < self._config.nbest,
+            }
+            for place, (number, hypothesis) in enumerate(sorted(record.ended, key=lambda ended: -ended[1].objective))
+        ]
+
+
+def _ranked(ranks_M: Tensor, reasons_M: Tensor, taken: Iterable[int], count: int) -> list[tuple[int, int | None]]:
+    """The indices of the candidates to record, best first, and their ranks among those that the rules allow.
+
+    These are what was taken, the best that the rules allow, and what would be among the best without the rules.
+    """
+    allowed_M, recorded = ranks_M.masked_fill(reasons_M > 0, NEVER), set(taken)
+    for candidates_M in (allowed_M, ranks_M):
+        recorded.update(best(candidates_M[None].clone(), min(count, len(candidates_M)))[1][0].tolist())
+    ranked = []
+    for _, index in sorted((-float(ranks_M[index]), index) for index in recorded if ranks_M[index] > NEVER):
+        ahead = (allowed_M > allowed_M[index]).sum() + (allowed_M[:index] == allowed_M[index]).sum()
+        ranked.append((index, None if allowed_M[index] == NEVER else int(ahead) + 1))
+    return ranked

@@ -1,4 +1,5 @@
-"""Which tokens may come next: each rule rules out candidates before anything is chosen. And length limits, prefixes."""
+"""Which tokens may come next: each rule rules out candidates before anything is chosen. Also length limits, prefixes,
+and texts that no output may contain."""
 
 from __future__ import annotations
 
@@ -16,6 +17,24 @@ from regard.errors import DecodeError
 from regard.search.config import SearchConfig
 from regard.search.hypotheses import NEVER, Live
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
+
+NO_TOKEN = -1
+"""Pads lists of tokens."""
+WIDE = 1 << 32
+"""More than any vocabulary size: state * WIDE + token is a unique key."""
+
+
+class Special(NamedTuple):
+    """The tokens of a vocabulary that a search must know; None if it has none."""
+
+    begin: int = BEGIN
+    """What is read before the first token is written."""
+    end: int = END
+    pad: int | None = PAD
+    unknown: int | None = UNK
+
+
+SPECIAL = Special()
 
 
 @dataclass(frozen=True)
@@ -48,38 +67,27 @@ class Limits:
     longest: list[int]
 
     @staticmethod
-    def of(source_lengths: Sequence[int], config: SearchConfig, constraints: Constraints) -> Limits:
-        """The limits for sources of these lengths, or a DecodeError if they allow no output."""
-        limits = Limits(shortest_lengths(source_lengths, config), length_limits(source_lengths, config))
-        for source, least, most in zip(source_lengths, limits.shortest, limits.longest, strict=True):
-            if least > most:
-                what = (
-                    f"a source of {source} tokens needs an output of at least {least}, but at most {most} are allowed"
-                )
+    def of(source_lengths: Sequence[int], config: SearchConfig, constraints: Constraints = UNCONSTRAINED) -> Limits:
+        """The limits for sources of these lengths, or a DecodeError if they allow no output.
+
+        `min_length` raises the most tokens if necessary.
+        """
+        floor, ceiling = max(1, config.min_length), math.inf if config.max_length is None else config.max_length
+        most = [int(config.max_length_ratio * length + config.max_length_offset) for length in source_lengths]
+        longest = [max(floor, int(min(ceiling, limit))) for limit in most]
+        shortest = [max(floor, math.ceil(config.min_length_ratio * length)) for length in source_lengths]
+        for source, least, limit in zip(source_lengths, shortest, longest, strict=True):
+            if least > limit:
+                needs = f"a source of {source} tokens needs an output of at least {least}"
                 hint = "lower it, or raise search.max_length or search.max_length_ratio"
+                what = f"{needs}, but at most {limit} are allowed"
                 raise DecodeError(what, where="search.min_length_ratio", hint=hint)
-        for prefix, most in zip(constraints.prefixes, limits.longest, strict=False):
-            if len(prefix) >= most:
-                what = f"a prefix of {len(prefix)} tokens and the end do not fit into the {most} that are allowed"
+        for prefix, limit in zip(constraints.prefixes, longest, strict=False):
+            if len(prefix) >= limit:
+                what = f"a prefix of {len(prefix)} tokens and the end do not fit into the {limit} that are allowed"
                 hint = "shorten it, or raise search.max_length or search.max_length_offset"
                 raise DecodeError(what, where="search.prefix", hint=hint)
-        return limits
-
-
-def shortest_lengths(source_lengths: Iterable[int], config: SearchConfig) -> list[int]:
-    """The fewest tokens of the output for each source."""
-    return [max(1, config.min_length, math.ceil(config.min_length_ratio * length)) for length in source_lengths]
-
-
-def length_limits(source_lengths: Iterable[int], config: SearchConfig) -> list[int]:
-    """The most tokens of the output for each source; `min_length` raises the limit if necessary."""
-    ceiling = math.inf if config.max_length is None else config.max_length
-    floor = max(1, config.min_length)
-    limits = (int(config.max_length_ratio * length + config.max_length_offset) for length in source_lengths)
-    return [max(floor, int(min(ceiling, limit))) for limit in limits]
-
-
-# Rules
+        return Limits(shortest, longest)
 
 
 class Rule(Protocol):
@@ -110,9 +118,7 @@ class MinimumLength:
     name = "minimum length"
 
     def __init__(self, shortest: Sequence[int], end_id: int, device: torch.device) -> None:
-        self._latest = max(shortest)
-        self._shortest_B = torch.tensor(shortest, device=device)
-        self._end_id = end_id
+        self._shortest_B, self._latest, self._end_id = torch.tensor(shortest, device=device), max(shortest), end_id
 
     def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
         length = live.history_BWT.shape[-1] + 1
@@ -127,9 +133,7 @@ class MaximumLength:
     name = "maximum length"
 
     def __init__(self, limits: Sequence[int], end_id: int, device: torch.device) -> None:
-        self._limits = frozenset(limits)
-        self._limits_B = torch.tensor(limits, device=device)
-        self._end_id = end_id
+        self._limits_B, self._limits, self._end_id = torch.tensor(limits, device=device), set(limits), end_id
 
     def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
         length = live.history_BWT.shape[-1] + 1
@@ -157,88 +161,13 @@ class NoRepeat:
         forbid_tokens(log_p_BWV, ngrams_BWMK[..., before], again_BWM)
 
 
-class Prefixes:
-    """The beginning of each sentence's output; inside a prefix no other rule applies."""
-
-    name = "prefix"
-
-    def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
-        self._longest = max((len(ids) for ids in prefixes), default=0)
-        padded = [[*ids, *[NO_TOKEN] * (self._longest - len(ids))] for ids in prefixes]
-        self._tokens_BT = torch.tensor(padded, dtype=torch.long, device=device)
-
-    def next_tokens(self, live: Live) -> Tensor | None:
-        """The next prefix token of each sentence, NO_TOKEN after its prefix; None if all are after theirs."""
-        written = live.history_BWT.shape[-1]
-        return self._tokens_BT[live.sentences_B, written][:, None, None] if written < self._longest else None
+def forbid_tokens(log_p_BWV: Tensor, tokens_BWM: Tensor, forbidden_BWM: Tensor) -> None:
+    """Rule out tokens where `forbidden_BWM` is True; a token that is listed twice is ruled out if either entry is."""
+    never_BWM = torch.zeros_like(tokens_BWM, dtype=log_p_BWV.dtype).masked_fill_(forbidden_BWM, NEVER)
+    log_p_BWV.scatter_add_(-1, tokens_BWM, never_BWM)
 
 
-class Rules:
-    """All rules of a search."""
-
-    def __init__(self, limits: Limits, rules: Sequence[Rule], prefixes: Prefixes) -> None:
-        self.limits = limits
-        self.names = (*(rule.name for rule in rules), prefixes.name)
-        self._rules, self._prefixes = rules, prefixes
-
-    def rule_out(self, log_p_BWV: Tensor, live: Live) -> Tensor:
-        """log P with NEVER for tokens that may not come next. Overwrites its input."""
-        forced_B11 = self._prefixes.next_tokens(live)
-        own_BWV = None if forced_B11 is None else log_p_BWV.clone()
-        for rule in self._rules:
-            rule.forbid(log_p_BWV, live)
-        if forced_B11 is None or own_BWV is None:
-            return log_p_BWV
-        prefix_BWV = own_BWV.masked_fill_(~_is_token(forced_B11, own_BWV), NEVER)
-        return torch.where(forced_B11 == NO_TOKEN, log_p_BWV, prefix_BWV)
-
-    def reasons(self, like_BWV: Tensor, live: Live) -> Tensor:
-        """Why each token may not come next: 1 + the index in `names` of the first rule against it; 0 if it may."""
-        reasons_BWV = torch.zeros_like(like_BWV, dtype=torch.long)
-        for number, rule in enumerate(self._rules, start=1):
-            probe_BWV = torch.zeros_like(like_BWV)
-            rule.forbid(probe_BWV, live)
-            reasons_BWV.masked_fill_((probe_BWV == NEVER) & (reasons_BWV == 0), number)
-        if (forced_B11 := self._prefixes.next_tokens(live)) is None:
-            return reasons_BWV
-        return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, ~_is_token(forced_B11, like_BWV) * len(self.names))
-
-
-def _is_token(tokens_B11: Tensor, like_BWV: Tensor) -> Tensor:
-    """True at the index of the token in the vocabulary."""
-    return tokens_B11 == torch.arange(like_BWV.shape[-1], device=like_BWV.device)
-
-
-def rules_for(
-    source: Tokens,
-    config: SearchConfig,
-    constraints: Constraints = UNCONSTRAINED,
-    *,
-    begin_id: int = BEGIN,
-    end_id: int = END,
-    pad_id: int | None = PAD,
-    unknown_id: int | None = UNK,
-) -> Rules:
-    """The rules of a search, without those that would rule out nothing."""
-    limits, device = Limits.of(source.host_lengths_B.tolist(), config, constraints), source.ids_BL.device
-    never = {begin_id, pad_id, None if config.unknown else unknown_id} - {end_id, None}
-    rules: list[Rule] = [
-        NeverWritten([token for token in never if token is not None], device),
-        MaximumLength(limits.longest, end_id, device),
-    ]
-    if max(limits.shortest) > 1:
-        rules.append(MinimumLength(limits.shortest, end_id, device))
-    if constraints.banned is not None:
-        rules.append(NoBannedText(constraints.banned, constraints.contexts, device))
-    if config.no_repeat_ngram is not None:
-        rules.append(NoRepeat(config.no_repeat_ngram))
-    return Rules(limits, rules, Prefixes(constraints.prefixes, device))
-
-
-NO_TOKEN = -1
-"""Pads lists of tokens."""
-WIDE = 1 << 32
-"""More than any vocabulary size: state * WIDE + token is a unique key."""
+# Banned texts
 
 
 class Transition(NamedTuple):
@@ -385,7 +314,70 @@ class NoBannedText:
         return torch.where(self._keys[index_BW] == key_BW, self._states[index_BW], NO_TOKEN)
 
 
-def forbid_tokens(log_p_BWV: Tensor, tokens_BWM: Tensor, forbidden_BWM: Tensor) -> None:
-    """Rule out tokens where `forbidden_BWM` is True; a token that is listed twice is ruled out if either entry is."""
-    never_BWM = torch.zeros_like(tokens_BWM, dtype=log_p_BWV.dtype).masked_fill_(forbidden_BWM, NEVER)
-    log_p_BWV.scatter_add_(-1, tokens_BWM, never_BWM)
+# All rules of a search
+
+
+class Rules:
+    """All rules of a search. Inside the prefix of a sentence's output no other rule applies."""
+
+    def __init__(
+        self, limits: Limits, rules: Sequence[Rule], prefixes: Sequence[Sequence[int]], device: torch.device
+    ) -> None:
+        self.limits, self._rules = limits, rules
+        self.names = (*(rule.name for rule in rules), "prefix")
+        longest = max((len(ids) for ids in prefixes), default=0)
+        padded = [[*ids, *[NO_TOKEN] * (longest - len(ids))] for ids in prefixes]
+        self._prefixes_BT = torch.tensor(padded, dtype=torch.long, device=device).view(len(prefixes), longest)
+
+    def _forced(self, live: Live) -> Tensor | None:
+        """The next prefix token of each sentence, NO_TOKEN after its prefix; None if all are after theirs."""
+        written = live.history_BWT.shape[-1]
+        if written >= self._prefixes_BT.shape[1]:
+            return None
+        return self._prefixes_BT[live.sentences_B, written][:, None, None]
+
+    def rule_out(self, log_p_BWV: Tensor, live: Live) -> Tensor:
+        """log P with NEVER for tokens that may not come next. Overwrites its input."""
+        forced_B11 = self._forced(live)
+        own_BWV = None if forced_B11 is None else log_p_BWV.clone()
+        for rule in self._rules:
+            rule.forbid(log_p_BWV, live)
+        if forced_B11 is None or own_BWV is None:
+            return log_p_BWV
+        prefix_BWV = own_BWV.masked_fill_(~_is_token(forced_B11, own_BWV), NEVER)
+        return torch.where(forced_B11 == NO_TOKEN, log_p_BWV, prefix_BWV)
+
+    def reasons(self, like_BWV: Tensor, live: Live) -> Tensor:
+        """Why each token may not come next: 1 + the index in `names` of the first rule against it; 0 if it may."""
+        reasons_BWV = torch.zeros_like(like_BWV, dtype=torch.long)
+        for number, rule in enumerate(self._rules, start=1):
+            probe_BWV = torch.zeros_like(like_BWV)
+            rule.forbid(probe_BWV, live)
+            reasons_BWV.masked_fill_((probe_BWV == NEVER) & (reasons_BWV == 0), number)
+        if (forced_B11 := self._forced(live)) is None:
+            return reasons_BWV
+        return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, ~_is_token(forced_B11, like_BWV) * len(self.names))
+
+
+def _is_token(tokens_B11: Tensor, like_BWV: Tensor) -> Tensor:
+    """True at the index of the token in the vocabulary."""
+    return tokens_B11 == torch.arange(like_BWV.shape[-1], device=like_BWV.device)
+
+
+def rules_for(
+    source: Tokens, config: SearchConfig, constraints: Constraints = UNCONSTRAINED, special: Special = SPECIAL
+) -> Rules:
+    """The rules of a search, without those that would rule out nothing."""
+    limits, device = Limits.of(source.host_lengths_B.tolist(), config, constraints), source.ids_BL.device
+    never = {special.begin, special.pad, None if config.unknown else special.unknown} - {special.end}
+    rules: list[Rule] = [
+        NeverWritten([token for token in never if token is not None], device),
+        MaximumLength(limits.longest, special.end, device),
+    ]
+    if max(limits.shortest) > 1:
+        rules.append(MinimumLength(limits.shortest, special.end, device))
+    if constraints.banned is not None:
+        rules.append(NoBannedText(constraints.banned, constraints.contexts, device))
+    if config.no_repeat_ngram is not None:
+        rules.append(NoRepeat(config.no_repeat_ngram))
+    return Rules(limits, rules, constraints.prefixes, device)

@@ -11,9 +11,11 @@ from os.path import commonprefix
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.batches import TextBatch
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
 from regard.data.prepare import Prepared
@@ -31,9 +33,9 @@ from regard.objectives.language_model import (
     TextLoss,
     predicted_by,
 )
-from regard.search import Hypothesis, SearchConfig, score_texts
+from regard.search import Hypothesis, SearchConfig, score
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import RawTextTask, check_max_length, spelling_options
+from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
     Done,
     EncodedInputs,
@@ -193,6 +195,21 @@ class LanguageModeling(RawTextTask):
         progress(len(examples))
         return counts | metrics | ({"note": UNKNOWN_NOTE} if text.unknown_share else {})
 
+    @torch.inference_mode()
+    def by_unit(self, model: Any, examples: Pieces, progress: Done) -> list[dict[str, Any]]:
+        """The cross-entropy of each document, its end and the spelling of unknown tokens included, in nats.
+
+        Where a model reads in both directions, the mean of the two.
+        """
+        text, nats = examples.text, np.zeros(len(examples.text))
+        for rows, predicted in predicted_by(self.objective(model).eval(), examples, SCORE_TOKENS):
+            losses_P = torch.stack([token_losses(model, direction)[0] for direction in predicted]).mean(0)
+            places = np.concatenate([np.arange(examples.starts[row], examples.stops[row]) for row in rows])
+            np.add.at(nats, text.document_at(places), losses_P.cpu().numpy())
+            progress(len(rows))
+        nats += text.spelt_out.nats
+        return [{"input": document, "nats": cost} for document, cost in zip(text.texts(), nats.tolist(), strict=True)]
+
     def refuse_to_go_on(self, model: Any, verb: str) -> None:
         """Refuse a verb that writes, for a model that does not continue texts."""
         if not isinstance(model, LanguageModel) or self.rewrites:
@@ -215,7 +232,7 @@ class LanguageModeling(RawTextTask):
                 raise DecodeError(what, where="source", hint=hint)
             after = whole[len(before) :]
         rows = readable(not_longer([[*before, *after]], model.longest, ["target"]))
-        [scores] = score_texts(model, padded(rows, tokenizer.pad).to(device_of(model)))
+        [scores] = score(model, TextBatch(padded(rows, tokenizer.pad)).to(device_of(model)))
         return after, scores[-len(after) :]
 
     def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[list[int]]:

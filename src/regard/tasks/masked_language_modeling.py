@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from pydantic import Field
 
@@ -24,7 +25,7 @@ from regard.models.bert import BERT
 from regard.objectives.language_model import MaskedSums, MaskedTokens, masked_states, masked_sums
 from regard.tasks.language_modeling import SCORE_TOKENS
 from regard.tasks.metrics import perplexity
-from regard.tasks.raw import RawTextTask, check_max_length
+from regard.tasks.raw import RawTextTask, check_max_length, token_losses
 from regard.tasks.task import (
     Done,
     EncodedInputs,
@@ -161,6 +162,23 @@ class MaskedLanguageModeling(RawTextTask):
         if self.recipe.model.next_sentence and "next_sentence_loss" not in metrics:
             metrics["note"] = NO_PAIRS
         return metrics
+
+    @torch.inference_mode()
+    def by_unit(self, model: BERT, examples: Segments, progress: Done) -> list[dict[str, Any]]:
+        """Of each document how many tokens are masked and how many of them predicted, and their cross-entropy."""
+        if model.output is None:
+            what = "a model was imported without the head that predicts masked tokens"
+            raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
+        sums, shown = np.zeros((len(examples.text), 3)), examples.shown(0, 0)
+        for rows in examples.measured(SCORE_TOKENS):
+            batch = examples.batch(rows).to(device_of(model))
+            losses_P, right_P = token_losses(model, (masked_states(model(batch).hidden_BTD, batch), batch.labels_P))
+            owners = rows[(batch.places_P // batch.text.ids_BL.shape[1]).cpu().numpy()]
+            counted = np.stack([losses_P.cpu().numpy(), right_P.cpu().numpy(), np.ones(len(owners))], axis=1)
+            np.add.at(sums, examples.text.document_at(shown.a_starts[owners]), counted)
+            progress(len(rows))
+        documents = zip(examples.text.texts(), sums.tolist(), strict=True)
+        return [dict(zip(("input", "loss", "correct", "masked"), (text, *row), strict=True)) for text, row in documents]
 
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
         return EncodedInputs(inputs, encode_gaps(model, self.tokenizers["text"], inputs.texts, inputs.places))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.config import Config
 from regard.data.batches import MaskedBatch, TextBatch, spelled
@@ -24,6 +25,7 @@ from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
+from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     EncodedInputs,
     Inputs,
@@ -44,6 +46,8 @@ from regard.text.vocabularies import SPECIAL
 
 READ_TOKENS = 8_192
 """Padded tokens that are read at once."""
+LOGITS = 2**24
+"""Logits that are in memory together."""
 NAMED, SHOWN = 3, 20
 """How many unknown words a note names, and how many characters of each it shows."""
 
@@ -87,7 +91,7 @@ class RawTextTask(Task):
 
     @classmethod
     def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
-        return train_tokenizers(recipe.tokenizer, {"text": _Lines(train["text"])}, base, cls.special)
+        return train_tokenizers(recipe.tokenizer, {"text": train["text"]}, base, cls.special, fold_white_space)
 
     def encoding(self) -> list[Any]:
         return [self.sentences, self.recipe.model.letters is not None]
@@ -195,19 +199,6 @@ def _unknown_words(tokenizer: Tokenizer, text: str) -> str:
     return ", ".join([*shown[:NAMED], *(["..."] if shown[NAMED:] else [])])
 
 
-class _Lines:
-    """Documents to train a tokenizer on, each as one line."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = texts
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def __getitem__(self, index: int) -> str:
-        return fold_white_space(self._texts[index])
-
-
 def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Tensor]:
     """The option of `build_model` that a model which reads characters needs: the spelling of the vocabulary."""
     if config.letters is None:
@@ -224,6 +215,17 @@ def check_max_length(length: int, positions: int | None, init: str | None) -> No
         what = f"texts of {length} tokens are longer than the model's {positions} positions"
         more = "" if init is not None else ", or raise model.max_positions"
         raise ConfigError(what, where="data.max_length", hint=f"at most {positions}{more}")
+
+
+def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
+    """The cross-entropy of each token [P] in double precision, and whether it is the likeliest of all."""
+    rows = max(1, LOGITS // max(parameter.shape[0] for parameter in model.output.parameters()))
+    losses, right = [], []
+    for hidden_PD, labels_P in zip(*(torch.split(part, rows) for part in predicted), strict=True):
+        logits_PV = model.readout(hidden_PD).float()
+        losses.append(F.cross_entropy(logits_PV, labels_P, reduction="none").double())
+        right.append(logits_PV.argmax(-1) == labels_P)
+    return torch.cat(losses), torch.cat(right)
 
 
 # Vectors of texts

@@ -361,6 +361,11 @@ class Task:
             raise DecodeError(what, where="--story", hint="runs of story_answering do")
         return self.file_inputs(story, skip_bad=skip_bad)
 
+    def by_unit(self, model: Any, examples: Any, progress: Done) -> list[dict[str, Any]] | None:
+        """How well each document or example is predicted, for `compare`; None where the task cannot say."""
+        predictions: list[dict[str, Any]] | None = self.evaluate(model, examples, progress).get("predictions")
+        return predictions
+
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         """The inputs in a file to predict for, by the columns of the recipe's corpora. None: every line is an input."""
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -25,9 +25,19 @@ from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models import any_config, build_model
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.search import BannedTexts, Constraints, Hypothesis, Observer, SearchConfig, as_hypotheses, score, search
-from regard.search.record import Recorder
-from regard.search.rules import Limits, rules_for
+from regard.search import (
+    BannedTexts,
+    Constraints,
+    Hypothesis,
+    Observer,
+    Recorder,
+    SearchConfig,
+    Special,
+    as_hypotheses,
+    score,
+    search,
+)
+from regard.search.rules import Limits
 from regard.tasks.metrics import perplexity
 from regard.tasks.task import (
     LONGEST,
@@ -326,8 +336,8 @@ class TextToText(Task):
         target = self.tokenizers["target"]
         wording = wording_of(target, config, None, len(sources))
         for rows, batch, _ in self.batches(model, sources, config, wording):
-            observer, special = watch(rows) if watch else None, special_ids(target, target.begin)
-            yield rows, search(model, batch, config, constraints=wording.of(rows), **special, observer=observer)
+            observer, special = watch(rows) if watch else None, special_of(target, target.begin)
+            yield rows, search(model, batch, config, constraints=wording.of(rows), special=special, observer=observer)
 
     def batches(
         self, model: Generator, sources: Sequence[Source], config: SearchConfig, wording: Constraints
@@ -371,9 +381,9 @@ def decode_tokens(config: SearchConfig) -> int:
     return max(1, DECODE_TOKENS // (config.nbest if config.sample else config.beam))
 
 
-def special_ids(tokenizer: Tokenizer, begin: int) -> dict[str, int]:
+def special_of(tokenizer: Tokenizer, begin: int) -> Special:
     """The tokens that a search must know; `begin` is read before the first one is written."""
-    return {"begin_id": begin, "end_id": tokenizer.end, "pad_id": tokenizer.pad, "unknown_id": tokenizer.unk}
+    return Special(begin, tokenizer.end, tokenizer.pad, tokenizer.unk)
 
 
 def predictions(
@@ -390,19 +400,17 @@ def predictions(
 
     The search is recorded where `recorded` gives the tokens of a row's source.
     """
-    special, found = special_ids(tokenizer, begin), dict[int, Prediction]()
+    special, found = special_of(tokenizer, begin), dict[int, Prediction]()
     for rows, source, config in batches:
-        wording, recorder = encoded.wording.of(rows), None
-        if recorded is not None:
-            recorder = Recorder(source, config, rules_for(source, config, wording, **special), tokenizer.end)
-        hypotheses = search(model, source, config, constraints=wording, **special, observer=recorder)
+        recorder = None if recorded is None else Recorder(source, config, tokenizer, special.end)
+        wording = encoded.wording.of(rows)
+        hypotheses = search(model, source, config, constraints=wording, special=special, observer=recorder)
         for row, best in zip(rows, hypotheses, strict=True):
             outputs = [Output(text_of(row, one), one.score, tuple(tokenizer.tokens(one.tokens))) for one in best]
             found[row] = Prediction(encoded.inputs.texts[row], tuple(outputs))
         if recorder is not None and recorded is not None:
             for row, record in zip(rows, recorder.records(), strict=True):
-                searched = {"source": recorded(row), **record.to_json(tokenizer, config.nbest)}
-                found[row] = Prediction(found[row].input, found[row].nbest, searched)
+                found[row] = replace(found[row], search={"source": recorded(row), **record})
         progress(len(rows))
     return [found[row] for row in range(len(encoded))]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import gzip
 import hashlib
 import io
@@ -14,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, cast
 
@@ -99,8 +99,11 @@ class TextFile:
         encoding = "cp949 (Korean) or latin1 (Western Europe)"
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             encoding = "utf-16"
-        elif kind := _binary_kind(head):
-            return DataError(f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT)
+        else:
+            controls = sum(byte < 9 or 13 < byte < 32 for byte in head)
+            binary = "a binary file" if b"\0" in head or 100 * controls > len(head) else ""
+            if kind := next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), binary):
+                return DataError(f"this is {kind}, not a text: {what}", where=self.where(line), hint=BINARY_HINT)
         hint = f"convert the file with iconv -f ENCODING -t utf-8; ENCODING may be {encoding}"
         return DataError(what, where=self.where(line), hint=hint)
 
@@ -130,31 +133,20 @@ def open_text(name: str, base: Path) -> TextFile:
     return file
 
 
-def _binary_kind(head: bytes) -> str:
-    """The kind of a binary file by its first bytes; empty if it may be text."""
-    controls = sum(byte < 9 or 13 < byte < 32 for byte in head)
-    known = next((kind for begin, kind in _KINDS.items() if head.startswith(begin)), "")
-    return known or ("a binary file" if b"\0" in head or 100 * controls > len(head) else "")
-
-
 def problem_with(file: TextFile) -> Problem | None:
     """Why the file cannot be opened, or None."""
     try:
         if file.path.is_dir():
             return Problem(file.name, "is a folder, not a file", "name a file in it")
-        return None if file.path.exists() else Problem(file.name, "there is no such file", _near(file))
+        if file.path.exists():
+            return None
+        folder = file.path.parent
+        names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     except OSError as error:
         return Problem(file.name, f"cannot be read: {error.strerror}")
-
-
-def _near(file: TextFile) -> str:
-    """A file of a similar name, or the folder that was searched."""
-    folder = file.path.parent
-    names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
-    near = difflib.get_close_matches(file.path.name, names, n=1)
-    if not near:
-        return f"looked in {folder.absolute()}"
-    return did_you_mean(file.name, [str(PurePath(file.name).with_name(near[0]))])
+    near = [str(PurePath(file.name).with_name(name)) for name in get_close_matches(file.path.name, names, n=1)]
+    hint = did_you_mean(file.name, near) if near else f"looked in {folder.absolute()}"
+    return Problem(file.name, "there is no such file", hint)
 
 
 class _Zstandard(io.RawIOBase):

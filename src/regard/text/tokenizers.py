@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import tokenizers
 from pydantic import Field, model_validator
@@ -76,13 +76,6 @@ class TokenizerConfig(Config):
         if isinstance(self.file, dict) and self.joint:
             raise ValueError("a tokenizer file for each side needs joint: false")
         return self
-
-
-class Lines(Protocol):
-    """Text lines with a length and an index."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> str: ...
 
 
 def letters_of(word: str, longest: int) -> Letters:
@@ -277,14 +270,13 @@ class Tokenizer:
 
         The decoded text of some tokens is their concatenation, without a space at its beginning.
         """
+        suffix, spelt = self._decoder.get("suffix"), self.tokens(range(self.size))
         if self._byte_level:
+            return [b"" if token in self.special else bytes_of(own) for token, own in enumerate(spelt)]
+        if suffix:  # the end of a word is marked, not its beginning
             return [
-                b"" if token in self.special else bytes_of(spelt)
-                for token, spelt in enumerate(self.tokens(range(self.size)))
+                b"" if token in self.special else own.replace(suffix, " ").encode() for token, own in enumerate(spelt)
             ]
-        if "suffix" in (self._decoder or {}):  # the end of a word is marked, not its beginning
-            spellings = [spelt.replace(self._decoder["suffix"], " ") for spelt in self.tokens(range(self.size))]
-            return [b"" if token in self.special else spelt.encode() for token, spelt in enumerate(spellings)]
         first = next(token for token in range(self.size) if self.decode([token]).strip())
         start = len(self.decode([first]))
         added = [self.decode([first, token])[start:].encode() for token in range(self.size)]
@@ -352,17 +344,12 @@ class Tokenizer:
 
     def all_unknown(self, ids: Sequence[int]) -> bool:
         """Whether no token of a text is known: there are only `<unk>`, other special tokens and spaces, or none."""
-        return self._empty.issuperset(ids)
-
-    @cached_property
-    def _empty(self) -> frozenset[int]:
-        """Special tokens, and those of marks and white space only."""
         space = " \t\r\n\u00a0\u3000" + MARK + ("ĠĊĉ" if self._byte_level else "")
-        return self.special.union(i for token, i in self._tokenizer.get_vocab().items() if not token.strip(space))
+        return all(token in self.special or not self.tokens([token])[0].strip(space) for token in ids)
 
     @cached_property
-    def _decoder(self) -> Any:
-        return json.loads(self._json)["decoder"]
+    def _decoder(self) -> dict[str, Any]:
+        return json.loads(self._json)["decoder"] or {}
 
     @cached_property
     def _byte_level(self) -> bool:
@@ -412,21 +399,27 @@ class Tokenizers(Mapping[str, Tokenizer]):
 
 
 def train_tokenizers(
-    config: TokenizerConfig, texts: Mapping[str, Lines], base: Path, special: Sequence[str] = SPECIAL
+    config: TokenizerConfig,
+    texts: Mapping[str, Sequence[str]],
+    base: Path,
+    special: Sequence[str] = SPECIAL,
+    normalise: Callable[[str], str] = str,
 ) -> Tokenizers:
     """The tokenizers of the columns: read from the files that the config names (relative to `base`), or trained."""
     match config.file:
         case str(file):
             return Tokenizers(dict.fromkeys(texts, tokenizer_named(file, base)))
         case dict(files):
-            _check_columns(files, texts)
+            for column in files.keys() - texts.keys():
+                hint = did_you_mean(column, texts)
+                raise ConfigError(f"unknown column {column!r}", where="tokenizer.file", hint=hint)
+            for column in texts.keys() - files.keys():
+                raise ConfigError(f"there is no tokenizer for the column {column!r}", where="tokenizer.file")
             return Tokenizers({column: tokenizer_named(files[column], base) for column in texts})
-    if config.joint:
-        trained = Tokenizer.train(config, _Sample([*texts.values()], config.sample), special)
-        return Tokenizers(dict.fromkeys(texts, trained))
-    return Tokenizers(
-        {column: Tokenizer.train(config, _Sample([lines], config.sample), special) for column, lines in texts.items()}
-    )
+    groups = [[*texts]] if config.joint else [[column] for column in texts]
+    samples = [_Sample([texts[column] for column in group], config.sample, normalise) for group in groups]
+    trained = [Tokenizer.train(config, sample, special) for sample in samples]
+    return Tokenizers({column: own for group, own in zip(groups, trained, strict=True) for column in group})
 
 
 def tokenizer_named(file: str, base: Path) -> Tokenizer:
@@ -441,21 +434,14 @@ def tokenizer_named(file: str, base: Path) -> Tokenizer:
 class _Sample:
     """At most `most` lines of each column, taken evenly; can be iterated repeatedly."""
 
-    def __init__(self, columns: Sequence[Lines], most: int) -> None:
-        self._columns, self._most = columns, most
+    def __init__(self, columns: Sequence[Sequence[str]], most: int, normalise: Callable[[str], str]) -> None:
+        self._columns, self._most, self._normalise = columns, most, normalise
 
     def __iter__(self) -> Iterator[str]:
         for lines in self._columns:
             count = min(len(lines), self._most)
             for number in range(count):
-                yield lines[number * len(lines) // count]
-
-
-def _check_columns(files: Mapping[str, str], columns: Iterable[str]) -> None:
-    for column in files.keys() - set(columns):
-        raise ConfigError(f"unknown column {column!r}", where="tokenizer.file", hint=did_you_mean(column, columns))
-    for column in columns - files.keys():
-        raise ConfigError(f"there is no tokenizer for the column {column!r}", where="tokenizer.file")
+                yield self._normalise(lines[number * len(lines) // count])
 
 
 def _file_name(column: str | None) -> str:

@@ -53,8 +53,8 @@ class Vectors:
     """Their vectors, a row each."""
 
 
-Spellings = dict[str, list[tuple[int, int]]]
-"""Word in the file -> the tokens that it may stand for, each with the rank of the match: lower is better."""
+Best = dict[int, tuple[int, NDArray[np.float32]]]
+"""Token -> its vector, and the rank of the spelling that it was found by: lower is better."""
 
 
 def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str = "the width") -> Vectors:
@@ -63,79 +63,66 @@ def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str 
     `setting` is the name of the width in messages.
     A token is looked up as the vocabulary spells it (`▁Paris`), then without the mark (`Paris`), then in lower case.
     """
-    spellings, faults = _spellings(tokenizer), Faults()
-    best: dict[int, tuple[int, NDArray[np.float32]]] = {}
-    line = announced = 0
-    try:
-        for line, text in enumerate(_text_lines(file), 1):
-            if line == 1:
-                _check_width(text, width, file.where(line), setting)
-                if _is_header(text):
-                    announced = int(text.split(" ")[0])
-                    continue
-            try:
-                _take(text, width, file.where(line), spellings, best)
-            except DataError as error:
-                faults.add(*error.problems)
-        if announced and line - 1 < announced:
-            what = f"the header promises {announced:,} vectors, here they end after {line - 1:,}"
-            raise DataError(what, where=file.where(line), hint="is it cut off? Copy or download it again")
-    except DataError as error:  # the rest of the file cannot be read
-        faults.add(*error.problems)
-    if faults.count:
-        raise DataError(problems=faults.problems)
-    if not best.keys() - {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}:
-        shown = (piece.lstrip(MARK) for token in range(tokenizer.size) for piece in tokenizer.pieces([token]))
-        examples = ", ".join([word for word in shown if word.isalpha()][:3])
-        hint = f"its words should be spelt like {examples}; are they of the same language?"
-        raise DataError("none of its vectors is of a token in the vocabulary", where=file.name, hint=hint)
-    tokens = np.array(sorted(best), dtype=np.int64)
-    return Vectors(tokens, np.stack([best[token][1] for token in tokens.tolist()]))
-
-
-def _take(
-    text: str, width: int, where: str, spellings: Spellings, best: dict[int, tuple[int, NDArray[np.float32]]]
-) -> None:
-    """Take the vector of a line for the tokens that have none of a better spelling."""
-    tokens = spellings.get(nfc(_word_of(text, width, where)), ())
-    better = [(token, rank) for token, rank in tokens if token not in best or rank < best[token][0]]
-    if better:
-        vector = _numbers(text, width, where)
-        best.update((token, (rank, vector)) for token, rank in better)
-
-
-def _spellings(tokenizer: Tokenizer) -> Spellings:
-    spellings: Spellings = {}
+    if file.suffixes[0] == ".bin":
+        hint = "export them as text: .vec, or word2vec with -binary 0"
+        raise DataError("binary vectors are not read", where=file.name, hint=hint)
+    spellings: dict[str, list[tuple[int, int]]] = {}  # word in the file -> the tokens that it may stand for, with ranks
     for token in range(tokenizer.size):
         [own], [shown] = tokenizer.tokens([token]), tokenizer.pieces([token])
         bare = shown.lstrip(MARK)
         for rank, word in enumerate(dict.fromkeys((own, bare, bare.lower()))):
             if word:
                 spellings.setdefault(word, []).append((token, rank))
-    return spellings
+    faults = Faults()
+    best: Best = {}
+    try:
+        for where, text in _vector_lines(file, width, setting):
+            try:
+                ranked = spellings.get(nfc(_word_of(text, width, where)), ())
+                better = [(token, rank) for token, rank in ranked if token not in best or rank < best[token][0]]
+                vector = _numbers(text, width, where) if better else np.empty(0, np.float32)
+                best.update((token, (rank, vector)) for token, rank in better)
+            except DataError as error:
+                faults.add(*error.problems)
+    except DataError as error:  # the rest of the file cannot be read
+        faults.add(*error.problems)
+    if faults.count:
+        raise DataError(problems=faults.problems)
+    if not best.keys() - {tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end}:
+        shown_words = (piece.lstrip(MARK) for token in range(tokenizer.size) for piece in tokenizer.pieces([token]))
+        examples = ", ".join([word for word in shown_words if word.isalpha()][:3])
+        hint = f"its words should be spelt like {examples}; are they of the same language?"
+        raise DataError("none of its vectors is of a token in the vocabulary", where=file.name, hint=hint)
+    tokens = np.array(sorted(best), dtype=np.int64)
+    return Vectors(tokens, np.stack([best[token][1] for token in tokens.tolist()]))
 
 
-def _text_lines(file: TextFile) -> Iterator[str]:
-    """The lines without the space that word2vec and fastText write at their end."""
-    if file.suffixes[0] == ".bin":
-        hint = "export them as text: .vec, or word2vec with -binary 0"
-        raise DataError("binary vectors are not read", where=file.name, hint=hint)
-    return (line.rstrip(" \t") for line in file.lines())
+def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[str, str]]:
+    """The place and the text of each line below the header, without the space that some tools write at its end.
+
+    The header, `count width`, is written by word2vec and fastText, and not by GloVe.
+    """
+    line = announced = 0
+    for line, text in enumerate((text.rstrip(" \t") for text in file.lines()), 1):
+        if line == 1:
+            fields = text.split(" ")
+            is_header = len(fields) == 2 and all(field.isdecimal() for field in fields)
+            _check_width(fields, is_header, width, file.where(line), setting)
+            if is_header:
+                announced = int(fields[0])
+                continue
+        yield file.where(line), text
+    if announced and line - 1 < announced:
+        what = f"the header promises {announced:,} vectors, here they end after {line - 1:,}"
+        raise DataError(what, where=file.where(line), hint="is it cut off? Copy or download it again")
 
 
-def _is_header(first: str) -> bool:
-    """`count width`, which word2vec and fastText write above the vectors and GloVe does not."""
-    fields = first.split(" ")
-    return len(fields) == 2 and all(field.isdecimal() for field in fields)
-
-
-def _check_width(first: str, width: int, where: str, setting: str) -> None:
+def _check_width(fields: list[str], is_header: bool, width: int, where: str, setting: str) -> None:
     """Refuse a file whose first line, a header or a vector, has another width."""
-    fields = first.split(" ")
     if len(fields) < 2:
-        raise _broken(f"{first[:40]!r} has no numbers behind it", where)
+        raise _broken(f"{fields[0][:40]!r} has no numbers behind it", where)
     numbers = [*map(_is_number, fields)]
-    if _is_header(first):
+    if is_header:
         actual = int(fields[1])
     elif len(fields) > width and all(numbers[-width:]) and not all(numbers[1:]):  # a word with spaces in it
         actual = width

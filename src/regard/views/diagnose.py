@@ -1,4 +1,4 @@
-"""`diagnose`: is each error the search's or the model's; by length, and for wider and narrower beams."""
+"""`diagnose`: is each error the search's or the model's; by length, for wider and narrower beams, and what to do."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.config import Config
 from regard.errors import ConfigError, DataError
 from regard.models.base import Generator, device_of
-from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.settings import (
     Progress,
@@ -26,14 +29,16 @@ from regard.runs.settings import (
     with_search,
 )
 from regard.search import SearchConfig
+from regard.tasks import TextToText
 from regard.tasks.text_to_text import LengthsOf
-from regard.views.advice import MARGIN, Sweep, Width, advice, resampled, sweep_metric
-from regard.views.lengths import LengthBucket, Unit, lengths_in, unit_of
-from regard.views.metrics import count_text, percent, title
+from regard.text.normalise import nfc
+from regard.views.labels import count_text, percent, title
 from regard.views.report import Bars, Cell, Curves, Report, Section, Series, Table, Text, Value
 from regard.views.search_errors import (
+    SAME_TOKENS,
     UNKNOWN_NOTE,
     VERDICTS,
+    Bucket,
     Judged,
     Outcome,
     ReferenceWatch,
@@ -43,10 +48,11 @@ from regard.views.search_errors import (
     Verdict,
     decode_best,
     judge,
+    length_buckets,
+    lengths_of,
     score_references,
-    tally_by_length,
 )
-from regard.views.significance import for_metrics
+from regard.views.significance import RESAMPLES, for_metrics, sacrebleu_metrics, score_of, statistics_of, streams_of
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -54,6 +60,13 @@ EXAMPLES, IN_TERMINAL = 20, 3
 """Errors of each kind that are shown, and how many of them in the terminal."""
 WARM_UP = 16
 """Sentences that are decoded before any are timed: the first ones on a device wait for it to get ready."""
+MARGIN = 0.1
+"""Points of a metric from 0 to 100 that nobody would notice."""
+FEW = 30
+"""Errors below which shares say little."""
+NOTEWORTHY = 0.1
+"""The share of the errors from which on a cause is worth a sentence."""
+
 KINDS: dict[Verdict, str] = {"search": "search errors", "model": "model errors"}
 EXPLAINED = (
     "An output that is worse than its reference (its own chrF is below 100) is an error. Where the reference scores "
@@ -61,6 +74,244 @@ EXPLAINED = (
     "model prefers the wrong one, or its vocabulary cannot write the reference. Shares come with their 95 % interval "
     "(Wilson), of errors among the sentences and of each kind among the errors."
 )
+REMEDIES = {
+    SAME_TOKENS: "the output has the same tokens, which spell it otherwise; the tokenizer changes case or signs",
+    "maximum length": "it is too long, so raise search.max_length_ratio, search.max_length_offset or search.max_length",
+    "minimum length": "it is too short, so lower search.min_length or search.min_length_ratio",
+}
+"""What to do about rules that forbid a reference."""
+MORE = "more data or a larger model"
+VOCABULARY = "use a larger vocabulary, or one of sub-words or bytes"
+PENALTY = "try a lower --length-penalty"
+BECAUSE = {
+    VOCABULARY: "because the reference holds unknown tokens, which no search could write",
+    PENALTY: "only by the length normalisation, since the model gives the reference the higher log P",
+}
+"""Why each of these helps."""
+
+
+# ------------------------------------------------------------------------------------------------------ other beams
+
+
+@dataclass(frozen=True, eq=False)
+class Width:
+    """What one width of the beam gives."""
+
+    beam: int
+    seconds: float
+    """To decode all sentences."""
+    metrics: Mapping[str, float]
+    """The task's own, over all outputs."""
+    resampled: NDArray[np.float64]
+    """The metric that the widths are compared by, on resamples of the sentences."""
+    tally: Tally
+
+
+class Behind(NamedTuple):
+    """How many points a width is behind another, with the 95 % interval."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def matters(self) -> bool:
+        """Whether the difference is both significant and large enough to be noticed."""
+        return self.difference > MARGIN and self.low > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Several widths, narrowest first."""
+
+    metric: str
+    """What they are compared by."""
+    widths: Sequence[Width]
+
+    def quality(self, width: Width) -> float:
+        return width.metrics[self.metric]
+
+    def best_of(self, widths: Sequence[Width]) -> Width:
+        """The highest quality; among equals the narrowest."""
+        return max(widths, key=lambda width: (self.quality(width), -width.beam))
+
+    @cached_property
+    def best(self) -> Width:
+        return self.best_of(self.widths)
+
+    @cached_property
+    def enough(self) -> Width:
+        """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
+        return next(width for width in self.widths if not self.behind(width).matters)
+
+    def behind(self, width: Width, other: Width | None = None) -> Behind:
+        """A width against another or the best one: all are measured on the same draws, so this is a paired test."""
+        other = other or self.best
+        low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
+        return Behind(self.quality(other) - self.quality(width), float(low), float(high))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "beam": width.beam,
+                **width.metrics,
+                "behind_best": self.behind(width)._asdict(),
+                "enough": width is self.enough,
+                **{name: share.count for name, share in width.tally.shares.items()},
+                "seconds": width.seconds,
+            }
+            for width in self.widths
+        ]
+
+    def section(self, beam: int) -> Section:
+        """What the widths are compared by comes first, so that a narrow terminal has room for it."""
+        main, rows = title(self.metric), list[list[Value]]()
+        others = [name for name in self.widths[0].metrics if name != self.metric]
+        for width in self.widths:
+            mark = "*" * (width is self.enough) + "<" * (width.beam == beam)
+            first, *further = (Cell(width.metrics[name], ".2f") for name in (self.metric, *others))
+            behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
+            seconds = Cell(width.seconds, ".2f")
+            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *further, behind])
+        columns = ["beam", main, "search errors", "seconds", *map(title, others), f"{main} behind the best"]
+        sentences = count_text(self.widths[0].tally.sentences, "sentences")
+        note = f"< in use; * from here on wider no longer pays in {main}, as far as {sentences} can show"
+        why = (
+            f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
+            f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
+        )
+        places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
+        ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
+        quality = Series(main, places, [self.quality(width) for width in self.widths])
+        seconds_series = Series("seconds", places, [width.seconds for width in self.widths])
+        curves = [
+            Curves([quality], "beam", main, x_ticks=ticks),
+            Curves([seconds_series], "beam", "seconds", x_ticks=ticks, y_range=(0.0, None)),
+        ]
+        table = Table(columns, rows, notes=[note])
+        return Section("Other beams", [table, Text([why], tone="muted"), *curves], in_terminal=1)
+
+
+def sweep_metric(task: TextToText) -> str:
+    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
+    better = [name for name, higher in task.higher_is_better.items() if higher]
+    return "chrf" if "chrf" in better else better[0]
+
+
+def resampled(
+    outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
+) -> NDArray[np.float64]:
+    """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is fixed, so the same
+    rows are drawn of all outputs for the same references."""
+    [metric] = sacrebleu_metrics([sweep_metric(task)], task, config).values()
+    streams = streams_of([[*map(nfc, texts)] for texts in references])
+    statistics = statistics_of(metric, [*map(nfc, outputs)], streams)
+    generator, size = np.random.default_rng(1), len(statistics)
+    draws = [statistics[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES)]
+    return score_of(metric, np.stack(draws))
+
+
+# ------------------------------------------------------------------------------------------------------------ advice
+
+
+def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
+    """One sentence or two for each thing that is worth doing, the most important first."""
+    causes, lead = Counter(map(_remedy, errors)), ""
+    if not tally.errors:
+        yield "No output is worse than its reference: there is nothing to mend here."
+    elif tally.search_errors >= tally.model_errors:
+        yield f"{percent(tally.shares['search_errors'].share)} search errors{_search(tally, beam, sweep)}"
+    else:
+        lead = max((MORE, *BECAUSE), key=lambda remedy: causes[remedy])
+        yield _model(tally, lead, causes[lead], beam, sweep)
+    if sweep:
+        yield from _width(beam, sweep)
+    reasons = Counter(error.unreachable for error in errors if error.unreachable and not error.scored.unknown)
+    for reason, count in reasons.items():
+        if count >= NOTEWORTHY * len(errors):
+            remedy = REMEDIES.get(reason, f"look at the search's rule: {reason}")
+            yield f"In {percent(count / len(errors))} of the errors no search could give the reference: {remedy}."
+    for remedy in BECAUSE:  # model errors that more training would not remove
+        count = causes[remedy]
+        if remedy != lead and count and count >= NOTEWORTHY * tally.errors:
+            are = "is" if count == 1 else "are"
+            yield f"{count_text(count, 'errors')} {are} the model's {BECAUSE[remedy]}: {remedy}."
+    if 0 < tally.errors < FEW:
+        low, high = map(percent, tally.shares["search_errors"].interval)
+        few = f"There {'is' if tally.errors == 1 else 'are'} only {count_text(tally.errors, 'errors')}"
+        yield f"{few}: the true share of search errors may be anywhere from {low} to {high}."
+
+
+def _remedy(error: Judged) -> str | None:
+    """The remedy of a model error; None for a search error."""
+    if error.verdict == "search":
+        return None
+    if error.scored.unknown:
+        return VOCABULARY
+    return PENALTY if error.raw_verdict == "search" else MORE
+
+
+def _search(tally: Tally, beam: int, sweep: Sweep | None) -> str:
+    """What to do about search errors: how the sentence goes on that begins with their share."""
+    if sweep is None:
+        return f": raise the beam above {beam}."
+    wider = [width for width in sweep.widths if width.beam > beam]
+    if sweep.enough in wider:
+        return f": raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}."
+    if not wider:
+        return f": raise the beam above {beam}, the widest that was tried."
+    best, widest = sweep.best_of(wider), wider[-1]
+    behind = sweep.behind(_at(sweep, beam), best)
+    if behind.matters:
+        return f": raise the beam to {best.beam}{_gain(sweep, beam, best)}."
+    if behind.difference > MARGIN:
+        sentences = count_text(tally.sentences, "sentences")
+        chance = f"with {sentences} that may be chance. Measure more of them, or try that beam"
+        return f": a beam of {best.beam} writes better{_gain(sweep, beam, best)}, but {chance}."
+    none = f", but no beam up to {widest.beam} writes better by more than {MARGIN} points of {title(sweep.metric)}"
+    if 2 * widest.tally.search_errors < tally.search_errors:
+        return f"{none}: what the model prefers to the references is as wrong. More data or a larger model."
+    return f"{none}: the references lie too far off the beam. Train longer, so that the model rates how they begin."
+
+
+def _model(tally: Tally, remedy: str, count: int, beam: int, sweep: Sweep | None) -> str:
+    """`count` errors have the cause that `remedy` removes, which most model errors have."""
+    why = "" if remedy == MORE else f", {count:,} of them {BECAUSE[remedy]}"
+    sentence = f"{percent(tally.shares['model_errors'].share)} model errors{why}: {remedy}."
+    sentence += " No beam, however wide, would prefer these references"
+    if sweep and sweep.enough.beam > beam:
+        what_for = "for the others" if tally.search_errors else "for outputs that come closer to them"
+        sentence += f"; {what_for} raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}"
+    return f"{sentence}."
+
+
+def _at(sweep: Sweep, beam: int) -> Width:
+    return next(width for width in sweep.widths if width.beam == beam)
+
+
+def _gain(sweep: Sweep, beam: int, then: Width) -> str:
+    now = _at(sweep, beam)
+    qualities = f"{title(sweep.metric)} {sweep.quality(now):.1f} -> {sweep.quality(then):.1f}"
+    return f" ({qualities}, {then.seconds / now.seconds:.1f} times the time)"
+
+
+def _width(beam: int, sweep: Sweep) -> Iterator[str]:
+    """Few sentences prove little: what is not significant is not called equal."""
+    now, enough, widest = _at(sweep, beam), sweep.enough, sweep.widths[-1]
+    if enough.beam < beam:
+        share = enough.seconds / now.seconds
+        quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
+        qualities = f"{title(sweep.metric)} {sweep.quality(now):.2f} and {sweep.quality(enough):.2f}"
+        better = f"a beam of {beam} writes better than one of {enough.beam}{quicker} ({qualities})"
+        yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
+    if sweep.best is not widest and sweep.behind(widest).matters:
+        yield (
+            f"Beams wider than {sweep.best.beam} make it worse: they find what the model prefers, and that is wrong. "
+            "Look at the length normalisation before anything else."
+        )
+
+
+# -------------------------------------------------------------------------------------------------------- the result
 
 
 @dataclass(frozen=True)
@@ -75,29 +326,21 @@ class Example:
     def to_json(self) -> dict[str, Any]:
         return {**self.judged.to_json(), "fate": {**asdict(self.outcome), "token": self.token}}
 
-    @property
-    def outcome_text(self) -> str:
-        """What became of the reference, as half a sentence."""
-        step, at = self.outcome.step, f"at step {self.outcome.step}, {self.token!r}"
-        match self.outcome.kind:
-            case "fell":
-                rank = f"rank {self.outcome.rank:,} for {count_text(self.outcome.slots, 'open slots')}"
-                return f"fell off the beam {at}: {rank}"
-            case "forbidden":
-                return f"left the beam {at}, which may not be written there"
-            case "finished":
-                return f"was written to its end, step {step}, and another one won"
-            case "left":
-                return f"was still in the beam at step {step}, without a chance to win"
-
     def table(self) -> Table:
-        judged, scored = self.judged, self.judged.scored
+        judged, scored, outcome = self.judged, self.judged.scored, self.outcome
+        at, slots = f"at step {outcome.step}, {self.token!r}", count_text(outcome.slots, "open slots")
+        became = {
+            "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
+            "forbidden": f"left the beam {at}, which may not be written there",
+            "finished": f"was written to its end, step {outcome.step}, and another one won",
+            "left": f"was still in the beam at step {outcome.step}, without a chance to win",
+        }[outcome.kind]
         rows: list[list[Value]] = [
             ["source", "", "", scored.source],
             ["reference", Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
             ["output", Cell(judged.written.objective, ".3f"), Cell(judged.written.score, ".1f"), judged.output],
         ]
-        heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {self.outcome_text}"
+        heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
         notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
         return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
 
@@ -108,40 +351,41 @@ class Diagnosis:
 
     run: str
     search: SearchConfig
-    judged: tuple[Judged, ...]
+    judged: Sequence[Judged]
     """Every sentence."""
     metrics: Mapping[str, float]
     """The task's own, over all outputs."""
-    examples: Mapping[Verdict, tuple[Example, ...]]
+    examples: Mapping[Verdict, Sequence[Example]]
     """The worst errors of each kind, the worst first."""
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
     """How long each part took."""
     measured_on: Mapping[str, Any]
     """Which split or files the sentences are (runs/settings.py)."""
-    lengths_of: LengthsOf = "source"
+    lengths_of: LengthsOf
 
     @cached_property
     def tally(self) -> Tally:
         return Tally.of(self.judged)
 
     @cached_property
+    def by_length(self) -> list[tuple[Bucket, Tally]]:
+        _, lengths = lengths_of(self._texts)
+        return [(one, Tally.of([self.judged[row] for row in one.rows])) for one in length_buckets(lengths)]
+
+    @property
     def _texts(self) -> list[str]:
         """The texts whose lengths count."""
         return [getattr(sentence.scored, self.lengths_of) for sentence in self.judged]
 
-    @cached_property
-    def unit(self) -> Unit:
+    @property
+    def unit(self) -> str:
         """What their lengths are counted in."""
-        return unit_of(self._texts)
+        return lengths_of(self._texts)[0]
 
     @cached_property
-    def by_length(self) -> tuple[tuple[LengthBucket, Tally], ...]:
-        return tally_by_length(self.judged, lengths_in(self.unit, self._texts))
-
-    @cached_property
-    def errors(self) -> tuple[Judged, ...]:
-        return tuple(sentence for sentence in self.judged if sentence.error)
+    def errors(self) -> list[Judged]:
+        return [sentence for sentence in self.judged if sentence.error]
 
     @property
     def raw_search_errors(self) -> int:
@@ -155,8 +399,8 @@ class Diagnosis:
         return {kind: dict(Counter(why for verdict, why in reasons if why and verdict == kind)) for kind in VERDICTS}
 
     @cached_property
-    def advice(self) -> tuple[str, ...]:
-        return tuple(advice(self.tally, self.errors, self.search.beam, self.beam_sweep))
+    def advice(self) -> list[str]:
+        return list(advice(self.tally, self.errors, self.search.beam, self.beam_sweep))
 
     def to_json(self) -> dict[str, Any]:
         sweep, raw = self.beam_sweep, self.raw_search_errors
@@ -169,7 +413,7 @@ class Diagnosis:
             "unreachable": self.unreachable,
             **self.metrics,
             "not_exact": sum(not sentence.exact for sentence in self.judged),
-            "advice": list(self.advice),
+            "advice": self.advice,
             "beam": self.search.beam,
             "search": self.search.model_dump(),
             "lengths_of": self.lengths_of,
@@ -186,25 +430,22 @@ class Diagnosis:
     def report(self) -> Report:
         metrics = ", ".join(f"{title(name)} {value:.2f}" for name, value in self.metrics.items())
         measured = f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
-        sections = [self._counts(), self._lengths()]
-        if self.beam_sweep:
-            sections.append(_beams(self.beam_sweep, self.search.beam))
-        sections += [
-            Section(f"The worst {KINDS[kind]}", [one.table() for one in worst], in_terminal=IN_TERMINAL)
-            for kind, worst in self.examples.items()
-            if worst
+        sweep = [self.beam_sweep.section(self.search.beam)] if self.beam_sweep else []
+        worst = [
+            Section(f"The worst {KINDS[kind]}", [one.table() for one in examples], in_terminal=IN_TERMINAL)
+            for kind, examples in self.examples.items()
+            if examples
         ]
         opening = f"{measured}, beam {self.search.beam}: {metrics}."
+        sections = [self._counts(), self._lengths(), *sweep, *worst]
         return Report(f"Diagnosis of {Path(self.run).name}", sections, opening, self.advice)
 
     def _counts(self) -> Section:
         tally, raw = self.tally, self.raw_search_errors
         alone: dict[str, Value] = {"errors": "", "search_errors": raw, "model_errors": tally.errors - raw}
         rows: list[list[Value]] = [["sentences", tally.sentences, "", ""]]
-        rows += [
-            [name.replace("_", " "), share.count, share_text(share), alone[name]]
-            for name, share in tally.shares.items()
-        ]
+        rows += [[name.replace("_", " "), share.count, _share_text(share), alone[name]]
+                 for name, share in tally.shares.items()]  # fmt: skip
         rows += [
             [f"{KINDS[kind]} whose reference no search could have given: {reason}", count, "", ""]
             for kind, reasons in self.unreachable.items()
@@ -216,11 +457,11 @@ class Diagnosis:
     def _lengths(self) -> Section:
         columns = [self.unit, "sentences", "sentence chrF", "errors", "search errors", "model errors"]
         rows: list[list[Value]] = [
-            [bucket.name, tally.sentences, Cell(tally.chrf, ".1f"), *map(share_text, tally.shares.values())]
+            [bucket.name, tally.sentences, Cell(tally.chrf, ".1f"), *map(_share_text, tally.shares.values())]
             for bucket, tally in self.by_length
         ]
         shares = {
-            name: [100 * getattr(tally, f"{kind}_errors") / tally.sentences for _, tally in self.by_length]
+            name: [100 * tally.counts[f"{kind}_errors"] / tally.sentences for _, tally in self.by_length]
             for kind, name in KINDS.items()
         }
         names = [bucket.name for bucket, _ in self.by_length]
@@ -229,40 +470,9 @@ class Diagnosis:
         return Section(heading, [Table(columns, rows), bars], in_terminal=1)
 
 
-def share_text(share: Share) -> str:
+def _share_text(share: Share) -> str:
     low, high = share.interval
     return f"{percent(share.share)} ({100 * low:.0f}–{100 * high:.0f})" if share.of else "–"
-
-
-def _beams(sweep: Sweep, beam: int) -> Section:
-    """What the widths are compared by comes first, so that a narrow terminal has room for it."""
-    names = sorted(sweep.widths[0].metrics, key=lambda name: name != sweep.metric)
-    rows: list[list[Value]] = []
-    for width in sweep.widths:
-        behind = sweep.behind(width)
-        mark = "*" * (width is sweep.enough) + "<" * (width.beam == beam)
-        first, *others = (Cell(width.metrics[name], ".2f") for name in names)
-        rows.append(
-            [f"{mark} {width.beam}", first, width.tally.search_errors, Cell(width.seconds, ".2f"), *others,
-             f"{behind.difference:.2f} ({behind.low:.2f}–{behind.high:.2f})"]
-        )  # fmt: skip
-    columns = ["beam", title(names[0]), "search errors", "seconds", *map(title, names[1:])]
-    sentences = count_text(sweep.widths[0].tally.sentences, "sentences")
-    note = f"< in use; * from here on wider no longer pays in {title(sweep.metric)}, as far as {sentences} can show"
-    table = Table([*columns, f"{title(sweep.metric)} behind the best"], rows, notes=[note])
-    why = (
-        f"* is the narrowest beam that is not behind the best one, {sweep.best.beam}, by more than {MARGIN} points of "
-        f"{title(sweep.metric)}, with an interval above 0 (paired bootstrap, 95 %)."
-    )
-    places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
-    ticks = [(place, str(width.beam)) for place, width in zip(places, sweep.widths, strict=True)]
-    quality = Series(title(sweep.metric), places, [sweep.quality(width) for width in sweep.widths])
-    seconds = Series("seconds", places, [width.seconds for width in sweep.widths])
-    curves = [
-        Curves([quality], "beam", quality.name, x_ticks=ticks),
-        Curves([seconds], "beam", "seconds", x_ticks=ticks, y_range=(0.0, None)),
-    ]
-    return Section("Other beams", [table, Text([why], tone="muted"), *curves], in_terminal=1)
 
 
 # ---------------------------------------------------------------------------------------------------------- the verb
@@ -288,26 +498,51 @@ def diagnose(
     that the search maximises, since a better search would have preferred it. Else it is a model error.
     """
     run = opened_pairs(run, "diagnose")
-    recipe = with_search(run.recipe, beam, 1, length_penalty, overrides)
-    if recipe.search.sample:
+    run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
+    search, seconds = run.recipe.search, dict[str, float]()
+    if search.sample:
         raise ConfigError("samples are not searched for", where="search.sample", hint="--set search.sample=false")
     if limit is not None and limit < 1:
         raise DataError(f"{limit} sentences are none to diagnose", where="--limit", hint="1 or more")
-    dataset = examples_of(run.under(recipe), split, files)
-    bench = _Bench(run, recipe, run.load_model(checkpoint, device_named(device)), progress)
-    with bench.timed("scoring"):
-        scored = score_references(run, bench.model, dataset, run.task.by_input(dataset)[:limit], recipe.search)
-    warm_up = [sentence.source_ids for sentence in scored[:WARM_UP]]
-    decode_best(run, bench.model, warm_up, recipe.search, lambda done: None)
-    tried = {width: bench.try_width(scored, width) for width in sorted({*sweep, recipe.search.beam})}
-    measured, judged = tried[recipe.search.beam]
-    with bench.timed("watching"):
-        examples = {verdict: bench.examples(_worst(judged, verdict)) for verdict in VERDICTS}
-    widths = Sweep(sweep_metric(run.task), tuple(width for width, _ in tried.values())) if sweep else None
+    dataset = examples_of(run, split, files)
+    model = run.load_model(checkpoint, device_named(device))
+    with _timed(seconds, "scoring"):
+        scored = score_references(run, model, dataset, run.task.by_input(dataset)[:limit])
+    decode_best(run, model, [sentence.source_ids for sentence in scored[:WARM_UP]], search)
+    tried = {width: _try_width(run, model, scored, width, seconds, progress) for width in sorted({*sweep, search.beam})}
+    measured, judged = tried[search.beam]
+    with _timed(seconds, "watching"):
+        examples = {verdict: _examples(run, model, _worst(judged, verdict)) for verdict in VERDICTS}
+    widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()]) if sweep else None
     return Diagnosis(
-        str(run.folder), recipe.search, tuple(judged), measured.metrics, examples, widths, bench.seconds,
-        measured_on(run, split, files), run.task.lengths_of,
+        str(run.folder), search, judged, measured.metrics, examples, widths, seconds, measured_on(run, split, files),
+        run.task.lengths_of,
     )  # fmt: skip
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], part: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[part] = time.perf_counter() - started
+
+
+def _try_width(
+    run: Run, model: Generator, scored: Sequence[Scored], beam: int, seconds: dict[str, float], progress: Progress
+) -> tuple[Width, list[Judged]]:
+    """What a width of the beam gives, in all and sentence by sentence."""
+    part, config = f"beam {beam}", run.recipe.evaluation
+    moved = summed(partial(progress, part), len(scored))
+    with _timed(seconds, part):
+        search = with_search(run.recipe, beam, 1, None, []).search
+        written = decode_best(run, model, [sentence.source_ids for sentence in scored], search, moved)
+    with _timed(seconds, f"measuring {part}"):
+        judged = judge(run, scored, written)
+        outputs, references = [one.output for one in judged], [one.scored.references for one in judged]
+        metrics = run.task.metrics(outputs, for_metrics(references), config)
+        draws = resampled(outputs, references, run.task, config)
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
+    return Width(beam, seconds[part], numbers, draws, Tally.of(judged)), judged
 
 
 def _worst(judged: Sequence[Judged], verdict: Verdict) -> list[Judged]:
@@ -316,53 +551,20 @@ def _worst(judged: Sequence[Judged], verdict: Verdict) -> list[Judged]:
     return sorted(errors, key=lambda one: (one.chrf, -abs(one.scored.objective - one.written.objective)))[:EXAMPLES]
 
 
-@dataclass(frozen=True, eq=False)
-class _Bench:
-    """A run's model, ready to be tried, and a clock."""
+def _examples(run: Run, model: Generator, judged: Sequence[Judged]) -> list[Example]:
+    """Search once more for these, and follow their references."""
+    watches: dict[tuple[int, ...], ReferenceWatch] = {}
 
-    run: Run
-    recipe: AnyRecipe
-    model: Generator
-    progress: Progress
-    seconds: dict[str, float] = field(default_factory=dict)
+    def watch(rows: list[int]) -> ReferenceWatch:
+        references = [judged[row].scored.tokens for row in rows]
+        theta = run.recipe.search.repetition_penalty
+        return watches.setdefault(tuple(rows), ReferenceWatch(references, device_of(model), theta))
 
-    @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[part] = time.perf_counter() - started
-
-    def try_width(self, scored: Sequence[Scored], beam: int) -> tuple[Width, list[Judged]]:
-        """What a width of the beam gives, in all and sentence by sentence."""
-        part = f"beam {beam}"
-        moved = summed(partial(self.progress, part), len(scored))
-        sources, config = [sentence.source_ids for sentence in scored], self.recipe.evaluation
-        with self.timed(part):
-            search = with_search(self.recipe, beam, 1, None, []).search
-            written = decode_best(self.run, self.model, sources, search, moved)
-        with self.timed(f"measuring {part}"):
-            judged = judge(self.run, scored, written, lowercase=getattr(config, "lowercase", False))
-            outputs, references = [one.output for one in judged], [one.scored.references for one in judged]
-            metrics = self.run.task.metrics(outputs, for_metrics(references), config)
-            draws = resampled(outputs, references, self.run.task, config)
-        numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
-        return Width(beam, self.seconds[part], numbers, draws, Tally.of(judged)), judged
-
-    def examples(self, judged: Sequence[Judged]) -> tuple[Example, ...]:
-        """Search once more for these, and follow their references."""
-        outcomes: dict[int, Outcome] = {}
-        watches: dict[tuple[int, ...], ReferenceWatch] = {}
-        theta = self.recipe.search.repetition_penalty
-
-        def watch(rows: list[int]) -> ReferenceWatch:
-            references = [judged[row].scored.tokens for row in rows]
-            return watches.setdefault(tuple(rows), ReferenceWatch(references, device_of(self.model), theta))
-
-        sources = [sentence.scored.source_ids for sentence in judged]
-        for rows, _ in self.run.task.decode(self.model, sources, self.recipe.search, watch=watch):
-            outcomes.update(zip(rows, watches[tuple(rows)].outcomes, strict=True))
-        target = self.run.tokenizers["target"]
-        return tuple(
-            Example(sentence, outcomes[row], target.pieces([sentence.scored.tokens[outcomes[row].step - 1]])[0])
-            for row, sentence in enumerate(judged)
-        )
+    for _ in run.task.decode(model, [one.scored.source_ids for one in judged], run.recipe.search, watch=watch):
+        pass
+    outcomes = {row: outcome for rows, one in watches.items() for row, outcome in zip(rows, one.outcomes, strict=True)}
+    target = run.tokenizers["target"]
+    return [
+        Example(sentence, outcomes[row], target.pieces([sentence.scored.tokens[outcomes[row].step - 1]])[0])
+        for row, sentence in enumerate(judged)
+    ]

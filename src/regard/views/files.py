@@ -1,17 +1,55 @@
-"""Results as files: pages, pictures, JSON; whole, or what was there before."""
+"""A result as a file: its report as a page or its figures as a picture, or its numbers as JSON.
+
+A page is one HTML file that needs nothing beside it: texts and tables in the HTML, figures drawn by its script.
+Pictures are drawn by matplotlib, with fonts that have every letter.
+"""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Collection
+import math
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 from regard.errors import CheckpointError, RegardError, import_extra
 from regard.text.files import write_file
-from regard.views.report import Result
+from regard.text.normalise import one_line
+from regard.views.labels import number, shorten
+from regard.views.report import Bars, Curves, Figure, HeatMap, HeatMaps, ImageMap, Report, Result
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 PAGE = (".html", ".htm")
 PICTURES = (".svg", ".png")
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b", "#8c6d31")
+"""Okabe and Ito 2008, "Color Universal Design", without yellow, which is too pale; then grey and brown."""
+MARKERS, DASHES = "os^Dv*ph", ("-", "--", ":", "-.")
+BLUES = ("ffffff", "d0e4fe", "a5c8f6", "7eace9", "5b90d6", "3c75bf", "215ba3", "074284", "002a62")
+"""One hue at nine lightnesses, L* = 100, 89.75, ... 18: the scale survives a grey printer."""
+ORANGES = ("ffffff", "ffddc5", "fdbb8a", "f1994f", "d87820", "b85b00", "934100", "6d2b00", "481900")
+"""The same lightnesses in the opposite hue, for values below zero."""
+FONTS = ("Noto Sans CJK KR", "Noto Sans KR", "Apple SD Gothic Neo", "Malgun Gothic", "NanumGothic")
+"""Fonts with Hangul and Latin letters: Linux (two names), macOS, Windows, Linux again."""
+CELL = 0.28
+"""Inches of a cell's side."""
+LARGEST = 30.0
+"""Longest side of a picture in inches."""
+DOTS, TITLE_SIZE, TITLE_LINES = 110, 11, 3
+ACROSS = 6
+"""Most panels of an image map in a row."""
+
+Panel = HeatMap | Curves | Bars | ImageMap
 
 
 def check_output(path: Path | None, allowed: Collection[str] = PAGE[:1]) -> None:
@@ -26,22 +64,19 @@ def check_output(path: Path | None, allowed: Collection[str] = PAGE[:1]) -> None
         what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
         raise RegardError(what, where=str(path), hint="give another --out")
     if suffix in PICTURES:
-        import_extra("matplotlib", extra="plots", where=str(path), doing="drawing")
+        _module("", path)
 
 
 def write_result(result: Result, path: Path) -> None:
-    """Write a result in the format that the suffix names: its page, its figures as one picture, or its numbers."""
+    """Write a result in the format that the suffix names."""
     suffix = path.suffix.lower()
     if suffix in PICTURES:
-        from regard.views.figures import draw
-
-        write(path, draw(result.report().figures, path))
+        content = draw(result.report().figures, path)
     elif suffix in PAGE:
-        from regard.views.page import page
-
-        write(path, page(result.report()).encode())
+        content = page(result.report()).encode()
     else:
-        write(path, (json.dumps(result.to_json(), ensure_ascii=False) + "\n").encode())
+        content = (json.dumps(result.to_json(), ensure_ascii=False) + "\n").encode()
+    write(path, content)
 
 
 def write(path: Path, content: bytes, *, option: str = "--out") -> None:
@@ -50,3 +85,218 @@ def write(path: Path, content: bytes, *, option: str = "--out") -> None:
         write_file(path, content)
     except CheckpointError as error:  # this is no checkpoint: nothing can be resumed
         raise RegardError(error.problems[0].what, where=str(path), hint=f"give another {option}") from None
+
+
+@cache
+def _template() -> Template:
+    """templates/page.html, which writes report.css and report.js into the page as they are."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    loader = PackageLoader("regard.views")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    environment.globals |= {name: Markup(loader.get_source(environment, f"report.{name}")[0]) for name in ("css", "js")}
+    return environment.get_template("page.html")
+
+
+def page(report: Report) -> str:
+    """The whole page; three sections and more get a table of contents."""
+    return _template().render(report=report)
+
+
+# ----------------------------------------------------------------------------------------------------------- pictures
+
+
+def draw(figures: Sequence[Figure], path: Path) -> bytes:
+    """All figures in one picture, of the format that the suffix of the path names."""
+    panels = [panel for figure in figures for panel in (figure.drawn if isinstance(figure, HeatMaps) else [figure])]
+    if not panels:
+        raise RegardError("there is no figure to draw", where=str(path), hint="give an .html file")
+    kind = path.suffix.lower().removeprefix(".")
+    # Text stays text in SVG: who opens it needs the fonts, not who writes it.
+    families = fonts_for(f"{panels}…", path, strict=kind == "png")
+    across = math.ceil(math.sqrt(len(panels)))
+    down = math.ceil(len(panels) / across)
+    widths, heights = zip(*map(_size, panels), strict=True)
+    wide, tall = min(LARGEST / across, max(widths)), min(LARGEST / down, max(heights))
+    settings = {"font.family": families, "axes.unicode_minus": False, "svg.fonttype": "none", "svg.hashsalt": "regard"}
+    with _module("", path).rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        whole = _module(".figure", path).Figure((across * wide, down * tall), dpi=DOTS, layout="constrained")
+        for place, panel in zip(np.atleast_1d(whole.subfigures(down, across)).flat, panels, strict=False):
+            _write_title(place, panel.title, wide)
+            _draw(place, panel, path)
+        content = io.BytesIO()
+        whole.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return content.getvalue()
+
+
+def _module(name: str, path: Path) -> Any:
+    """matplotlib, or a module of it; without pyplot, which needs a screen."""
+    return import_extra(f"matplotlib{name}", extra="plots", where=str(path), doing="drawing")
+
+
+def _size(panel: Panel) -> tuple[float, float]:
+    """Width and height in inches, with room for labels and title."""
+    match panel:
+        case HeatMap():
+            rows, columns = panel.values.shape
+            return max(4.0, columns * CELL + 2.5 + 0.11 * (panel.label_width - 18)), max(3.0, rows * CELL + 2.5)
+        case Bars():
+            lines = len(panel.categories) * (1 if panel.stacked else len(panel.series))
+            return 6.5, max(2.5, lines * CELL + 1.5)
+        case ImageMap():
+            across = min(ACROSS, len(panel.words) + 1)
+            return 1.6 * across, 1.9 * math.ceil((len(panel.words) + 1) / across) + 0.5
+        case Curves():
+            return 6.0, 4.0
+
+
+def _write_title(place: Any, title: str, wide: float) -> None:
+    """In at most three lines above the panel; about 11 letters fit an inch, half as many Hangul syllables."""
+    if not title:
+        return
+    columns = max(10, round(11 * wide))
+    lines = [line.plain.strip() for line in Text(one_line(title)).wrap(Console(width=columns), columns)]
+    if len(lines) > TITLE_LINES:
+        lines = [*lines[: TITLE_LINES - 1], shorten(" ".join(lines[TITLE_LINES - 1 :]), columns)]
+    place.suptitle("\n".join(lines), fontsize=TITLE_SIZE, x=0.1 / wide, ha="left", parse_math=False)
+
+
+def _draw(place: Any, panel: Panel, path: Path) -> None:
+    match panel:
+        case HeatMap():
+            _draw_heat_map(place.add_subplot(), panel, path)
+        case Curves():
+            _draw_curves(place.add_subplot(), panel)
+        case Bars():
+            _draw_bars(place.add_subplot(), panel)
+        case ImageMap():
+            _draw_image_map(place, panel)
+
+
+def _draw_curves(axes: Any, curves: Curves) -> None:
+    for n, series in enumerate(curves.series):
+        look = {"color": PALETTE[n % 8], "marker": MARKERS[n % 8], "linestyle": DASHES[n % 4]}
+        every = max(1, len(series.x) // 20)
+        axes.plot(series.x, series.y, label=series.name, markevery=every, markersize=5, **look)
+        if series.low is not None and series.high is not None:
+            axes.fill_between(series.x, series.low, series.high, color=look["color"], alpha=0.16, linewidth=0)
+    axes.set_xlabel(curves.x_label, parse_math=False)
+    axes.set_ylabel(curves.y_label, parse_math=False)
+    axes.set_ylim(*curves.y_range)
+    if curves.x_ticks:
+        axes.set_xticks(*map(list, zip(*curves.x_ticks, strict=True)), parse_math=False)
+    _finish(axes, "y", several=len(curves.series) > 1)
+
+
+def _draw_bars(axes: Any, bars: Bars) -> None:
+    rows, single = np.arange(len(bars.categories)), len(bars.series) == 1
+    start, thick = np.zeros(len(rows)), 0.76 if bars.stacked else 0.76 / max(1, len(bars.series))
+    for n, (name, given) in enumerate(bars.series.items()):
+        values = np.array(given, dtype=np.float64)
+        colours = [PALETTE[1] if single and value < 0 else PALETTE[n % 8] for value in values]
+        shift = 0 if bars.stacked else (n - (len(bars.series) - 1) / 2) * thick
+        drawn = axes.barh(rows + shift, values, thick, left=start if bars.stacked else None, color=colours, label=name)
+        if single:
+            axes.bar_label(drawn, fmt="%.3f", padding=3, fontsize=8)
+        start += np.nan_to_num(values)
+    axes.set_yticks(rows, [shorten(one_line(text), 28) for text in bars.categories], fontsize=9, parse_math=False)
+    axes.invert_yaxis()
+    low = min((min(values) for values in bars.series.values()), default=0.0)
+    axes.set_xlim(-1.15 * bars.longest if low < 0 else 0, 1.15 * bars.longest)
+    axes.set_xlabel(bars.value_label, parse_math=False)
+    _finish(axes, "x", several=len(bars.series) > 1)
+
+
+def _finish(axes: Any, ruled: str, *, several: bool) -> None:
+    axes.grid(axis=ruled, color="#d1d5db")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    if several:
+        axes.legend(loc="best", fontsize=9)
+
+
+def _draw_heat_map(axes: Any, heat_map: HeatMap, path: Path) -> None:
+    names = (*ORANGES[:0:-1], *BLUES) if heat_map.signed else BLUES
+    scale = _module(".colors", path).LinearSegmentedColormap.from_list("", [f"#{name}" for name in names])
+    low = -heat_map.peak if heat_map.signed else 0.0
+    image = axes.imshow(heat_map.values, scale, interpolation="nearest", vmin=low, vmax=heat_map.peak)
+    axes.xaxis.tick_top()
+    upright = max(map(cell_len, heat_map.columns)) <= 2 or "" in heat_map.columns
+    slant = {"rotation": 0 if upright else 60, "ha": "center" if upright else "left", "rotation_mode": "anchor"}
+    for axis, labels, turned in ((axes.xaxis, heat_map.columns, slant), (axes.yaxis, heat_map.rows, {})):
+        short = (shorten(text, heat_map.label_width).replace("▁", "_") for text in labels)
+        shown = {place: text for place, text in enumerate(short) if text}
+        axis.set_ticks(list(shown), list(shown.values()), fontsize=9, parse_math=False, **turned)
+    axes.tick_params(length=0)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.6, aspect=30)
+    bar.set_ticks([low, heat_map.peak], labels=[number(low) if low else "0", number(heat_map.peak)])
+
+
+def _draw_image_map(place: Any, image: ImageMap) -> None:
+    """The image, then once more for each word, dark where the word did not look."""
+    across = min(ACROSS, len(image.words) + 1)
+    down = math.ceil((len(image.words) + 1) / across)
+    for n, word in enumerate(["", *image.words]):
+        axes = place.add_subplot(down, across, n + 1)
+        axes.imshow(image.pixels, extent=(0, 1, 0, 1), interpolation="bilinear")
+        if n:
+            veil = np.zeros((*image.grid, 4))
+            veil[..., 3] = image.veils()[n - 1]
+            axes.imshow(veil, extent=(0, 1, 0, 1), interpolation="nearest")
+        axes.set_xlabel(shorten(one_line(word), 20), fontsize=10, parse_math=False)
+        axes.set(xticks=[], yticks=[])
+
+
+# -------------------------------------------------------------------------------------------------------------- fonts
+
+
+def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
+    """Installed fonts that together have every letter of the text: matplotlib's own, then FONTS, then any.
+
+    A letter that none has would be drawn as a box: `strict` refuses it.
+    """
+    missing = {character for character in one_line(text) if not character.isspace()}
+    families: list[str] = []
+    for font in _installed(path):
+        if not missing and families:
+            break
+        if font.name not in families and (present := missing & _letters(font.fname, path)):
+            families.append(font.name)
+            missing -= present
+    if missing and strict:
+        some = " ".join(sorted(missing)[:5])
+        hint = "install one, for Korean 'apt install fonts-noto-cjk' or fonts-nanum; .svg and .html need none here"
+        raise RegardError(f"no installed font has {some}", where=str(path), hint=hint)
+    return families or ["DejaVu Sans"]
+
+
+def _installed(path: Path) -> Iterator[Any]:
+    """Those that matplotlib has in its cache, the best first; then those that were installed since."""
+    module = _module(".font_manager", path)
+    known = list(module.fontManager.ttflist)
+    # matplotlib's "Last Resort" has a box for every letter there is.
+    yield from sorted((font for font in known if "Last Resort" not in font.name), key=_rank)
+    for file in sorted({*module.findSystemFonts()} - {font.fname for font in known}):
+        with suppress(OSError, RuntimeError):
+            module.fontManager.addfont(file)
+    yield from sorted((font for font in module.fontManager.ttflist if font not in known), key=_rank)
+
+
+def _rank(font: Any) -> tuple[bool, bool, bool, str]:
+    plain = font.style == "normal" and font.weight in (400, "normal", "regular", "book")
+    # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too, by its Japanese name.
+    known = font.name in FONTS or font.name.startswith("Noto Sans CJK")
+    return font.name != "DejaVu Sans", not plain, not known, font.name
+
+
+def _letters(file: str, path: Path) -> set[str]:
+    """The characters that a font can draw; none where it cannot be scaled, as colour emoji."""
+    try:
+        font = _module(".ft2font", path).FT2Font(file)
+        return {chr(code) for code in font.get_charmap()} if font.scalable else set()
+    except (OSError, RuntimeError):
+        return set()

@@ -1,20 +1,44 @@
-"""How tokens are written beside a figure.
-
-a space, or "▁" alone      ␣      what character models write between words
-</s>                       ⏎      one column wide, so that the maps of character models need no tall labels
-▁Haus                      ▁Haus  the mark of a word start stays: it tells words from their continuations
-a control character        �      it must neither control the terminal nor break the XML
-"""
+"""How tokens, numbers and metrics are written for people."""
 
 from __future__ import annotations
 
-from rich.cells import cell_len
+from collections.abc import Sequence
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
 
 from regard.text.normalise import one_line
 
+TITLES = {
+    "bleu": "BLEU", "bleu1": "BLEU-1", "bleu2": "BLEU-2", "bleu3": "BLEU-3", "chrf": "chrF",
+    "exact_match": "exact match", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L",
+    "word_perplexity": "perplexity a word", "bits_per_character": "bits a character",
+    "reconstruction_word_perplexity": "perplexity a word, given the text",
+    "reconstruction_bits_per_character": "bits a character, given the text",
+    "masked_accuracy": "masked accuracy", "f1_macro": "macro F1", "f1": "F1", "pearson": "Pearson's r",
+}  # fmt: skip
+DECIMALS = dict.fromkeys(
+    ("exact_match", "accuracy", "masked_accuracy", "f1_macro", "f1", "pearson", "bits_per_character", "loss",
+     "reconstruction_bits_per_character"), 3
+)  # fmt: skip
+"""Of metrics that are about 1; others go to 100 or beyond and get two decimals."""
+HUGE = 1e7
+"""A perplexity from here on is written with three digits and its power of ten."""
+COLUMNS = 12
+"""Most columns of a table of metrics; what has more is listed line by line, without counts of zero."""
+
+
+# ------------------------------------------------------------------------------------------------------------ tokens
+
 
 def label(piece: str) -> str:
-    """A token as it is shown; the module's docstring lists the signs."""
+    """A token as it is shown beside a figure.
+
+    a space, or "▁" alone      ␣      what character models write between words
+    </s>                       ⏎      one column wide, so that the maps of character models need no tall labels
+    ▁Haus                      ▁Haus  the mark of a word start stays: it tells words from their continuations
+    a control character        �      it must neither control the terminal nor break the XML
+    """
     if piece == "</s>":
         return "⏎"
     if not piece.strip().strip("▁"):
@@ -24,30 +48,94 @@ def label(piece: str) -> str:
     return f"◌{text}" if cell_len(text[:1]) == 0 else text
 
 
-def number(value: float) -> str:
-    """Two decimals, or one significant digit of a smaller number."""
-    return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1g}"
-
-
 def clusters(text: str) -> list[str]:
     """Letters, each with its combining marks."""
-    found: list[str] = []
+    letters: list[str] = []
     for character in text:
-        if found and cell_len(character) == 0:
-            found[-1] += character
+        if letters and cell_len(character) == 0:
+            letters[-1] += character
         else:
-            found.append(character)
-    return found
+            letters.append(character)
+    return letters
 
 
 def shorten(text: str, width: int) -> str:
     """The text in at most `width` columns, with "…" for what is left out."""
     if cell_len(text) <= width:
         return text
-    kept, room = "", width - 1
+    kept = ""
     for cluster in clusters(text):
-        room -= cell_len(cluster)
-        if room < 0:
+        if cell_len(kept) + cell_len(cluster) > width - 1:
             break
         kept += cluster
     return f"{kept}…"
+
+
+# ----------------------------------------------------------------------------------------------- numbers and metrics
+
+
+def number(value: float) -> str:
+    """Two decimals, or one significant digit of a smaller number."""
+    return f"{value:.2f}" if abs(value) >= 0.01 or value == 0 else f"{value:.1g}"
+
+
+def number_text(value: float, decimals: int, *, sign: str = "") -> str:
+    """With commas between the thousands; with three digits where it is huge."""
+    return f"{value:{sign}.3g}" if abs(value) >= HUGE else f"{value:{sign},.{decimals}f}"
+
+
+def count_text(count: int, units: str) -> str:
+    """`12 sentences`, or `1 sentence`."""
+    return f"{count:,} {units.removesuffix('s') if count == 1 else units}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def title(metric: str) -> str:
+    return TITLES.get(metric, metric)
+
+
+def main_metric(metrics: Sequence[str]) -> str:
+    """The metric that findings are about: BLEU where it is measured, else the task's first."""
+    return "bleu" if "bleu" in metrics else metrics[0]
+
+
+def rounds_to_zero(metric: str, difference: float) -> bool:
+    """Whether a difference is zero in the digits that are shown."""
+    return round(difference, DECIMALS.get(metric, 2)) == 0
+
+
+def score_text(metric: str, score: float, *, sign: str = "") -> str:
+    """A score or, with the sign "+", a difference of scores; zero is never written as -0.00."""
+    text = number_text(score, DECIMALS.get(metric, 2), sign=sign)
+    return text.replace("-", "+" if sign else "") if rounds_to_zero(metric, score) else text
+
+
+def metric_lines(name: str, value: Any) -> list[str]:
+    """What `evaluate` prints: a metric, a group of metrics below their name, or a table where all have the same parts.
+
+    The first column of a table stands to the left, the others to the right.
+    """
+    if not isinstance(value, dict):
+        return [f"{name:15} {_value_text(value)}"]
+    parts = list(value.values())
+    alike = all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts)
+    if not (alike and parts and len(parts[0]) <= COLUMNS):
+        shown = {key: part for key, part in value.items() if isinstance(part, float) or part != 0}
+        return [name, *(f"  {line}" for key, part in shown.items() for line in metric_lines(key, part))]
+    cells = [[name, *parts[0]], *([f"  {key}", *map(_value_text, part.values())] for key, part in value.items())]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    widths[0] = max(widths[0], 15)
+    return [
+        " ".join([set_cell_size(first, widths[0]), *map(_to_the_right, others, widths[1:])]) for first, *others in cells
+    ]
+
+
+def _to_the_right(text: str, width: int) -> str:
+    return " " * (width - cell_len(text)) + text
+
+
+def _value_text(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,6 +1,6 @@
 """What a verb found, as one value: titled sections of texts, tables and figures.
 
-Four renderers know these types: terminal.py, page.py, figures.py, and `to_json` for whoever draws them elsewhere.
+Two modules render it: terminal.py, and files.py as a page or a picture.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Part:
     kind: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
-        """All fields; nan, which JSON lacks, is None."""
+        """All fields, for the script of a page; nan, which JSON lacks, is None."""
         return {"kind": self.kind, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}  # type: ignore[arg-type]
 
 
@@ -100,11 +100,6 @@ class Table(Part):
         number = re.compile(r"[-+−–±×*<=≤ .,:%()\d]*(?:e[-+]?\d+)?")
         columns = zip(*self.cells, strict=True) if self.cells else [()] * len(self.columns)
         return [bool(cells) and all(number.fullmatch(cell.text) for cell in cells) for cells in columns]
-
-    def to_json(self) -> dict[str, Any]:
-        cells = [[{"value": _plain(cell.value), "text": cell.text, "tone": cell.tone} for cell in row]
-                 for row in self.cells]  # fmt: skip
-        return super().to_json() | {"rows": cells, "numeric": self.numeric}
 
 
 @dataclass(frozen=True)
@@ -296,9 +291,6 @@ class Section:
     def anchor(self) -> str:
         return re.sub(r"\W+", "-", self.heading.lower()).strip("-")
 
-    def to_json(self) -> dict[str, Any]:
-        return {"heading": self.heading, "parts": [part.to_json() for part in self.parts]}
-
 
 @dataclass(frozen=True)
 class Report:
@@ -315,10 +307,6 @@ class Report:
         """Those that a picture shows."""
         shown = [section for section in self.sections if section.in_picture]
         return [part for section in shown for part in section.parts if isinstance(part, Figure)]
-
-    def to_json(self) -> dict[str, Any]:
-        return {"title": self.title, "opening": self.opening, "conclusions": list(self.conclusions),
-                "sections": [section.to_json() for section in self.sections]}  # fmt: skip
 
 
 class Result(Protocol):

@@ -7,8 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,9 +21,8 @@ from regard.search import Hypothesis, SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
 from regard.search.rules import Rules, rules_for
 from regard.tasks.task import by_length, padded
-from regard.tasks.text_to_text import Source, TextToText, special_ids, wording_of
+from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
-from regard.views.lengths import LengthBucket, length_buckets
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -35,6 +36,10 @@ SAME_TOKENS = "same tokens"
 UNKNOWN_NOTE = "the scores of the reference are of its tokens with <unk>, not of the text"
 AT_ONCE = 2_048
 """Padded tokens of references that are checked against the rules together."""
+BUCKETS = 8
+"""Most groups of sentences by length."""
+OUTER = 0.01
+"""The share of sentences at either end that get no group of their own: they join the first and the last one."""
 
 
 # ----------------------------------------------------------------------------------------------------- one sentence
@@ -55,9 +60,9 @@ class Scored:
     log_p: float
     objective: float
     """What the search maximises, for these tokens."""
-    forbidden: str | None = None
+    forbidden: str | None
     """The rule that keeps the search from writing them, if any."""
-    unknown: bool = False
+    unknown: bool
     """Whether some of them are unknown: the scores are those of `<unk>` in their place, not of the reference."""
 
 
@@ -118,33 +123,37 @@ class Judged:
         }
 
 
-def decode_best(
-    run: Run, model: Generator, sources: Sequence[Source], config: SearchConfig, moved: Callable[[int], None]
-) -> list[Hypothesis]:
-    """The best hypothesis for each source; `moved` is told how many more are done."""
-    best: dict[int, Hypothesis] = {}
-    for rows, nbest in run.task.decode(model, sources, config):
-        best.update((row, hypotheses[0]) for row, hypotheses in zip(rows, nbest, strict=True))
-        moved(len(rows))
-    return [best[row] for row in range(len(sources))]
-
-
-def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis], *, lowercase: bool) -> list[Judged]:
-    outputs = [run.tokenizers["target"].decode(hypothesis.tokens) for hypothesis in written]
-    chrf = sentence_chrf(outputs, [sentence.references for sentence in scored], lowercase=lowercase)
-    return [Judged(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
-
-
 def verdict_of(reference: float, output: float) -> Verdict:
     """A reference that scores higher was missed by the search. One that scores the same is a model error."""
     return "search" if reference > output and not math.isclose(reference, output, rel_tol=TIE) else "model"
 
 
-def sentence_chrf(outputs: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool) -> list[float]:
+def decode_best(
+    run: Run,
+    model: Generator,
+    sources: Sequence[Source],
+    config: SearchConfig,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Hypothesis]:
+    """The best hypothesis for each source."""
+    best: dict[int, Hypothesis] = {}
+    for rows, nbest in run.task.decode(model, sources, config):
+        best.update((row, hypotheses[0]) for row, hypotheses in zip(rows, nbest, strict=True))
+        progress(len(rows))
+    return [best[row] for row in range(len(sources))]
+
+
+def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis]) -> list[Judged]:
+    outputs = [run.tokenizers["target"].decode(hypothesis.tokens) for hypothesis in written]
+    chrf = sentence_chrf(run, outputs, [sentence.references for sentence in scored])
+    return [Judged(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
+
+
+def sentence_chrf(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
     """sacreBLEU's chrF of each output alone, from 0 to 100, against the closest of its references, all in NFC."""
     from sacrebleu.metrics.chrf import CHRF
 
-    chrf = CHRF(lowercase=lowercase)
+    chrf = CHRF(lowercase=getattr(run.recipe.evaluation, "lowercase", False))
     pairs = zip(outputs, references, strict=True)
     return [chrf.sentence_score(nfc(output), [*map(nfc, texts)]).score for output, texts in pairs]
 
@@ -152,29 +161,26 @@ def sentence_chrf(outputs: Sequence[str], references: Sequence[Sequence[str]], *
 # ------------------------------------------------------------------------------------------------------- references
 
 
-def score_references(
-    run: Run, model: Generator, dataset: Dataset, inputs: Sequence[Sequence[int]], config: SearchConfig
-) -> list[Scored]:
+def score_references(run: Run, model: Generator, dataset: Dataset, inputs: Sequence[Sequence[int]]) -> list[Scored]:
     """Inputs, each given by its examples, with the scores of the reference that has the best objective; references
     that the vocabulary can write come first."""
+    config, texts, target = run.recipe.search, dataset.texts["target"], run.tokenizers["target"]
     rows = [row for examples in inputs for row in examples]
     targets = [dataset.columns["target"][row].tolist() for row in rows]
     scored = run.task.hypotheses(model, [run.task.source(dataset, row) for row in rows], targets, config)
     hypotheses = dict(zip(rows, scored, strict=True))
-    texts, target = dataset.texts["target"], run.tokenizers["target"]
     with_unknown = [row for row in rows if target.unk in hypotheses[row].tokens]
     # A text that itself says `<unk>` may be written, if the search may write it.
     unknown = {row for row in with_unknown if not config.unknown or any(target.unknown_words([texts[row]]))}
     best = [max(examples, key=lambda row: (row not in unknown, hypotheses[row].objective)) for examples in inputs]
     sources = [run.task.source(dataset, row) for row in best]
     forbidden = why_forbidden(run.task, sources, [hypotheses[row].tokens for row in best], config)
-    columns = zip(best, inputs, sources, forbidden, strict=True)
     return [
         Scored(
             dataset.where(row), dataset.texts["source"][row], texts[row], tuple(texts[example] for example in examples),
             source, hypotheses[row].tokens, hypotheses[row].score, hypotheses[row].objective, reason, row in unknown,
         )
-        for row, examples, source, reason in columns
+        for row, examples, source, reason in zip(best, inputs, sources, forbidden, strict=True)
     ]  # fmt: skip
 
 
@@ -187,25 +193,16 @@ def why_forbidden(
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
         batch = task.source_batch([sources[row] for row in rows])
-        rules = rules_for(batch, config, wording.of(rows), **special_ids(target, target.begin))
-        reasons_BT = _reasons(rules, padded([targets[row] for row in rows], target.pad).ids_BL, target.size)
-        for row, reasons in zip(rows, reasons_BT.tolist(), strict=True):
-            pairs = zip(targets[row], reasons, strict=False)
-            first = next(((token, reason) for token, reason in pairs if reason), None)
-            reasons_of[row] = first and (UNKNOWN if first[0] == target.unk else rules.names[first[1] - 1])
-    return [reasons_of[row] for row in range(len(targets))]
-
-
-def _reasons(rules: Rules, ids_BT: Tensor, vocabulary: int) -> Tensor:
-    """`Rules.reasons` of each token where those before it are written: 0 where it is allowed."""
-    sentences_B, total_B1 = torch.arange(len(ids_BT)), torch.zeros(len(ids_BT), 1)
-    reasons = [
-        rules.reasons(torch.zeros(len(ids_BT), 1, vocabulary), Live(sentences_B, ids_BT[:, None, :step], total_B1))
-        .squeeze(1)
-        .gather(1, ids_BT[:, step, None])
-        for step in range(ids_BT.shape[1])
-    ]
-    return torch.cat(reasons, dim=1)
+        rules = rules_for(batch, config, wording.of(rows), special_of(target, target.begin))
+        ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
+        like_B1V = torch.zeros(len(rows), 1, target.size)
+        for step in range(ids_BT.shape[1]):
+            live = Live(torch.arange(len(rows)), ids_BT[:, None, :step], torch.zeros(len(rows), 1))
+            reasons_B = rules.reasons(like_B1V, live)[:, 0].gather(1, ids_BT[:, step, None])[:, 0]
+            for row, reason in zip(rows, reasons_B.tolist(), strict=True):
+                if reason and step < len(targets[row]) and row not in reasons_of:
+                    reasons_of[row] = UNKNOWN if targets[row][step] == target.unk else rules.names[reason - 1]
+    return [reasons_of.get(row) for row in range(len(targets))]
 
 
 @dataclass(frozen=True)
@@ -229,12 +226,11 @@ class Outcome:
 class ReferenceWatch:
     """Observer of the search of a batch that finds the outcome of each sentence's reference."""
 
-    def __init__(self, references: Sequence[Sequence[int]], device: torch.device | str, theta: float = 1.0) -> None:
+    def __init__(self, references: Sequence[Sequence[int]], device: torch.device, theta: float) -> None:
         """`references` end in `</s>`; `theta` is the search's repetition penalty."""
         self._theta = theta
         self._lengths = [len(ids) for ids in references]
-        longest = max(self._lengths)
-        rows = [[*ids, *[-1] * (longest - len(ids))] for ids in references]
+        rows = [[*ids, *[-1] * (max(self._lengths) - len(ids))] for ids in references]
         self._reference_BT = torch.tensor(rows, device=device)
         self._decided: dict[int, Outcome] = {}
         self._reached = [0] * len(references)
@@ -244,10 +240,11 @@ class ReferenceWatch:
         """Of each sentence, once the search is over."""
         return [self._decided.get(b, Outcome("left", reached)) for b, reached in enumerate(self._reached)]
 
-    def step(self, log_p_BWV: Tensor, allowed_BWV: Tensor, live: Live, choice: Choice) -> None:
+    def step(self, log_p_BWV: Tensor, rules: Rules, live: Live, choice: Choice) -> None:
         written = live.history_BWT.shape[-1]
         if written >= self._reference_BT.shape[1]:
             return
+        allowed_BWV = rules.reasons(log_p_BWV, live) == 0
         reference_BT = self._reference_BT[live.sentences_B, : written + 1]
         follows_BW = (live.history_BWT == reference_BT[:, None, :written]).all(-1) & (live.total_BW > NEVER)
         slot_B, token_B = follows_BW.int().argmax(-1), reference_BT[:, written]
@@ -268,10 +265,8 @@ class ReferenceWatch:
         self._reached[sentence] = step
         if not allowed:
             self._decided[sentence] = Outcome("forbidden", step, None, slots)
-        elif not kept:
-            self._decided[sentence] = Outcome("fell", step, rank, slots)
-        elif step == self._lengths[sentence]:
-            self._decided[sentence] = Outcome("finished", step, rank, slots)
+        elif not kept or step == self._lengths[sentence]:
+            self._decided[sentence] = Outcome("finished" if kept else "fell", step, rank, slots)
 
 
 def _ranks(candidates_BM: Tensor, place_B1: Tensor) -> Tensor:
@@ -297,25 +292,20 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        return wilson(self.count, self.of)
+        """Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference", with p = count / n:
+
+        (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+        """
+        if self.of == 0:
+            return 0.0, 1.0
+        p, z2_n = self.share, 1.959964**2 / self.of
+        middle, half = p + z2_n / 2, math.sqrt(z2_n * p * (1 - p) + (z2_n / 2) ** 2)
+        low, high = (middle - half) / (1 + z2_n), (middle + half) / (1 + z2_n)
+        return (0.0 if self.count == 0 else low), (1.0 if self.count == self.of else high)
 
     def to_json(self) -> dict[str, float]:
         low, high = self.interval
         return {"share": self.share, "low": low, "high": high}
-
-
-def wilson(count: int, of: int, z: float = 1.959964) -> tuple[float, float]:
-    """The confidence interval of a share; z is the normal quantile, here for 95 %.
-
-    Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference", with p = count / n:
-        (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
-    """
-    if of == 0:
-        return 0.0, 1.0
-    p, z2_n = count / of, z * z / of
-    middle, half = p + z2_n / 2, math.sqrt(z2_n * p * (1 - p) + (z2_n / 2) ** 2)
-    low, high = (middle - half) / (1 + z2_n), (middle + half) / (1 + z2_n)
-    return (0.0 if count == 0 else low), (1.0 if count == of else high)
 
 
 @dataclass(frozen=True)
@@ -338,26 +328,56 @@ class Tally:
     @property
     def shares(self) -> dict[str, Share]:
         """Of errors among the sentences, and of each kind among the errors."""
-        return {
-            "errors": Share(self.errors, self.sentences),
-            "search_errors": Share(self.search_errors, self.errors),
-            "model_errors": Share(self.model_errors, self.errors),
-        }
+        kinds = {name: Share(self.counts[name], self.errors) for name in ("search_errors", "model_errors")}
+        return {"errors": Share(self.errors, self.sentences), **kinds}
 
     @property
     def counts(self) -> dict[str, int]:
-        return {
-            "sentences": self.sentences,
-            "errors": self.errors,
-            "search_errors": self.search_errors,
-            "model_errors": self.model_errors,
-        }
+        return {name: getattr(self, name) for name in ("sentences", "errors", "search_errors", "model_errors")}
 
     def to_json(self) -> dict[str, Any]:
         shares = {name: share.to_json() for name, share in self.shares.items()}
         return {**self.counts, "shares": shares, "sentence_chrf": self.chrf}
 
 
-def tally_by_length(judged: Sequence[Judged], lengths: Sequence[int]) -> tuple[tuple[LengthBucket, Tally], ...]:
-    """The errors by these lengths, shortest first."""
-    return tuple((bucket, Tally.of([judged[row] for row in bucket.rows])) for bucket in length_buckets(lengths))
+# -------------------------------------------------------------------------------------------------------- by length
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The sentences of `shortest` to `longest` words or characters."""
+
+    shortest: int
+    longest: int
+    rows: Sequence[int]
+    mean: float
+    """Of their lengths."""
+
+    @property
+    def name(self) -> str:
+        return str(self.shortest) if self.shortest == self.longest else f"{self.shortest}–{self.longest}"
+
+
+def lengths_of(texts: Sequence[str]) -> tuple[Literal["words", "characters"], list[int]]:
+    """In words, unless the texts are mostly single ones: dates, spellings, scripts without spaces."""
+    words = [len(text.split()) for text in texts]
+    return ("words", words) if np.mean(words) >= 2 else ("characters", [len(text) for text in texts])
+
+
+def length_buckets(lengths: Sequence[int]) -> list[Bucket]:
+    """1 to 10, 11 to 20, ... : of the widths 1, 2, 5, 10, 20, ... the narrowest that needs no more than BUCKETS.
+
+    Ends are round, except where sentences beyond them have joined.
+    """
+    low, high = (int(np.quantile(lengths, share, method="nearest")) for share in (OUTER, 1 - OUTER))
+    widths = (factor * 10**power for power in count() for factor in (1, 2, 5))
+    width = next(width for width in widths if (high - 1) // width - (low - 1) // width < BUCKETS)
+    rows: dict[int, list[int]] = {}
+    for row, length in enumerate(lengths):
+        rows.setdefault((min(max(length, low), high) - 1) // width, []).append(row)
+    buckets = []
+    for number in sorted(rows):
+        own = [lengths[row] for row in rows[number]]
+        shortest, longest = min(number * width + 1, *own), max((number + 1) * width, *own)
+        buckets.append(Bucket(shortest, longest, rows[number], float(np.mean(own))))
+    return buckets

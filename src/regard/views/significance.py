@@ -7,19 +7,19 @@ units, and count how often the difference is as large (Noreen 1989; Riezler and 
 Automatic Evaluation and Significance Testing for MT").
 
 A metric is a function of sums over units: each sentence, document or example has a row of numbers; an accuracy is
-right / all, a perplexity exp(loss / words), and BLEU and chrF are made of counts of n-grams (sacreBLEU's). The
+right / all, a perplexity exp(loss / words), and BLEU and chrF are computed from counts of n-grams (sacreBLEU's). The
 bootstrap of texts is sacreBLEU's own. Its randomisation counts only differences that are larger than the observed one,
-so that two sentences are significant: swapping all outputs gives the very difference observed. It is counted here, as
-in any permutation test.
+so that two sentences are significant: swapping all outputs gives exactly the difference observed. It is counted here,
+as in any permutation test.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import zip_longest
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -42,47 +42,45 @@ ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
 Rows = NDArray[np.float64]
 Metric = Callable[[Rows], Rows]
 """Sums [..., K] -> values [...]."""
-Memory = dict[tuple[str, tuple[str, ...]], Mapping[str, Any]]
-"""The task's metrics of single outputs with their references, each computed once."""
+Row = dict[str, Any]
+"""Of the table of tests."""
+PValues = tuple[float | None, float | None]
+"""By bootstrap and by randomisation."""
+NO_TEST: PValues = (None, None)
 
 
-@dataclass(frozen=True)
-class Tested:
-    """One system's score under one metric, against the baseline's."""
+def _row(metric: str, system: str, score: float, interval: float, difference: float, p_values: PValues) -> Row:
+    """One system's score under one metric, against the baseline's.
 
-    metric: str
-    system: str
-    score: float
-    interval: float
-    """Half the width of the score's 95 % interval, by bootstrap."""
-    difference: float
-    """From the baseline's score; 0 for the baseline itself."""
-    p_bootstrap: float | None
-    """None for the baseline, and for a single unit, of which all draws are equal."""
-    p_randomisation: float | None
-
-    @property
-    def significant(self) -> bool:
-        """Whether both tests say so. Five units never are: of the 32 ways to swap them 2 differ as much."""
-        return all(p is not None and p < LEVEL for p in (self.p_bootstrap, self.p_randomisation))
+    `interval` is half the width of the score's 95 % interval, by bootstrap. There are no p-values for the baseline, and
+    none by bootstrap for a single unit, of which all draws are equal. Significant is what both tests call so. Five
+    units never are: of the 32 ways to swap them 2 differ as much.
+    """
+    p_bootstrap, p_randomisation = p_values
+    significant = all(p is not None and p < LEVEL for p in p_values)
+    return {
+        "metric": metric, "system": system, "score": score, "interval": interval, "difference": difference,
+        "p_bootstrap": p_bootstrap, "p_randomisation": p_randomisation, "significant": significant,
+    }  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ sums over units
 
 
-def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Tested]:
+def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Row]:
     """Every metric of every system against the baseline's, by bootstrap and by randomisation."""
     base, tests = rows[baseline], []
     drawn = {name: np.concatenate([weights @ own for weights in _resamples(len(base))]) for name, own in rows.items()}
     for metric, value in metrics.items():
-        score, resampled = float(value(base.sum(0))), value(drawn[baseline])
-        tests.append(Tested(metric, baseline, score, _half_interval(resampled), 0.0, None, None))
-        for name in (name for name in rows if name != baseline):
-            own, others = float(value(rows[name].sum(0))), value(drawn[name])
-            differences = others - resampled
-            p_bootstrap = _p(differences - differences.mean(), own - score) if len(base) > 1 else None
-            p_swapped = _p_of_swaps(value, base, rows[name])
-            tests.append(Tested(metric, name, own, _half_interval(others), own - score, p_bootstrap, p_swapped))
+        base_score, base_draws = float(value(base.sum(0))), value(drawn[baseline])
+        for name, own in rows.items():
+            score, draws, p_values = float(value(own.sum(0))), value(drawn[name]), NO_TEST
+            if name != baseline:
+                differences = draws - base_draws
+                p_bootstrap = _p(differences - differences.mean(), score - base_score) if len(base) > 1 else None
+                p_values = p_bootstrap, _p_of_swaps(value, base, own)
+            low, high = np.percentile(draws, [2.5, 97.5])
+            tests.append(_row(metric, name, score, float(high - low) / 2, score - base_score, p_values))
     return tests
 
 
@@ -116,35 +114,22 @@ def _p(differences: Rows, observed: float) -> float:
     return float((as_large.sum() + 1) / (len(differences) + 1))
 
 
-def _half_interval(values: Rows) -> float:
-    low, high = np.percentile(values, [2.5, 97.5])
-    return float(high - low) / 2
+def mcnemar(only_baseline: int, only_system: int) -> dict[str, float]:
+    """McNemar 1947: of the examples that only one of two systems has right, does each have half?
 
-
-@dataclass(frozen=True)
-class McNemar:
-    """McNemar 1947: of the examples that only one of two systems has right, does each have half?"""
-
-    only_baseline_right: int
-    only_system_right: int
-
-    @property
-    def p_exact(self) -> float:
-        """Two-sided, by the binomial distribution."""
-        b, c = self.only_baseline_right, self.only_system_right
-        tail = sum(math.comb(b + c, count) for count in range(min(b, c) + 1))
-        return min(1.0, float(2 * tail / 2 ** (b + c)))
-
-    @property
-    def chi_square(self) -> float:
-        """With the continuity correction of Edwards 1948: (|b - c| - 1)^2 / (b + c)."""
-        b, c = self.only_baseline_right, self.only_system_right
-        return max(0, abs(b - c) - 1) ** 2 / (b + c) if b + c else 0.0
-
-    @property
-    def p_chi_square(self) -> float:
-        """One degree of freedom."""
-        return math.erfc(math.sqrt(self.chi_square / 2))
+    The exact p-value is two-sided, by the binomial distribution. chi^2 = (|b - c| - 1)^2 / (b + c) has the continuity
+    correction of Edwards 1948, and one degree of freedom.
+    """
+    less, either = min(only_baseline, only_system), only_baseline + only_system
+    tail = sum(math.comb(either, count) for count in range(less + 1))
+    chi_square = max(0, abs(only_baseline - only_system) - 1) ** 2 / max(1, either)
+    return {
+        "only_baseline_right": only_baseline,
+        "only_system_right": only_system,
+        "p_exact": min(1.0, float(2 * tail / 2**either)),
+        "chi_square": chi_square,
+        "p_chi_square": math.erfc(math.sqrt(chi_square / 2)),
+    }
 
 
 # ------------------------------------------------------------------------------------------- texts and references
@@ -153,42 +138,39 @@ class McNemar:
 def paired_tests_of_texts(
     outputs: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
-    task: TextToText,
-    config: Config,
-    metrics: Sequence[str],
+    measures: Mapping[str, Any],
+    baseline: str,
     progress: Callable[[int], None] = lambda done: None,
-) -> list[Tested]:
-    """Every metric of every system against the first system's. Texts are in NFC; `references` are all of a sentence."""
-    memory: Memory = {}
-    tests = []
-    for metric in metrics:
-        tests += _test_metric(metric, sacrebleu_metric(metric, task, config, memory), outputs, streams_of(references))
+) -> list[Row]:
+    """Every metric of `sacrebleu_metrics` of every system against the baseline's.
+
+    Texts are in NFC; `references` are all of a sentence.
+    """
+    from sacrebleu.significance import PairedTest
+
+    streams, tests = streams_of(references), []
+    ordered = sorted(outputs, key=lambda name: name != baseline)
+    named = [(name, outputs[name]) for name in ordered]
+    for metric, measure in measures.items():
+        columns: Mapping[str, list[Any]] = PairedTest(named, {metric: measure}, streams, test_type="bs")()[1]  # type: ignore[arg-type]
+        # sacreBLEU gives the names of the systems, then the results under a name of its own for the metric.
+        results = dict(zip(ordered, list(columns.values())[1], strict=True))
+        base, base_rows = results[baseline], statistics_of(measure, outputs[baseline], streams)
+        for name, texts in outputs.items():
+            result, p_values = results[name], NO_TEST
+            difference = float(result.score) - float(base.score)
+            if name != baseline:
+                # sacreBLEU counts only what is larger than the observed difference: two equal systems would differ.
+                p_bootstrap = None if len(texts) == 1 else float(result.p_value) if difference else 1.0
+                rows = statistics_of(measure, texts, streams)
+                p_values = p_bootstrap, _p_of_swaps(partial(score_of, measure), base_rows, rows)
+            tests.append(_row(metric, name, float(result.score), float(result.ci), difference, p_values))
         progress(1)
     return tests
 
 
-def _test_metric(
-    metric: str, measure: Any, outputs: Mapping[str, Sequence[str]], streams: list[list[str | None]]
-) -> list[Tested]:
-    from sacrebleu.significance import PairedTest
-
-    named: list[tuple[str, Sequence[str]]] = list(outputs.items())
-    columns: Mapping[str, list[Any]] = PairedTest(named, {metric: measure}, streams, test_type="bs")()[1]  # type: ignore[arg-type]
-    # sacreBLEU gives the names of the systems, then the results under a name of its own for the metric.
-    (baseline, base), *others = zip(outputs, list(columns.values())[1], strict=True)
-    rows, score = statistics_of(measure, outputs[baseline], streams), float(base.score)
-    tests = [Tested(metric, baseline, score, float(base.ci), 0.0, None, None)]
-    for name, result in others:
-        difference = float(result.score) - score
-        # sacreBLEU counts only what is larger than the observed difference: it would call none at all significant.
-        p_drawn = None if len(rows) == 1 else float(result.p_value) if difference else 1.0
-        p_swapped = _p_of_swaps(partial(score_of, measure), rows, statistics_of(measure, outputs[name], streams))
-        tests.append(Tested(metric, name, float(result.score), float(result.ci), difference, p_drawn, p_swapped))
-    return tests
-
-
 def streams_of(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
-    """References as sacreBLEU wants them: the first of every sentence, then the second, None where there is none."""
+    """References as sacreBLEU takes them: the first of every sentence, then the second, None where there is none."""
     return [list(stream) for stream in zip_longest(*references)]
 
 
@@ -198,7 +180,7 @@ def for_metrics(references: Sequence[Sequence[str]]) -> list[Any]:
 
 
 def statistics_of(measure: Any, outputs: Sequence[str], streams: Sequence[Sequence[str | None]]) -> Rows:
-    """What a metric is made of, sentence by sentence: [sentences, K], to be summed."""
+    """What a metric is computed from, sentence by sentence: [sentences, K], to be summed."""
     return np.array(measure._extract_corpus_statistics(outputs, streams), dtype=np.float64)
 
 
@@ -208,55 +190,37 @@ def score_of(measure: Any, sums: Rows) -> Rows:
     return np.array(scores).reshape(sums.shape[:-1])
 
 
-def sacrebleu_metric(metric: str, task: TextToText, config: Config, memory: Memory) -> Any:
-    """The metric as an object with the methods of sacreBLEU's metrics."""
+def sacrebleu_metrics(names: Sequence[str], task: TextToText, config: Config) -> dict[str, Any]:
+    """Metrics of a task as objects with the methods of sacreBLEU's metrics.
+
+    What sacreBLEU lacks (exact match, ROUGE) is the mean of the values for single sentences.
+    """
+    from sacrebleu.metrics.base import Score, Signature
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    settings = config.model_dump()
-    if metric in ORDERS:
-        order = ORDERS[metric]
-        return BLEU(lowercase=settings["lowercase"], tokenize=settings["tokenize"], max_ngram_order=order)
-    if metric == "chrf":
-        return CHRF(lowercase=settings["lowercase"])
-    return SentenceMean(metric, task, config, memory)
+    of_sentence = cache(lambda output, texts: task.metrics([output], for_metrics([texts]), config))
 
+    def sentence_mean(name: str) -> SimpleNamespace:
+        def statistics(outputs: Sequence[str], streams: Sequence[Sequence[str | None]]) -> list[list[float]]:
+            present = (tuple(text for text in texts if text is not None) for texts in zip(*streams, strict=True))
+            return [[of_sentence(*pair)[name], 1.0] for pair in zip(outputs, present, strict=True)]
 
-@dataclass(frozen=True)
-class MeanScore:
-    """What sacreBLEU calls a score."""
+        def score(sums: Sequence[float]) -> Score:
+            return Score(name, float(sums[0] / sums[1]))
 
-    name: str
-    score: float
+        return SimpleNamespace(
+            _extract_corpus_statistics=statistics,
+            _compute_score_from_stats=score,
+            _aggregate_and_compute=lambda rows: score(np.sum(np.asarray(rows, dtype=np.float64), axis=0)),
+            get_signature=lambda: Signature({"num_refs": 1}),
+        )
 
-
-class SentenceMean:
-    """A metric that is the mean of its values for single sentences (exact match, ROUGE), for sacreBLEU's tests."""
-
-    def __init__(self, name: str, task: TextToText, config: Config, memory: Memory) -> None:
-        self.name, self._task, self._config, self._memory = name, task, config, memory
-
-    def _extract_corpus_statistics(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str | None]]
-    ) -> list[list[float]]:
-        """For each sentence its value, and a one to count it."""
-        present = (tuple(text for text in texts if text is not None) for texts in zip(*references, strict=True))
-        return [[self._metrics(*pair)[self.name], 1.0] for pair in zip(hypotheses, present, strict=True)]
-
-    def _metrics(self, output: str, references: tuple[str, ...]) -> Mapping[str, Any]:
-        if (output, references) not in self._memory:
-            self._memory[output, references] = self._task.metrics([output], for_metrics([references]), self._config)
-        return self._memory[output, references]
-
-    def _aggregate_and_compute(self, stats: Sequence[Sequence[float]]) -> MeanScore:
-        return self._compute_score_from_stats(np.sum(np.asarray(stats, dtype=np.float64), axis=0))
-
-    def _compute_score_from_stats(self, stats: NDArray[np.floating]) -> MeanScore:
-        return MeanScore(self.name, float(stats[0] / stats[1]))
-
-    @staticmethod
-    def get_signature() -> Any:
-        """An empty one, for what a test adds to it."""
-        from sacrebleu.metrics.base import Signature
-
-        return Signature({"num_refs": 1})
+    settings, measures = config.model_dump(), dict[str, Any]()
+    for name in names:
+        if name in ORDERS:
+            options = {"lowercase": settings["lowercase"], "tokenize": settings["tokenize"]}
+            measures[name] = BLEU(max_ngram_order=ORDERS[name], **options)
+        else:
+            measures[name] = CHRF(lowercase=settings["lowercase"]) if name == "chrf" else sentence_mean(name)
+    return measures
