@@ -123,11 +123,11 @@ def test_tags_without_each_other_word(runs: dict[str, Path]) -> None:
     found = occluded(runs["tags"], " ".join(words))
     run = Run.open(runs["tags"])
     model, task = run.load_model(), run.task
-    [whole] = task.tag_words(model, task.marking.encode([words]))
+    [whole] = task.tag_words(model, task.encode_words([words]))
     tags = whole.argmax(-1)
     assert found.answers == tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
     for out in range(4):
-        [log_p] = task.tag_words(model, task.marking.encode([words[:out] + words[out + 1 :]]))
+        [log_p] = task.tag_words(model, task.encode_words([words[:out] + words[out + 1 :]]))
         for place in range(4):
             if place == out:
                 assert found.falls_WA[out, place] == 0
