@@ -31,12 +31,12 @@ JOINT = [
     "model.preset=joint", "model.linear_start=15", "training.epochs=60", "training.warmup=8000",
     "training.validate_every=4000",
 ]  # fmt: skip
-"""For twenty times as many questions: the recipe's shares of the training, with the paper's width and epochs."""
+"""All 20 tasks at once: the recipe's proportions, with the paper's width and epochs."""
 REMEMBERED = 50
 
 
 def measured(run: Path, recipe: str, settings: list[str], cache: Path) -> tuple[dict[str, float], float]:
-    """Train, then the error of each task on the test set, and the seconds that training took."""
+    """Train; returns the test error of each task and the seconds of training."""
     started = time.perf_counter()
     regard("train", recipe, "--out", str(run), "--json", *settings, cache=cache)
     seconds = time.perf_counter() - started
@@ -52,7 +52,7 @@ def files_of(folder: Path, task: int | str) -> list[str]:
 
 
 def as_pairs(folder: Path, task: int, work: Path) -> list[str]:
-    """A task as pairs of texts: the last sentences and the question -> the answer; and where they are."""
+    """Write a task as pairs of texts, the last sentences and the question -> the answer; returns the files."""
     settings = []
     for part in ("train", "test"):
         reader = open_corpus(Stories(file=f"{folder.absolute()}/qa{task}_*_{part}.txt*"), Path())
@@ -94,7 +94,7 @@ def main() -> None:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         report(Path(temporary), asked)
-    print(f"{time.perf_counter() - started:.0f} s in all")
+    print(f"{time.perf_counter() - started:.0f} s in total")
 
 
 def report(work: Path, asked: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Training speed of BERT with masked tokens beside `transformers`, in one run on one machine: real tokens a second.
+"""Training speed of BERT with masked tokens beside `transformers`, in one run on one machine: real tokens per second.
 
     python benchmarks/bert_speed.py [--device cuda|cpu] [--preset base] [--rows 384] [--batches 8] [--repeats 3]
 
@@ -31,7 +31,7 @@ AIMS = {"padded to 128": 2.5, "sorted by length": 1.4}
 
 @dataclass(frozen=True)
 class PeerBatch:
-    """What the peer is called with, and how many tokens it predicts."""
+    """The peer's inputs, and how many tokens it predicts."""
 
     inputs: dict[str, Tensor]
     tokens: int
@@ -44,7 +44,7 @@ def texts(count: int, generator: torch.Generator) -> Tensor:
 
 
 def masked(lengths_B: Tensor, generator: torch.Generator) -> MaskedBatch:
-    """Random texts of these lengths with 15 % of their tokens hidden."""
+    """Random texts of these lengths with 15 % of their tokens masked."""
     ids_BL = torch.randint(SPECIAL, VOCABULARY, (len(lengths_B), int(lengths_B.max())), generator=generator)
     real_BL = torch.arange(ids_BL.shape[1]) < lengths_B[:, None]
     hidden_BL = (torch.rand(ids_BL.shape, generator=generator) < RATE) & real_BL
@@ -96,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--preset", choices=list(BERTConfig.PRESETS), default="base")
-    parser.add_argument("--rows", type=int, default=384, help="texts a batch")
+    parser.add_argument("--rows", type=int, default=384, help="texts per batch")
     parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What the benchmarks share: `regard` as users call it, what a run has logged, and how many updates fit into a time."""
+"""Shared by the benchmarks: call `regard` as users do, read the log of a run, plan the number of updates for a time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 TRIED = 100
-"""Steps of the short training that finds out how long one takes."""
+"""Steps of the short training that measures the time of a step."""
 VALIDATIONS = 8
 RESERVE = 0.05
-"""Share of the time that is left for validations and checkpoints beyond the one that was timed."""
+"""Share of the time reserved for validations and checkpoints beyond the one that was timed."""
 
 
 def regard(*arguments: str, cache: Path, folder: Path | None = None) -> str:
-    """The command as users give it, in a process of its own; what it prints as a result."""
+    """Run the command in a new process, as users do; returns what it prints."""
     done = subprocess.run(
         [sys.executable, "-m", "regard.cli", *arguments], cwd=folder, text=True, capture_output=True, check=False,
         env={**os.environ, "REGARD_CACHE": str(cache)},
@@ -36,8 +36,8 @@ def events(run: Path, event: str) -> list[dict[str, Any]]:
 
 
 def training_seconds(run: Path, *, after: int = 0) -> float:
-    """What its updates took, validations and checkpoints aside: those after the first so many, where there are more,
-    and as if those had taken as long as the others."""
+    """Seconds of all updates, without validations and checkpoints. The first `after` updates count as long as the
+    others, if there are others."""
     lines = events(run, "train")
     steps = [line["step"] for line in lines]
     counted = [step - last for step, last in zip(steps, [0, *steps[:-1]], strict=True)]
@@ -56,7 +56,7 @@ def timed_training(recipe: str, changes: list[str], run: Path, cache: Path, fold
 def step_seconds(
     recipe: str, changes: list[str], run: Path, cache: Path, folder: Path | None = None, *, tried: int = TRIED
 ) -> tuple[float, float]:
-    """Of a short training: the seconds of an update once it is under way, and those of all that is not an update."""
+    """Of a short training: the seconds per update after warm-up, and the seconds of everything else."""
     short = ["training.epochs=null", f"training.steps={tried}", "training.warmup=0", "training.log_every=10"]
     all_in = timed_training(recipe, [*changes, *short], run, cache, folder)
     a_step = statistics.median(line["seconds_per_step"] for line in events(run, "train")[tried // 20 :])
@@ -64,7 +64,7 @@ def step_seconds(
 
 
 def fitting(recipe: str, changes: list[str], seconds: float, work: Path, folder: Path | None = None) -> list[str]:
-    """The changes that let a training take about so long, all in, and validate now and then."""
+    """Overrides for a training that takes about this long in total, with a few validations."""
     a_step, besides = step_seconds(recipe, changes, work / "short", work / "cold", folder)
     steps = int(((1 - RESERVE) * seconds - besides) / a_step)
     assert steps > TRIED, f"{seconds:.0f} s are too few: {besides:.0f} s go by without an update"
@@ -72,7 +72,7 @@ def fitting(recipe: str, changes: list[str], seconds: float, work: Path, folder:
 
 
 def summary(scores: list[float]) -> str:
-    """Two cells: mean and spread, and all of them."""
+    """Two cells: mean with standard deviation, and the single values."""
     if not scores:
         return " | "
     spread = statistics.stdev(scores) if len(scores) > 1 else 0.0

@@ -37,7 +37,7 @@ from commands import regard, summary, training_seconds
 
 @dataclass(frozen=True)
 class Job:
-    """A task, where its data is, and how it is trained; `ours` is what the product offers beyond the plain loop."""
+    """A task, its data and its training; `ours` is what regard has beyond the plain loop."""
 
     task: str
     metric: str
@@ -45,18 +45,18 @@ class Job:
     test: dict[str, Any]
     epochs: int
     examples: int
-    """Of a batch of the peer's."""
+    """Examples in a batch of the peer."""
     tokens: int
-    """Of a batch of ours: about as many examples."""
+    """Tokens in a batch of ours: about as many examples."""
     aim: float
     warmup: int
-    """Steps: about a tenth of all, as the peer has."""
+    """Warm-up steps: about a tenth of all, as the peer has."""
     data: dict[str, Any] = field(default_factory=dict)
     rate: float = 1e-4
     ours: dict[str, Any] = field(default_factory=dict)
     """Sections of the recipe, beyond OURS."""
     after: str = ""
-    """Another of JOBS, which our model learns first."""
+    """Another of JOBS, on which our model is trained first."""
 
 
 def glue(name: str, part: str, **columns: Any) -> dict[str, Any]:
@@ -68,9 +68,9 @@ STSB = {"first": "sentence1", "second": "sentence2", "label": "score"}
 LIKENESS = "stsb-without-mrpc.tsv"
 """STS-B's training pairs but for those taken from MRPC (`MSRpar`), 48 of which are in MRPC's dev part."""
 MADE = ("train.json", LIKENESS)
-"""Files that are made from those in FOLDER."""
+"""Files made from those in FOLDER."""
 MEAN = {"pooling": "mean"}
-"""These weights were trained to be averaged over a sentence, and their pooler was not trained with them."""
+"""These weights were trained with mean pooling; their pooler is untrained."""
 JOBS = {
     "sst2": Job(
         "classification", "accuracy", glue("SST-2", "train", text="sentence", label="label"),
@@ -107,9 +107,9 @@ OURS: dict[str, Any] = {
 """Beyond the plain loop: no dropout on attention, so that a GPU can pack a batch; rates by layer; averaged weights."""
 HELD_OUT = {"validation": {"split": 0.1}, "test": {"split": 0.1}}
 FEW_ROWS = 50
-"""Examples to validate on at the end, which decides nothing."""
+"""Examples of the validation at the end, which selects nothing."""
 SETTLED = 10
-"""Updates after which the clock runs: the first ones load kernels."""
+"""Updates before the clock starts: the first ones load kernels."""
 
 
 def minilm() -> Path:
@@ -129,7 +129,7 @@ def write_half(model: Path, out: Path) -> None:
 
 
 def squad_train(folder: Path, work: Path) -> None:
-    """The 4,000 questions in the usual form; an answer is taken to stand where its text stands first."""
+    """The 4,000 questions in SQuAD's form; an answer is at the first place where its text occurs."""
     paragraphs = []
     for number, one in enumerate(json.loads(lzma.decompress((folder / "squad/subset_train.json.xz").read_bytes()))):
         questions = [
@@ -153,7 +153,7 @@ def stsb_without_mrpc(folder: Path, work: Path) -> None:
 
 
 def recipe_of(job: Job, options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    """What `regard train` is given."""
+    """The recipe for `regard train`."""
 
     def placed(corpus: dict[str, Any]) -> dict[str, Any]:
         file = (work if corpus["file"] in MADE else options.folder) / corpus["file"]
@@ -187,7 +187,7 @@ def ours(name: str, seed: int, work: Path, changes: list[str]) -> float:
 
 
 def peers(name: str, seed: int, options: argparse.Namespace, by_length: bool, epochs: int) -> dict[str, float]:
-    """Metric and seconds of the plain loop, in a process of its own."""
+    """Metric and seconds of the plain loop, in a new process."""
     arguments = [str(options.folder), name, str(options.weights), options.device, str(seed), str(epochs)]
     arguments += [*(["--rows", str(options.rows)] if options.rows else []), *(["--by-length"] if by_length else [])]
     peer = Path(__file__).with_name("plain_fine_tuning.py")
@@ -219,7 +219,7 @@ def quality(work: Path, options: argparse.Namespace) -> None:
 
 
 def speed(work: Path, options: argparse.Namespace) -> None:
-    """An epoch each, in turns; the ratio of seconds is that of examples a second."""
+    """One epoch each, alternating; the ratio of seconds is that of examples per second."""
     print("\n| task | regard (s an epoch) | peer, random batches | ratio | peer, by length | ratio |\n"
           "|---|---|---|---|---|---|", flush=True)  # fmt: skip
     for name in options.tasks:
@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--side-by-side", type=int, default=3)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--rows", type=int, help="only the first so many rows of every file")
+    parser.add_argument("--rows", type=int, help="use only the first N rows of every file")
     parser.add_argument("--held-out", action="store_true", help="measure on a tenth of the training data")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
@@ -268,7 +268,7 @@ def main() -> None:
             quality(work, options)
         if options.only != "quality":
             speed(work, options)
-    print(f"\n{time.perf_counter() - started:.0f} s in all")
+    print(f"\n{time.perf_counter() - started:.0f} s in total")
 
 
 if __name__ == "__main__":

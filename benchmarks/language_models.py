@@ -32,14 +32,14 @@ def measure(part: str, changes: list[str], seconds: float | None, folder: Path, 
     speed = statistics.median(line["tokens_per_second"] for line in trained)
     names = ("tokens", "loss", "word_perplexity", "perplexity", "masked_accuracy", "bits_per_character")
     measured = ", ".join(f"{name} {found[name]:,.4g}" for name in names if name in found)
-    print(f"\n| recipe | test | predicted tokens/s | steps | seconds, all in | aim |\n|{'---|' * 6}")
+    print(f"\n| recipe | test | predicted tokens/s | steps | seconds in total | aim |\n|{'---|' * 6}")
     print(f"| {recipe} {' '.join(changes)} | {measured} | {speed:,.0f} | {trained[-1]['step']:,} | {all_in:.0f} "
           f"| {AIMS[part]} |", flush=True)  # fmt: skip
     curve(run)
 
 
 def curve(run: Path) -> None:
-    """Loss in training and everything that was validated, by step and by the seconds that the steps took."""
+    """Training loss and validation metrics by step, with the seconds of the steps."""
     trained, validated = events(run, "train"), events(run, "validation")
     metrics = [name for name, value in validated[0].items() if isinstance(value, float)]
     print(f"\n| step | seconds | training loss | {' | '.join(f'validation {name}' for name in metrics)} |")
@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", choices=list(RECIPES), default=list(RECIPES))
-    parser.add_argument("--seconds", type=float, help="all in; default: as long as the recipe says")
+    parser.add_argument("--seconds", type=float, help="in total; default: the recipe's own length")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--keep", type=Path, help="a folder for the runs; default: they are deleted")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What a large corpus costs: memory and time from 3 million generated pairs, or from raw text, to a model in training.
+"""Memory and time of a large corpus: from 3 million generated pairs, or from raw text, to a model in training.
 
     python benchmarks/memory.py [--pairs 3000000]
     python benchmarks/memory.py --text 10         # 10 and 60 MB of raw text instead, with BERT: memory should not grow
@@ -23,11 +23,11 @@ from itertools import islice
 from pathlib import Path
 
 LIMIT = 2.0
-"""GB of anonymous memory that the issue allows."""
+"""The limit, in GB of anonymous memory."""
 
 
 def sentences() -> Iterator[list[str]]:
-    """Sentences of 4 to 20 made-up words, without end."""
+    """An endless stream of sentences of 4 to 20 made-up words."""
     random.seed(1)
     syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
     words = ["".join(random.choices(syllables, k=random.randint(1, 4))) for _ in range(30_000)]
@@ -47,7 +47,7 @@ def write_corpus(folder: Path, pairs: int) -> None:
 
 
 def write_text(path: Path, megabytes: float) -> None:
-    """Documents of 2 to 200 sentences, a sentence a line; and as much again without a blank line: one long document."""
+    """Documents of 2 to 200 sentences, one per line; then as much text in one long document."""
     drawn, size = sentences(), 0
     with path.open("w") as file:
         while size < megabytes * 1e6:
@@ -78,7 +78,7 @@ TEXT = [
 
 
 def measured_training(folder: Path, run: str, recipe: Sequence[str]) -> tuple[float, float]:
-    """Peak anonymous memory in GB and seconds until a few steps are made."""
+    """Peak anonymous memory in GB, and seconds until a few steps are done."""
     environment = {**os.environ, "REGARD_CACHE": str(folder / "cache")}
     command = [
         sys.executable, "-m", "regard.cli", "train", *recipe, "training.steps=20", "model.preset=tiny",
@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3_000_000)
     parser.add_argument(
-        "--text", type=float, metavar="MB", help="measure raw text of so many MB, and of six times that"
+        "--text", type=float, metavar="MB", help="measure raw text of this many MB, and six times as much"
     )
     options = parser.parse_args()
     print(f"regard --help: {help_seconds():.2f} s (median of 9; at most 0.5)")

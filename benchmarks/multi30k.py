@@ -27,7 +27,7 @@ QUALITY = (
     ("multi30k-bahdanau", "multi30k-rnn"),
     ("multi30k-luong", "multi30k-self-attention"),
 )
-"""Recipes that train side by side, each with all its seeds."""
+"""Recipes that are trained in parallel, each with all its seeds."""
 SOURCES = "multi30k/test_2016_flickr.en.gz"
 SHORT = ["training.batch_tokens=16384", "training.ema=null", "training.validate_every=10000", "training.decode=0"]
 TIME = {
@@ -63,12 +63,12 @@ def bleu(run: Path, folder: Path, cache: Path, split: str = "test") -> float:
 
 
 def training_seconds(run: Path) -> float:
-    """First to last sign of life of the training itself."""
+    """Seconds from the first to the last event of the training log."""
     return (run / "last").stat().st_mtime - (run / "environment.json").stat().st_mtime
 
 
 def decoding_speed(run: Path, folder: Path) -> float:
-    """Target tokens a second with the recipe's beam, all of the test set, the model loaded and warm."""
+    """Target tokens per second on the whole test set with the recipe's beam; the model is loaded and warm."""
     import regard
 
     opened, source = regard.Run.open(run), gzip.decompress((folder / SOURCES).read_bytes()).decode().splitlines()
@@ -118,7 +118,7 @@ def show(recipe: str, runs: list[Path], found: dict[tuple[str, int], float], fol
 
 
 def time_to_quality(folder: Path, work: Path) -> None:
-    print("\n| recipe | BLEU | seconds, all in | the peer's mark | seconds / a quarter of the peer's |")
+    print("\n| recipe | BLEU | seconds in total | the peer's mark | seconds / a quarter of the peer's |")
     print("|---|---|---|---|---|")
     for recipe, overrides in TIME.items():
         run = work / f"{recipe}-time"

@@ -36,7 +36,7 @@ Features = dict[str, list[int] | int | float]
 PADDED = {"input_ids": 0, "token_type_ids": 0, "attention_mask": 0, "labels": -100}
 INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 SORTED_CHUNK = 50
-"""Batches among which examples of like length find each other."""
+"""Number of batches in a chunk that is sorted by length."""
 WARM_UP = 0.1
 WEIGHT_DECAY = 0.01
 
@@ -54,7 +54,7 @@ class Peer:
 
 
 def batches(rows: Sequence[Features], size: int, *, by_length: bool, draw: random.Random) -> list[list[Features]]:
-    """One epoch in random order; `by_length` sorts within chunks and shuffles the batches that come of it."""
+    """One epoch in random order; `by_length` sorts within chunks and shuffles the resulting batches."""
     order = list(range(len(rows)))
     draw.shuffle(order)
     if not by_length:
@@ -81,7 +81,7 @@ def collated(batch: Sequence[Features], device: str) -> dict[str, Tensor]:
 
 
 def model_for(kind: str, folder: str, labels: int) -> Any:
-    """The pre-trained weights, in single precision, under a fresh head."""
+    """The pre-trained weights in single precision, with a new head."""
     kinds = {"tagging": AutoModelForTokenClassification, "question_answering": AutoModelForQuestionAnswering}
     head = {} if kind == "question_answering" else {"num_labels": labels}
     return kinds.get(kind, AutoModelForSequenceClassification).from_pretrained(folder, dtype=torch.float32, **head)
@@ -91,7 +91,7 @@ def train(
     kind: str, folder: str, labels: int, rows: Sequence[Features], *,
     epochs: int, size: int, rate: float, seed: int, device: str, by_length: bool = False,
 ) -> tuple[Any, float]:  # fmt: skip
-    """The usual loop: the model, and the seconds it took, the first updates counted as long as the others."""
+    """The usual loop: the model and the seconds; the first updates are counted as long as the others."""
     torch.manual_seed(seed)
     model, draw = model_for(kind, folder, labels).to(device).train(), random.Random(seed)
     steps = epochs * -(-len(rows) // size)
@@ -117,7 +117,7 @@ def train(
 
 
 def now(device: str) -> float:
-    """The time when all that was asked for is done."""
+    """The time after all work on the device is done."""
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
@@ -125,7 +125,7 @@ def now(device: str) -> float:
 
 @torch.no_grad()
 def predicted(model: Any, rows: Sequence[Features], device: str, take: Callable[[Any, int], Any]) -> list[Any]:
-    """What `take` makes of the output at each row, in the rows' order."""
+    """`take` applied to the output of each row, in the order of the rows."""
     order = sorted(range(len(rows)), key=lambda row: len(rows[row]["input_ids"]))
     found: list[Any] = [None] * len(rows)
     for start in range(0, len(order), 128):
@@ -308,7 +308,7 @@ def answered(job: Job, folder: Path, tokenizer: Any) -> Peer:
 
 
 def best_span(start_L: Tensor, end_L: Tensor, parts: list[int | None]) -> tuple[float, int, int]:
-    """The likeliest span of at most LONGEST_ANSWER tokens inside the context."""
+    """The most probable span of at most LONGEST_ANSWER tokens in the context."""
     length = len(parts)
     inside = torch.tensor([part == 1 for part in parts])
     scores_LL = start_L[:length, None] + end_L[None, :length]

@@ -1,4 +1,4 @@
-"""What pre-training buys: NSMC sentiment with few labels or all, from scratch and after pre-training for equal time.
+"""The effect of pre-training: NSMC sentiment with few labels or all, from scratch and pre-trained for equal time.
 
     python benchmarks/pretraining.py FOLDER --keep DIR [--only pretrain|finetune] [--models lstm_lm elmo gpt bert ...]
         [--seconds 240] [--labels 2000|all] [--starts pre-trained] [--seeds 3] [--side-by-side 4] [--set KEY=VALUE ...]
@@ -39,7 +39,7 @@ SCRATCH = {
     "gpt": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0", "head.auxiliary=0.0"],
     "bert": ["training.learning_rate=5.0e-4", "head.layer_decay=1.0"],
 }
-"""What a model wants otherwise that begins with fresh weights: everything learns, and faster."""
+"""Changes for a model with random weights: nothing is frozen, and the learning rate is higher."""
 EPOCHS_FROM_SCRATCH = 15
 ALL_LABELS = {"batch_tokens": 4096, "warmup": 200}
 EPOCHS_OF_ALL = {"pre-trained": 3, "from scratch": 5}
@@ -48,7 +48,7 @@ EPOCHS_OF_ALL = {"pre-trained": 3, "from scratch": 5}
 
 @dataclass(frozen=True)
 class Learner:
-    """A model, with or without its pre-training, and the seed of its labelled reviews."""
+    """A model, pre-trained or not, and the seed of its labelled reviews."""
 
     model: str
     start: str
@@ -65,7 +65,7 @@ def recipe(model: str, stage: str = "") -> Path:
 
 
 def trained(path: Path, changes: list[str], run: Path, cache: Path) -> None:
-    """Train, or go on where it was cut short."""
+    """Train, or resume an interrupted training."""
     resume = ["--resume"] if run.exists() else []
     regard("train", str(path), *changes, "--out", str(run), *resume, cache=cache)
 
@@ -80,7 +80,7 @@ def with_tokenizer(options: argparse.Namespace) -> list[str]:
 
 
 def learn_tokenizer(options: argparse.Namespace) -> None:
-    """One update of the smallest BERT: its run has the word pieces."""
+    """One update of the smallest BERT, whose run has the tokenizer."""
     if not (options.keep / "tokenizer/last").exists():
         shutil.rmtree(options.keep / "tokenizer", ignore_errors=True)
         small = [*options.set, "model.preset=tiny", "training.steps=1", "training.warmup=0"]
@@ -111,7 +111,7 @@ def pretrain(model: str, options: argparse.Namespace) -> None:
 
 
 def draw_labelled(options: argparse.Namespace, seed: int) -> Path:
-    """The labelled reviews of a seed as a table: all, or so many drawn among those with a text."""
+    """Write the labelled reviews of a seed as a table: all, or a random sample of those with a text."""
     source = options.folder / "nsmc/ratings_train.tsv.xz"
     if options.labels == "all":
         return source
@@ -123,7 +123,7 @@ def draw_labelled(options: argparse.Namespace, seed: int) -> Path:
 
 
 def changes_of(learner: Learner, table: Path, options: argparse.Namespace) -> list[str]:
-    """What the model's recipe is told besides."""
+    """The overrides of the model's recipe."""
     columns = {"text": "document", "label": "label"}
     test = {"file": str(options.folder / "nsmc/ratings_test.tsv.xz"), "size": options.test_rows, **columns}
     changes = [f"data.train={json.dumps({'file': str(table), **columns})}", f"data.test={json.dumps(test)}"]
@@ -143,7 +143,7 @@ def changes_of(learner: Learner, table: Path, options: argparse.Namespace) -> li
 
 
 def finetune(learner: Learner, table: Path, options: argparse.Namespace) -> None:
-    """DIR/results/LABELS/LEARNER.json: what `regard evaluate` says of the test reviews."""
+    """DIR/results/LABELS/LEARNER.json: the output of `regard evaluate` on the test reviews."""
     result = options.keep / "results" / options.labels / f"{learner.name}.json"
     if result.exists():
         return
@@ -157,7 +157,7 @@ def finetune(learner: Learner, table: Path, options: argparse.Namespace) -> None
 
 
 def learners(options: argparse.Namespace) -> Iterator[Learner]:
-    """Those that can be: pre-trained ones only where the pre-training is done."""
+    """The learners that can be trained: pre-trained ones only if their pre-training is done."""
     for seed in range(1, options.seeds + 1):
         for model in options.models:
             if "pre-trained" in options.starts and (options.keep / f"{model}.json").exists():
@@ -167,7 +167,7 @@ def learners(options: argparse.Namespace) -> Iterator[Learner]:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Mean and spread over the seeds, from scratch beside pre-trained."""
+    """Mean and standard deviation over the seeds, from scratch and pre-trained."""
     print(f"\n| model | from scratch | each | pre-trained | each | updates | kept after | loss there |\n|{'---|' * 8}")
     for model in MODELS:
         record = options.keep / f"{model}.json"
@@ -188,19 +188,19 @@ def measured(model: str, start: str, options: argparse.Namespace) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="where everything is kept")
+    parser.add_argument("--keep", type=Path, required=True, metavar="DIR", help="folder of all runs and results")
     parser.add_argument("--only", choices=["pretrain", "finetune"])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--seconds", type=float, default=240, help="of updates, for each pre-training")
+    parser.add_argument("--seconds", type=float, default=240, help="seconds of updates for each pre-training")
     parser.add_argument("--labels", default="2000", help="how many labelled reviews, or all")
     parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--side-by-side", type=int, default=4, metavar="N", help="fine-tunings at a time")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="change every recipe")
-    parser.add_argument("--rows", type=int, help="for a trial: only the first so many unlabelled reviews")
-    parser.add_argument("--test-rows", type=int, help="for a trial: only the first so many test reviews")
-    parser.add_argument("--tried", type=int, default=TRIED, help="updates that tell how long one takes")
+    parser.add_argument("--rows", type=int, help="for a trial: only the first N unlabelled reviews")
+    parser.add_argument("--test-rows", type=int, help="for a trial: only the first N test reviews")
+    parser.add_argument("--tried", type=int, default=TRIED, help="updates that measure the time of one")
     options = parser.parse_args()
     options.folder, options.keep = options.folder.absolute(), options.keep.absolute()
     options.cache = options.keep / "cache"

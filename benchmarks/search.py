@@ -1,4 +1,4 @@
-"""What beam search costs: time against beam width and output length, and memory of a wide beam on long sources.
+"""The cost of beam search: time by beam size and output length, and memory of a large beam on long sources.
 
     python benchmarks/search.py [--device cpu] [--preset tiny] [--sentences 8]
 
@@ -47,7 +47,7 @@ def searching(model: Generator, source: Tokens, beam: int, length: int) -> Calla
 
 
 def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) -> float:
-    """The best of several times: what else the machine does only ever adds."""
+    """The smallest of several times: other load of the machine only adds to it."""
     times = []
     for _ in range(repeats):
         started = time.perf_counter()
@@ -59,14 +59,14 @@ def seconds(work: Callable[[], object], device: torch.device, repeats: int = 3) 
 
 
 def resident() -> int:
-    """Bytes of anonymous memory of this process, and 0 where /proc does not tell."""
+    """Bytes of anonymous memory of this process; 0 without /proc."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return 1024 * next((int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
-    """The most memory that a piece of work needs above what is held before it."""
+    """Peak memory of a call, above what was held before it."""
     if device.type == "cuda":
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
@@ -88,7 +88,7 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
 
 
 def show_memory(model: Generator, device: torch.device) -> None:
-    print("\n| sources of 400 tokens at once | beam | tokens written | peak memory (MB) | MB a sentence |")
+    print("\n| sources of 400 tokens at once | beam | tokens written | peak memory (MB) | MB per sentence |")
     print("|---|---|---|---|---|")
     for count in (1, 4):
         used = peak_bytes(searching(model, sources(count, 400, device), 10, 400), device) / 1e6
@@ -108,7 +108,7 @@ def show_beams(model: Generator, source: Tokens, device: torch.device, length: i
 
 
 def show_lengths(model: Generator, source: Tokens, device: torch.device, beam: int) -> None:
-    print(f"\n| tokens written | seconds for {len(source)} sentences, beam {beam} | milliseconds a step |")
+    print(f"\n| tokens written | seconds for {len(source)} sentences, beam {beam} | milliseconds per step |")
     print("|---|---|---|")
     for length in LENGTHS:
         took = seconds(searching(model, source, beam, length), device)

@@ -1,4 +1,4 @@
-"""Captions of shapes that were never seen together: exact match with and without attention, and where it looked.
+"""Captions of shapes that were never seen together: exact match with and without attention, and what it attended to.
 
     python benchmarks/shapes.py [--out FOLDER] [KEY=VALUE ...]
 
@@ -30,13 +30,13 @@ from regard.search.hypotheses import source_attention
 from regard.tasks.captioning import CaptionedImages
 
 DECODERS = {"attention": [], "transformer": ["training.learning_rate=1e-3"], "plain": ["training.learning_rate=1e-3"]}
-"""What each is trained with beside the recipe: at 3e-3 the plain one ends in saying the same of every picture."""
+"""Overrides of each decoder: at 3e-3 the plain one writes the same caption for every image."""
 AT_ONCE = 100
-"""Pictures that are looked at together."""
+"""Images in a batch."""
 
 
 def looks(run: Run, limit: int) -> dict[str, float]:
-    """How often, and with how much of its weight, the word of a shape looked into its box while it was written."""
+    """How often, and with what share of its attention, the word for a shape attends to the box of that shape."""
     model, examples = run.load_model(device="cpu"), examples_of(run, "test")
     words = run.tokenizers["target"].tokens(range(run.tokenizers["target"].size))
     hits, weights = [], []
@@ -62,14 +62,14 @@ def _weights(model: Captioner, batch: Batch) -> torch.Tensor:
 
 
 def _shape_words(scene: Scene, written: list[str]) -> list[int]:
-    """The steps at which an English caption names the shapes of the first and the second thing."""
+    """The steps at which an English caption names the shapes of the first and the second object."""
     named = [step for step, token in enumerate(written) if token.lstrip("▁") in (scene.first.shape, scene.second.shape)]
     assert len(named) == 2, written
     return named
 
 
 def _inside(scene: Scene, number: int, examples: CaptionedImages, row: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which regions have their middle in the box of a thing."""
+    """Which regions have their centre in the box of an object."""
     picture = examples.pictures[int(examples.numbers[row])]
     side = picture.columns
     middle = (np.arange(side) + 0.5) / side

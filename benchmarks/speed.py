@@ -1,4 +1,4 @@
-"""Training and decoding speed beside peers, in one run on one machine: ratios of real target tokens a second.
+"""Training and decoding speed beside peers, in one run on one machine: ratios of real target tokens per second.
 
     python benchmarks/speed.py [--device cuda|cpu] [--only transformer bahdanau luong decoding] [--repeats 5]
 

@@ -605,7 +605,6 @@ def explain(
     from regard.views.explanation import Options
     from regard.views.files import check_output, write_result
     from regard.views.terminal import show
-    from regard.views.worked import work_out
 
     options = Options.parse(view, layer, head, rollout=rollout, words=words, step=step)
     check_output(out, (".svg", ".png", ".html", ".json"))
@@ -619,7 +618,7 @@ def explain(
     count = explanation.story.questions if explanation.story else 1
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
         _note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
-    result = work_out(explanation) if numbers else explanation
+    result = explanation.worked() if numbers else explanation
     report = result.report()
     if as_json:
         _show(result.to_json())

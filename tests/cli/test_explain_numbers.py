@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,8 @@ from command_line import fail, succeed
 from regard.errors import DecodeError
 from regard.views.explanation import Explanation, Options, View
 from regard.views.recording import module_calls
+from regard.views.steps import Worked
 from regard.views.terminal import console_of, show
-from regard.views.worked import Worked
-from regard.views.worked import work_out as work_out_options
 from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
@@ -54,7 +54,7 @@ def explained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dic
 
 
 def work_out(found: Explanation, view: View | None = None, **options: Any) -> Worked:
-    return work_out_options(found.select(Options(view, **options)))
+    return found.select(Options(view, **options)).worked()
 
 
 def text_of(worked: Worked) -> str:
@@ -64,17 +64,19 @@ def text_of(worked: Worked) -> str:
     return captured.get()
 
 
+def last(values: Mapping[str, torch.Tensor]) -> list[float]:
+    return [*values.values()][-1].tolist()
+
+
 def dot(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 def score_by_hand(name: str, found: Explanation, worked: Worked, j: int) -> float:
     """e_j from the query, the key and the layer between them, as they are shown."""
-    query, [key, *hidden] = worked.query[-1].value_D.tolist(), [v[j].tolist() for v in worked.vectors.values()]
+    query, [key, *hidden] = last(worked.query), [v[j].tolist() for v in worked.vectors.values()]
     if len(hidden) == 1:
-        return dot(query, key) / math.sqrt(
-            len(key) if "sqrt" in worked.score_equation and "k_j" in worked.vectors else 1
-        )
+        return dot(query, key) / math.sqrt(len(key) if "sqrt" in worked.score and "k_j" in worked.vectors else 1)
     activation = (lambda x: max(0.0, x)) if name == "fully_connected" else math.tanh
     assert [activation(q + k) for q, k in zip(query, key, strict=True)] == pytest.approx(hidden[0], abs=1e-5)
     attention = found.model.get_submodule("attention")
@@ -94,8 +96,8 @@ def test_the_numbers_by_hand(explained: dict[str, Explanation], name: str, step:
         total = sum(math.exp(scores[j]) for j in seen)
         by_hand = [math.exp(score) / total for score in scores]
         assert worked.weights_K.tolist() == pytest.approx(by_hand, abs=1e-6)
-    last = found.of_kind("alignment")[-1]
-    assert worked.weights_K.tolist() == pytest.approx(last.weights[0, step - 1].tolist(), abs=1e-6)
+    weights = found.of_kind("alignment")[-1].weights[0, step - 1]
+    assert worked.weights_K.tolist() == pytest.approx(weights.tolist(), abs=1e-6)
     values = worked.vectors["v_j"].tolist()
     context = [dot(worked.weights_K.tolist(), [row[d] for row in values]) for d in range(len(values[0]))]
     assert worked.context_D.tolist() == pytest.approx(context, abs=1e-6)
@@ -114,7 +116,7 @@ def test_the_context_is_the_one_that_the_recurrent_model_reads(explained: dict[s
         context = read_D[-width:] if reader == "UVC_o" else read_D[:width]
         assert worked.context_D.tolist() == pytest.approx(context.tolist(), abs=1e-6)
         # The last line is what the readout turns into the likeliest tokens.
-        assert worked.after[-1].value_D.tolist() == pytest.approx(hidden_D.tolist(), abs=1e-6)
+        assert last(worked.after) == pytest.approx(hidden_D.tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["transformer", "pre_norm", "no_residual", "plain", "projected"])
@@ -127,13 +129,13 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
     module = found.model.get_submodule(attention.name)
     with torch.inference_mode():
         out_D = module.W_O(joined_D) if hasattr(module, "W_O") else joined_D
-    assert heads[0].after[0].value_D.tolist() == pytest.approx(out_D.tolist(), abs=1e-6)
+    assert next(iter(heads[0].after.values())).tolist() == pytest.approx(out_D.tolist(), abs=1e-6)
     reads = "cross_attention" if view == "decoder" else "feed_forward"
     if found.model_kind == "self_attention" and view == "encoder":
         return  # nothing stands between this attention and the decoder
     with torch.inference_mode(), module_calls(found.model, [f"{block}.{reads}"]) as calls:
         found.model(found.batch)
-    next_D, after_D = calls[f"{block}.{reads}"][0].inputs[0][0, 1], heads[0].after[-1].value_D
+    next_D, after_D = calls[f"{block}.{reads}"][0].inputs[0][0, 1], [*heads[0].after.values()][-1]
     if name == "pre_norm":
         sublayer = found.model.get_submodule(f"{block}.around_{'cross' if view == 'decoder' else 'feed_forward'}")
         with torch.inference_mode():
@@ -162,15 +164,15 @@ def test_a_norm_before_the_attention_is_shown_between_the_state_and_the_query(
 ) -> None:
     found = explained["pre_norm"]
     worked = work_out(found, "decoder", layer=2, step=3)
-    x, normed, q = (line.value_D for line in worked.query)
-    assert [line.equation for line in worked.query] == [
+    x, normed, q = worked.query.values()
+    assert [*worked.query] == [
         "x, the state so far", "LayerNorm(x), what looks", "q = LayerNorm(x) W_Q, head 1"
     ]  # fmt: skip
     block: Any = found.model.get_submodule("decoder.1")
     with torch.inference_mode():
         assert block.around_self.norm(x).tolist() == pytest.approx(normed.tolist(), abs=1e-6)
         assert block.self_attention.W_Q(normed)[: len(q)].tolist() == pytest.approx(q.tolist(), abs=1e-6)
-    assert worked.after[-1].equation == "x + that, whose LayerNorm the next layer reads"
+    assert [*worked.after][-1] == "x + that, whose LayerNorm the next layer reads"
 
 
 def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str, Explanation]) -> None:
@@ -194,7 +196,7 @@ def test_long_texts_show_the_keys_that_weigh_most(tiny_run: Path) -> None:
     assert len(shown) == 16
     assert sorted(map(float, shown)) == pytest.approx(sorted(worked.weights_K.tolist())[-16:], abs=1e-4)
     rest = float(worked.weights_K.sum()) - sum(sorted(worked.weights_K.tolist())[-16:])
-    assert f"and {len(found.source) - 16} more, with {rest:.4f} of the weight" in text_of(worked)
+    assert f"and {len(found.source.texts) - 16} more, with {rest:.4f} of the weight" in text_of(worked)
 
 
 def test_the_command_line_prints_and_gives_json(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import regard as api
 from command_line import fail, succeed, write
 from regard.models.memory_network import MemoryNetwork
 from regard.views.explanation import Explanation, Options
-from regard.views.worked import Worked, work_out
+from regard.views.steps import Worked
 
 STORY = "Mary went to the kitchen.\nJohn walked to the garden.\nWhere is Mary?"
 MODEL = {"kind": "memory_network", "width": 8, "hops": 2, "sentences": 12, "restarts": 2}
@@ -172,7 +172,7 @@ def plain_hop(model: Any, batch: Any, sentences: int, hop: int) -> dict[str, Any
 def likeliest(found: Explanation, worked: Worked, table: str) -> float:
     """The highest probability of an answer, softmax(W u), by the output of the last hop."""
     model: Any = found.model
-    return float((model.tables[table][:, model.winner] @ worked.after[-1].value_D).softmax(0).max())
+    return float((model.tables[table][:, model.winner] @ [*worked.after.values()][-1]).softmax(0).max())
 
 
 @pytest.mark.parametrize("hop", [1, 2])
@@ -180,9 +180,9 @@ def likeliest(found: Explanation, worked: Worked, table: str) -> float:
 def test_one_hop_worked_out_by_hand(run: Path, hop: int) -> None:
     found = api.explain(run, STORY)
     assert found.story is not None
-    worked = work_out(found.select(Options(layer=hop)))
+    worked = found.select(Options(layer=hop)).worked()
     by_hand = plain_hop(found.model, found.batch, 2, hop)
-    assert worked.query[0].value_D.tolist() == pytest.approx(by_hand["u"], abs=1e-4)
+    assert next(iter(worked.query.values())).tolist() == pytest.approx(by_hand["u"], abs=1e-4)
     assert worked.keys == ("1 Mary went to the kitchen.", "2 John walked to the garden.", "(10 empty)")
     for letter in "mc":
         np.testing.assert_allclose(worked.vectors[f"{letter}_i"][:2], by_hand[letter], atol=1e-4)
@@ -191,7 +191,7 @@ def test_one_hop_worked_out_by_hand(run: Path, hop: int) -> None:
     assert worked.weights_K.tolist() == pytest.approx([*by_hand["p"], 1 - sum(by_hand["p"])], abs=1e-4)
     assert worked.weights_K[:2].tolist() == pytest.approx(found.story.weights_NS[hop - 1].tolist(), abs=1e-5)
     assert worked.context_D.tolist() == pytest.approx(by_hand["o"], abs=1e-4)
-    assert worked.after[-1].value_D.tolist() == pytest.approx(by_hand["next"], abs=1e-4)
+    assert [*worked.after.values()][-1].tolist() == pytest.approx(by_hand["next"], abs=1e-4)
     if hop == 2:
         assert likeliest(found, worked, "C2") == pytest.approx(found.steps[0].probability, abs=1e-5)
 
@@ -202,13 +202,13 @@ def test_layer_wise_hops_without_times_are_worked_out_too(tmp_path: Path) -> Non
         tree = RECIPE | {"model": MODEL | {"sentences": 2} | variant}
         api.train(tree, out=tmp_path / str(number), quiet=True)
         found = api.explain(tmp_path / str(number), STORY)
-        worked, model = work_out(found), found.model
+        worked, model = found.worked(), found.model
         assert isinstance(model, MemoryNetwork)
         assert worked.keys[-1] == "2 John walked to the garden."  # the memory is full
         table = model.table_of("W", model.config.hops)
         assert likeliest(found, worked, table) == pytest.approx(found.steps[0].probability, abs=1e-5)
-        assert ("T_A" in worked.score_equation) == model.config.temporal
-        assert worked.after[-1].equation.count("H u") == (model.config.tie == "layer_wise")
+        assert ("T_A" in worked.score) == model.config.temporal
+        assert [*worked.after][-1].count("H u") == (model.config.tie == "layer_wise")
 
 
 def test_explain_of_a_story_prints_numbers_and_refuses_what_means_nothing(run: Path, tmp_path: Path) -> None:

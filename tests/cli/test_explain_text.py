@@ -19,7 +19,6 @@ from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.training.train import train
 from regard.views.explanation import Options
-from regard.views.worked import work_out
 
 Tree = dict[str, Any]
 BASE: Tree = {
@@ -88,7 +87,7 @@ def test_every_attention_by_layer_and_head(runs: dict[str, Path], name: str) -> 
     weights = recorded.by_name(found.model)
     attentions = found.of_kind(kind)
     assert [attention.layer for attention in attentions] == [1, 2]
-    real = len(attentions[0].keys) - 2
+    real = len(attentions[0].keys.texts) - 2
     for attention in attentions:
         assert np.array_equal(attention.weights, weights[attention.name][0].numpy())
         assert attention.weights.shape == (2, real + 2, real + 2)
@@ -103,7 +102,7 @@ def test_next_tokens_are_those_that_the_language_model_expects(runs: dict[str, P
     found, run = explained(runs[name]), Run.open(runs[name])
     tokenizer = run.tokenizers["text"]
     ids = tokenizer.encode(TEXT)
-    assert list(found.target) == tokenizer.pieces([*ids, tokenizer.end])
+    assert list(found.target.texts) == tokenizer.pieces([*ids, tokenizer.end])
     with torch.inference_mode():
         whole = found.batch.to("cpu")
         states_LD = found.model(whole).hidden_BTD[0] if name == "elmo" else found.model.states(whole)[0]
@@ -127,9 +126,9 @@ def test_what_a_masked_model_expects_in_the_gaps_is_what_predict_fills_in(runs: 
 
 def test_two_texts_are_two_segments(runs: dict[str, Path]) -> None:
     found = explained(runs["bert"], "The fox saw.\tIt ran.")
-    first = found.source.index("[SEP]") + 1
-    assert found.batch.segments_BL[0].tolist() == [0] * first + [1] * (len(found.source) - first)
-    assert found.source.count("[SEP]") == 2
+    first = found.source.texts.index("[SEP]") + 1
+    assert found.batch.segments_BL[0].tolist() == [0] * first + [1] * (len(found.source.texts) - first)
+    assert found.source.texts.count("[SEP]") == 2
 
 
 @pytest.mark.parametrize(("name", "place"), [("bert", 0), ("gpt", -1)])
@@ -143,7 +142,7 @@ def test_heads_are_the_rows_of_one_token(runs: dict[str, Path], name: str, place
     [third] = found.select(Options("heads", layer=2, step=3)).heat_maps()
     np.testing.assert_array_equal(third.values, attentions[1].weights[:, 2].astype(np.float64))
     [merged] = found.select(Options("heads", words=True)).heat_maps()
-    assert merged.values.shape == (4, len(found.starts["inputs"]))
+    assert merged.values.shape == (4, len(attentions[0].keys.starts))
     np.testing.assert_allclose(merged.values.sum(1), 1, atol=1e-5)
 
 
@@ -152,7 +151,7 @@ def test_a_rollout_of_one_stack(runs: dict[str, Path], name: str) -> None:
     """Abnar & Zuidema 2020: R_2 = (A_2 + I) / 2 (A_1 + I) / 2."""
     found = explained(runs[name])
     first, second = (
-        (one.weights.mean(0, dtype=np.float64) + np.eye(len(one.keys))) / 2 for one in found.attentions.values()
+        (one.weights.mean(0, dtype=np.float64) + np.eye(len(one.keys.texts))) / 2 for one in found.attentions.values()
     )
     kind = "encoder" if name == "bert" else "decoder"
     [rolled] = found.select(Options(kind, rollout=True)).heat_maps()  # type: ignore[arg-type]
@@ -162,7 +161,7 @@ def test_a_rollout_of_one_stack(runs: dict[str, Path], name: str) -> None:
 @pytest.mark.parametrize("name", ["gpt", "gpt-pre", "bert"])
 def test_the_numbers_are_what_the_next_layer_reads(runs: dict[str, Path], name: str) -> None:
     found = explained(runs[name])
-    worked = work_out(found.select(Options(layer=1, head=2, step=3)))
+    worked = found.select(Options(layer=1, head=2, step=3)).worked()
     block = found.model.get_submodule("blocks.0")
     np.testing.assert_allclose(
         worked.weights_K.numpy(), found.attentions["blocks.0.self_attention"].weights[1, 2], atol=1e-6
@@ -173,12 +172,12 @@ def test_the_numbers_are_what_the_next_layer_reads(runs: dict[str, Path], name: 
     with torch.inference_mode(), recording():
         found.model.states(found.batch)
     hook.remove()
-    torch.testing.assert_close(worked.after[-1].value_D, read[0][0, 2], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close([*worked.after.values()][-1], read[0][0, 2], rtol=1e-5, atol=1e-6)
     assert (worked.step is None) == (name == "bert")
-    x_D, that_D = worked.query[0].value_D, worked.after[0].value_D
-    assert worked.after[1].equation.startswith("x + that")
-    torch.testing.assert_close(worked.after[1].value_D, x_D + that_D)
-    assert ("LayerNorm(x), what looks" in [line.equation for line in worked.query]) == (name == "gpt-pre")
+    (x_D, *_), (that_D, total_D, *_) = worked.query.values(), worked.after.values()
+    assert [*worked.after][1].startswith("x + that")
+    torch.testing.assert_close(total_D, x_D + that_D)
+    assert ("LayerNorm(x), what looks" in worked.query) == (name == "gpt-pre")
 
 
 def test_a_bare_elmo_mixes_its_layers_evenly_and_says_so(runs: dict[str, Path]) -> None:
@@ -204,12 +203,9 @@ def test_an_lstm_has_nothing_to_look_at_but_its_expectations(runs: dict[str, Pat
 def test_how_a_language_model_goes_on_is_explained_too(runs: dict[str, Path]) -> None:
     given = explained(runs["gpt"], "The old fox", target="saw the mouse.")
     assert given.target == explained(runs["gpt"]).target
-    longer = explained(runs["gpt"], "The old", beam=2)
-    assert (
-        longer.target[: len(explained(runs["gpt"], "The old").target) - 1]
-        == explained(runs["gpt"], "The old").target[:-1]
-    )
-    assert len(longer.target) > len(explained(runs["gpt"], "The old").target)
+    prompt, longer = (explained(runs["gpt"], "The old", beam=beam).target.texts for beam in (None, 2))
+    assert longer[: len(prompt) - 1] == prompt[:-1]
+    assert len(longer) > len(prompt)
     for option in ("--target", "--beam"):
         [message] = fail("explain", runs["bert"], TEXT, option, "3")
         assert message.startswith(f"{option}: a run of the task masked_language_modeling writes no text")
@@ -246,9 +242,8 @@ def test_a_classifier_is_explained_with_its_answer(classifiers: dict[str, Path])
 def test_the_mix_of_a_classifier_is_the_one_that_it_learned(classifiers: dict[str, Path]) -> None:
     found = explained(classifiers["elmo"])
     mix: LayerMix = found.model.mix
-    assert found.mix is not None
-    assert found.mix.learned
+    assert found.mix["learned"]
     e = [math.exp(value) for value in mix.s.tolist()]
-    assert found.mix.shares == pytest.approx([one / sum(e) for one in e])
-    assert found.mix.gamma == pytest.approx(mix.gamma.item())
+    assert [*found.mix["shares"].values()] == pytest.approx([one / sum(e) for one in e])
+    assert found.mix["gamma"] == pytest.approx(mix.gamma.item())
     assert succeed("explain", classifiers["lstm"], "so good").out.startswith("how much P(")

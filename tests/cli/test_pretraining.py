@@ -16,62 +16,22 @@ import torch
 
 import regard as api
 from command_line import fail, succeed, write
+from raw_cases import BERT, ELMO, GPT, LSTM, RECIPES, Runs, Tree, raw_recipe
 from regard.api import features
 from regard.config import write_yaml
 from regard.data.corpora import generate
 from regard.data.raw import EVALUATED_STREAMS, Streams
+from regard.models import build_model
+from regard.models.bert import BERTConfig
 from regard.objectives.language_model import CarriedNextToken
 from regard.runs import Run
 from regard.runs.run import load_training, load_weights
 from regard.tasks.language_modeling import LanguageModeling, measured
-from regard.tasks.masked_language_modeling import put_in
+from regard.tasks.masked_language_modeling import encode_gaps, filled, put_in
+from regard.tasks.task import readable
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.vocabularies import MASKING
 from regard.training.train import train
-
-Tree = dict[str, Any]
-BASE: Tree = {
-    "task": "language_modeling",
-    "data": {
-        "train": {"corpus": "tales-en", "size": 150}, "validation": {"corpus": "tales-en", "size": 12},
-        "max_length": 24,
-    },
-    "tokenizer": {"kind": "bpe", "vocabulary": 200},
-    "training": {
-        "steps": 16, "batch_tokens": 512, "seed": 1, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
-        "log_every": 4, "validate_every": 8, "samples": 1,
-    },
-}  # fmt: skip
-GPT: Tree = {"kind": "gpt", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 64}
-LSTM: Tree = {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 2, "weight_dropout": 0.1}
-ELMO: Tree = {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1}
-BERT: Tree = {"kind": "bert", "width": 16, "heads": 2, "feed_forward": 32, "layers": 1, "max_positions": 64}
-
-
-def recipe(model: Tree, data: Tree | None = None, **training: Any) -> Tree:
-    tree = copy.deepcopy(BASE) | {"model": model}
-    tree["data"] |= data or {}
-    tree["training"] |= training
-    if model["kind"] == "bert":
-        tree["task"], tree["tokenizer"]["kind"] = "masked_language_modeling", "wordpiece"
-    return tree
-
-
-RECIPES: dict[str, Tree] = {
-    "gpt": recipe(GPT),
-    "lstm": recipe(LSTM, {"blocks": "stream"}),
-    "autoencoder": recipe(LSTM | {"objective": "autoencoder"}),
-    "elmo": recipe(ELMO),
-    "bert": recipe(BERT),
-    "bert-single": recipe(BERT | {"next_sentence": False}, {"whole_words": "words"}),
-}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
-    """One run of each, trained once and only read."""
-    folder = tmp_path_factory.mktemp("pretraining")
-    for name, tree in RECIPES.items():
-        train(copy.deepcopy(tree), out=folder / name, quiet=True)
-    return {name: folder / name for name in RECIPES}
 
 
 def lines_of(run: Path, event: str) -> list[Tree]:
@@ -80,7 +40,7 @@ def lines_of(run: Path, event: str) -> list[Tree]:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_training_lowers_the_loss(runs: dict[str, Path], name: str) -> None:
+def test_training_lowers_the_loss(runs: Runs, name: str) -> None:
     validations = lines_of(runs[name], "validation")
     assert validations[-1]["loss"] < validations[0]["loss"] < 1.05 * math.log(200)
     assert Run.open(runs[name]).recipe.training.label_smoothing == 0
@@ -103,10 +63,8 @@ def test_a_simple_order_is_learned(model: Tree, metric: str, least: float, most:
     same = "\n".join(" ".join([letter] * 18) for letter in "abcdefghijkl")
     write(tmp_path / "text.txt", same if model["kind"] == "bert" else CYCLE)
     corpus = {"text": str(tmp_path / "text.txt"), "documents": "lines"}
-    tree = recipe(
-        model, {"train": corpus, "validation": corpus}, steps=150, batch_tokens=256, decode=0, validate_every=150
-    )
-    tree["tokenizer"] = {"kind": "word"}
+    data, training = {"train": corpus, "validation": corpus}, {"steps": 150, "validate_every": 150}
+    tree = raw_recipe(model, data, {"kind": "word"}, batch_tokens=256, decode=0, **training)
     train(tree, out=tmp_path / "run", quiet=True)
     assert least <= api.evaluate(tmp_path / "run", split="validation")[metric] <= most
 
@@ -114,15 +72,13 @@ def test_a_simple_order_is_learned(model: Tree, metric: str, least: float, most:
 # Measured
 
 
-def documents_of(folder: Path, split: str) -> list[str]:
-    recipe = Run.open(folder).recipe
-    return [tale for (tale,) in generate("tales-en", recipe.data.validation[0].size, 1, split)]
+DOCUMENTS = [tale for (tale,) in generate("tales-en", 12, 1, "validation")]
 
 
-def test_perplexity_by_hand(runs: dict[str, Path]) -> None:
+def test_perplexity_by_hand(runs: Runs) -> None:
     """A model without limits on the length: each document at once, and the log P of every token added up."""
     run = Run.open(runs["gpt"])
-    tokenizer, model, texts = run.tokenizers["text"], run.load_model(), documents_of(runs["gpt"], "validation")
+    tokenizer, model, texts = run.tokenizers["text"], run.load_model(), DOCUMENTS
     total, tokens = 0.0, 0
     for text in texts:
         ids = [tokenizer.end, *tokenizer.encode(text), tokenizer.end]
@@ -149,7 +105,7 @@ def log_p(model: Any, ids_BL: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("streams", [1, 3, EVALUATED_STREAMS])
-def test_a_carried_state_equals_one_long_pass(runs: dict[str, Path], streams: int) -> None:
+def test_a_carried_state_equals_one_long_pass(runs: Runs, streams: int) -> None:
     """Through the batches of the data path: each stream as one row of its own, never cut."""
     run = Run.open(runs["lstm"])
     model = run.load_model().double()
@@ -175,14 +131,14 @@ def test_a_carried_state_equals_one_long_pass(runs: dict[str, Path], streams: in
     assert abs(fresh - expected) > 1e-4, "without the carried state it would be another number"
 
 
-def test_both_directions_are_measured(runs: dict[str, Path]) -> None:
+def test_both_directions_are_measured(runs: Runs) -> None:
     found = succeed("evaluate", runs["elmo"], "--split", "validation", "--json").json
     both = math.log(found["forward_perplexity"]) + math.log(found["backward_perplexity"])
     assert found["loss"] == pytest.approx(both / 2)
     assert found["forward_perplexity"] != pytest.approx(found["backward_perplexity"], rel=1e-6)
 
 
-def test_bert_is_measured_on_the_same_masks_every_time(runs: dict[str, Path]) -> None:
+def test_bert_is_measured_on_the_same_masks_every_time(runs: Runs) -> None:
     first, again = (succeed("evaluate", runs["bert"], "--split", "validation", "--json").json for _ in range(2))
     assert first == again
     assert 0 <= first["masked_accuracy"] <= 1
@@ -192,9 +148,8 @@ def test_bert_is_measured_on_the_same_masks_every_time(runs: dict[str, Path]) ->
     assert "next_sentence_accuracy" not in single
 
 
-def test_a_file_can_be_measured(runs: dict[str, Path], tmp_path: Path) -> None:
-    text = "\n\n".join(documents_of(runs["gpt"], "validation"))
-    file = write(tmp_path / "text.txt", text)
+def test_a_file_can_be_measured(runs: Runs, tmp_path: Path) -> None:
+    file = write(tmp_path / "text.txt", "\n\n".join(DOCUMENTS))
     for name in ("gpt", "bert", "lstm"):
         own = succeed("evaluate", runs[name], "--split", "validation", "--json").json
         found = succeed("evaluate", runs[name], "--file", file, "--json").json
@@ -206,7 +161,7 @@ def test_a_file_can_be_measured(runs: dict[str, Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
-def test_the_score_is_log_p_of_what_is_new(runs: dict[str, Path], name: str) -> None:
+def test_the_score_is_log_p_of_what_is_new(runs: Runs, name: str) -> None:
     run = Run.open(runs[name])
     tokenizer, model = run.tokenizers["text"], run.load_model()
     prompts = ["The child was", "", "Anna went to the park. She"]
@@ -224,7 +179,7 @@ def test_the_score_is_log_p_of_what_is_new(runs: dict[str, Path], name: str) -> 
             assert one.output == tokenizer.decode([*given, *new])
 
 
-def test_samples_hang_on_the_seed(runs: dict[str, Path]) -> None:
+def test_samples_hang_on_the_seed(runs: Runs) -> None:
     options = ["--set", "search.sample=true", "--set", "search.max_length=12"]
     outputs = [
         succeed("predict", runs["gpt"], "The", *options, "--set", f"search.seed={seed}").out for seed in (1, 1, 2)
@@ -232,7 +187,7 @@ def test_samples_hang_on_the_seed(runs: dict[str, Path]) -> None:
     assert outputs[0] == outputs[1] != outputs[2]
 
 
-def test_positions_limit_what_is_written(runs: dict[str, Path]) -> None:
+def test_positions_limit_what_is_written(runs: Runs) -> None:
     run = Run.open(runs["gpt"])
     room = 64 - len(run.tokenizers["text"].encode("The child was")) - 1
     for least in (room - 1, room):
@@ -242,7 +197,7 @@ def test_positions_limit_what_is_written(runs: dict[str, Path]) -> None:
     assert message.endswith(f"leaves room for {room} of the model's 64 positions (at most {room})")
 
 
-def test_gaps_are_filled_by_probability(runs: dict[str, Path]) -> None:
+def test_gaps_are_filled_by_probability(runs: Runs) -> None:
     run = Run.open(runs["bert"])
     tokenizer, model = run.tokenizers["text"], run.load_model()
     text = "The [MASK] went to the [MASK]."
@@ -265,7 +220,7 @@ def test_gaps_are_filled_by_probability(runs: dict[str, Path]) -> None:
     assert printed.split("\t") == [found["output"], *told]
 
 
-def test_a_gap_is_filled_in_the_text_as_it_was_typed(runs: dict[str, Path]) -> None:
+def test_a_gap_is_filled_in_the_text_as_it_was_typed(runs: Runs) -> None:
     """Whatever is unknown, spaced or written large in it."""
     typed = "여우가  THE [MASK], ([MASK]) \u1112\u1161!"
     found = succeed("predict", runs["bert"], typed, "--json").json
@@ -278,6 +233,27 @@ def test_a_gap_is_filled_in_the_text_as_it_was_typed(runs: dict[str, Path]) -> N
     assert [line[1] for line in lines] == [f"{p:.4f}" for mask in found["masks"] for p in mask["probabilities"][:3]]
     assert lines[1][3] == f"여우가  THE {lines[1][2]}, ({other}) \u1112\u1161!"
     assert lines[5][3] == f"여우가  THE {one}, ({lines[5][2]}) \u1112\u1161!"
+
+
+KOREAN = ["농부는 봄에 씨를 뿌리고 가을에 곡식을 거둔다.", "도서관에는 오래된 책이 많다."] * 3
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+def test_a_mark_without_a_word_is_not_offered_and_keeps_its_probability(kind: str) -> None:
+    """All tokens are asked for. Those that write nothing are left out; what they had is given to no other."""
+    tokenizer = Tokenizer.train(
+        TokenizerConfig(kind=kind, vocabulary=80),  # type: ignore[arg-type]
+        KOREAN,
+        MASKING,
+    )
+    torch.manual_seed(1)
+    model = build_model(BERTConfig(preset="tiny", next_sentence=False), tokenizer.size).eval()
+    text = "농부는 봄에 [MASK] 뿌리고"
+    rows = readable(encode_gaps(model, tokenizer, [text], [""]))
+    [gap] = filled(model, tokenizer, [text], rows, tokenizer.size)[0].gaps
+    assert all(gap.words)
+    assert set(tokenizer.tokens(range(tokenizer.size))) - set(gap.tokens) == {*MASKING, "▁"}
+    assert 0.5 < sum(gap.probabilities) < 0.999
 
 
 @pytest.mark.parametrize(
@@ -306,7 +282,7 @@ def masked_probabilities(model: Any, ids_BL: torch.Tensor, places: list[int]) ->
 
 
 @pytest.mark.parametrize("name", ["gpt", "lstm", "elmo", "bert"])
-def test_features_are_the_models_own_layers(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+def test_features_are_the_models_own_layers(runs: Runs, name: str, tmp_path: Path) -> None:
     run = Run.open(runs[name])
     tokenizer, texts = run.tokenizers["text"], ["The child was big.", "Anna.", "The dog went to the park."]
     file = tmp_path / "vectors.npz"
@@ -326,7 +302,7 @@ def test_features_are_the_models_own_layers(runs: dict[str, Path], name: str, tm
 
 
 @pytest.mark.parametrize("name", ["gpt", "bert", "lstm"])
-def test_positions_that_were_never_learned_are_told_of_once(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+def test_positions_that_were_never_learned_are_told_of_once(runs: Runs, name: str, tmp_path: Path) -> None:
     """The runs were trained on 24 tokens and have rows for 64; an LSTM has no positions."""
     run, text = Run.open(runs[name]), " ".join(["The child was big."] * 4)
     length = len(run.tokenizers["text"].encode(text)) + 2
@@ -341,7 +317,7 @@ def test_positions_that_were_never_learned_are_told_of_once(runs: dict[str, Path
     assert succeed("predict", runs[name], "The dog.", *out).err == ""
 
 
-def test_so_are_those_of_what_is_filled_or_written(runs: dict[str, Path]) -> None:
+def test_so_are_those_of_what_is_filled_or_written(runs: Runs) -> None:
     assert "learned" not in succeed("predict", runs["bert"], "The [MASK].").err
     assert "never learned the positions" in succeed("predict", runs["bert"], "The child was big. " * 4 + "[MASK]").err
     short, long = ([f"--set=search.{name}_length={count}" for name in ("min", "max")] for count in (5, 40))
@@ -350,7 +326,7 @@ def test_so_are_those_of_what_is_filled_or_written(runs: dict[str, Path]) -> Non
     assert note.startswith("note: input 1 has ")
 
 
-def test_features_of_a_context_differ(runs: dict[str, Path]) -> None:
+def test_features_of_a_context_differ(runs: Runs) -> None:
     """The same word after other words: a forward model and BERT see the difference; what follows only the latter."""
     for name, sees in (("gpt", False), ("bert", True)):
         run = Run.open(runs[name])
@@ -364,7 +340,7 @@ def test_features_of_a_context_differ(runs: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_resume_is_exact(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
+def test_resume_is_exact(runs: Runs, name: str, tmp_path: Path) -> None:
     """Stopped after a step within an epoch and taken up again: bit by bit the run that was never stopped."""
     folder = tmp_path / "stopped"
     tree = copy.deepcopy(RECIPES[name])
@@ -379,162 +355,142 @@ def test_resume_is_exact(runs: dict[str, Path], name: str, tmp_path: Path) -> No
     assert (carry is not None) == (name == "lstm")
 
 
-def test_another_seed_is_another_training(runs: dict[str, Path], tmp_path: Path) -> None:
-    tree = copy.deepcopy(RECIPES["bert"])
-    tree["training"]["seed"] = 2
-    train(tree, out=tmp_path / "run", quiet=True)
-    one, other = (lines_of(folder, "train")[-1]["loss"] for folder in (runs["bert"], tmp_path / "run"))
-    assert one != other
-
-
 # Refused
 
 TEXT = "\n\n".join(tale for (tale,) in generate("tales-en", 40, 1, "train"))
 
 
-class Project:
-    """A folder with raw text and a recipe, in which one thing is then made wrong."""
-
-    def __init__(self, folder: Path, model: Tree) -> None:
-        self.folder = folder
-        write(folder / "text.txt", TEXT)
-        tree = recipe(model, {"train": {"text": "text.txt"}, "validation": {"split": 0.2}}, steps=2)
-        self.recipe = write(folder / "recipe.yaml", write_yaml(tree))
-
-    def refused(self, *overrides: str) -> str:
-        [message] = fail("train", self.recipe, *overrides, "--out", self.folder / "run")
-        assert fail("check", self.recipe, *overrides) == [message]
-        assert not (self.folder / "run").exists()
-        return message
+def project(folder: Path, model: Tree) -> Path:
+    """A recipe on raw text of its own, beside files with which something is wrong."""
+    for name, content in {
+        "text.txt": TEXT, "texts/a.txt": TEXT, "texts/b.bin": b"ab\xfe\x00", "one.txt": TEXT.replace("\n\n", "\n"),
+        "book.txt": TEXT.replace("\n\n", "\n") * (100_000 // len(TEXT)),
+    }.items():  # fmt: skip
+        (folder / name).parent.mkdir(exist_ok=True)
+        write(folder / name, content)
+    (folder / "empty").mkdir()
+    data = {"train": {"text": "text.txt"}, "validation": {"split": 0.2}}
+    return write(folder / "recipe.yaml", write_yaml(raw_recipe(model, data, steps=2)))
 
 
-@pytest.fixture
-def bert(tmp_path: Path) -> Project:
-    return Project(tmp_path, BERT)
+ONE = (
+    "data.train: next-sentence prediction needs two documents of two sentences or more: a negative comes from another; "
+    "there is 1 here, of 1 in all (end documents with blank lines, or say documents: lines; or set"
+)
 
 
-@pytest.fixture
-def gpt(tmp_path: Path) -> Project:
-    return Project(tmp_path, GPT)
+@pytest.mark.parametrize(
+    ("model", "overrides", "begins", "ends"),
+    [
+        (GPT, ["data.train={text: empty}"], "empty: there is no file in the folder (put .txt files into it)", ""),
+        (
+            GPT, ["data.train={text: texts}"],
+            f"{Path('texts', 'b.bin')}:1: this is a binary file, not a text: byte 0xfe at position 3 of the line is "
+            "not UTF-8 (take it out of what is read, or convert it if it is a text in UTF-16; read are texts in UTF-8, "
+            "plain or as .gz, .xz, .zst)", "",
+        ),
+        (BERT, ["data.train={text: one.txt}", "data.validation={text: text.txt}"], ONE, ""),
+        (BERT, ["data.train={text: book.txt}", "data.validation={text: text.txt}"], ONE, ""),
+        (
+            BERT, ["data.train={text: one.txt}"],
+            "data.train: no training document is left: 1 document was read; 1 was set aside for validation and test "
+            "(documents end with a blank line, or with documents: lines at every line; give more of them, "
+            "or files of their own to data.validation and data.test; next-sentence prediction, where it is on, needs "
+            "two in each split)", "",
+        ),
+        (
+            BERT, ["data.validation.split=0.02"],
+            "data.validation: next-sentence prediction needs two documents of two sentences",
+            "(raise data.validation.split, which is 0.02, or give data.validation a text of its own; "
+            "or set model.next_sentence=false)",
+        ),
+        (BERT, ["tokenizer.file={RUNS}/gpt/tokenizer.json"], "{RUNS}/gpt/tokenizer.json: the vocabulary has no", ""),
+        (BERT, ["data.mask_rate=0"], "data.mask_rate: should be ", ""),
+        (BERT, ["data.mask_rate=1"], "data.mask_rate: should be ", ""),
+        *(
+            (
+                model, ["data.max_length=65"], "data.max_length: texts of 65 tokens are longer than the model's 64 "
+                "positions (at most 64, or raise model.max_positions)", "",
+            )
+            for model in (GPT, BERT)
+        ),
+        (GPT, ["data.blocks=stream"], "data.blocks: only an lstm_lm that learns the next token", ""),
+        (GPT, ["model={kind: bahdanau}"], "model: bahdanau is no model for the task ", ""),
+        (GPT, ["model.vectors={source: a.vec}"], "model: vectors of the source: this task has only text", ""),
+        (GPT, ["training.best=bleu"], "training.best: unknown metric 'bleu'", ""),
+        (GPT, ["training.teacher_forcing=0.5"], "training.teacher_forcing: ", ""),
+        (GPT, ["training.best=reconstruction_perplexity"], "training.best: a model with this objective has no ", ""),
+        (
+            LSTM | {"objective": "autoencoder"}, ["training.best=word_perplexity"],
+            "training.best: a model with this objective has no word_perplexity (choose loss)", "",
+        ),
+    ],
+)  # fmt: skip
+def test_recipes_that_cannot_be_trained(
+    runs: Runs, tmp_path: Path, model: Tree, overrides: list[str], begins: str, ends: str
+) -> None:
+    recipe, folder = project(tmp_path, model), str(runs["gpt"].parent)
+    overrides = [override.replace("{RUNS}", folder) for override in overrides]
+    [message] = fail("train", recipe, *overrides, "--out", tmp_path / "run")
+    assert message.startswith(begins.replace("{RUNS}", folder))
+    assert message.endswith(ends)
+    assert fail("check", recipe, *overrides) == [message]
+    assert not (tmp_path / "run").exists()
 
 
-def test_an_empty_folder(gpt: Project) -> None:
-    (gpt.folder / "empty").mkdir()
-    assert gpt.refused("data.train={text: empty}") == "empty: there is no file in the folder (put .txt files into it)"
+def test_recipes_that_can(runs: Runs, tmp_path: Path) -> None:
+    recipe = project(tmp_path, BERT)
+    one = ["data.train={text: one.txt}", "data.validation={text: text.txt}"]
+    succeed("check", recipe, *one, "model.next_sentence=false", "--json")
+    succeed("train", recipe, f"tokenizer.file={runs['bert'] / 'tokenizer.json'}", "--out", tmp_path / "run")
+    assert Run.open(tmp_path / "run").tokenizers["text"].mask == 4
 
 
-def test_a_binary_file_among_the_texts(gpt: Project) -> None:
-    folder = gpt.folder / "texts"
-    folder.mkdir()
-    write(folder / "a.txt", TEXT)
-    write(folder / "b.bin", b"ab\xfe\x00")
-    message = gpt.refused("data.train={text: texts}")
-    assert message == (
-        f"{Path('texts', 'b.bin')}:1: this is a binary file, not a text: byte 0xfe at position 3 of the line is not "
-        "UTF-8 (take it out of what is read, or convert it if it is a text in UTF-16; read are texts in UTF-8, plain "
-        "or as .gz, .xz, .zst)"
-    )
+LONG = "[MASK] " + "the child " * 40
+FEATURES = ["--features", "a.npz"]
 
 
-def test_a_single_document_with_next_sentences(bert: Project) -> None:
-    write(bert.folder / "one.txt", TEXT.replace("\n\n", "\n"))
-    message = bert.refused("data.train={text: one.txt}", "data.validation={text: text.txt}")
-    write(bert.folder / "book.txt", TEXT.replace("\n\n", "\n") * (100_000 // len(TEXT)))
-    assert bert.refused("data.train={text: book.txt}", "data.validation={text: text.txt}") == message
-    assert message.startswith("data.train: next-sentence prediction needs two documents of two sentences")
-    assert "; there is 1 here, of 1 in all (end documents with blank lines, or say documents: lines; or set" in message
-    message = bert.refused("data.train={text: one.txt}")
-    assert message == (
-        "data.train: no training document is left: 1 document was read; 1 was set aside for validation and test "
-        "(documents end with a blank line, or with documents: lines at every line; give more of them, "
-        "or files of their own to data.validation and data.test; next-sentence prediction, where it is on, needs two "
-        "in each split)"
-    )
-    succeed(
-        "check", bert.recipe, "data.train={text: one.txt}", "data.validation={text: text.txt}",
-        "model.next_sentence=false", "--json",
-    )  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("gpt", ["predict", LONG], "input 1: the text has "),
+        ("bert", ["predict", LONG], "input 1: the text has "),
+        ("gpt", ["predict", LONG, *FEATURES], "input 1: the text has "),
+        ("bert", ["predict", LONG, *FEATURES], "input 1: the text has "),
+        ("elmo", ["predict", "The child"], "predict: this model does not go on with a text"),
+        ("bert", ["predict", "The"], "there is no [MASK] in the text (write [MASK] where a word is to be found)"),
+        ("gpt", ["predict", "The", *FEATURES, "--layer", "7"], "--layer: there is no layer 7 (0 to 1, or -1)"),
+        ("gpt", ["predict", "The", *FEATURES, "--pooling", "max"],
+         "--pooling: there is no pooling 'max' (allowed: mean, first, last)"),
+        ("gpt", ["predict", "The", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
+        ("bert", ["predict", "[MASK]", "--nbest", "2000"], "--nbest: should be less than or equal to 1000, not 2000"),
+        ("gpt", ["predict", "The", "--layer", "1"],
+         "--layer: it chooses the vectors that --features writes (give --features FILE, too)"),
+        ("bert", ["predict", "[MASK]", "--pooling", "mean"],
+         "--pooling: it chooses the vectors that --features writes (give --features FILE, too)"),
+        ("gpt", ["diagnose"], "compares outputs with references, which a run of language_modeling does not have"),
+        ("bert", ["score", "a", "b"], "score needs a run that writes texts, not one of masked_language_modeling"),
+        ("elmo", ["score", "a", "b"], "score: this model does not go on with a text"),
+        ("autoencoder", ["score", "a", "b"], "score: this model does not go on with a text"),
+    ],
+)  # fmt: skip
+def test_what_a_model_or_task_cannot_do(runs: Runs, name: str, words: list[str], message: str) -> None:
+    verb, *rest = words
+    [found] = fail(verb, runs[name], *rest)
+    assert message in found
 
 
-def test_a_split_that_is_too_small_for_next_sentences(bert: Project) -> None:
-    message = bert.refused("data.validation.split=0.02")
-    assert message.startswith("data.validation: next-sentence prediction needs two documents of two sentences")
-    assert message.endswith(
-        "(raise data.validation.split, which is 0.02, or give data.validation a text of its own; "
-        "or set model.next_sentence=false)"
-    )
-
-
-def test_a_vocabulary_without_a_mask(bert: Project, runs: dict[str, Path]) -> None:
-    shutil.copy(runs["gpt"] / "tokenizer.json", bert.folder / "foreign.json")
-    message = bert.refused("tokenizer.file=foreign.json")
-    assert message.startswith("foreign.json: the vocabulary has no [MASK] token")
-
-
-def test_a_vocabulary_with_a_mask_is_taken(bert: Project, runs: dict[str, Path]) -> None:
-    shutil.copy(runs["bert"] / "tokenizer.json", bert.folder / "own.json")
-    succeed("train", bert.recipe, "tokenizer.file=own.json", "--out", bert.folder / "run")
-    assert Run.open(bert.folder / "run").tokenizers["text"].mask == 4
-
-
-@pytest.mark.parametrize("rate", [0, 1])
-def test_a_mask_rate_that_hides_nothing_or_all(bert: Project, rate: int) -> None:
-    assert bert.refused(f"data.mask_rate={rate}").startswith("data.mask_rate: should be ")
-
-
-@pytest.mark.parametrize("name", ["gpt", "bert"])
-def test_a_text_longer_than_the_positions(runs: dict[str, Path], name: str, tmp_path: Path) -> None:
-    message = Project(tmp_path, {"gpt": GPT, "bert": BERT}[name]).refused("data.max_length=65")
-    assert message == (
-        "data.max_length: texts of 65 tokens are longer than the model's 64 positions "
-        "(at most 64, or raise model.max_positions)"
-    )
-    [message] = fail("predict", runs[name], "[MASK] " + "the child " * 40)
-    assert message.startswith("input 1: the text has ")
-    [message] = fail("predict", runs[name], "the child " * 40, "--features", tmp_path / "out.npz")
-    assert message.startswith("input 1: the text has ")
-
-
-def test_resuming_with_another_tokenizer(runs: dict[str, Path], tmp_path: Path) -> None:
-    for name in ("gpt", "bert"):
+def test_resuming_with_another_tokenizer(runs: Runs, tmp_path: Path) -> None:
+    for name, other in (("gpt", "bert"), ("bert", "gpt")):
         folder = tmp_path / name
         shutil.copytree(runs[name], folder)
-        tree = recipe(RECIPES[name]["model"], steps=20)
-        tree["tokenizer"]["vocabulary"] = 150
+        tree = raw_recipe(RECIPES[name]["model"], steps=20)
         file = write(tmp_path / f"{name}.yaml", write_yaml(tree))
-        messages = fail("train", file, "--out", folder, "--resume")
+        messages = fail("train", file, "tokenizer.vocabulary=150", "--out", folder, "--resume")
         assert messages[0].startswith("tokenizer.vocabulary: the run was started with 200, this recipe says 150")
-        tree["tokenizer"]["vocabulary"] = 200
-        write(file, write_yaml(tree))
-        other = {"gpt": "bert", "bert": "gpt"}[name]
         shutil.copy(runs[other] / "tokenizer.json", folder / "tokenizer.json")
         [message] = fail("train", file, "--out", folder, "--resume")
         assert "tokenizer" in message
-
-
-def test_what_a_model_or_task_cannot_do(runs: dict[str, Path], gpt: Project) -> None:
-    assert gpt.refused("data.blocks=stream").startswith("data.blocks: only an lstm_lm that learns the next token")
-    assert gpt.refused("model={kind: bahdanau}").startswith("model: bahdanau is no model for the task ")
-    assert gpt.refused("model.vectors={source: a.vec}").startswith(
-        "model: vectors of the source: this task has only text"
-    )
-    assert gpt.refused("training.best=bleu").startswith("training.best: unknown metric 'bleu'")
-    assert gpt.refused("training.teacher_forcing=0.5").startswith("training.teacher_forcing: ")
-    [message] = fail("predict", runs["elmo"], "The child")
-    assert message.startswith("predict: this model does not go on with a text")
-    [message] = fail("predict", runs["bert"], "The child")
-    assert message == "input 1: there is no [MASK] in the text (write [MASK] where a word is to be found)"
-    [message] = fail("predict", runs["gpt"], "The", "--features", "a.npz", "--layer", "7")
-    assert message == "--layer: there is no layer 7 (0 to 1, or -1)"
-    [message] = fail("predict", runs["gpt"], "The", "--features", "a.npz", "--pooling", "max")
-    assert message == "--pooling: there is no pooling 'max' (allowed: mean, first, last)"
-    [message] = fail("diagnose", runs["gpt"])
-    assert "compares outputs with references, which a run of language_modeling does not have" in message
-    [message] = fail("score", runs["bert"], "a", "b")
-    assert "score needs a run that writes texts, not one of masked_language_modeling" in message
-    for name in ("elmo", "autoencoder"):
-        [message] = fail("score", runs[name], "a", "b")
-        assert message.startswith("score: this model does not go on with a text")
 
 
 def test_features_need_a_model_of_one_text(tiny_run: Path, tmp_path: Path) -> None:
@@ -550,9 +506,8 @@ def test_a_tokenised_corpus_is_measured_as_published(tmp_path: Path, model: Tree
     write(tmp_path / "wiki.tokens", "\n".join(lines) + "\n")
     corpus = {"text": str(tmp_path / "wiki.tokens"), "documents": "all_lines"}
     data = {"train": corpus, "validation": corpus, "blocks": blocks, "deduplicate": False}
-    tree = recipe(model, data, steps=4, validate_every=4)
-    tree["tokenizer"] = {"kind": "word", "split": "spaces", "vocabulary": 1000}
-    train(tree, out=tmp_path / "run", quiet=True)
+    words = {"kind": "word", "split": "spaces", "vocabulary": 1000}
+    train(raw_recipe(model, data, words, steps=4, validate_every=4), out=tmp_path / "run", quiet=True)
     found = succeed("evaluate", tmp_path / "run", "--json").json
     assert found["documents"] == len(lines)
     assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)

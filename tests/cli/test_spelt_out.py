@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import regard as api
 from command_line import succeed, write
+from raw_cases import raw_recipe
 from regard.data.corpora import generate
 from regard.runs import Run
 from regard.runs.settings import examples_of
@@ -19,13 +18,10 @@ from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
 from task_cases import raw_tokens
 
-Tree = dict[str, Any]
-BASE: Tree = {
-    "task": "language_modeling",
-    "data": {"train": {"corpus": "tales-en", "size": 300}, "validation": {"corpus": "tales-en", "size": 30}},
-    "tokenizer": {"kind": "bpe", "vocabulary": 300},
-    "model": {"kind": "lstm_lm", "embedding": 24, "hidden": 24, "layers": 1},
-    "training": {"steps": 80, "batch_tokens": 512, "device": "cpu", "learning_rate": 0.01, "decode": 0},
+TOKENIZERS = {
+    "pieces": {"kind": "bpe", "vocabulary": 300},
+    "words": {"kind": "word", "vocabulary": 2000},
+    "few": {"kind": "word", "vocabulary": 20},
 }
 
 
@@ -37,13 +33,12 @@ def words_of(text: str, count: int, split: str = "spaces") -> Tokenizer:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("unknown")
-    for name, tokenizer in (
-        ("pieces", {"kind": "bpe", "vocabulary": 300}),
-        ("words", {"kind": "word", "vocabulary": 2000}),
-        ("few", {"kind": "word", "vocabulary": 20}),
-    ):
-        train(copy.deepcopy(BASE) | {"tokenizer": tokenizer}, out=folder / name, quiet=True)
-    return {name: folder / name for name in ("pieces", "words", "few")}
+    data = {"train": {"corpus": "tales-en", "size": 300}, "validation": {"corpus": "tales-en", "size": 30}}
+    model = {"kind": "lstm_lm", "embedding": 24, "hidden": 24, "layers": 1}
+    for name, tokenizer in TOKENIZERS.items():
+        tree = raw_recipe(model, data | {"max_length": 128}, tokenizer, steps=80, decode=0)
+        train(tree, out=folder / name, quiet=True)
+    return {name: folder / name for name in TOKENIZERS}
 
 
 def test_the_spelling_of_unknown_words_by_hand() -> None:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
 from regard.config import write_yaml
-from regard.tasks.metrics import common_subsequence, rouge_l, rouge_n, tokens_of
-from regard.tasks.summarization import RougeConfig, Summarization
+from regard.tasks.summarization import RougeConfig, Summarization, common_subsequence, rouge_l, rouge_n, tokens_of
 
 OUTPUT, REFERENCE = ["the", "cat", "was", "found", "under", "the", "bed"], ["the", "cat", "was", "under", "the", "bed"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,10 @@ def with_training(recipe: Tree, **changes: Any) -> Tree:
     recipe = copy.deepcopy(recipe)
     recipe["training"] |= changes
     return recipe
+
+
+def trained(recipe: Tree, folder: Path, **changes: Any) -> Run:
+    return train(with_training(recipe, **changes), out=folder / "run", quiet=True)
 
 
 def make_trainer(recipe: Tree, folder: Path, *, double: bool = False, **changes: Any) -> Trainer:
@@ -99,18 +103,6 @@ def test_micro_batches_of_unequal_size_equal_one_batch_of_all(tiny_recipe: Tree,
         loss = naive.objective(batch(naive, *part))[0] / batch(naive, *part).tokens / len(parts)
         mean += nn.utils.parameters_to_vector(torch.autograd.grad(loss, list(naive.model.parameters())))
     assert ((before - mean) - weights(joined)).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_scale_of_a_process_makes_averaged_gradients_those_of_all_tokens(world: int) -> None:
-    """DDP averages gradients over processes: sum_r (world / tokens) g_r / world = sum_r g_r / tokens."""
-    generator = torch.Generator().manual_seed(world)
-    w = torch.randn(3, dtype=torch.double, generator=generator, requires_grad=True)
-    rows = [torch.randn(2 + 3 * rank, 3, dtype=torch.double, generator=generator) for rank in range(world)]
-    tokens = sum(len(part) for part in rows)
-    by_process = [torch.autograd.grad((part @ w).tanh().sum() * (world / tokens), w)[0] for part in rows]
-    of_all = torch.autograd.grad((torch.cat(rows) @ w).tanh().mean(), w)[0]
-    torch.testing.assert_close(torch.stack(by_process).mean(0), of_all, rtol=1e-12, atol=1e-14)
 
 
 def test_clipping_bounds_the_norm_and_keeps_the_direction(tiny_recipe: Tree, tmp_path: Path) -> None:
@@ -237,29 +229,24 @@ def test_optimisers_follow_the_papers(name: str, decay: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "expected"),
+    ("schedule", "warmup", "steps", "expected"),
     [
         # Warm-up over 4 of 11 steps: 1/4, 2/4, 3/4, then the highest at step 4
-        ("inverse_sqrt", {1: 0.25, 3: 0.75, 4: 1.0, 9: 2 / 3, 11: math.sqrt(4 / 11)}),
-        ("linear", {1: 0.25, 4: 1.0, 6: 0.75, 8: 0.5, 11: 0.125}),
-        ("cosine", {1: 0.25, 4: 1.0, 6: 0.5 + math.sqrt(2) / 4, 8: 0.5, 11: 0.5 + 0.5 * math.cos(math.pi * 7 / 8)}),
-        ("constant", {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
-        ("plateau", {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
+        ("inverse_sqrt", 4, 11, {1: 0.25, 3: 0.75, 4: 1.0, 9: 2 / 3, 11: math.sqrt(4 / 11)}),
+        ("linear", 4, 11, {1: 0.25, 4: 1.0, 6: 0.75, 8: 0.5, 11: 0.125}),
+        ("cosine", 4, 11, {1: 0.25, 4: 1.0, 6: 0.5 + math.sqrt(2) / 4, 8: 0.5,
+                           11: 0.5 + 0.5 * math.cos(math.pi * 7 / 8)}),
+        ("constant", 4, 11, {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
+        ("plateau", 4, 11, {1: 0.25, 4: 1.0, 8: 1.0, 11: 1.0}),
+        ("inverse_sqrt", 0, 7, {1: 1.0, 2: math.sqrt(0.5), 4: 0.5}),
+        ("linear", 0, 7, {1: 7 / 8, 2: 0.75, 7: 1 / 8}),
+        ("constant", 0, 7, {1: 1.0, 2: 1.0, 7: 1.0}),
     ],
-)
-def test_schedules_by_hand(schedule: str, expected: dict[int, float]) -> None:
-    config = TrainingConfig.model_validate({"steps": 11, "schedule": schedule, "warmup": 4})
+)  # fmt: skip
+def test_schedules_by_hand(schedule: str, warmup: int, steps: int, expected: dict[int, float]) -> None:
+    config = TrainingConfig.model_validate({"steps": steps, "schedule": schedule, "warmup": warmup})
     for step, factor in expected.items():
-        assert schedule_factor(config, step, 11) == pytest.approx(factor, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "second"), [("inverse_sqrt", math.sqrt(0.5)), ("linear", 0.75), ("constant", 1.0)]
-)
-def test_schedules_without_warm_up(schedule: str, second: float) -> None:
-    config = TrainingConfig.model_validate({"steps": 7, "schedule": schedule})
-    assert schedule_factor(config, 2, 7) == pytest.approx(second)
-    assert all(0 < schedule_factor(config, step, 7) <= 1 for step in range(1, 8))
+        assert schedule_factor(config, step, steps) == pytest.approx(factor, rel=1e-12)
 
 
 @pytest.mark.parametrize("patience", [0, 1, 3])
@@ -279,19 +266,28 @@ def test_plateau_against_torch(patience: int) -> None:
 
 
 def test_learning_rate_in_use(tiny_recipe: Tree, tmp_path: Path) -> None:
-    changes: Tree = {"steps": 8, "warmup": 4, "schedule": "linear", "learning_rate": 0.02, "log_every": 1, "decode": 0}
-    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    run = trained(
+        tiny_recipe, tmp_path, steps=8, warmup=4, schedule="linear", learning_rate=0.02, log_every=1, decode=0
+    )
     rates = [line["learning_rate"] for line in lines(run, "train")]
     assert rates == pytest.approx([0.005, 0.01, 0.015, 0.02, 0.016, 0.012, 0.008, 0.004])
 
 
 def test_plateau_in_use(tiny_recipe: Tree, tmp_path: Path) -> None:
     """Nothing is ever translated exactly, so each validation after the first is one more without a better one."""
-    changes: Tree = {
-        "steps": 12, "schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.1, "learning_rate": 1e-6,
-        "log_every": 1, "validate_every": 2, "best": "exact_match", "decode": 2,
-    }  # fmt: skip
-    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    run = trained(
+        tiny_recipe,
+        tmp_path,
+        steps=12,
+        schedule="plateau",
+        plateau_patience=1,
+        plateau_factor=0.1,
+        learning_rate=1e-6,
+        log_every=1,
+        validate_every=2,
+        best="exact_match",
+        decode=2,
+    )
     assert [line["exact_match"] for line in lines(run, "validation")] == [0.0] * 6
     rates = [line["learning_rate"] for line in lines(run, "train")]
     assert rates == pytest.approx([1e-6] * 6 + [1e-7] * 4 + [1e-8] * 2)
@@ -327,20 +323,9 @@ def test_the_lower_loss_wins_a_tie(tiny_recipe: Tree, tmp_path: Path) -> None:
     assert not trainer.ranks(Ranked(1.0, 6, 0.01)), "of theirs, whose loss is not known, the earlier one stays"
 
 
-def test_a_tie_is_settled_by_the_loss(tiny_recipe: Tree, tmp_path: Path) -> None:
-    changes: Tree = {"steps": 8, "validate_every": 2, "patience": 3, "best": "exact_match", "decode": 2}
-    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
-    validations = lines(run, "validation")
-    assert [line["exact_match"] for line in validations] == [0.0] * 4
-    lowest = min(validations, key=lambda line: line["loss"])
-    assert lowest["step"] > 2
-    assert run.checkpoint("best").name == f"step-{lowest['step']:08d}"
-
-
 def test_best_checkpoints_are_kept_and_pointed_to(tiny_recipe: Tree, tmp_path: Path) -> None:
     """A learning rate far too high makes the validation loss go up and down."""
-    changes: Tree = {"steps": 24, "validate_every": 3, "keep_best": 2, "learning_rate": 0.5, "decode": 0}
-    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    run = trained(tiny_recipe, tmp_path, steps=24, validate_every=3, keep_best=2, learning_rate=0.5, decode=0)
     validations = lines(run, "validation")
     assert [line["step"] for line in validations] == list(range(3, 25, 3))
     first, second = sorted(validations, key=lambda line: line["loss"])[:2]
@@ -367,11 +352,9 @@ def test_early_stopping_on_any_metric(
     tiny_recipe: Tree, tmp_path: Path, metric: str, rate: float, last: int | None
 ) -> None:
     """Two validations without a better one end it, and not where a metric that stays at 0 has a loss that falls."""
-    changes: Tree = {
-        "steps": 20, "validate_every": 2, "patience": 2, "best": metric, "learning_rate": rate, "decode": 2,
-        "seed": 2,
-    }  # fmt: skip
-    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    run = trained(
+        tiny_recipe, tmp_path, steps=20, validate_every=2, patience=2, best=metric, learning_rate=rate, decode=2, seed=2
+    )
     sign = 1 if metric == "loss" else -1
     values = [(sign * line[metric], line["loss"]) for line in lines(run, "validation")]
     expected = next(
@@ -385,8 +368,7 @@ def test_early_stopping_on_any_metric(
 @pytest.mark.parametrize(("rate", "used"), [(0.003, False), (0.4, True)])
 def test_average_of_the_last_checkpoints(tiny_recipe: Tree, tmp_path: Path, rate: float, used: bool) -> None:
     """Early in training an average lags behind; where the weights jump about it is better."""
-    changes: Tree = {"steps": 25, "validate_every": 5, "average": 3, "learning_rate": rate, "decode": 0, "seed": 2}
-    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    run = trained(tiny_recipe, tmp_path, steps=25, validate_every=5, average=3, learning_rate=rate, decode=0, seed=2)
     parts = [load_weights(run.checkpoint(str(step))) for step in (15, 20, 25)]
     averaged = load_weights(run.checkpoint("average"))
     assert averaged.keys() == parts[0].keys()
@@ -401,8 +383,7 @@ def test_average_of_the_last_checkpoints(tiny_recipe: Tree, tmp_path: Path, rate
 
 
 def test_an_average_that_is_only_as_good_is_not_used(tiny_recipe: Tree, tmp_path: Path) -> None:
-    changes: Tree = {"steps": 4, "validate_every": 2, "average": 2, "best": "exact_match", "decode": 2}
-    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    run = trained(tiny_recipe, tmp_path, steps=4, validate_every=2, average=2, best="exact_match", decode=2)
     measured = [*lines(run, "validation"), *lines(run, "average")]
     assert [line["exact_match"] for line in measured] == [0.0] * 3
     assert measured[1]["loss"] < measured[2]["loss"] < measured[0]["loss"]
@@ -410,15 +391,9 @@ def test_an_average_that_is_only_as_good_is_not_used(tiny_recipe: Tree, tmp_path
 
 
 def test_validation_and_checkpoints_each_have_their_own_pace(tiny_recipe: Tree, tmp_path: Path) -> None:
-    changes: Tree = {
-        "steps": 17,
-        "validate_every": 5,
-        "checkpoint_every": 4,
-        "log_every": 6,
-        "average": 99,
-        "decode": 0,
-    }
-    run = train(with_training(tiny_recipe, **changes), out=tmp_path / "run", quiet=True)
+    run = trained(
+        tiny_recipe, tmp_path, steps=17, validate_every=5, checkpoint_every=4, log_every=6, average=99, decode=0
+    )
     assert [line["step"] for line in lines(run, "train")] == [6, 12, 17]
     assert [line["step"] for line in lines(run, "validation")] == [5, 10, 15, 17]
     saved = {f"step-{step:08d}" for step in (4, 5, 8, 10, 12, 15, 16, 17)}
@@ -494,7 +469,7 @@ def test_same_seed_same_run_and_another_seed_another(tiny_recipe: Tree, tiny_run
 
 
 def test_bf16_on_a_cpu_learns(tiny_recipe: Tree, tiny_run: Path, tmp_path: Path) -> None:
-    run = train(with_training(tiny_recipe, precision="bf16"), out=tmp_path / "run", quiet=True)
+    run = trained(tiny_recipe, tmp_path, precision="bf16")
     losses = [line["loss"] for line in lines(run, "train")]
     single = [line["loss"] for line in lines(Run.open(tiny_run), "train")]
     assert losses[-1] < losses[0] - 0.3
@@ -515,17 +490,13 @@ def test_a_loss_that_is_not_a_number_stops_with_the_batch_named(tiny_recipe: Tre
     run.load_model("last")
 
 
-def spoil_gradient(parameter: nn.Parameter) -> Callable[[], None]:
-    return parameter.register_hook(lambda gradient: gradient * math.inf).remove
-
-
 def test_a_gradient_that_is_not_a_number_reaches_no_checkpoint(tiny_recipe: Tree, tmp_path: Path) -> None:
     """Its loss still is one: without a look at the gradient the spoilt weights would be saved."""
     trainer = make_trainer(tiny_recipe, tmp_path / "run", steps=3, checkpoint_every=1, validate_every=1, decode=0)
     trainer.train()
     assert folders(trainer.run) == {"step-00000003"}
     trainer.steps = 4
-    spoil_gradient(next(trainer.model.parameters()))
+    next(trainer.model.parameters()).register_hook(lambda gradient: gradient * math.inf)
     with pytest.raises(RegardError, match=r"step 4: the gradient became NaN or infinite.*step-00000003, is intact"):
         trainer.train()
     assert folders(trainer.run) == {"step-00000003"}

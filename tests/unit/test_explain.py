@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 
 import regard as api
 from command_line import fail, succeed
-from model_cases import ATTENDING_CASES, CASES, batch_of, build, close
+from model_cases import ATTENDING_CASES, CASES, batch_of, build
 from regard.layers.attention import recording
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs import Run
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import UNK
 from regard.views.explanation import Choice, Explanation, Options, View
-from regard.views.recording import Recorded, merge_pieces, module_calls, record, word_starts, words_of
+from regard.views.recording import Attention, Kind, Pieces, merge_pieces, module_calls, roll_out
 from regard.views.report import HeatMap
-from regard.views.rollout import roll_out
 from tiny import TINY
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -60,55 +59,35 @@ def maps(
     return explanation.select(Options(view, layer, head, **options)).heat_maps()
 
 
-# ------------------------------------------------------------------------------------------------------- recording
-
-
-def recorded_in(case: str, extra: int = 0) -> tuple[Any, Any, Recorded]:
+def recorded_in(case: str, extra: int = 0) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The weights of the first sentence and where they may look."""
     model, batch = build(CASES[case]), batch_of(extra=extra)
-    return model, batch, record(model, lambda: model(batch).hidden_BTD)
+    with torch.inference_mode(), recording() as recorded:
+        model(batch)
+    weights, visible = recorded.by_name(model), recorded.visible_by_name(model)
+    return {name: one[0] for name, one in weights.items()}, {name: one[0, 0] for name, one in visible.items()}
 
 
 @pytest.mark.parametrize("case", ATTENDING_CASES)
-def test_what_is_recorded_is_what_the_fast_path_computes(case: str) -> None:
-    model, batch, recorded = recorded_in(case, extra=2)
-    length = int(batch.target.lengths_B[0]) - 1
-    for training in (False, True):  # with gradients some attentions take yet another path
-        with torch.set_grad_enabled(training):
-            close(recorded.hidden_TD[:length], model(batch).hidden_BTD[0, :length].detach())
-
-
-@pytest.mark.parametrize("case", ATTENDING_CASES)
-def test_rows_sum_to_1_and_what_may_not_be_seen_gets_0(case: str) -> None:
-    _, batch, recorded = recorded_in(case, extra=2)
-    assert recorded.weights_HQK
-    for name, weights_HQK in recorded.weights_HQK.items():
-        visible_QK = recorded.visible_QK[name]
-        assert visible_QK.shape == weights_HQK.shape[1:]
-        assert not weights_HQK[:, ~visible_QK].any()
-        sums_HQ = weights_HQK.sum(-1)
-        if "local-p" in case:  # its weights fall towards the edges of the window
-            assert (sums_HQ < 1).all()
-        else:
-            close(sums_HQ, torch.ones_like(sums_HQ), tolerance=1e-5)
-        if weights_HQK.shape[2] == batch.source.ids_BL.shape[1] and not name.startswith("decoder.0.self"):
-            assert not visible_QK[:, int(batch.source.lengths_B[0]) :].any(), "padding is hidden"
+def test_what_may_not_be_seen_gets_no_weight(case: str) -> None:
+    weights, visible = recorded_in(case, extra=2)
+    for name, weights_HQK in weights.items():
+        assert visible[name].shape == weights_HQK.shape[1:]
+        assert not weights_HQK[:, ~visible[name]].any()
+        assert (weights_HQK[:, visible[name]] > 0).all() or "local" in case
 
 
 def test_masks_are_those_of_the_papers() -> None:
-    *_, recorded = recorded_in("transformer", extra=1)
+    _, visible = recorded_in("transformer", extra=1)
     source, inputs = 5, 4
-    encoder_QK, decoder_QK = (
-        recorded.visible_QK["encoder.0.self_attention"],
-        recorded.visible_QK["decoder.0.self_attention"],
-    )
-    assert encoder_QK.tolist() == [[k < source for k in range(8)]] * 8
-    assert decoder_QK.tolist() == [[k <= q and k < inputs for k in range(7)] for q in range(7)]
-    assert recorded.visible_QK["decoder.1.cross_attention"].tolist() == [[k < source for k in range(8)]] * 7
+    assert visible["encoder.0.self_attention"].tolist() == [[k < source for k in range(8)]] * 8
+    assert visible["decoder.0.self_attention"].tolist() == [[k <= q and k < inputs for k in range(7)] for q in range(7)]
+    assert visible["decoder.1.cross_attention"].tolist() == [[k < source for k in range(8)]] * 7
 
 
 def test_a_window_is_a_mask() -> None:
-    *_, recorded = recorded_in("luong-local-m-plain")
-    for t, row in enumerate(recorded.visible_QK["attention"].tolist()):
+    _, visible = recorded_in("luong-local-m-plain")
+    for t, row in enumerate(visible["attention"].tolist()):
         assert row == [abs(s - t) <= 1 and s < 5 for s in range(7)]
 
 
@@ -121,11 +100,7 @@ def test_a_model_is_left_as_it_was_found() -> None:
     assert all(not module._forward_hooks for module in model.modules())
 
 
-# -------------------------------------------------------------------------------------------------- the explanation
-
-
-def test_every_attention_by_layer_and_head(runs: dict[str, Path], transformer: Explanation) -> None:
-    run = Run.open(runs["transformer"])
+def test_every_attention_by_layer_and_head(transformer: Explanation) -> None:
     with torch.inference_mode(), recording() as recorded:
         transformer.model(transformer.batch)
     by_name = recorded.by_name(transformer.model)
@@ -138,9 +113,8 @@ def test_every_attention_by_layer_and_head(runs: dict[str, Path], transformer: E
         ("decoder", 1, 2), ("alignment", 1, 2), ("decoder", 2, 2), ("alignment", 2, 2),
     ]  # fmt: skip
     first = transformer.of_kind("decoder")[0]
-    assert first.queries == first.keys == ("<s>", "c", "▁", "b")
-    assert transformer.of_kind("alignment")[0].queries == ("c", "▁", "b", "</s>") == transformer.target
-    assert run.recipe.model.kind == transformer.model_kind
+    assert first.queries.texts == first.keys.texts == ("<s>", "c", "▁", "b")
+    assert transformer.of_kind("alignment")[0].queries.texts == ("c", "▁", "b", "</s>") == transformer.target.texts
 
 
 def test_the_mean_one_layer_one_head_and_each_of_them(transformer: Explanation) -> None:
@@ -177,8 +151,9 @@ def test_the_five_likeliest_tokens_are_those_of_the_softmax(runs: dict[str, Path
     for logits_V, step, token in zip(logits_TV, found.steps, written, strict=True):
         p_V = logits_V.exp() / logits_V.exp().sum()
         ranked = sorted(range(len(p_V)), key=lambda v: -float(p_V[v]))
-        assert [one.token for one in step.candidates] == vocabulary.pieces(ranked[:5])
-        assert [one.probability for one in step.candidates] == pytest.approx(p_V[ranked[:5]].tolist(), abs=1e-5)
+        tokens, probabilities = zip(*step.candidates, strict=True)
+        assert list(tokens) == vocabulary.pieces(ranked[:5])
+        assert probabilities == pytest.approx(p_V[ranked[:5]].tolist(), abs=1e-5)
         assert (step.probability, step.rank) == (pytest.approx(float(p_V[token]), abs=1e-5), ranked.index(token) + 1)
 
 
@@ -195,13 +170,11 @@ def test_padding_changes_nothing_but_the_empty_columns(runs: dict[str, Path]) ->
     for name in ("bahdanau", "luong", "self_attention", "transformer"):
         plain, padded = (api.explain(runs[name], "a b", target="b a", padding=padding) for padding in (0, 3))
         rows, columns = plain.weights.shape
-        assert padded.source == (*plain.source, *["<pad>"] * 3)
+        assert padded.source.texts == (*plain.source.texts, *["<pad>"] * 3)
         assert padded.weights[:rows, :columns] == pytest.approx(plain.weights, abs=1e-6)
         assert not padded.weights[:rows, columns:].any()
-        assert [step.candidates for step in plain.steps] == [
-            tuple(type(one)(one.token, pytest.approx(one.probability, abs=1e-6)) for one in step.candidates)
-            for step in padded.steps
-        ]
+        for step, other in zip(plain.steps, padded.steps, strict=True):
+            assert dict(step.candidates) == pytest.approx(dict(other.candidates), abs=1e-6)
 
 
 def test_positions_are_the_50_by_128_picture(tmp_path: Path) -> None:
@@ -223,59 +196,66 @@ def test_masks_are_drawn_once_for_all_layers(runs: dict[str, Path]) -> None:
     assert cross.values.tolist() == [[1.0] * 6 + [0.0] * 2] * 6
 
 
-# ------------------------------------------------------------------------------------------------------------ rollout
+def layers(kind: Kind, matrices: Any) -> dict[str, Attention]:
+    """Attentions with one head and these weights [Q, K], first layer first."""
+    found = {}
+    for number, weights in enumerate(np.array(matrices), 1):
+        queries, keys = (Pieces(("a",) * size, tuple(range(size))) for size in weights.shape)
+        name, visible = f"{kind}.{number}", np.ones(weights.shape, dtype=bool)
+        found[name] = Attention(name, kind, number, queries, keys, weights[None], visible)
+    return found
+
+
+def rolled(encoder: Any, own: Any, cross: Any, **options: bool) -> dict[Kind, list[Any]]:
+    attentions = layers("encoder", encoder) | layers("decoder", own) | layers("alignment", cross)
+    return {kind: [one.weights[0] for one in found] for kind, found in roll_out(attentions, **options).items()}
 
 
 def test_a_rollout_by_hand() -> None:
     """Two layers over two words: A_1 = (I + W_1) / 2 = [[.75, .25], [0, 1]], A_2 = [[.5, .5], [.5, .5]]."""
-    first, second = np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
-    found = roll_out([first, second], [np.eye(1)], [np.array([[1.0, 0.0]])])
-    assert found.encoder[0].tolist() == [[0.75, 0.25], [0.0, 1.0]]
-    assert found.encoder[1].tolist() == [[0.375, 0.625], [0.375, 0.625]]
-    assert found.target[0].tolist() == [[0.5]]
-    assert found.source[0].tolist() == [[0.1875, 0.3125]]
+    found = rolled([[[0.5, 0.5], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]], [[[1.0]]], [[[1.0, 0.0]]])
+    assert found["encoder"][0].tolist() == [[0.75, 0.25], [0.0, 1.0]]
+    assert found["encoder"][1].tolist() == [[0.375, 0.625], [0.375, 0.625]]
+    assert (found["decoder"][0].tolist(), found["alignment"][0].tolist()) == ([[0.5]], [[0.1875, 0.3125]])
 
 
 def test_without_residual_connections_a_rollout_is_the_product_of_the_weights() -> None:
     draw = np.random.default_rng(0)
     encoder, own, cross = (draw.dirichlet(np.ones(n), size=(2, m)) for m, n in ((4, 4), (3, 3), (3, 4)))
-    found = roll_out(encoder, own, cross, residual=False)
-    assert found.encoder[1] == pytest.approx(encoder[1] @ encoder[0])
-    assert found.source[1] == pytest.approx(cross[1] @ encoder[1] @ encoder[0])
-    assert not found.target[1].any()
+    found = rolled(encoder, own, cross, residual=False)
+    assert found["encoder"][1] == pytest.approx(encoder[1] @ encoder[0])
+    assert found["alignment"][1] == pytest.approx(cross[1] @ encoder[1] @ encoder[0])
+    assert not found["decoder"][1].any()
 
 
 @settings(max_examples=30)
-@given(seed=st.integers(0, 99), layers=st.integers(1, 4), source=st.integers(1, 6), target=st.integers(1, 6))
-def test_what_is_rolled_out_is_shared_out_whole(seed: int, layers: int, source: int, target: int) -> None:
+@given(seed=st.integers(0, 99), depth=st.integers(1, 4), source=st.integers(1, 6), target=st.integers(1, 6))
+def test_what_is_rolled_out_is_shared_out_whole(seed: int, depth: int, source: int, target: int) -> None:
     draw = np.random.default_rng(seed)
-    encoder = draw.dirichlet(np.ones(source), size=(layers, source))
-    own = np.stack([np.tril(one) / np.tril(one).sum(1, keepdims=True) for one in draw.random((layers, target, target))])
-    found = roll_out(encoder, own, draw.dirichlet(np.ones(source), size=(layers, target)))
-    for of_source, of_target in zip(found.source, found.target, strict=True):
+    encoder = draw.dirichlet(np.ones(source), size=(depth, source))
+    own = np.stack([np.tril(one) / np.tril(one).sum(1, keepdims=True) for one in draw.random((depth, target, target))])
+    found = rolled(encoder, own, draw.dirichlet(np.ones(source), size=(depth, target)))
+    for of_source, of_target in zip(found["alignment"], found["decoder"], strict=True):
         assert of_source.sum(1) + of_target.sum(1) == pytest.approx(np.ones(target))
         assert not np.triu(of_target, 1).any(), "no state holds a word that comes after it"
-    assert all(one.sum(1) == pytest.approx(np.ones(source)) for one in found.encoder)
+    assert all(one.sum(1) == pytest.approx(np.ones(source)) for one in found["encoder"])
 
 
 def test_regions_that_no_layers_mix_are_rolled_out_from_themselves() -> None:
     """A decoder over an image, by hand: half of each state is what it was, half what it looked at."""
-    own, cross = np.array([[1.0, 0.0], [0.4, 0.6]]), np.array([[0.2, 0.3, 0.5], [0.7, 0.2, 0.1]])
-    found = roll_out([], [own], [cross])
-    assert found.encoder == ()
-    assert found.source[0] == pytest.approx(0.5 * cross)
-    assert found.target[0] == pytest.approx(np.array([[0.5, 0.0], [0.1, 0.4]]))
+    cross = np.array([[0.2, 0.3, 0.5], [0.7, 0.2, 0.1]])
+    found = rolled([], [[[1.0, 0.0], [0.4, 0.6]]], [cross])
+    assert found["alignment"][0] == pytest.approx(0.5 * cross)
+    assert found["decoder"][0] == pytest.approx(np.array([[0.5, 0.0], [0.1, 0.4]]))
+    assert "encoder" not in found
 
 
 def test_a_rollout_is_drawn_up_to_a_layer(transformer: Explanation) -> None:
-    rolled = transformer.rollout
     [last], [first] = (maps(transformer, "encoder", layer, rollout=True) for layer in ("mean", 1))
-    assert (last.values.tolist(), first.values.tolist()) == (rolled.encoder[1].tolist(), rolled.encoder[0].tolist())
+    by_layer = [one.weights[0].tolist() for one in transformer.rollouts["encoder"]]
+    assert [first.values.tolist(), last.values.tolist()] == by_layer
     mean = transformer.of_kind("encoder")[0].weights.mean(0, dtype=np.float64)
     assert first.values == pytest.approx((mean + np.eye(6)) / 2)
-
-
-# -------------------------------------------------------------------------------------------------------------- words
 
 
 def test_words_by_hand() -> None:
@@ -290,9 +270,10 @@ def test_words_begin_at_their_mark_and_special_tokens_stand_alone() -> None:
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character", vocabulary=40), ["나는 학교에 간다 ab"])
     ids = [tokenizer.begin, *tokenizer.encode("나는 학교"), tokenizer.unk, *tokenizer.encode("a"), tokenizer.end]
     assert ids[6] == tokenizer.unk == UNK
-    starts = word_starts(tokenizer, ids)
-    assert starts == (0, 1, 3, 6, 7, 8)
-    assert words_of(tokenizer.pieces(ids), starts) == ("<s>", "나는", "학교", "<unk>", "a", "</s>")
+    pieces = Pieces.of(tokenizer, ids)
+    assert pieces.starts == (0, 1, 3, 6, 7, 8)
+    assert pieces.words().texts == ("<s>", "나는", "학교", "<unk>", "a", "</s>")
+    assert pieces.words().words() == pieces.words()
 
 
 def test_words_of_a_vocabulary_with_hashes() -> None:
@@ -310,38 +291,23 @@ def test_words_of_a_vocabulary_with_hashes() -> None:
     )  # fmt: skip
     tokenizer = Tokenizer.from_json(text)
     ids = [*tokenizer.encode("undoing it"), tokenizer.end]
-    assert words_of(tokenizer.pieces(ids), word_starts(tokenizer, ids)) == ("undoing", "it", "[SEP]")
+    assert Pieces.of(tokenizer, ids).words().texts == ("undoing", "it", "[SEP]")
 
 
 def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanation) -> None:
-    words = transformer.between_words()
-    assert (words.source, words.target) == (("a", "b", "c", "</s>"), ("c", "b", "</s>"))
+    """So is its rollout: products of merged weights would be others, since the pieces of a word do not look alike."""
+    words = transformer.select(Options(words=True))
+    assert (words.source.texts, words.target.texts) == (("a", "b", "c", "</s>"), ("c", "b", "</s>"))
     assert words.weights == pytest.approx(merge_pieces(transformer.weights, [0, 1, 3], [0, 1, 3, 5]), abs=1e-6)
-    assert all(
-        one.weights.sum(-1) == pytest.approx(np.ones(one.weights.shape[:2]), abs=1e-5)
-        for one in words.attentions.values()
-    )
-    assert words.between_words() is words
-
-
-def test_a_rollout_between_words_is_merged_from_that_between_pieces(transformer: Explanation) -> None:
-    """Products of merged weights would be others: the pieces of a word do not look alike."""
-    rolled, words = transformer.rollout, transformer.between_words()
-    starts = {"source": [0, 1, 3, 5], "target": [0, 1, 3], "inputs": [*transformer.starts["inputs"]]}
-    for view, layers, looks, looked_at in (
-        ("encoder", rolled.encoder, "source", "source"),
-        ("alignment", rolled.source, "target", "source"),
-        ("decoder", rolled.target, "inputs", "inputs"),
-    ):
-        for layer, shares in enumerate(layers, 1):
-            [picture] = maps(words, view, layer, rollout=True)  # type: ignore[arg-type]
-            assert picture.values == pytest.approx(merge_pieces(shares, starts[looks], starts[looked_at]))
+    for attention in words.attentions.values():
+        assert attention.weights.sum(-1) == pytest.approx(np.ones(attention.weights.shape[:2]), abs=1e-5)
+    for kind, tokens in transformer.rollouts.items():
+        for layer, one in enumerate(tokens, 1):
+            [picture] = maps(words, kind, layer, rollout=True)
+            assert picture.values == pytest.approx(merge_pieces(one.weights[0], one.queries.starts, one.keys.starts))
             assert picture.values.shape == (len(picture.rows), len(picture.columns))
-    means = [one.weights.mean(0, dtype=np.float64) for one in words.of_kind("encoder")]
-    assert abs(roll_out(means, [], []).encoder[-1] - words.rollout.encoder[-1]).max() > 1e-4
-
-
-# ----------------------------------------------------------------------------------------------------------- bad input
+    products = roll_out(words.attentions)["encoder"][-1].weights
+    assert abs(products - words.rollouts["encoder"][-1].weights).max() > 1e-4
 
 
 def test_what_a_model_does_not_have_is_said_in_one_sentence(runs: dict[str, Path]) -> None:

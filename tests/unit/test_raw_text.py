@@ -54,18 +54,10 @@ def test_documents_of_a_folder_stand_in_the_order_of_its_files(folder: Path) -> 
         (f"{Path('texts', 'c.jsonl')}:1", "six\nseven"),
         (f"{Path('texts', 'c.jsonl')}:2", "eight"),
     ]
-
-
-def test_every_line_may_be_a_document(folder: Path) -> None:
-    found = documents_in(folder, text="texts/a.txt", documents="lines")
-    assert [text for _, text in found] == ["one", "two", "three"]
-    assert [where for where, _ in found] == ["texts/a.txt:1", "texts/a.txt:2", "texts/a.txt:6"]
-
-
-def test_empty_lines_may_be_documents_too(folder: Path) -> None:
-    found = documents_in(folder, text="texts/a.txt", documents="all_lines")
-    assert [text for _, text in found] == ["one", "two", "", "", "", "three"]
-    assert [where.partition(":")[2] for where, _ in found] == ["1", "2", "3", "4", "5", "6"]
+    lines = documents_in(folder, text="texts/a.txt", documents="lines")
+    assert lines == [("texts/a.txt:1", "one"), ("texts/a.txt:2", "two"), ("texts/a.txt:6", "three")]
+    every = documents_in(folder, text="texts/a.txt", documents="all_lines")
+    assert every == [(f"texts/a.txt:{line}", text) for line, text in enumerate(["one", "two", "", "", "", "three"], 1)]
 
 
 PUBLISHED = " \n = Robert <unk> = \n \n He had a guest @-@ star , \n"
@@ -256,25 +248,30 @@ def test_a_vocabulary_learns_no_white_space(tmp_path: Path) -> None:
         assert not any(sign in token for token in tokenizer.tokens(range(tokenizer.size)) for sign in "\t\r\n\u00a0")
 
 
-def test_bad_raw_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("files", "name", "message"),
+    [
+        ({}, "none", "there is no file in the folder"),
+        ({".hidden": b"text\n", "empty.txt": b""}, "none", "none: the files in the folder are all empty, or hidden"),
+        ({"empty.txt": b""}, "none/*.txt", "no file has such a name, or only empty ones"),
+        ({}, "none/*.tex", r"none/\*\.tex: no file has such a name"),
+        ({}, "nowhere.txt", "there is no such file"),
+        (
+            {"a.txt": b"good\n", "b.png": b"\x89PNG\r\n\x1a\n\0\0"}, "none",
+            r"b\.png:1: this is a PNG image, not a text: byte 0x89 .* is not UTF-8",
+        ),
+        (
+            {"a.txt": b"good\n", "b.png": b"good\n\0\0"}, "none",
+            r"b\.png:2: this is a binary file, not a text: the line holds a zero byte",
+        ),
+    ],
+)  # fmt: skip
+def test_bad_raw_text(tmp_path: Path, files: dict[str, bytes], name: str, message: str) -> None:
     (tmp_path / "none").mkdir()
-    with pytest.raises(DataError, match="there is no file in the folder"):
-        documents_in(tmp_path, text="none")
-    (tmp_path / "none" / ".hidden").write_text("text\n")
-    (tmp_path / "none" / "empty.txt").write_text("")
-    with pytest.raises(DataError, match="none: the files in the folder are all empty, or hidden"):
-        documents_in(tmp_path, text="none")
-    with pytest.raises(DataError, match="no file has such a name, or only empty ones"):
-        documents_in(tmp_path, text="none/*.txt")
-    with pytest.raises(DataError, match="there is no such file"):
-        documents_in(tmp_path, text="nowhere.txt")
-    (tmp_path / "none" / "a.txt").write_text("good\n")
-    (tmp_path / "none" / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
-    with pytest.raises(DataError, match=r"b\.png:1: this is a PNG image, not a text: byte 0x89 .* is not UTF-8"):
-        documents_in(tmp_path, text="none")
-    (tmp_path / "none" / "b.png").write_bytes(b"good\n\0\0")
-    with pytest.raises(DataError, match=r"b\.png:2: this is a binary file, not a text: the line holds a zero byte"):
-        documents_in(tmp_path, text="none")
+    for file, content in files.items():
+        (tmp_path / "none" / file).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        documents_in(tmp_path, text=name)
 
 
 @pytest.mark.parametrize(
@@ -312,8 +309,6 @@ def test_a_pattern_chooses_among_files(tmp_path: Path) -> None:
     assert [text for _, text in documents_in(tmp_path, text=str(tmp_path / "texts/*.md"))] == ["README.md"]
     [(where, _)] = documents_in(tmp_path, text="texts/?.txt")
     assert where == str(Path("texts", "a.txt:1"))
-    with pytest.raises(DataError, match=r"texts/\*\.tex: no file has such a name"):
-        documents_in(tmp_path, text="texts/*.tex")
     (tmp_path / "a*b.txt").write_text("a name of its own")
     assert [text for _, text in documents_in(tmp_path, text="a*b.txt")] == ["a name of its own"]
 

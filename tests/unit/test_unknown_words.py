@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from command_line import fail, succeed
 from language_model_cases import CASES, WORDS, build
 from model_cases import close
+from raw_cases import ELMO, raw_recipe
 from regard.api import features
 from regard.data.batches import TextBatch, Tokens
 from regard.data.dataset import Dataset
@@ -22,7 +23,6 @@ from regard.data.documents import RawData
 from regard.data.raw import document_pieces
 from regard.objectives.language_model import BothDirections
 from regard.runs import Run
-from regard.runs.run import load_weights
 from regard.tasks.task import padded
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers, UnknownWord, letters_of
 from regard.text.vocabularies import END, UNK
@@ -222,16 +222,7 @@ def test_letters_learn_from_unknown_words() -> None:
 
 # Through the verbs
 
-MODEL = {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1}
-RECIPE: dict[str, Any] = {
-    "task": "language_modeling",
-    "data": {
-        "train": {"corpus": "tales-en", "size": 60}, "validation": {"corpus": "tales-en", "size": 6}, "max_length": 24,
-    },
-    "tokenizer": {"kind": "word", "vocabulary": 40},
-    "model": MODEL,
-    "training": {"steps": 6, "batch_tokens": 256, "device": "cpu", "log_every": 3, "learning_rate": 0.01},
-}  # fmt: skip
+RECIPE = raw_recipe(ELMO, tokenizer={"kind": "word", "vocabulary": 40}, steps=6)
 
 
 @pytest.fixture(scope="module")
@@ -252,23 +243,10 @@ def test_features_of_words_that_were_never_seen(run: Path, tmp_path: Path) -> No
     assert np.abs(vectors[8] - vectors[1]).max() > 1e-3
 
 
-def test_a_resumed_training_is_exact_with_unknown_words(run: Path, tmp_path: Path) -> None:
-    stopped = RECIPE | {"training": RECIPE["training"] | {"steps": 2}}
-    train(stopped, out=tmp_path / "run", quiet=True)
-    train(RECIPE, out=tmp_path / "run", resume=True, quiet=True)
-    whole, resumed = (load_weights(Run.open(one).checkpoint("last")) for one in (run, tmp_path / "run"))
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-
-
 def test_a_classifier_on_frozen_features_tells_unknown_words_apart(run: Path, tmp_path: Path) -> None:
-    tree = {
-        "task": "classification",
-        "data": {
-            "train": {"corpus": "reviews-en", "size": 40}, "validation": {"corpus": "reviews-en", "size": 10},
-            "max_length": 40,
-        },
-        "training": RECIPE["training"] | {"init": str(run)},
-    }  # fmt: skip
+    corpora = {part: {"corpus": "reviews-en", "size": size} for part, size in (("train", 40), ("validation", 10))}
+    training = RECIPE["training"] | {"init": str(run)}
+    tree = {"task": "classification", "data": {**corpora, "max_length": 40}, "training": training}
     train(tree, out=tmp_path / "run", quiet=True)
     texts = ["A qwertyfox film.", "A zebra film.", "A <unk> film."]
     together = succeed("predict", tmp_path / "run", *texts, "--json").jsons
@@ -292,7 +270,7 @@ def test_explain_reads_what_predict_reads(run: Path) -> None:
 
 
 def test_a_model_of_tokens_knows_no_other_words(tmp_path: Path) -> None:
-    train(RECIPE | {"model": MODEL | {"words": "tokens"}}, out=tmp_path / "run", quiet=True)
+    train(RECIPE | {"model": ELMO | {"words": "tokens"}}, out=tmp_path / "run", quiet=True)
     file = tmp_path / "vectors.npz"
     succeed("predict", tmp_path / "run", "The qwertyfox ate.", "The zebra ate.", "--features", file)
     found = np.load(file)

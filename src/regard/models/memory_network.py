@@ -117,9 +117,9 @@ class MemoryNetwork(nn.Module):
     def forward(self, batch: StoryBatch) -> MemoryOutput:
         present_B1S = (batch.times_BS > 0)[:, None]
         words_UL, story_BS, question_B = _distinct(batch)
-        u_BID = self._sentence_vectors(words_UL, self.table_of("B", 1))[question_B]
+        u_BID = self.sentence_vectors(words_UL, self.table_of("B", 1))[question_B]
         weights = []
-        memories = {name: self._memory(words_UL, story_BS, batch.times_BS, name) for name in self.memory_tables}
+        memories = {name: self.memory(words_UL, story_BS, batch.times_BS, name) for name in self.memory_tables}
         for hop in range(1, self.config.hops + 1):
             m_BSID, c_BSID = memories[self.table_of("A", hop)], memories[self.table_of("C", hop)]
             scores_BIS = torch.einsum("bid,bsid->bis", u_BID, m_BSID)
@@ -148,9 +148,9 @@ class MemoryNetwork(nn.Module):
         for gradient in gradients:
             gradient.mul_(scale_I[:, None])
 
-    def _memory(self, words_UL: Tensor, story_BS: Tensor, times_BS: Tensor, name: str) -> Tensor:
+    def memory(self, words_UL: Tensor, story_BS: Tensor, times_BS: Tensor, name: str) -> Tensor:
         """m or c: the sentence vectors, plus their times."""
-        vectors_UID = self._sentence_vectors(words_UL, name)
+        vectors_UID = self.sentence_vectors(words_UL, name)
         vectors_BSID = F.embedding(story_BS, vectors_UID.flatten(1)).view(*story_BS.shape, *vectors_UID.shape[1:])
         if not self.config.temporal:
             return vectors_BSID
@@ -158,7 +158,7 @@ class MemoryNetwork(nn.Module):
         place_BS = times_BS.clamp(1, self.config.sentences) - 1
         return vectors_BSID + F.embedding(place_BS, T_SID.flatten(1)).view_as(vectors_BSID)
 
-    def _sentence_vectors(self, words_UL: Tensor, name: str) -> Tensor:
+    def sentence_vectors(self, words_UL: Tensor, name: str) -> Tensor:
         """One vector per sentence; padding is the null word, which is zero."""
         table_VID = self.tables[name]
         words_ULID = F.embedding(words_UL, table_VID.flatten(1)).view(*words_UL.shape, *table_VID.shape[1:])

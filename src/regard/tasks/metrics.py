@@ -1,11 +1,10 @@
-"""How well labels and numbers are found. Shares are between 0 and 1."""
+"""How well labels, numbers and answers are found. Shares are between 0 and 1."""
 
 from __future__ import annotations
 
 import math
 import re
 import string
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.normalise import comparable, fold_white_space
+from regard.text.normalise import fold_white_space
 
 Numbers = NDArray[np.float64]
 Classes = NDArray[np.int64]
@@ -24,37 +23,35 @@ def perplexity(loss: float) -> float:
     return math.exp(min(loss, 700.0))
 
 
-def confusion(true: Classes, found: Classes, classes: int) -> Classes:
-    """How often each class was taken for each: true classes are rows, found ones are columns."""
-    return np.bincount(true * classes + found, minlength=classes * classes).reshape(classes, classes)
+def classification_metrics(true: Classes, found: Classes, labels: Sequence[str]) -> dict[str, Any]:
+    """Accuracy, F1, Matthews' correlation, each class by itself, and what was taken for what.
 
-
-def accuracy(matrix: Classes) -> float:
-    return float(np.trace(matrix) / matrix.sum())
-
-
-def by_class(matrix: Classes) -> tuple[Numbers, Numbers, Numbers]:
-    """Precision, recall and F1 of each class; 0 where a class is never found, or never there."""
-    right, found, there = np.diag(matrix).astype(float), matrix.sum(0), matrix.sum(1)
-    precision = np.divide(right, found, out=np.zeros_like(right), where=found > 0)
-    recall = np.divide(right, there, out=np.zeros_like(right), where=there > 0)
-    f1 = np.divide(2 * right, found + there, out=np.zeros_like(right), where=found + there > 0)
-    return precision, recall, f1
-
-
-def f1_macro(matrix: Classes) -> float:
-    """The mean of the classes' F1, of those that are there or are found."""
-    there = (matrix.sum(0) + matrix.sum(1)) > 0
-    return float(by_class(matrix)[2][there].mean())
-
-
-def f1_micro(matrix: Classes) -> float:
-    """F1 over all decisions; with one class for each example it is the accuracy."""
-    return accuracy(matrix)
+    A class has 0 where it is never found, or never there. `f1_macro` is the mean over the classes that are there or are
+    found; with one class for each example `f1_micro`, over all decisions, is the accuracy.
+    """
+    classes = len(labels)
+    matrix = np.bincount(true * classes + found, minlength=classes * classes).reshape(classes, classes)
+    right, found_Y, true_Y = np.diag(matrix).astype(float), matrix.sum(0), matrix.sum(1)
+    precision, recall, f1_Y = (
+        np.divide(part, whole, out=np.zeros_like(right), where=whole > 0)
+        for part, whole in ((right, found_Y), (right, true_Y), (2 * right, found_Y + true_Y))
+    )
+    accuracy = float(right.sum() / matrix.sum())
+    columns = zip(labels, precision.tolist(), recall.tolist(), f1_Y.tolist(), true_Y.tolist(), strict=True)
+    return {
+        "accuracy": accuracy,
+        "f1_macro": float(f1_Y[found_Y + true_Y > 0].mean()),
+        "f1_micro": accuracy,
+        "matthews": matthews(matrix),
+        "classes": {label: {"precision": p, "recall": r, "f1": f, "examples": n} for label, p, r, f, n in columns},
+        "confusion": {
+            label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, matrix.tolist(), strict=True)
+        },
+    }
 
 
 def matthews(matrix: Classes) -> float:
-    """The correlation of true and found classes: 1 all right, 0 no better than chance.
+    """The correlation of true and found classes: 1 all right, 0 no better than chance. True classes are rows.
 
     Matthews 1975, for several classes Gorodkin 2004, with c right of s, t_k and p_k how often k is true and found:
         (c s - sum_k t_k p_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))
@@ -73,31 +70,13 @@ def pearson(true: Numbers, found: Numbers) -> float:
 
 
 def spearman(true: Numbers, found: Numbers) -> float:
-    """The linear correlation of the ranks, equals sharing theirs."""
+    """The linear correlation of the ranks; equals share the mean of theirs."""
+
+    def ranks(values: Numbers) -> Numbers:
+        _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
     return pearson(ranks(true), ranks(found))
-
-
-def ranks(values: Numbers) -> Numbers:
-    """The rank of each value from 1; equals have the mean of their ranks."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[places]
-
-
-def classification_metrics(true: Classes, found: Classes, labels: Sequence[str]) -> dict[str, Any]:
-    """Accuracy, F1, Matthews' correlation, each class by itself, and what was taken for what."""
-    matrix = confusion(true, found, len(labels))
-    columns = zip(labels, *(one.tolist() for one in by_class(matrix)), matrix.sum(1).tolist(), strict=True)
-    return {
-        "accuracy": accuracy(matrix),
-        "f1_macro": f1_macro(matrix),
-        "f1_micro": f1_micro(matrix),
-        "matthews": matthews(matrix),
-        "classes": {label: {"precision": p, "recall": r, "f1": f, "examples": n} for label, p, r, f, n in columns},
-        "confusion": {
-            label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, matrix.tolist(), strict=True)
-        },
-    }
 
 
 Script = Literal["squad", "korquad"]
@@ -156,45 +135,3 @@ def best_threshold(
         if total > best:
             best, threshold = total, (value + above) / 2
     return threshold, best / len(scores)
-
-
-def tokens_of(text: str, tokenize: Literal["words", "characters"], lowercase: bool) -> list[str]:
-    """Words, or their characters (Korean syllables); signs that are neither letter nor digit only separate words."""
-    signs = (sign if unicodedata.category(sign)[0] in "LMN" else " " for sign in comparable(text, lowercase))
-    words = "".join(signs).split()
-    return words if tokenize == "words" else list("".join(words))
-
-
-def rouge_n(output: Sequence[str], reference: Sequence[str], n: int) -> float:
-    """F1 of the n-grams, each counted as often as both sides have it."""
-    ours, theirs = _ngrams(output, n), _ngrams(reference, n)
-    return _f1((ours & theirs).total(), ours.total(), theirs.total())
-
-
-def rouge_l(output: Sequence[str], reference: Sequence[str]) -> float:
-    """F1 of the longest common subsequence."""
-    return _f1(common_subsequence(output, reference), len(output), len(reference))
-
-
-def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest common subsequence, a row of its table at once in the bits of one number.
-
-    Hyyro 2004, "Bit-Parallel LCS-length Computation Revisited": bit i of V is 0 where the row rises after first[i].
-    """
-    places: dict[str, int] = {}
-    for place, token in enumerate(first):
-        places[token] = places.get(token, 0) | 1 << place
-    every = V = (1 << len(first)) - 1
-    for token in second:
-        U = V & places.get(token, 0)
-        V = (V + U | V - U) & every
-    return len(first) - V.bit_count()
-
-
-def _ngrams(tokens: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(tokens[start : start + n]) for start in range(len(tokens) - n + 1))
-
-
-def _f1(common: int, output: int, reference: int) -> float:
-    """2 P R / (P + R) with P = common / output and R = common / reference."""
-    return 2 * common / (output + reference) if common else 0.0

@@ -21,7 +21,7 @@ from regard.data.dataset import ColumnReport, Columns, Dataset
 from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
-from regard.data.stories import UNKNOWN, Question, Stories, StoryData, object_inputs, questions_in, typed_questions
+from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
 from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean, first_of
 from regard.models import any_config, build_model
 from regard.models.base import device_of
@@ -283,7 +283,12 @@ class StoryAnswering(Task):
         question = questions_in([(line, place) for line in text.split("\n")])[-1]
         if bad := too_long_a_story(len(question.story), place, self.recipe.model):
             raise InputError(problems=[bad])
-        return _columns(question)
+        return {
+            "story": "\n".join(question.story),
+            "question": question.question,
+            "answer": question.answer or "",
+            "facts": " ".join(map(str, question.facts)) if question.facts else UNKNOWN,
+        }
 
     def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
         """The words that the model has never seen, in the question and in what is remembered of its story."""
@@ -301,10 +306,6 @@ class StoryAnswering(Task):
                 hint = f"the run's stories have other words, {known}"
                 problems.append(Problem(examples.where(row), f"the word {plain!r} is unknown", hint))
         return problems
-
-    def example_of(self, question: Question) -> Dataset:
-        """A question that was typed, ready for a batch."""
-        return Dataset.of(self, {name: [text] for name, text in _columns(question).items()}, lambda row: question.place)
 
     @torch.inference_mode()
     def likeliest_answers(
@@ -438,12 +439,3 @@ def long_stories(examples: Dataset, sentences: int, what: str) -> str | None:
         f"{len(longer):,} of {len(examples):,} {what} are about stories longer than the memory, which reads only their "
         f"last {sentences:,} sentences (first: {examples.where(longer[0])})"
     )
-
-
-def _columns(question: Question) -> dict[str, str]:
-    return {
-        "story": "\n".join(question.story),
-        "question": question.question,
-        "answer": question.answer or "",
-        "facts": " ".join(map(str, question.facts)) if question.facts else UNKNOWN,
-    }

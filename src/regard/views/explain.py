@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batches import Batch, MaskedBatch, Spelling, TextBatch, Tokens
+from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
 from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
 from regard.errors import DecodeError
-from regard.models.base import Generator, device_of
+from regard.models.base import ModelConfig, device_of
 from regard.models.headed import LayerMix
 from regard.runs import Run
 from regard.runs.settings import device_named, opened, with_search
-from regard.tasks.masked_language_modeling import GAP, encode_gaps, filled, with_gaps
+from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Inputs, encode_each, encode_target, not_longer, readable
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
-from regard.views.explanation import Explanation, Mix, Options, View
+from regard.views.explanation import Explanation, Options, Story, View
 from regard.views.leave_one_out import leave_one_out
-from regard.views.recording import (
-    Attention,
-    Candidate,
-    Kind,
-    Recorded,
-    Step,
-    attention_of,
-    module_calls,
-    positions_of,
-    record,
-    steps_of,
-    word_starts,
-)
-from regard.views.story import Story
+from regard.views.recording import Kind, Pieces, module_calls, positions_of, record, roll_out
+from regard.views.steps import Step, steps_of
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
@@ -74,308 +62,222 @@ def explain(
         raise DecodeError("with --target there is no search", where="--beam", hint="leave it out")
     run = opened(run)
     run = run.under(with_search(run.recipe, None, None, None, overrides))
-    request = _Request(
-        run, text, target, beam, view, padding=(MASK_PADDING if view == "masks" else 0) if padding is None else padding,
-        checkpoint=checkpoint, device=device_named(device),
-    )  # fmt: skip
-    if run.recipe.task == "story_answering":
-        return _explain_story(request, question, places)
-    if question is not None:
-        what = f"a run of {run.recipe.task} reads no story"
+    task, config = run.task, run.recipe.model
+    if question is not None and not task.reads_stories:
+        what = f"a run of {task.name} reads no story"
         raise DecodeError(what, where="--question", hint="runs of story_answering do")
-    return _explain_pair(request) if run.task.writes == "target" else _explain_text(request)
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What to explain."""
-
-    run: Run
-    text: str
-    target: str | None
-    beam: int | None
-    view: View | None
-    padding: int
-    checkpoint: str
-    device: torch.device
-
-    def model(self) -> Any:
-        return self.run.load_model(self.checkpoint, self.device)
-
-    def refuse_writing(self) -> None:
-        """Refuse the options of a run that writes, for one that does not."""
-        for option, value in {"--target": self.target, "--beam": self.beam}.items():
-            if value is not None:
-                what = f"a run of the task {self.run.task.name} writes no text"
-                raise DecodeError(what, where=option, hint="leave it out")
-
-
-# ------------------------------------------------------------------------------------------------ source and target
-
-
-def _explain_pair(request: _Request) -> Explanation:
-    run, padding = request.run, request.padding
-    model: Generator = request.model()
-    vocabulary = run.tokenizers["target"]
-    encoded = readable(run.task.encode_sources([request.text], ["input"]))[0]
-    output, target_ids = _target(request, model)
-    source, source_pieces, source_starts = _source(run, encoded, padding)
-    batch = Batch(source, _tokens([vocabulary.begin, *target_ids], padding, vocabulary.pad)).to(device_of(model))
-    written = [*target_ids, *[vocabulary.pad] * padding]
-    sides = {"target": written, "inputs": [vocabulary.begin, *written[:-1]]}
-    recorded = record(model, lambda: model(batch).hidden_BTD)
-    with torch.inference_mode():
-        logits_TV = model.readout(recorded.hidden_TD[: len(target_ids)])
-    pieces = {"source": source_pieces, **{side: tuple(vocabulary.pieces(ids)) for side, ids in sides.items()}}
-    return Explanation(
-        input=request.text,
-        output=output,
-        model_kind=run.recipe.model.kind,
-        attentions=_attentions(model, recorded, pieces),
-        steps=steps_of(logits_TV, vocabulary, target_ids),
-        model=model,
-        batch=batch,
-        forward=lambda: model(batch).hidden_BTD,
-        source=pieces["source"],
-        target=pieces["target"],
-        starts={"source": source_starts, **{side: word_starts(vocabulary, ids) for side, ids in sides.items()}},
+    for option, value in {"--target": target, "--beam": beam}.items():
+        if value is not None and (task.writes is None or not config.generates):
+            raise DecodeError(f"a run of the task {task.name} writes no text", where=option, hint="leave it out")
+    model = run.load_model(checkpoint, device_named(device))
+    if task.reads_stories:
+        return _explain_story(run, model, text, question, places)
+    padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding
+    read = _read_pair if task.writes == "target" else _read_text
+    reading, predicted = read(run, model, text, target, beam, padded)
+    hidden_TD, attentions = record(model, reading.forward, lambda name: _sides(name, model, reading))
+    mix = _mix(model, config, headed=task.head is not None)
+    leaves_out = task.head is not None and (view == "occlusion" or (not attentions and mix is None))
+    return replace(
+        reading,
+        attentions=attentions,
+        steps=_steps(model, hidden_TD, predicted),
+        rollouts=roll_out(attentions, residual=getattr(config, "residual", True)),
         positions=positions_of(model),
-        residual=getattr(run.recipe.model, "residual", True),
-        picture=encoded if isinstance(encoded, Picture) else None,
-        options=Options(request.view),
+        mix=mix,
+        occlusion=leave_one_out(task, model, reading.input) if leaves_out else None,
+        options=Options(view),
     )
 
 
-def _source(run: Run, encoded: Any, padding: int) -> tuple[Tokens, tuple[str, ...], tuple[int, ...]]:
-    """The source as the model reads it, its tokens, and where words begin; each region of an image is a word."""
-    if isinstance(encoded, Picture):
-        names = tuple(encoded.names())
-        return images_of([encoded]), names, tuple(range(len(names)))
-    tokenizer = run.tokenizers["source"]
-    ids = [*encoded, tokenizer.end]
+class Predicted(NamedTuple):
+    """Where a model predicts tokens, and which."""
+
+    tokenizer: Tokenizer
+    places: Sequence[int]
+    written: Sequence[int] | None = None
+    """None: the likeliest ones that are not special."""
+
+
+def _sides(name: str, model: Any, reading: Explanation) -> tuple[Kind, Pieces, Pieces]:
+    """The kind of an attention, its queries and its keys."""
+    if fnmatch(name, getattr(model, "alignment", "")):
+        return "alignment", reading.target, reading.source
+    if name.startswith("encoder") or not reading.inputs.texts:
+        return "encoder", reading.source, reading.source
+    return "decoder", reading.inputs, reading.inputs
+
+
+@torch.inference_mode()
+def _steps(model: Any, hidden_TD: Tensor, predicted: Predicted) -> tuple[Step, ...]:
+    tokenizer, places, written = predicted
+    if not places:
+        return ()
+    logits_PV = model.readout(hidden_TD[[*places]])
+    if written is None:
+        special = torch.tensor(sorted(tokenizer.special), device=logits_PV.device)
+        written = logits_PV.index_fill(1, special, -torch.inf).argmax(-1).tolist()
+    return steps_of(logits_PV, tokenizer, written)
+
+
+@torch.inference_mode()
+def _mix(model: Any, config: ModelConfig, *, headed: bool) -> dict[str, Any] | None:
+    """The shares of the layers, where they are mixed; those of a bare ELMo are even: only a task can learn them."""
+    bare = not headed and config.pretraining == "both_directions"
+    mix = LayerMix(model.depth + 1) if bare else model.mix if headed else None
+    if mix is None:
+        return None
+    names = ("embeddings", *(f"layer {number}" for number in range(1, len(mix.s))))
+    return {
+        "shares": dict(zip(names, mix.weights_N.tolist(), strict=True)), "gamma": float(mix.gamma), "learned": headed,
+    }  # fmt: skip
+
+
+def _read_pair(
+    run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
+) -> tuple[Explanation, Predicted]:
+    """A source, and the target that was given or the best that the search finds."""
+    task, vocabulary, picture = run.task, run.tokenizers["target"], None
+    [encoded] = readable(task.encode_sources([text], ["input"]))
+    if target is None:
+        search = with_search(run.recipe, beam, 1, None, []).search
+        best = task.with_search(search).predict(model, Inputs.of([text]))[0].nbest[0]
+        output, ids = best.output, vocabulary.token_ids(best.tokens)
+    else:
+        output, ids = target, encode_target(vocabulary, target)
+    source: Tokens
+    if isinstance(encoded, Picture):  # each region is a word
+        picture, names = encoded, tuple(encoded.names())
+        source, pieces = images_of([encoded]), Pieces(names, tuple(range(len(names))))
+    else:
+        source, pieces = _padded(run.tokenizers["source"], [*encoded, run.tokenizers["source"].end], padding)
+    read, inputs = _padded(vocabulary, [vocabulary.begin, *ids], padding)
+    batch = Batch(source, read).to(device_of(model))
+    reading = Explanation(
+        text, output, run.recipe.model.kind, model, batch, lambda: model(batch).hidden_BTD, pieces,
+        inputs=inputs.first(len(inputs.texts) - 1), target=Pieces.of(vocabulary, [*ids, *[vocabulary.pad] * padding]),
+        picture=picture,
+    )  # fmt: skip
+    return reading, Predicted(vocabulary, range(len(ids)), ids)
+
+
+def _padded(tokenizer: Tokenizer, ids: Sequence[int], padding: int) -> tuple[Tokens, Pieces]:
     padded = [*ids, *[tokenizer.pad] * padding]
-    return _tokens(ids, padding, tokenizer.pad), tuple(tokenizer.pieces(padded)), word_starts(tokenizer, padded)
+    tokens = Tokens.of(torch.tensor([padded]), torch.tensor([len(ids)]), Spelling.of_rows([padded]))
+    return tokens, Pieces.of(tokenizer, padded)
 
 
-def _target(request: _Request, model: Generator) -> tuple[str, list[int]]:
-    """The target that was given, or the best that the search finds, with its tokens."""
-    run = request.run
-    vocabulary = run.tokenizers["target"]
-    if request.target is not None:
-        return request.target, encode_target(vocabulary, request.target)
-    search = with_search(run.recipe, request.beam, 1, None, []).search
-    best = run.task.with_search(search).predict(model, Inputs.of([request.text]))[0].nbest[0]
-    return best.output, vocabulary.token_ids(best.tokens)
-
-
-def _tokens(ids: Sequence[int], padding: int, pad: int) -> Tokens:
-    return Tokens.of(torch.tensor([[*ids, *[pad] * padding]]), torch.tensor([len(ids)]))
-
-
-def _attentions(model: Generator, recorded: Recorded, pieces: Mapping[str, tuple[str, ...]]) -> dict[str, Attention]:
-    attentions = {}
-    for name in recorded.weights_HQK:
-        kind: Kind = "encoder" if name.startswith("encoder") else "decoder"
-        queries = keys = pieces["source" if kind == "encoder" else "inputs"]
-        if fnmatch(name, model.alignment):
-            kind, queries, keys = "alignment", pieces["target"], pieces["source"]
-        attentions[name] = attention_of(name, kind, recorded, queries, keys)
-    return attentions
-
-
-# ---------------------------------------------------------------------------------------------------------- one text
-
-
-Reading = tuple[Framed, str, Mapping[str, Any]]
-"""A text as a model reads it, the prediction for it where there is one, and the rest of the prediction."""
-
-
-def _explain_text(request: _Request) -> Explanation:
-    """Where each token of a text looks; the tokens that a language model expects next, or a masked one in the gaps."""
-    run = request.run
-    model, tokenizer, task = request.model(), run.tokenizers["text"], run.recipe.task
-    headed = task not in ("language_modeling", "masked_language_modeling")
-    if run.task.writes is None or run.recipe.model.kind == "elmo":
-        request.refuse_writing()
-    typed = run.task.typed_input(request.text, "input 1")
+def _read_text(
+    run: Run, model: Any, text: str, target: str | None, beam: int | None, padding: int
+) -> tuple[Explanation, Predicted]:
+    """A text: under a head with the answer, of a masked model with its gaps filled, of a language model with its
+    continuation."""
+    task, tokenizer, config = run.task, run.tokenizers["text"], run.recipe.model
+    typed = task.typed_input(text, "input 1")
     if typed.fault is not None:
         raise DecodeError(problems=[typed.fault])
-    text = typed.text
-    if headed:
-        row, output, prediction = _read_headed(run, model, text)
-    elif run.task.writes is None:
-        row, output, prediction = _read_masked(model, tokenizer, text)
+    output, prediction, predicted = "", dict[str, Any](), Predicted(tokenizer, [])
+    if task.head is not None:
+        row, output, prediction = _read_headed(run, model, typed.text)
+    elif task.writes is None:
+        row, output = _read_masked(run, model, typed.text)
+        if model.output is not None:
+            predicted = Predicted(tokenizer, [place for place, one in enumerate(row.ids) if one == tokenizer.mask])
     else:
-        row, output, prediction = Framed(_read_on(request, model), []), "", {}
-    ids, length = [*row.ids, *[tokenizer.pad] * request.padding], len(row.ids)
-    kind: Kind = "encoder" if run.recipe.model.kind == "bert" else "decoder"
-    batch = _text_batch(ids, row.segments, length, bert=kind == "encoder").to(device_of(model))
-    recorded = record(model, lambda: _states(model, batch, headed=headed))
-    pieces, starts = tuple(tokenizer.pieces(ids)), word_starts(tokenizer, ids)
-    steps = () if headed else _expected(model, recorded.hidden_TD, tokenizer, ids[:length], masked=kind == "encoder")
-    mix = _mix(model, run.recipe.model.kind, headed=headed)
-    leaves_out = headed and (request.view == "occlusion" or (not recorded.weights_HQK and mix is None))
-    return Explanation(
-        input=text,
-        output=output,
-        model_kind=run.recipe.model.kind,
-        attentions={name: attention_of(name, kind, recorded, pieces, pieces) for name in recorded.weights_HQK},
-        steps=steps,
-        model=model,
-        batch=batch,
-        forward=lambda: _states(model, batch, headed=headed),
-        source=pieces if kind == "encoder" else (),
-        target=() if kind == "encoder" else tuple(step.token for step in steps),
-        starts={"source": starts if kind == "encoder" else (), "inputs": starts, "target": _starts_of(steps, starts)},
-        whole=0 if kind == "encoder" else length - 1,
-        positions=positions_of(model),
-        prediction=prediction,
-        mix=mix,
-        occlusion=leave_one_out(run, model, text) if leaves_out else None,
-        options=Options(request.view),
-    )
+        row = Framed(_continued(run, model, typed.text, target, beam), [])
+        predicted = Predicted(tokenizer, range(len(row.ids)), [*row.ids[1:], tokenizer.end])
+    tokens, pieces = _padded(tokenizer, row.ids, padding)
+    segments_BL, none = torch.zeros_like(tokens.ids_BL), torch.zeros(0, dtype=torch.long)
+    segments_BL[0, : len(row.segments)] = torch.tensor(row.segments)
+    batch = MaskedBatch(tokens, segments_BL, none, none).to(device_of(model))
+
+    def forward() -> Tensor:
+        states_BLD: Tensor
+        if task.head is None and config.pretraining == "both_directions":  # its readout reads the forward direction
+            states_BLD = model(batch).hidden_BTD
+        elif getattr(task, "rewrites", False):
+            _, memory = model.read(batch.text)  # from which it then writes the text
+            states_BLD = model.read(batch.text, memory)[0][-1]
+        else:
+            states_BLD = model.states(batch)
+        return states_BLD
+
+    reading = Explanation(typed.text, output, config.kind, model, batch, forward, prediction=prediction)
+    if config.segments:  # BERT, which reads in both directions
+        return replace(reading, source=pieces), predicted
+    written = Pieces.of(tokenizer, predicted.written or [])
+    return replace(reading, inputs=pieces, target=written, whole=len(row.ids) - 1), predicted
 
 
-def _read_headed(run: Run, model: Any, text: str) -> Reading:
+def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str, Any]]:
     """What the model reads for a task, the first row where there are several (windows, choices), and its answer."""
-    run.task.encode_inputs(model, Inputs([text], ["input"])).readable()
     with module_calls(model, [""]) as calls:
         [predicted] = run.task.predict(model, Inputs([text], ["input"]))
     batch, prediction = calls[""][0].inputs[0], predicted.to_json()
     ids = batch.text.row(0)
-    row = Framed(ids, batch.segments_BL[0, : len(ids)].tolist())
     answer = prediction["output"]
     output = f"{answer:.4f}" if isinstance(answer, float) else str(answer)
     others = {name: value for name, value in prediction.items() if name not in ("input", "output")}
-    return row, output, others
+    return Framed(ids, batch.segments_BL[0, : len(ids)].tolist()), output, others
 
 
-def _read_masked(model: Any, tokenizer: Tokenizer, text: str) -> Reading:
+def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled."""
-    first, second = (fold_white_space(part) for part in text.partition("\t")[::2])
+    tokenizer, (first, second) = run.tokenizers["text"], map(fold_white_space, text.partition("\t")[::2])
     framing = Framing(tokenizer, segments=True, longest=model.longest)
     row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
     readable(not_longer([row.ids], model.longest, ["input"]))
     if GAP not in text or model.output is None or second:
-        return row, "", {}
-    [best] = filled(model, tokenizer, [text], readable(encode_gaps(model, tokenizer, [text], ["input"])), 1)
-    return row, best.output, {}
+        return row, ""
+    [filled] = run.task.predict(model, Inputs([text], ["input"]))
+    return row, filled.output
 
 
-def _read_on(request: _Request, model: Any) -> list[int]:
+def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | None) -> list[int]:
     """`</s>`, the text, and its continuation."""
-    run, tokenizer = request.run, request.run.tokenizers["text"]
-    text = request.text if request.target is None else f"{request.text} {request.target}"
+    tokenizer, longest = run.tokenizers["text"], getattr(model, "longest", None)
+    text = text if target is None else f"{text} {target}"
     if not text.strip():
         raise DecodeError("there is no text", where="input")
-    if run.recipe.model.kind == "elmo":
-        [words] = readable(encode_each(tokenizer, [fold_white_space(text)], ["input"], letters=model.letters))
-        return [tokenizer.end, *words]
-    prompt: list[int]
-    [prompt] = readable(run.task.encode_prompts(model, [text], ["input"]))
-    if request.beam is None:
+    [ids] = readable(encode_each(tokenizer, [tokenizer.fold(text)], ["input"], letters=model.letters))
+    prompt = [tokenizer.end, *ids]
+    readable(not_longer([prompt], None if longest is None else longest - 1, ["input"]))
+    if beam is None:
         return prompt
-    search = with_search(run.recipe, request.beam, 1, None, ["search.sample=false"]).search
+    search = with_search(run.recipe, beam, 1, None, ["search.sample=false"]).search
     best = run.task.with_search(search).predict(model, Inputs([text], ["input"]))[0].nbest[0]
     written = tokenizer.token_ids(best.tokens)
     return [*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)]
 
 
-def _text_batch(ids: Sequence[int], segments: Sequence[int], length: int, *, bert: bool) -> TextBatch | MaskedBatch:
-    text = Tokens.of(torch.tensor([ids]), torch.tensor([length]), Spelling.of_rows([ids]))
-    if not bert:
-        return TextBatch(text)
-    segments_BL, none = torch.zeros_like(text.ids_BL), torch.zeros(0, dtype=torch.long)
-    segments_BL[0, : len(segments)] = torch.tensor(segments)
-    return MaskedBatch(text, segments_BL, none, none)
-
-
-def _states(model: Any, batch: Any, *, headed: bool) -> Tensor:
-    """The hidden states [1, L, D] that the model's readout or head reads."""
-    kind = None if headed else model.config.kind
-    states_BLD: Tensor
-    if kind == "elmo":  # its readout reads the forward direction
-        states_BLD = model(batch).hidden_BTD
-    elif kind == "lstm_lm" and model.config.objective == "autoencoder":
-        _, memory = model.read(batch.text)  # from which it then writes the text
-        states_BLD = model.read(batch.text, memory)[0][-1]
-    else:
-        states_BLD = model.states(batch)
-    return states_BLD
-
-
-@torch.inference_mode()
-def _expected(
-    model: Any, hidden_LD: Tensor, tokenizer: Tokenizer, ids: Sequence[int], *, masked: bool
-) -> tuple[Step, ...]:
-    """The tokens that were expected: at each next position, the end included; by a masked model, in each gap."""
-    if not masked:
-        return steps_of(model.readout(hidden_LD), tokenizer, [*ids[1:], tokenizer.end])
-    gaps = [position for position, token in enumerate(ids) if token == tokenizer.mask]
-    if not gaps or model.output is None:
-        return ()
-    logits_PV = model.readout(hidden_LD[gaps])
-    special = torch.tensor(sorted(tokenizer.special), device=logits_PV.device)
-    return steps_of(logits_PV, tokenizer, logits_PV.index_fill(1, special, -torch.inf).argmax(-1).tolist())
-
-
-def _starts_of(steps: Sequence[Step], starts: Sequence[int]) -> tuple[int, ...]:
-    """Where the predicted words begin: one position before they are read; the end is a word of its own."""
-    return tuple(sorted({0, *(start - 1 for start in starts if start > 0), len(steps) - 1})) if steps else ()
-
-
-@torch.inference_mode()
-def _mix(model: Any, kind: str, *, headed: bool) -> Mix | None:
-    """The shares of the layers, where they are mixed; those of a bare ELMo are even: only a task can learn them."""
-    mix = model.mix if headed else LayerMix(model.config.layers + 1) if kind == "elmo" else None
-    if mix is None:
-        return None
-    names = ("embeddings", *(f"layer {number}" for number in range(1, len(mix.s))))
-    return Mix(names, tuple(mix.weights_N.tolist()), float(mix.gamma), learned=headed)
-
-
-# ------------------------------------------------------------------------------------------------------------ stories
-
-
-def _explain_story(request: _Request, question: int | None, places: Sequence[str] | None) -> Explanation:
+def _explain_story(run: Run, model: Any, text: str, question: int | None, places: Sequence[str] | None) -> Explanation:
     """A question about a story, answered, and where each hop of the model looked; `places` name its lines."""
-    request.refuse_writing()
-    run, lines = request.run, request.text.split("\n")
-    asked = questions_in(list(zip(lines, places or ["input"] * len(lines), strict=True)))
-    number = len(asked) if question is None else question
-    if not 1 <= number <= len(asked):
-        raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(asked)}")
-    typed = asked[number - 1]
-    model = request.model()
-    run.task.encode_inputs(model, Inputs([typed.text], [typed.place])).readable()
-    examples = run.task.example_of(typed)
-    first = np.zeros(1, dtype=np.int64)
-    batch = run.task.batch(examples, first).to(device_of(model))
+    task, lines = run.task, text.split("\n")
+    questions = questions_in(list(zip(lines, places or ["input"] * len(lines), strict=True)))
+    number = len(questions) if question is None else question
+    if not 1 <= number <= len(questions):
+        raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(questions)}")
+    typed = questions[number - 1]
+    [example] = task.encode_inputs(model, Inputs([typed.text], [typed.place])).readable()
+    examples, row = example.examples, np.array([example.row])
+    batch = task.batch(examples, row).to(device_of(model))
     with torch.inference_mode():
         p_NBIS = model(batch).p_NBIS
-    kept, [answers] = int(examples.columns["sizes"].lengths[0]), run.task.likeliest_answers(model, examples, first)
+    kept, [answers] = int(examples.columns["sizes"].lengths[0]), task.likeliest_answers(model, examples, row)
     story = Story(
-        question=typed.question,
         sentences=typed.story[-kept:],
+        numbers=typed.numbers[-kept:],
         forgotten=len(typed.story) - kept,
+        question=typed.question,
+        asked=number,
+        questions=len(questions),
         weights_NS=p_NBIS[:, 0, model.winner].float().cpu().numpy(),
         answer=typed.answer,
-        facts=run.task.kept_facts(examples, 0),
-        numbers=typed.numbers[-kept:],
-        asked=number,
-        questions=len(asked),
+        facts=task.kept_facts(examples, 0),
     )
-    best, *_ = candidates = tuple(map(Candidate, answers.keys(), answers.values()))
+    (best, probability), *_ = answers.items()
+    step = Step(best, probability, 1, tuple(answers.items()))
     return Explanation(
-        input=request.text,
-        output=best.token,
-        model_kind=run.recipe.model.kind,
-        attentions=story.attentions(),
-        steps=(Step(best.token, best.probability, 1, candidates),),
-        model=model,
-        batch=batch,
-        forward=lambda: model(batch).logits_BIV,
-        prediction={"probabilities": answers},
-        story=story,
-        options=Options(request.view),
-    )
+        text, best, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
+        steps=(step,), prediction={"probabilities": answers}, story=story,
+    )  # fmt: skip

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal, get_args
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
+from rich.cells import cell_len
 from torch import Tensor, nn
 
-from regard.data.batches import AnyBatch
+from regard.data.batches import AnyBatch, StoryBatch
 from regard.data.images import Picture
 from regard.errors import DecodeError, did_you_mean
+from regard.models.memory_network import MemoryNetwork
+from regard.tasks.story_answering import facts_found
 from regard.views.labels import label, shorten
 from regard.views.leave_one_out import Occlusion
-from regard.views.recording import Attention, Kind, Step, merge_pieces, words_of
+from regard.views.recording import NAMES, NO_PIECES, Attention, Kind, Pieces
 from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Numbers, Part, Report, Section, Table, Text, Value
-from regard.views.rollout import Rollout, roll_out
-from regard.views.story import Story
+from regard.views.steps import Step, Worked, work_out, work_out_hop
+from regard.views.terminal import SHADES
 
 View = Literal[
     "alignment", "encoder", "decoder", "hops", "mix", "occlusion", "probabilities", "heads", "masks", "positions"
@@ -26,39 +28,30 @@ View = Literal[
 Choice = int | Literal["mean", "all"]
 """A layer or head by its number from 1; the mean over them; or a map for each."""
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
 VIEWS: tuple[View, ...] = get_args(View)
-NAMES = {
-    "alignment": "attention over the source",
-    "encoder": "self-attention of the encoder",
-    "decoder": "self-attention of the decoder",
-    "hops": "attention over the story",
-}
-MISSING = {
-    "positions": "position encodings",
+MAPS: tuple[View, ...] = ("alignment", "encoder", "decoder")
+MISSING: dict[str, str] = {str(kind): name for kind, name in NAMES.items()} | {
+    "heads": "attention",
     "masks": "attention, so no masks",
+    "positions": "position encodings",
     "mix": "mix of layers",
     "probabilities": "token to predict in this text",
     "occlusion": "label, number, tag or answer that could change where a word is left out",
 }
-"""What a model may lack beside these."""
-SIDES: dict[Kind, tuple[str, str]] = {
-    "alignment": ("target", "source"),
-    "encoder": ("source", "source"),
-    "decoder": ("inputs", "inputs"),
-}
-"""The queries and the keys of a kind, by the names of `Explanation.starts`."""
+"""What a model lacks that does not have a view."""
 CHANGES: dict[str, tuple[View, ...]] = {
-    "--layer": ("alignment", "encoder", "decoder", "heads"),
-    "--head": ("alignment", "encoder", "decoder"),
-    "--rollout": ("alignment", "encoder", "decoder"),
+    "--layer": (*MAPS, "heads"),
+    "--head": MAPS,
+    "--rollout": MAPS,
     "--step": ("heads",),
-    "--words": ("alignment", "encoder", "decoder", "heads", "masks"),
-    "--padding": ("alignment", "encoder", "decoder", "heads", "masks"),
+    "--words": (*MAPS, "heads", "masks"),
+    "--padding": (*MAPS, "heads", "masks"),
 }
 """The views that each option changes."""
 WIDEST = 128
 """Dimensions of the position encodings that are drawn."""
+FACT = "•"
+"""Marks a supporting fact of a story."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +71,21 @@ class Options:
     @classmethod
     def parse(cls, view: str | None, layer: str, head: str, **others: Any) -> Options:
         """From the command line."""
-        known = next((name for name in VIEWS if name == view), None)
-        if view is not None and known is None:
+        if view is not None and view not in VIEWS:
             raise DecodeError(f"there is no view {view!r}", where="--view", hint=did_you_mean(view, VIEWS))
-        return cls(known, _choice(layer, "--layer"), _choice(head, "--head"), **others)
+        choices: list[Any] = []
+        for option, text in {"--layer": layer, "--head": head}.items():
+            if not text.isdecimal() and text not in ("mean", "all"):
+                hint = "allowed: a number from 1 on, mean, all"
+                raise DecodeError(f"not a number: {text!r}", where=option, hint=hint)
+            choices.append(int(text) if text.isdecimal() else text)
+        return cls(view, *choices, **others)
 
     def refuse_without_effect(self, view: View, *, padding: int | None, numbers: bool) -> None:
         """Refuse an option that would change nothing in the view, or in the numbers of one attention."""
-        layer, head = (None if choice == "mean" else choice for choice in (self.layer, self.head))
-        given = {"--layer": layer, "--head": head, "--rollout": self.rollout or None, "--step": self.step,
-                 "--words": self.words or None, "--padding": padding}  # fmt: skip
-        for option in (option for option, value in given.items() if value is not None):
+        given = {"--layer": self.layer != "mean", "--head": self.head != "mean", "--rollout": self.rollout,
+                 "--step": self.step is not None, "--words": self.words, "--padding": padding is not None}  # fmt: skip
+        for option in (option for option in CHANGES if given[option]):
             if numbers and option in ("--rollout", "--words"):
                 what = "the numbers are those of one attention between tokens"
                 raise DecodeError(what, where=option, hint="leave it out")
@@ -98,36 +95,6 @@ class Options:
                 raise DecodeError(f"it does not change the view {view!r}", where=option, hint=hint)
 
 
-def _choice(text: str, option: str) -> Choice:
-    if text == "mean":
-        return "mean"
-    if text == "all":
-        return "all"
-    if not text.isdecimal():
-        raise DecodeError(f"not a number: {text!r}", where=option, hint="allowed: a number from 1 on, mean, all")
-    return int(text)
-
-
-@dataclass(frozen=True)
-class Mix:
-    """How a task mixes the layers that it reads: gamma * sum_j s_j h_j (Peters et al. 2018, equation 1)."""
-
-    names: tuple[str, ...]
-    shares: tuple[float, ...]
-    """s_j, which sum to 1."""
-    gamma: float
-    learned: bool
-
-    def to_json(self) -> dict[str, Any]:
-        shares = dict(zip(self.names, self.shares, strict=True))
-        return {"shares": shares, "gamma": self.gamma, "learned": self.learned}
-
-    def bars(self) -> Bars:
-        how = "" if self.learned else "; even, since no task has learned it"
-        title = f"gamma * sum_j s_j h_j with gamma {self.gamma:.3f}{how}"
-        return Bars(self.names, {"share": self.shares}, "share s_j", title, span=1.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Where a model looked for one input, and which other tokens it might have written."""
@@ -135,43 +102,51 @@ class Explanation:
     input: str
     output: str
     model_kind: str
-    attentions: Mapping[str, Attention]
-    """By name, in the order in which the model computes them."""
-    steps: tuple[Step, ...]
     model: nn.Module = field(repr=False)
     batch: AnyBatch = field(repr=False)
     forward: Callable[[], Tensor] = field(repr=False)
-    """Runs the model on the batch again."""
-    source: tuple[str, ...] = ()
-    """Tokens of the source, with `</s>`; or its words."""
-    target: tuple[str, ...] = ()
-    """Tokens that were written, with `</s>`; or words."""
-    starts: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
-    """Where words begin in `source`, `target` and `inputs` (what the decoder reads)."""
+    """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head reads."""
+    source: Pieces = NO_PIECES
+    inputs: Pieces = NO_PIECES
+    """What the decoder reads."""
+    target: Pieces = NO_PIECES
+    """What was written, with `</s>`."""
+    attentions: Mapping[str, Attention] = field(default_factory=dict)
+    """By name, in the order in which the model computes them."""
+    rollouts: Mapping[Kind, Sequence[Attention]] = field(default_factory=dict, repr=False)
+    """Attention rollout up to each layer; empty where the model has no layers of self-attention."""
     whole: int = 0
     """The position of the query that stands for a text as a whole: [CLS] of BERT, the last token of GPT."""
+    steps: tuple[Step, ...] = ()
     positions: Numbers | None = None
     """[50, D], the encodings of the first positions; None where the model has none."""
-    residual: bool = True
-    """Whether the input of each attention is added to its output."""
     prediction: Mapping[str, Any] = field(default_factory=dict)
     """What else the model predicts: probabilities of classes, ..."""
     picture: Picture | None = field(default=None, repr=False)
     """The source, where that is an image; `source` then names its regions."""
-    mix: Mix | None = None
-    """Of its layers, where the model mixes them."""
+    mix: Mapping[str, Any] | None = None
+    """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it is `learned`."""
     occlusion: Occlusion | None = None
     """What the answer depends on, where that was computed."""
     story: Story | None = None
     """The story that a question was asked about."""
-    by_token: Explanation | None = field(default=None, repr=False)
-    """The same between tokens, where this is between words."""
     options: Options = Options()
     """What its report shows."""
 
     def select(self, options: Options) -> Explanation:
         """The same with other options."""
-        return replace(self.between_words() if options.words else self, options=options)
+        if not options.words:
+            return replace(self, options=options)
+        starts = self.of_kind(self.kinds[0])[0].queries.starts if self.kinds else ()
+        return replace(
+            self,
+            options=options,
+            source=self.source.words(),
+            target=self.target.words(),
+            attentions={name: attention.between_words() for name, attention in self.attentions.items()},
+            rollouts={kind: [layer.between_words() for layer in layers] for kind, layers in self.rollouts.items()},
+            whole=max(0, sum(start <= self.whole for start in starts) - 1),
+        )
 
     @property
     def title(self) -> str:
@@ -190,17 +165,15 @@ class Explanation:
 
     @property
     def kinds(self) -> list[Kind]:
-        return [kind for kind in KINDS if self.of_kind(kind)]
+        return ["hops"] if self.story is not None else [kind for kind in NAMES if self.of_kind(kind)]
 
     @property
     def views(self) -> list[View]:
         """What there is to see of this model."""
-        if self.story is not None:
-            return ["hops"]
         has: dict[View, bool] = {
             "mix": self.mix is not None,
             "occlusion": self.occlusion is not None,
-            "probabilities": bool(self.steps),
+            "probabilities": bool(self.steps) and self.story is None,
             "heads": bool(self.attentions),
             "masks": bool(self.attentions),
             "positions": self.positions is not None,
@@ -212,70 +185,61 @@ class Explanation:
         """The view that is asked for, or the first that the model has."""
         view = self.options.view or self.views[0]
         if view not in self.views:
-            what = f"the model {self.model_kind!r} has no {MISSING.get(view, NAMES.get(view, 'attention'))}"
+            what = f"the model {self.model_kind!r} has no {MISSING[view]}"
             raise DecodeError(what, where="--view", hint=f"allowed for it: {', '.join(self.views)}")
         return view
 
-    # ---------------------------------------------------------------------------------------------- words and rollout
+    def worked(self) -> Worked:
+        """One attention computed again for one query, equation by equation.
 
-    def between_words(self) -> Explanation:
-        """The same between words: the sum over the tokens of a key, the mean over those of a query."""
-        if self.by_token is not None or self.story is not None:
-            return self
-        attentions = {
-            name: attention.between_words(*(self.starts[side] for side in SIDES[attention.kind]))
-            for name, attention in self.attentions.items()
-        }
-        source, target = (words_of(getattr(self, side), self.starts[side]) for side in ("source", "target"))
-        whole = max(0, sum(start <= self.whole for start in self.starts["inputs"]) - 1)
-        return replace(self, source=source, target=target, attentions=attentions, whole=whole, by_token=self)
+        By default this is attention over the source, its last layer, first head and first step. A step is a token
+        that is written; for the encoder's self-attention, one that is read.
+        """
+        options, story = self.options, self.story
+        if options.words:
+            raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
+        if not self.kinds:
+            what = f"the model {self.model_kind!r} has no attention to work out"
+            raise DecodeError(what, where="--numbers", hint="--view probabilities shows its token probabilities")
+        kind = next((kind for kind in self.kinds if options.view in (None, kind)), None)
+        if kind is None:
+            name = NAMES.get(cast("Kind", options.view), "such attention")
+            what = f"the model {self.model_kind!r} has no {name} to work out"
+            raise DecodeError(what, where="--view", hint=f"allowed for it: {', '.join(self.kinds)}")
+        if story is not None:
+            hops = len(story.weights_NS)
+            hop = _single("--layer", options.layer, hops, hops, "hop")
+            sentences = [f"{number} {text}" for number, text in zip(story.numbers, story.sentences, strict=True)]
+            worked = work_out_hop(cast("MemoryNetwork", self.model), cast("StoryBatch", self.batch), sentences, hop)
+            return replace(worked, title=f"{NAMES[kind]}, hop {hop} of {hops}: {story.question}", step=self.steps[0])
+        attentions, written = self.of_kind(kind), self.steps if kind != "encoder" else ()
+        layer = _single("--layer", options.layer, len(attentions), len(attentions))
+        attention = attentions[layer - 1]
+        head = _single("--head", options.head, len(attention.weights), 1)
+        step = _single("--step", options.step, len(written) or len(attention.queries.texts), 1)
+        worked = work_out(self.model, self.forward, attention, len(attentions), head - 1, step - 1)
+        return replace(worked, step=written[step - 1] if written else None)
 
-    @property
-    def rolls_out(self) -> bool:
-        """Whether there are layers of self-attention to roll out; the regions of an image attend to nothing."""
-        return bool(self.of_kind("decoder")) or bool(self.of_kind("encoder") and not self.of_kind("alignment"))
-
-    @cached_property
-    def rollout(self) -> Rollout:
-        """How much of each token there is in the states of each layer; between words, merged from that."""
-        if self.by_token is not None:
-            return self.by_token._rollout_of_words()
-        if not self.rolls_out:
-            what = f"the model {self.model_kind!r} has no layers of self-attention to roll out"
-            raise DecodeError(what, where="--rollout", hint="transformer, self_attention, gpt and bert have")
-        means = {kind: [one.weights.mean(0, dtype=np.float64) for one in self.of_kind(kind)] for kind in KINDS}
-        return roll_out(means["encoder"], means["decoder"], means["alignment"], residual=self.residual)
-
-    def _rollout_of_words(self) -> Rollout:
-        def merged(kind: Kind, layers: Sequence[Numbers]) -> tuple[Numbers, ...]:
-            queries, keys = (self.starts[side] for side in SIDES[kind])
-            return tuple(merge_pieces(shares, [q for q in queries if q < len(shares)], keys) for shares in layers)
-
-        rolled = self.rollout
-        return Rollout(
-            merged("encoder", rolled.encoder), merged("alignment", rolled.source), merged("decoder", rolled.target)
-        )
-
-    # ----------------------------------------------------------------------------------------------------- heat maps
+    # Heat maps
 
     def heat_maps(self) -> list[HeatMap]:
         """The maps that are asked for: one, or one for each layer or head where `all` are asked for."""
-        view, layer, head = self.view, self.options.layer, self.options.head
+        view, options = self.view, self.options
         match view:
-            case "alignment" | "encoder" | "decoder" if self.options.rollout:
-                if head != "mean":
-                    raise DecodeError("a rollout is over the mean of the heads", where="--head", hint="leave it out")
-                layers = len(self._rolled(view))
-                return [self._rollout_map(view, number or layers) for number in _numbers(layer, layers, "--layer")]
             case "alignment" | "encoder" | "decoder":
                 attentions = self.of_kind(view)
-                return [
-                    self._attention_map(view, layer_number, head_number)
-                    for layer_number in _numbers(layer, len(attentions), "--layer")
-                    for head_number in _numbers(head, len(attentions[0].weights), "--head")
-                ]
+                layers = _numbers("--layer", options.layer, len(attentions))
+                if not options.rollout:
+                    heads = _numbers("--head", options.head, len(attentions[0].weights))
+                    return [self._map(view, layer, head) for layer in layers for head in heads]
+                if options.head != "mean":
+                    raise DecodeError("a rollout is over the mean of the heads", where="--head", hint="leave it out")
+                if not self.rollouts:
+                    what = f"the model {self.model_kind!r} has no layers of self-attention to roll out"
+                    raise DecodeError(what, where="--rollout", hint="transformer, self_attention, gpt and bert have")
+                return [self._rollout(view, layer or len(attentions)) for layer in layers]
             case "heads":
-                return [self._heads()]
+                return [self._heads(options)]
             case "masks":
                 return self._masks()
             case "positions":
@@ -290,57 +254,49 @@ class Explanation:
             attentions = self.of_kind(kind)
             layers, heads = len(attentions), len(attentions[0].weights)
             if layers > 1:
-                yield self._attention_map(kind)
+                yield self._map(kind)
             for layer in range(1, layers + 1):
-                yield self._attention_map(kind, layer)
+                yield self._map(kind, layer)
                 if heads > 1:
-                    yield from (self._attention_map(kind, layer, head) for head in range(1, heads + 1))
-                if self.rolls_out:
-                    yield self._rollout_map(kind, layer)
-        yield replace(self, options=Options())._heads()
+                    yield from (self._map(kind, layer, head) for head in range(1, heads + 1))
+                if self.rollouts:
+                    yield self._rollout(kind, layer)
+        yield self._heads(Options())
         yield from self._masks()
         if self.positions is not None:
             yield self._positions()
 
-    def _attention_map(self, kind: Kind, layer: int | None = None, head: int | None = None) -> HeatMap:
+    def _map(self, kind: Kind, layer: int | None = None, head: int | None = None) -> HeatMap:
         """One layer and head, from 1; None is the mean over all of them."""
         attentions = self.of_kind(kind)
-        counts = len(attentions), len(attentions[0].weights)
         kept = attentions if layer is None else [attentions[layer - 1]]
         heads = slice(None) if head is None else slice(head - 1, head)
         values = np.stack([attention.weights[heads] for attention in kept]).mean((0, 1), dtype=np.float64)
-        chosen = (("layer", layer, counts[0]), ("head", head, counts[1]))
-        names = [f"{what} {number}" for what, number, _ in chosen if number is not None]
-        choice = [
-            f"mean of all {what}s" if number is None and count > 1 else f"{what} {number or 1}"
-            for what, number, count in chosen
-        ]
-        return self._map(attentions[0], values, names, *(choice if max(counts) > 1 or self.rolls_out else ("", "")))
+        names, choice, counts = [], [], (len(attentions), len(attentions[0].weights))
+        for what, number, count in zip(("layer", "head"), (layer, head), counts, strict=True):
+            names += [] if number is None else [f"{what} {number}"]
+            choice.append(f"mean of all {what}s" if number is None and count > 1 else f"{what} {number or 1}")
+        can_choose = counts != (1, 1) or self.rollouts
+        return self._titled(attentions[0], values, names, choice if can_choose else ["", ""])
 
-    def _rolled(self, kind: Kind) -> tuple[Numbers, ...]:
-        return {"alignment": self.rollout.source, "encoder": self.rollout.encoder, "decoder": self.rollout.target}[kind]
+    def _rollout(self, kind: Kind, layer: int) -> HeatMap:
+        attention, choice = self.rollouts[kind][layer - 1], [f"layer {layer}", "rolled out up to this layer"]
+        return self._titled(attention, attention.weights[0], [f"rolled out to layer {layer}"], choice)
 
-    def _rollout_map(self, kind: Kind, layer: int) -> HeatMap:
-        choice = f"layer {layer}", "rolled out up to this layer"
-        values = self._rolled(kind)[layer - 1]
-        return self._map(self.of_kind(kind)[0], values, [f"rolled out to layer {layer}"], *choice)
-
-    def _map(self, like: Attention, values: Numbers, names: Sequence[str], *choice: str) -> HeatMap:
+    def _titled(self, like: Attention, values: Numbers, names: Sequence[str], choice: Sequence[str]) -> HeatMap:
         # What differs between maps comes first: a title that is too long is cut at its end.
         details = [*names, *([NAMES[like.kind]] if like.kind != "alignment" else []), self.title]
-        rows, columns = [*map(label, like.queries)], [*map(label, like.keys)]
-        return HeatMap(rows, columns, values, " · ".join(details), (NAMES[like.kind], *choice))
+        return _heat_map(like, values, " · ".join(details), NAMES[like.kind], *choice)
 
-    def _heads(self) -> HeatMap:
+    def _heads(self, options: Options) -> HeatMap:
         """Where one query looked: a row for each head of each layer."""
         attentions = self.of_kind(self.kinds[0])
-        keys, queries = attentions[0].keys, attentions[0].queries
-        step = self.whole + 1 if self.options.step is None else self.options.step
-        check_number("--step", step, len(queries))
-        named = [number for number in _numbers(self.options.layer, len(attentions), "--layer") if number]
+        keys, queries = attentions[0].keys.texts, attentions[0].queries.texts
+        step = _single("--step", options.step, len(queries), self.whole + 1)
+        layers = [number for number in _numbers("--layer", options.layer, len(attentions)) if number]
         rows = {
             f"layer {number}, head {head}": weights_QK[step - 1]
-            for number in named or range(1, len(attentions) + 1)
+            for number in layers or range(1, len(attentions) + 1)
             for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
         }
         name, values = f"{label(queries[step - 1])} by head", np.stack([*rows.values()])
@@ -350,10 +306,9 @@ class Explanation:
         """Which key each query may look at: once for all attentions of a kind with the same mask."""
         masks: dict[tuple[str, bytes], HeatMap] = {}
         for attention in self.attentions.values():
-            rows, columns = [*map(label, attention.queries)], [*map(label, attention.keys)]
             name, values = NAMES[attention.kind], attention.visible.astype(np.float64)
             choice = f"{name}: what it may see", "", ""
-            mask = HeatMap(rows, columns, values, f"{name} · dark may be looked at", choice)
+            mask = _heat_map(attention, values, f"{name} · dark may be looked at", *choice)
             masks.setdefault((attention.kind, attention.visible.tobytes()), mask)
         return list(masks.values())
 
@@ -367,22 +322,19 @@ class Explanation:
 
     def _probabilities(self) -> HeatMap:
         """The five likeliest tokens at each step: a column for each token, in the order of their appearance."""
-        found = [
-            {one.token: one.probability for one in step.candidates} | {step.token: step.probability}
-            for step in self.steps
-        ]
-        tokens = list(dict.fromkeys(token for row in found for token in row))
-        values = np.array([[row.get(token, 0.0) for token in tokens] for row in found])
+        by_step = [dict(step.candidates) | {step.token: step.probability} for step in self.steps]
+        tokens = list(dict.fromkeys(token for row in by_step for token in row))
+        values = np.array([[row.get(token, 0.0) for token in tokens] for row in by_step])
         rows, columns = [label(step.token) for step in self.steps], [*map(label, tokens)]
         return HeatMap(rows, columns, values, f"the five likeliest tokens at each step · {self.title}")
 
-    # -------------------------------------------------------------------------------------------------- report, JSON
+    # Report and JSON
 
     def report(self) -> Report:
         """All views, the one that is asked for first; the terminal and pictures show only that one."""
         view, opening = self.view, ""
         if self.story is not None:
-            return self._story_report(self.story)
+            return self.story.report(self.title, self.steps[0])
         if view == "probabilities" and not self.attentions and self.mix is None:
             opening = f"The model {self.model_kind!r} has no attention to draw; these are its probabilities."
         sections = sorted(self._sections(view), key=lambda section: not section.in_picture)
@@ -395,9 +347,9 @@ class Explanation:
             parts = [*images, Text([hint], tone="muted")]
             yield _section("Regions that each word looked at", parts, view == "alignment", len(images))
         if self.attentions:
-            asked = self.heat_maps() if view in (*KINDS, "heads", "masks", "positions") else []
-            maps = {one.choice: one for one in (*self._all_maps(), *asked)}
-            shown = [[*maps].index(one.choice) for one in asked]
+            asked = self.heat_maps() if view in (*MAPS, "heads", "masks", "positions") else []
+            maps = {heat_map.choice: heat_map for heat_map in (*self._all_maps(), *asked)}
+            shown = [[*maps].index(heat_map.choice) for heat_map in asked]
             drawn = bool(shown) and not (self.picture is not None and view == "alignment")
             part = HeatMaps([*maps.values()], ("Show", "Layer", "Heads"), shown or [0], tokens=[*NAMES.values()])
             yield _section("Attention", [part], drawn)
@@ -405,7 +357,11 @@ class Explanation:
             parts = self.occlusion.parts(self.title)
             yield _section("How much the answer depends on each word", parts, view == "occlusion")
         if self.mix is not None:
-            yield _section("Mix of layers", [self.mix.bars()], view == "mix")
+            how = "" if self.mix["learned"] else "; even, since no task has learned it"
+            title = f"gamma * sum_j s_j h_j with gamma {self.mix['gamma']:.3f}{how}"
+            names, shares = [*self.mix["shares"]], [*self.mix["shares"].values()]
+            bars = Bars(names, {"share": shares}, "share s_j", title, span=1.0)
+            yield _section("Mix of layers", [bars], view == "mix")
         if self.steps:
             title, as_map = (self.title, [HeatMaps(self.heat_maps())]) if view == "probabilities" else ("", [])
             yield _section("Likeliest tokens", [self._likeliest(title), *as_map], view == "probabilities")
@@ -415,25 +371,16 @@ class Explanation:
         options = self.options if self.view == "alignment" else Options("alignment")
         pixels = np.asarray(picture.shown) if picture.shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
         grid = -(-picture.regions // picture.columns), picture.columns
-        for one in self.select(replace(options, words=True)).heat_maps():
-            yield ImageMap(pixels, grid, one.rows, one.values, picture.names(), one.title)
+        for drawn in self.select(replace(options, words=True)).heat_maps():
+            yield ImageMap(pixels, grid, drawn.rows, drawn.values, picture.names(), drawn.title)
 
     def _likeliest(self, title: str) -> Table:
         """The five likeliest tokens at each step."""
         rows: list[list[Value]] = []
         for number, step in enumerate(self.steps, 1):
-            candidates = " · ".join(f"{label(one.token)}\u00a0{one.probability:.3f}" for one in step.candidates)
+            candidates = " · ".join(f"{label(token)}\u00a0{p:.3f}" for token, p in step.candidates)
             rows.append([number, label(step.token), f"{step.probability:.3f}", step.rank, candidates])
         return Table(["step", "written", "probability", "rank", "the five likeliest"], rows, title)
-
-    def _story_report(self, story: Story) -> Report:
-        table, drawn = story.parts(self.title)
-        answers = [[one.token, f"{one.probability:.3f}"] for one in self.steps[0].candidates]
-        sections = [
-            Section("Where each hop looked", [table, drawn], in_terminal=1),
-            Section("The likeliest answers", [Table(["answer", "probability"], answers)]),
-        ]
-        return Report(self.title, sections, opening=story.note(), conclusions=[story.conclusion()])
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, unrounded."""
@@ -441,19 +388,24 @@ class Explanation:
             return {"input": self.input, "output": self.output, **self.prediction, **self.story.to_json()}
         return {
             "input": self.input,
-            "source": self.source,
-            "target": self.target,
+            "source": self.source.texts,
+            "target": self.target.texts,
             "weights": self.weights.tolist() if self.of_kind("alignment") else None,
             "output": self.output,
             "model": self.model_kind,
-            "steps": [step.to_json() for step in self.steps],
+            "steps": [asdict(step) for step in self.steps],
             "attentions": [attention.to_json() for attention in self.attentions.values()],
             "positions": None if self.positions is None else self.positions.tolist(),
             **({} if self.picture is None else {"columns": self.picture.columns}),
-            **({} if self.mix is None else {"mix": self.mix.to_json()}),
+            **({} if self.mix is None else {"mix": self.mix}),
             **({} if self.occlusion is None else {"occlusion": self.occlusion.to_json()}),
             **self.prediction,
         }
+
+
+def _heat_map(attention: Attention, values: Numbers, title: str, *choice: str) -> HeatMap:
+    rows, columns = ([*map(label, pieces.texts)] for pieces in (attention.queries, attention.keys))
+    return HeatMap(rows, columns, values, title, choice)
 
 
 def _section(heading: str, parts: Sequence[Part], asked: bool, in_terminal: int = 1) -> Section:
@@ -461,23 +413,105 @@ def _section(heading: str, parts: Sequence[Part], asked: bool, in_terminal: int 
     return Section("" if asked else heading, parts, in_terminal=in_terminal if asked else 0, in_picture=asked)
 
 
-def unit(kind: Kind) -> str:
-    """What the numbers of `--layer` count."""
-    return "hop" if kind == "hops" else "layer"
-
-
-def check_number(option: str, number: int, count: int, what: str | None = None, also: str = "") -> None:
-    """Refuse a number that is not from 1 to `count`; `also` names what else is allowed."""
-    if not 1 <= number <= count:
-        hint = f"allowed: {f'1 to {count}' if count > 1 else '1'}{also}"
-        raise DecodeError(f"there is no {what or option.strip('-')} {number}", where=option, hint=hint)
-
-
-def _numbers(choice: Choice, count: int, option: str) -> list[int | None]:
+def _numbers(option: str, choice: Choice, count: int) -> list[int | None]:
     """The layer or head of each map, from 1; None is the mean over all."""
     if choice == "mean":
         return [None]
     if choice == "all":
         return [*range(1, count + 1)]
-    check_number(option, choice, count, also=", mean, all")
-    return [choice]
+    return [_single(option, choice, count, 1, also=", mean, all")]
+
+
+def _single(option: str, choice: Choice | None, count: int, default: int, what: str = "", also: str = "") -> int:
+    """The number of a layer, head or step, from 1 to `count`; `also` names what else is allowed."""
+    if choice == "all":
+        raise DecodeError("the numbers are those of one of them", where=option, hint="a number from 1 on")
+    number = choice if isinstance(choice, int) else default
+    if not 1 <= number <= count:
+        hint = f"allowed: {f'1 to {count}' if count > 1 else '1'}{also}"
+        raise DecodeError(f"there is no {what or option.strip('-')} {number}", where=option, hint=hint)
+    return number
+
+
+@dataclass(frozen=True, eq=False)
+class Story:
+    """A question about a story, how much each hop looked at each sentence, and whether that is where the answer is."""
+
+    sentences: tuple[str, ...]
+    """Those in the memory, the oldest first."""
+    numbers: tuple[int, ...]
+    """What the user calls each of them."""
+    forgotten: int
+    """How many came before them."""
+    question: str
+    asked: int
+    """Which of the questions of the input this is, from 1."""
+    questions: int
+    """How many there are."""
+    weights_NS: Numbers
+    """What is missing to 1, a hop looked at empty memories."""
+    answer: str | None
+    """The right answer, where it was given."""
+    facts: tuple[int, ...] | None
+    """The indices of the sentences that the answer rests on, where they were given."""
+
+    @property
+    def looked(self) -> list[int]:
+        """The index of the sentence at which each hop looked most."""
+        return [int(place) for place in self.weights_NS.argmax(axis=1)]
+
+    @property
+    def nothing(self) -> list[float]:
+        """How much each hop looked at empty memories."""
+        return [max(0.0, float(1 - weights.sum())) for weights in self.weights_NS]
+
+    def title(self, answer: str, probability: float) -> str:
+        right = "" if self.answer is None or self.answer.lower() == answer.lower() else f", not {self.answer}"
+        return f"{self.question} {answer} ({probability:.3f}){right}"
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("sentences", "numbers", "forgotten", "question", "asked", "questions")
+        return {name: getattr(self, name) for name in names} | {
+            "hops": self.weights_NS.tolist(),
+            "nothing": self.nothing,
+            "looked": [self.numbers[place] for place in self.looked],
+            "answer": self.answer,
+            "facts": None if self.facts is None else [self.numbers[fact] for fact in self.facts],
+            "facts_found": facts_found(self.looked, self.facts) if self.facts else None,
+        }
+
+    def report(self, title: str, answered: Step) -> Report:
+        """The weights as a table and as a map: a row for each sentence, a column for each hop."""
+        marks = [FACT if place in (self.facts or ()) else " " for place in range(len(self.sentences))]
+        lines = zip(self.numbers, marks, self.sentences, strict=True)
+        rows = [*(f"{number:3}{mark} {text}" for number, mark, text in lines), "     (nothing)"]
+        hops = [f"hop {hop}" for hop in range(1, len(self.weights_NS) + 1)]
+        values = np.concatenate([self.weights_NS, np.array(self.nothing)[:, None]], axis=1).T
+        shaded = [[f"{weight:.3f} {SHADES[round(weight * (len(SHADES) - 1))]}" for weight in row] for row in values]
+        table = [[row, *weights] for row, weights in zip(rows, shaded, strict=True)]
+        notes = [f"{FACT} marks a supporting fact."] if self.facts else []
+        heat_map = HeatMap(rows, hops, values, title, label_width=min(60, max(map(cell_len, rows))))
+        looked = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
+        answers = Table(["answer", "probability"], [[token, f"{p:.3f}"] for token, p in answered.candidates])
+        forgotten = f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}."
+        return Report(
+            title,
+            [Section("Where each hop looked", looked, in_terminal=1), Section("The likeliest answers", [answers])],
+            opening=forgotten if self.forgotten else "",
+            conclusions=[self.conclusion()],
+        )
+
+    def conclusion(self) -> str:
+        """Where the hops looked most, and whether these are the supporting facts."""
+        most = []
+        for hop, (place, nothing) in enumerate(zip(self.looked, self.nothing, strict=True), 1):
+            sentence = f"sentence {self.numbers[place]}"
+            empty = nothing > self.weights_NS[hop - 1, place]
+            where = f"nothing ({nothing:.3f}), then at {sentence}" if empty else sentence
+            most.append(f"hop {hop} looked most at {where}")
+        if not self.facts:
+            return f"{'; '.join(most)}. The supporting facts are not known."
+        named = ", ".join(str(self.numbers[fact]) for fact in sorted(self.facts))
+        share = facts_found(self.looked, self.facts)
+        agrees = {1.0: "it agrees with", 0.0: "it does not agree with"}.get(share, "it agrees in part with")
+        return f"{'; '.join(most)}: {agrees} the supporting facts ({named})."

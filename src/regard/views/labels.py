@@ -128,13 +128,11 @@ def metric_lines(name: str, value: Any) -> list[str]:
     cells = [[name, *parts[0]], *([f"  {key}", *map(_value_text, part.values())] for key, part in value.items())]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     widths[0] = max(widths[0], 15)
-    return [
-        " ".join([set_cell_size(first, widths[0]), *map(_to_the_right, others, widths[1:])]) for first, *others in cells
-    ]
-
-
-def _to_the_right(text: str, width: int) -> str:
-    return " " * (width - cell_len(text)) + text
+    aligned = []
+    for first, *others in cells:
+        right = [" " * (width - cell_len(text)) + text for text, width in zip(others, widths[1:], strict=True)]
+        aligned.append(" ".join([set_cell_size(first, widths[0]), *right]))
+    return aligned
 
 
 def _value_text(value: Any) -> str:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from regard.data.dataset import Dataset
 from regard.errors import DecodeError
 from regard.models.headed import Headed
-from regard.runs import Run
-from regard.tasks.question_answering import Answered, question_in
-from regard.tasks.task import Inputs
-from regard.text.normalise import Span, Words, one_line, word_spans
+from regard.tasks.question_answering import question_in
+from regard.tasks.task import Inputs, Task
+from regard.text.normalise import Span, one_line, word_spans
 from regard.views.report import Bars, HeatMap, HeatMaps, Numbers, Part, Table
 
 MOST_WORDS = 512
@@ -43,8 +42,7 @@ class Occlusion:
     """Below 0 where a value rises. The fall of a word's own tag is 0."""
 
     def to_json(self) -> dict[str, Any]:
-        values = {"answers": list(self.answers), "values": list(self.values)}
-        return values | {"words": list(self.words), "falls": self.falls_WA.tolist()}
+        return {"answers": self.answers, "values": self.values, "words": self.words, "falls": self.falls_WA.tolist()}
 
     def parts(self, about: str) -> list[Part]:
         """A bar for each word; for a tagger, the words that each tag depends on most, and a map of all."""
@@ -52,98 +50,82 @@ class Occlusion:
         if len(self.answers) == 1:
             [name], [value] = self.answers, self.values
             title = f"how much {name} = {value:.3f} falls without each word · {about}"
-            falls = [_rounded(fall) for fall in self.falls_WA[:, 0]]
+            falls = [round(float(fall), 3) + 0.0 for fall in self.falls_WA[:, 0]]  # + 0.0: no negative zero
             # An axis of at least a tenth of the value keeps noise from looking like a reason.
             return [Bars(words, {"fall": falls}, "fall; below 0 it rises", title, span=abs(value) / 10)]
-        rows = [
-            [one_line(answer), f"{value:.3f}", _most(words, falls_W) or "no single word"]
-            for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True)
-        ]
+        rows = []
+        for answer, value, falls_W in zip(self.answers, self.values, self.falls_WA.T, strict=True):
+            most = [w for w in np.argsort(-falls_W, kind="stable")[:NAMED] if falls_W[w] >= 0.0005]
+            named = "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most)
+            rows.append([one_line(answer), f"{value:.3f}", named or "no single word"])
         table = Table(["word/tag", "probability", "falls most without"], rows)
         title = "how much the probability of each tag falls without each word"
         heat_map = HeatMap(words, [*map(one_line, self.answers)], self.falls_WA, f"{title} · {about}")
         return [table, HeatMaps([heat_map], title=title)]
 
 
-def _most(words: Sequence[str], falls_W: Numbers) -> str:
-    most = np.argsort(-falls_W, kind="stable")[:NAMED]
-    return "  ".join(f"{words[w]} {falls_W[w]:+.3f}" for w in most if falls_W[w] >= 0.0005)
-
-
-def _rounded(fall: float) -> float:
-    return round(float(fall), 3) + 0.0  # which has no negative zero
-
-
-# ------------------------------------------------------------------------------------------------ by kind of answer
-
-
-def leave_one_out(run: Run, model: Headed, text: str) -> Occlusion:
+def leave_one_out(task: Task, model: Headed, text: str) -> Occlusion:
     """The answer of a model with a head, and how much of it depends on each word."""
-    answers: dict[str, Callable[[Run, Any, str], Occlusion]] = {"tagging": _tags, "question_answering": _span}
-    return answers.get(run.recipe.task, _label)(run, model, text)
+    return {"tagging": _tags, "question_answering": _span}.get(task.name, _label)(task, model, text)
 
 
-def _label(run: Run, model: Headed, text: str) -> Occlusion:
+def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
-
-    def predict(*texts: str) -> Sequence[Any]:
-        predictions: Sequence[Any] = run.task.predict(model, Inputs.of(texts))
-        return predictions
-
-    def value_of(prediction: Any) -> float:
-        return float(prediction.output if label is None else prediction.probabilities[label])
-
-    [whole] = predict(text)
-    fields = [text] if run.task.arrangement == "single" else text.split("\t")
-    inputs = _readable(run, model, shortened(fields, "punctuation"), "\t".join)
-    others = predict(*("\t".join(shorter.fields) for shorter in inputs))
-    label = whole.output if hasattr(whole, "probabilities") else None
-    name, value = "the number" if label is None else f"P({label})", value_of(whole)
-    falls_WA = np.array([[value - value_of(other)] for other in others])
-    return Occlusion((name,), (value,), tuple(shorter.word for shorter in inputs), falls_WA)
+    inputs = _shortened([text] if task.arrangement == "single" else text.split("\t"))
+    texts = ["\t".join(shorter.fields) for shorter in inputs]
+    kept = _readable(task, model, texts)
+    [whole], others = (task.predict(model, Inputs.of(each)) for each in ([text], [texts[row] for row in kept]))
+    if hasattr(whole, "probabilities"):
+        name, value, *values = f"P({whole.output})", *(one.probabilities[whole.output] for one in (whole, *others))
+    else:
+        name, value, *values = "the number", *(one.output for one in (whole, *others))
+    return _occlusion(name, value, values, [inputs[row].word for row in kept])
 
 
-def _span(run: Run, model: Headed, text: str) -> Occlusion:
+def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
-    [whole] = run.task.predict(model, Inputs.of([text]))
+    [whole] = task.predict(model, Inputs.of([text]))
     fields = question_in(text, "input")
-    assert isinstance(whole, Answered)
-    span = whole.span or Span(0, 0)
-    outside = [shorter for shorter in shortened(fields, "punctuation") if not shorter.overlaps(span)]
-    inputs = _readable(run, model, outside, _as_object)
-    rows = [(fields, span.start), *((shorter.fields, shorter.moved(fields, span)) for shorter in inputs)]
-    answers = [json.dumps([] if whole.none else [(start, whole.output)]) for _, start in rows]
-    questions, contexts = ([texts[column] for texts, _ in rows] for column in (0, 1))
-    task, columns = run.task, {"context": contexts, "question": questions, "answers": answers}
-    examples = Dataset.of(task, columns, str)
-    found = task.answers_to(model, examples, 1)
-    values = [task.answer_probability(best, read, task.answer_tokens(examples, row)) for row, best, read in found]
+    start, end = whole.span or Span(0, 0)
+
+    def is_outside(word: Shortened) -> bool:
+        return word.field == 0 or word.start >= end or word.start + len(word.word) <= start
+
+    inputs = [shorter for shorter in _shortened(fields) if is_outside(shorter)]
+    texts = [json.dumps({"question": question, "context": context}) for (question, context), *_ in inputs]
+    inputs = [inputs[row] for row in _readable(task, model, texts)]
+    moved = [len(fields[1]) - len(one.fields[1]) if one.start < start else 0 for one in inputs]
+    questions, contexts = zip(fields, *(one.fields for one in inputs), strict=True)
+    answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
+    examples = Dataset.of(task, {"context": contexts, "question": questions, "answers": answers}, str)
+    value, *values = (
+        task.answer_probability(best, read, task.answer_tokens(examples, row))
+        for row, best, read in task.answers_to(model, examples, 1)
+    )
     name = "P(no answer)" if whole.none else f"P({whole.output})"
-    falls_WA = np.array([[values[0] - value] for value in values[1:]])
-    return Occlusion((name,), (values[0],), tuple(shorter.word for shorter in inputs), falls_WA)
+    return _occlusion(name, value, values, [shorter.word for shorter in inputs])
 
 
-def _tags(run: Run, model: Headed, text: str) -> Occlusion:
+def _tags(task: Any, model: Headed, text: str) -> Occlusion:
     """The tag of every word."""
-    words = [text[slice(*span)] for span in run.task.split(text)]
+    words = [text[slice(*span)] for span in task.split(text)]
     _check_count(len(words))
     sentences = [words, *(words[:out] + words[out + 1 :] for out in range(len(words)))]
-    p_whole, *p_without = [np.exp(log_p) for log_p in run.task.tag_words(model, run.task.encode_words(sentences))]
-    tags = p_whole.argmax(-1)
-    values = p_whole.max(-1)
-    falls_WA = np.zeros((len(words), len(words)))
+    p_whole, *p_without = [np.exp(log_p) for log_p in task.tag_words(model, task.encode_words(sentences))]
+    tags, values, falls_WA = p_whole.argmax(-1), p_whole.max(-1), np.zeros((len(words), len(words)))
     for out, p in enumerate(p_without):
         others = np.delete(np.arange(len(words)), out)
         falls_WA[out, others] = values[others] - p[np.arange(len(others)), tags[others]]
-    answers = tuple(f"{word}/{run.task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
+    answers = tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
     return Occlusion(answers, tuple(map(float, values)), tuple(words), falls_WA)
 
 
-# ------------------------------------------------------------------------------------------------- shortened inputs
+def _occlusion(name: str, value: float, others: Sequence[float], words: Sequence[str]) -> Occlusion:
+    """Of one answer, given its value for the text and for the text without each word."""
+    return Occlusion((name,), (float(value),), tuple(words), np.array([[value - other] for other in others]))
 
 
-@dataclass(frozen=True)
-class Shortened:
+class Shortened(NamedTuple):
     """An input without one word."""
 
     fields: tuple[str, ...]
@@ -154,21 +136,12 @@ class Shortened:
     start: int
     """Where the word was in it."""
 
-    def overlaps(self, answer: Span) -> bool:
-        """Whether the word is part of an answer, which is in the second text."""
-        return self.field == 1 and self.start < answer.end and self.start + len(self.word) > answer.start
 
-    def moved(self, whole: Sequence[str], answer: Span) -> int:
-        """Where the answer begins without the word."""
-        before = self.field == 1 and self.start < answer.start
-        return answer.start - (len(whole[1]) - len(self.fields[1]) if before else 0)
-
-
-def shortened(fields: Sequence[str], words: Words) -> list[Shortened]:
+def _shortened(fields: Sequence[str]) -> list[Shortened]:
     """The texts of an input without each of their words."""
     inputs = []
     for number, text in enumerate(fields):
-        for span in word_spans(text, words):
+        for span in word_spans(text, "punctuation"):
             texts = (*fields[:number], without(text, span), *fields[number + 1 :])
             inputs.append(Shortened(texts, text[slice(*span)], number, span.start))
     _check_count(len(inputs))
@@ -184,14 +157,12 @@ def without(text: str, span: Span) -> str:
     return before[:-1] + after if alone and before[-1:].isspace() else before + after
 
 
-def _readable(
-    run: Run, model: Headed, inputs: Sequence[Shortened], join: Callable[[Sequence[str]], str]
-) -> list[Shortened]:
-    """Those that the model can still read: a text without its only word is empty."""
-    texts = [join(shorter.fields) for shorter in inputs]
-    bad = run.task.encode_inputs(model, Inputs.of(texts)).unreadable
-    _check_count(1 + (len(bad) < len(texts)))
-    return [shorter for row, shorter in enumerate(inputs) if row not in bad]
+def _readable(task: Task, model: Headed, texts: Sequence[str]) -> list[int]:
+    """The texts that the model can still read: one without its only word is empty."""
+    unreadable = task.encode_inputs(model, Inputs.of(texts)).unreadable
+    kept = [row for row in range(len(texts)) if row not in unreadable]
+    _check_count(1 + bool(kept))
+    return kept
 
 
 def _check_count(words: int) -> None:
@@ -201,7 +172,3 @@ def _check_count(words: int) -> None:
     if words > MOST_WORDS:
         what = f"the text has {words:,} words, each of which would be left out once"
         raise DecodeError(what, where="explain", hint=f"at most {MOST_WORDS}: give a part of it")
-
-
-def _as_object(fields: Sequence[str]) -> str:
-    return json.dumps(dict(zip(("question", "context"), fields, strict=True)))

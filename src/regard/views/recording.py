@@ -1,4 +1,4 @@
-"""What a model computes for one input, recorded from outside: attention weights, module calls, token probabilities.
+"""What a model computes for one input, recorded from outside: attention weights, calls of modules, position encodings.
 
 No model knows that it is recorded: weights come from `layers.attention.recording`, the rest from forward hooks.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,21 +21,20 @@ from torch import Tensor, nn
 from regard.layers.attention import recording
 from regard.layers.embeddings import Positions
 from regard.models.base import device_of
-from regard.search.hypotheses import log_probabilities
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 from regard.views.report import Numbers
 
 Kind = Literal["alignment", "encoder", "decoder", "hops"]
 """Attention over the source, self-attention of the encoder or the decoder, attention over the sentences of a story."""
-
-CANDIDATES = 5
-"""Likeliest tokens that are kept for each step."""
+NAMES: dict[Kind, str] = {
+    "alignment": "attention over the source",
+    "encoder": "self-attention of the encoder",
+    "decoder": "self-attention of the decoder",
+    "hops": "attention over the story",
+}
 POSITIONS = 50
 """Position encodings that are shown."""
-
-
-# -------------------------------------------------------------------------------------------------- calls of modules
 
 
 class Call(NamedTuple):
@@ -62,104 +61,42 @@ def module_calls(model: nn.Module, names: Collection[str]) -> Iterator[dict[str,
             hook.remove()
 
 
-# ---------------------------------------------------------------------------------------------------------- attention
+class Pieces(NamedTuple):
+    """A text as a model reads or writes it, in tokens or words."""
+
+    texts: tuple[str, ...] = ()
+    starts: tuple[int, ...] = ()
+    """The position of each word's first token."""
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> Pieces:
+        """The tokens `ids`. Special tokens, `<unk>` among them, are words of their own.
+
+        A word begins with the mark `▁`, or, in vocabularies that write `##` before continuations, without `##`.
+        """
+        special, pieces = tokenizer.special, tuple(tokenizer.pieces(ids))
+        decoder = json.loads(tokenizer.to_json())["decoder"] or {}
+        hashes = decoder.get("prefix") == "##"
+        starts = []
+        for position, piece in enumerate(pieces):
+            begins = not piece.startswith("##") if hashes else piece.startswith(MARK)
+            after_special = position == 0 or ids[position - 1] in special
+            if begins or after_special or ids[position] in special:
+                starts.append(position)
+        return cls(pieces, tuple(starts))
+
+    def first(self, count: int) -> Pieces:
+        return Pieces(self.texts[:count], tuple(start for start in self.starts if start < count))
+
+    def words(self) -> Pieces:
+        """The tokens of each word joined, without the marks."""
+        ends = [*self.starts[1:], len(self.texts)]
+        joined = ["".join(self.texts[first:last]) for first, last in zip(self.starts, ends, strict=False)]
+        words = tuple(word.replace("##", "").replace("‿", "").strip(MARK) or MARK for word in joined)
+        return Pieces(words, tuple(range(len(words))))
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """What one forward pass computed for the first sentence of its batch."""
-
-    hidden_TD: Tensor
-    weights_HQK: dict[str, Tensor]
-    """By the name of the attention inside the model."""
-    visible_QK: dict[str, Tensor]
-    """Where each of them may look: padding, look-ahead and windows. True means "may look"."""
-
-
-@torch.inference_mode()
-def record(model: nn.Module, forward: Callable[[], Tensor]) -> Recorded:
-    """Run the written-out equation of every attention; `forward` returns the hidden states [B, T, D]."""
-
-    with recording() as recorded:
-        hidden_BTD = forward()
-    weights, visible = recorded.by_name(model), recorded.visible_by_name(model)
-    return Recorded(
-        hidden_BTD[0],
-        {name: weights_BHQK[0] for name, weights_BHQK in weights.items()},
-        {name: visible_B1QK[0, 0] for name, visible_B1QK in visible.items()},
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Attention:
-    """The weights of one attention: `weights[h, q, k]` is how much of `keys[k]` head h reads at `queries[q]`."""
-
-    name: str
-    """Of the module inside the model."""
-    kind: Kind
-    layer: int
-    """From 1; the hop, for a story."""
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    weights: npt.NDArray[np.float32]
-    visible: npt.NDArray[np.bool_]
-    """[Q, K], where it may look."""
-
-    def between_words(self, query_starts: Sequence[int], key_starts: Sequence[int]) -> Attention:
-        """The same between words, given where words begin among queries and keys."""
-        query_starts = [start for start in query_starts if start < len(self.queries)]
-        return replace(
-            self,
-            queries=words_of(self.queries, query_starts),
-            keys=words_of(self.keys, key_starts),
-            weights=merge_pieces(self.weights, query_starts, key_starts).astype(np.float32),
-            visible=merge_pieces(self.visible.astype(np.float32), query_starts, key_starts) > 0,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        numbers = {"weights": self.weights.tolist(), "visible": self.visible.astype(int).tolist()}
-        return {name: getattr(self, name) for name in ("name", "kind", "layer", "queries", "keys")} | numbers
-
-
-def attention_of(name: str, kind: Kind, recorded: Recorded, queries: Sequence[str], keys: Sequence[str]) -> Attention:
-    """One recorded attention between tokens; its layer is the number in its name."""
-    number, weights_HQK = re.search(r"\.(\d+)\.", name), recorded.weights_HQK[name]
-    return Attention(
-        name,
-        kind,
-        layer=int(number[1]) + 1 if number else 1,
-        queries=tuple(queries[: weights_HQK.shape[1]]),  # a recurrent decoder takes no step for padding
-        keys=tuple(keys),
-        weights=weights_HQK.float().cpu().numpy(),
-        visible=recorded.visible_QK[name].cpu().numpy(),
-    )
-
-
-# -------------------------------------------------------------------------------------------------------------- words
-
-
-def word_starts(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[int, ...]:
-    """The position of each word's first token. Special tokens, `<unk>` among them, are words of their own.
-
-    A word begins with the mark `▁`, or, in vocabularies that write `##` before continuations, without `##`.
-    """
-    special = tokenizer.special
-    decoder = json.loads(tokenizer.to_json())["decoder"] or {}
-    hashes = decoder.get("prefix") == "##"
-    starts = []
-    for position, piece in enumerate(tokenizer.pieces(ids)):
-        begins = not piece.startswith("##") if hashes else piece.startswith(MARK)
-        after_special = position == 0 or ids[position - 1] in special
-        if begins or after_special or ids[position] in special:
-            starts.append(position)
-    return tuple(starts)
-
-
-def words_of(pieces: Sequence[str], starts: Sequence[int]) -> tuple[str, ...]:
-    """The tokens of each word joined, without the marks."""
-    ends = [*starts[1:], len(pieces)]
-    joined = ["".join(pieces[first:last]) for first, last in zip(starts, ends[: len(starts)], strict=True)]
-    return tuple(word.replace("##", "").replace("‿", "").strip(MARK) or MARK for word in joined)
+NO_PIECES = Pieces()
 
 
 def merge_pieces(weights: Numbers, query_starts: Sequence[int], key_starts: Sequence[int]) -> Numbers:
@@ -173,45 +110,107 @@ def merge_pieces(weights: Numbers, query_starts: Sequence[int], key_starts: Sequ
     return merged
 
 
-# ----------------------------------------------------------------------------------------- likely tokens and positions
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """The weights of one attention: `weights[h, q, k]` is how much of key k head h reads at query q."""
 
+    name: str
+    """Of the module inside the model."""
+    kind: Kind
+    layer: int
+    """From 1; the hop, for a story."""
+    queries: Pieces
+    keys: Pieces
+    weights: Numbers
+    visible: npt.NDArray[np.bool_]
+    """[Q, K], where it may look."""
 
-@dataclass(frozen=True)
-class Candidate:
-    """A token and its probability, given the source and the tokens before it."""
-
-    token: str
-    probability: float
-
-
-@dataclass(frozen=True)
-class Step:
-    """One token of the target: its probability, its rank from 1, and the likeliest tokens at its position."""
-
-    token: str
-    probability: float
-    rank: int
-    candidates: tuple[Candidate, ...]
+    def between_words(self) -> Attention:
+        starts = self.queries.starts, self.keys.starts
+        return replace(
+            self,
+            queries=self.queries.words(),
+            keys=self.keys.words(),
+            weights=merge_pieces(self.weights, *starts).astype(self.weights.dtype),
+            visible=merge_pieces(self.visible.astype(np.float32), *starts) > 0,
+        )
 
     def to_json(self) -> dict[str, Any]:
-        candidates = [[candidate.token, candidate.probability] for candidate in self.candidates]
-        return {"token": self.token, "probability": self.probability, "rank": self.rank, "candidates": candidates}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "layer": self.layer,
+            "queries": self.queries.texts,
+            "keys": self.keys.texts,
+            "weights": self.weights.tolist(),
+            "visible": self.visible.astype(int).tolist(),
+        }
 
 
 @torch.inference_mode()
-def steps_of(logits_TV: Tensor, vocabulary: Tokenizer, target_ids: Sequence[int]) -> tuple[Step, ...]:
-    """The model's own probabilities, also of tokens that the search may not write."""
-    p_TV = log_probabilities(logits_TV[: len(target_ids)]).exp().cpu()
-    p_T1 = p_TV.gather(1, torch.tensor(target_ids)[:, None])
-    ranks = ((p_TV > p_T1).sum(1) + 1).tolist()
-    likeliest = p_TV.topk(min(CANDIDATES, p_TV.shape[1]))
-    columns = vocabulary.pieces(target_ids), p_T1[:, 0].tolist(), ranks, likeliest.indices, likeliest.values.tolist()
-    steps = []
-    for piece, p, rank, ids, probabilities in zip(*columns, strict=True):
-        # Each alone: side by side, the bytes of alternatives would be read as one character.
-        tokens = [vocabulary.pieces([token])[0] for token in ids.tolist()]
-        steps.append(Step(piece, p, rank, tuple(map(Candidate, tokens, probabilities))))
-    return tuple(steps)
+def record(
+    model: nn.Module, forward: Callable[[], Tensor], sides: Callable[[str], tuple[Kind, Pieces, Pieces]]
+) -> tuple[Tensor, dict[str, Attention]]:
+    """Run the written-out equation of every attention for the first sentence of a batch: hidden states, attentions.
+
+    `forward` returns the hidden states [B, T, D]; `sides(name)` tells the kind, queries and keys of an attention.
+    """
+    with recording() as recorded:
+        hidden_BTD = forward()
+    weights, visible, attentions = recorded.by_name(model), recorded.visible_by_name(model), {}
+    for name, weights_BHQK in weights.items():
+        kind, queries, keys = sides(name)
+        number = re.search(r"\.(\d+)\.", name)
+        attentions[name] = Attention(
+            name,
+            kind,
+            layer=int(number[1]) + 1 if number else 1,
+            queries=queries.first(weights_BHQK.shape[2]),  # a recurrent decoder takes no step for padding
+            keys=keys,
+            weights=weights_BHQK[0].float().cpu().numpy(),
+            visible=visible[name][0, 0].cpu().numpy(),
+        )
+    return hidden_BTD[0], attentions
+
+
+def roll_out(attentions: Mapping[str, Attention], *, residual: bool = True) -> dict[Kind, list[Attention]]:
+    """How much of each token there is in the states after each layer, by kind; empty without self-attention.
+
+    Abnar & Zuidema 2020, arXiv:2005.00928, section 3, for weights averaged over the heads, with
+    A = 0.5 W_att + 0.5 I for the residual connection; a model without has A = W_att:
+        R_l = A_l R_{l-1},  R_0 = I
+
+    The paper has one stack, as BERT and GPT have. In a decoder over an encoder, self-attention mixes what the states
+    hold, and attention over the source adds what the encoder's last states hold; the regions of an image, which no
+    layer mixes, hold only themselves. The shares of source and target tokens sum to 1 together. Between words they
+    need not: a word that the decoder reads ends one token later than the same word when it is written.
+    """
+    layers = {kind: [layer for layer in attentions.values() if layer.kind == kind] for kind in NAMES}
+    encoder, decoder, cross = layers["encoder"], layers["decoder"], layers["alignment"]
+    if not decoder and (cross or not encoder):
+        return {}
+    share, rolled = 0.5 if residual else 1.0, dict[Kind, list[Attention]]()
+
+    def mix(attention: Attention, read: Numbers, before: Numbers) -> Numbers:
+        mixed: Numbers = share * (attention.weights.mean(0, dtype=np.float64) @ read) + (1 - share) * before
+        return mixed
+
+    def keep(attention: Attention, shares: Numbers) -> None:
+        rolled.setdefault(attention.kind, []).append(replace(attention, weights=shares[None]))
+
+    of_encoder: Numbers = np.eye(len([*encoder, *cross][0].keys.texts) if encoder or cross else 0)
+    for layer in encoder:
+        of_encoder = mix(layer, of_encoder, of_encoder)
+        keep(layer, of_encoder)
+    of_target: Numbers = np.eye(len(decoder[0].keys.texts) if decoder else 0)
+    of_source: Numbers = np.zeros((len(of_target), len(of_encoder)))
+    for number, layer in enumerate(decoder):
+        of_target, of_source = mix(layer, of_target, of_target), mix(layer, of_source, of_source)
+        if cross:
+            of_target, of_source = (1 - share) * of_target, mix(cross[number], of_encoder, of_source)
+            keep(cross[number], of_source)
+        keep(layer, of_target)
+    return rolled
 
 
 @torch.inference_mode()

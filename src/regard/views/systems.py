@@ -176,7 +176,7 @@ def measure_texts(
     tables = {
         "significance": paired_tests_of_texts(outputs, references, measures, baseline, moved),
         "lengths": _lengths_table(outputs, references, lengths, partial(task.metrics, config=config), metrics),
-        "errors": [_errors_row(system.name, system.tally) for system in systems if system.tally is not None],
+        "errors": [{"system": system.name, **system.tally.row} for system in systems if system.tally is not None],
         "examples": _sentences_table(shown, outputs, sentences[0], chrf),
         "differ_most": _sentences_table(differ_most([*chrf.values()]), outputs, sentences[0], chrf),
     }
@@ -276,11 +276,6 @@ def _lengths_table(
             scores = measure([own[row] for row in rows], expected)
             table.append({**ends, "system": name, **{metric: scores[metric] for metric in metrics}})
     return table
-
-
-def _errors_row(name: str, tally: Tally) -> dict[str, Any]:
-    low, high = tally.shares["search_errors"].interval
-    return {"system": name, **tally.counts, "search_errors_low": low, "search_errors_high": high}
 
 
 def _sentences_table(
