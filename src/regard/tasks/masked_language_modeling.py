@@ -22,9 +22,9 @@ from regard.errors import ConfigError, DataError, Problem
 from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.bert import BERT
+from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import MaskedSums, MaskedTokens, masked_states, masked_sums
 from regard.tasks.language_modeling import SCORE_TOKENS
-from regard.tasks.metrics import perplexity
 from regard.tasks.raw import RawTextTask, check_max_length, token_losses
 from regard.tasks.task import (
     Done,

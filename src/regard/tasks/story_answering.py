@@ -26,9 +26,9 @@ from regard.errors import ConfigError, DataError, DecodeError, InputError, Probl
 from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
+from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
-from regard.tasks.metrics import perplexity
 from regard.tasks.task import Done, EncodedInputs, Example, NoSettings, Note, Task, ignore, problem_in_text
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
