@@ -96,7 +96,7 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
     if checks.unreadable or (checks.faults.count and (recipe.data.bad_lines == "error" or not rows)):
-        raise DataError(problems=checks.problems)
+        raise checks.error(problems=checks.problems)
     texts: dict[str, Sequence[str]] = {
         name: [row.values[column] for _, _, row in rows] for column, name in enumerate(readers[0].columns)
     }
@@ -210,6 +210,8 @@ class _Checks:
         self.faults = Faults()
         self.unreadable: list[Problem] = []
         """What ended the reading of a corpus."""
+        self.error = DataError
+        """The class of that: a ColumnError gets more hints where a user's file is read."""
         self.read = 0
         """How many examples were read so far of the corpora at hand, bad ones included."""
         self.dropped: dict[str, Finding] = {}
@@ -233,6 +235,7 @@ class _Checks:
                     else:
                         yield number, self.read, row
             except DataError as error:
+                self.error = type(error)
                 self.unreadable += error.problems
 
     def _problems_in(self, reader: Reader, row: Row) -> list[tuple[str, Problem]]:

@@ -24,7 +24,7 @@ from regard.data.store import Integers
 from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models import any_config, build_model
 from regard.models.base import Generator, device_of
-from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
 from regard.search import (
     BannedTexts,
     Constraints,
@@ -38,7 +38,6 @@ from regard.search import (
     search,
 )
 from regard.search.rules import Limits
-from regard.tasks.metrics import perplexity
 from regard.tasks.task import (
     LONGEST,
     Done,

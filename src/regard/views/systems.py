@@ -26,11 +26,11 @@ from regard.data.images import Picture
 from regard.errors import ConfigError, DataError
 from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
+from regard.objectives.cross_entropy import perplexity
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.settings import Progress, summed
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
-from regard.tasks.metrics import perplexity
 from regard.tasks.task import padded
 from regard.tasks.text_to_text import Source
 from regard.text.files import open_text
