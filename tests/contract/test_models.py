@@ -418,7 +418,7 @@ def test_packed_equals_padded(name: str) -> None:
     model, batch = case.build(), case.batch(extra=2, filler=9)
     with torch.no_grad(), recording():
         padded = model(batch).hidden_BTD
-    packed = model.forward_packed(batch).hidden_BTD
+    packed = model(batch, packed=True).hidden_BTD
     for row in ROWS:
         close(packed[row, : case.length(row)], padded[row, : case.length(row)], 1e-12)
         assert not packed[row, case.length(row) :].any()
