@@ -151,7 +151,7 @@ def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
 def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], bool]:
     """The lines of a story, their places in messages, and whether there is a question among them."""
     _refuse_standard_input(story, "--story", STORY_HINT)
-    from regard.data.stories import Question, asked_in
+    from regard.data.stories import Question, typed_questions
     from regard.runs import Run
 
     lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
@@ -159,7 +159,7 @@ def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list
     if faults and not skip_bad:
         raise InputError(problems=faults)
     texts = [line.text for line in lines]
-    asks = any(isinstance(question, Question) for question in asked_in((text, "") for text in texts))
+    asks = any(isinstance(question, Question) for question in typed_questions((text, "") for text in texts))
     return texts, [line.place for line in lines], asks
 
 
@@ -460,12 +460,7 @@ def evaluate(
         return
     from regard.views.labels import metric_lines
 
-    if "files" in metrics:
-        metrics["files"] = ", ".join(metrics["files"])
-    for name, value in metrics.items():
-        if name == "confusion":
-            print("rows are true labels, columns are predicted labels:")
-        print("\n".join(metric_lines(name, value)))
+    print("\n".join(metric_lines(metrics)))
 
 
 @app.command()

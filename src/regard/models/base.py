@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batches import Batch, TextBatch, Tokens
 from regard.layers.attention import real_positions
-from regard.layers.embeddings import Embedding
-from regard.layers.recurrence import Carry
+from regard.layers.embeddings import Embedding, Tie
+from regard.layers.recurrence import Carry, Cell
 from regard.layers.scores import Memory
 from regard.text.vectors import VectorsConfig
 
@@ -77,10 +77,31 @@ class ModelConfig(Config):
 
 
 def check_heads(heads: int, width: int) -> None:
-    """For validators: attention heads must divide the width."""
     if width % heads:
         fitting = [str(number) for number in range(1, min(width, 64) + 1) if width % number == 0]
         raise ValueError(f"{heads} heads do not divide the width {width} (heads that do: {', '.join(fitting)})")
+
+
+class RecurrentConfig(ModelConfig):
+    """What the recurrent encoder-decoders have in common."""
+
+    reads = "source"
+    generates = True
+
+    cell: Cell = "lstm"
+    """The recurrent cell: plain RNN, GRU or LSTM."""
+    embedding: int = Field(256, ge=1)
+    """Width of the token embeddings."""
+    hidden: int = Field(512, ge=1)
+    """Width of the recurrent state, of each encoder direction and of the decoder."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers on each side."""
+    bidirectional: bool = False
+    """Whether the encoder also reads from right to left."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
 class BlocksConfig(ModelConfig):

@@ -342,5 +342,4 @@ DECODERS: dict[str, type[Captioner]] = {
 
 
 def captioner(config: CaptionerConfig, target_size: int) -> Captioner:
-    """A captioner with the decoder that the config names."""
     return DECODERS[config.decoder](config, target_size)

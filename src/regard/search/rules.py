@@ -49,7 +49,6 @@ class Constraints:
     """The tokens before each output, if it continues a text; empty: outputs stand alone."""
 
     def of(self, sentences: Sequence[int]) -> Constraints:
-        """The constraints of these sentences."""
         prefixes, contexts = (
             [each[number] for number in sentences] if each else () for each in (self.prefixes, self.contexts)
         )
@@ -272,7 +271,6 @@ class BannedTexts:
         return rows
 
     def state_after(self, tokens: Iterable[int]) -> int:
-        """The state after these tokens."""
         state = 0
         for token in tokens:
             state = self._automaton.read(state, self._pieces.get(token, ())).state

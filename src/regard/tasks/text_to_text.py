@@ -143,7 +143,7 @@ class TextToText(Task):
         longest: NDArray[np.int32] = np.max(self.sizes(examples), axis=0)
         return longest + np.int32(1)
 
-    def slants(self, examples: Dataset) -> NDArray[np.int32]:
+    def length_differences(self, examples: Dataset) -> NDArray[np.int32]:
         source, target = self.sizes(examples)
         return source - target
 
