@@ -437,7 +437,7 @@ FEATURES = ["--features", "a.npz"]
         ("bert", ["predict", LONG], "input 1: the text has "),
         ("gpt", ["predict", LONG, *FEATURES], "input 1: the text has "),
         ("bert", ["predict", LONG, *FEATURES], "input 1: the text has "),
-        ("elmo", ["predict", "The child"], "predict: this model does not go on with a text"),
+        ("elmo", ["predict", "The child"], "predict: this model does not continue texts"),
         ("bert", ["predict", "The"], "there is no [MASK] in the text (write [MASK] where a word is to be found)"),
         ("gpt", ["predict", "The", *FEATURES, "--layer", "7"], "--layer: there is no layer 7 (0 to 1, or -1)"),
         ("gpt", ["predict", "The", *FEATURES, "--pooling", "max"],
@@ -450,8 +450,8 @@ FEATURES = ["--features", "a.npz"]
          "--pooling: it chooses the vectors that --features writes (give --features FILE, too)"),
         ("gpt", ["diagnose"], "compares outputs with references, which a run of language_modeling does not have"),
         ("bert", ["score", "a", "b"], "score needs a run that writes texts, not one of masked_language_modeling"),
-        ("elmo", ["score", "a", "b"], "score: this model does not go on with a text"),
-        ("autoencoder", ["score", "a", "b"], "score: this model does not go on with a text"),
+        ("elmo", ["score", "a", "b"], "score: this model does not continue texts"),
+        ("autoencoder", ["score", "a", "b"], "score: this model does not continue texts"),
     ],
 )  # fmt: skip
 def test_what_a_model_or_task_cannot_do(runs: Runs, name: str, words: list[str], message: str) -> None:
