@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from typer import Argument, Option
 
 import regard
 from regard.errors import DecodeError, InputError, Problem, RegardError
@@ -43,25 +44,25 @@ app = typer.Typer(
 
 # ------------------------------------------------------------------------ arguments and options that commands share
 
-RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, or a recipe that ships.")]
-OverridesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings to change.")]
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-NewRunOption = Annotated[Path, typer.Option("--out", metavar="RUN", help="The run folder to make.")]
-ReportOption = Annotated[Path | None, typer.Option("--out", help="A .html file to write the report to.")]
-SplitOption = Annotated[str | None, typer.Option("--split", help="train, validation or test. Default: test.")]
-PairsOption = Annotated[list[str] | None, typer.Option("--file", help="One file; or twice: source and target.")]
+RecipeArgument = Annotated[str, Argument(metavar="RECIPE", help="A .yaml file, or a recipe that ships.")]
+OverridesArgument = Annotated[list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Settings to change.")]
+RunArgument = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+NewRunOption = Annotated[Path, Option("--out", metavar="RUN", help="The run folder to make.")]
+ReportOption = Annotated[Path | None, Option("--out", help="A .html file to write the report to.")]
+SplitOption = Annotated[str | None, Option("--split", help="train, validation or test. Default: test.")]
+PairsOption = Annotated[list[str] | None, Option("--file", help="One file; or twice: source and target.")]
 StoryOption = Annotated[
-    Path | None, typer.Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
+    Path | None, Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
 ]
-BeamOption = Annotated[int | None, typer.Option("--beam", help="Beam size; 1 is greedy search.")]
+BeamOption = Annotated[int | None, Option("--beam", help="Beam size; 1 is greedy search.")]
 PenaltyOption = Annotated[
     float | None,
-    typer.Option("--length-penalty", help="alpha in log P / length^alpha; search.normalisation has other formulas."),
+    Option("--length-penalty", help="alpha in log P / length^alpha; search.normalisation has other formulas."),
 ]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
-CheckpointOption = Annotated[str, typer.Option("--checkpoint", help="best, last, average, or a step.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SetOption = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change the run's recipe.")]
+CheckpointOption = Annotated[str, Option("--checkpoint", help="best, last, average, or a step.")]
+DeviceOption = Annotated[str, Option("--device", help="auto, cpu, cuda or mps.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -72,7 +73,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show it.")] = False,
+    version: Annotated[bool, Option("--version", is_eager=True, callback=_show_version, help="Show it.")] = False,
 ) -> None:
     """Your data -> a trained, measured, explained attention model."""
 
@@ -150,7 +151,7 @@ def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
 def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], bool]:
     """The lines of a story, their places in messages, and whether there is a question among them."""
     _refuse_standard_input(story, "--story", STORY_HINT)
-    from regard.data.stories import Question, asked_in
+    from regard.data.stories import Question, typed_questions
     from regard.runs import Run
 
     lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
@@ -158,7 +159,7 @@ def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list
     if faults and not skip_bad:
         raise InputError(problems=faults)
     texts = [line.text for line in lines]
-    asks = any(isinstance(question, Question) for question in asked_in((text, "") for text in texts))
+    asks = any(isinstance(question, Question) for question in typed_questions((text, "") for text in texts))
     return texts, [line.place for line in lines], asks
 
 
@@ -167,13 +168,12 @@ def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list
 
 @app.command()
 def check(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or data.")],
+    recipe: Annotated[str, Argument(metavar="RECIPE", help="A .yaml file, a recipe that ships, or data.")],
     overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Changes; or a second, parallel file."),
+        list[str] | None, Argument(metavar="[KEY=VALUE]...", help="Changes; or a second, parallel file.")
     ] = None,
     *,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the proposed recipe to this file.")] = None,
+    out: Annotated[Path | None, Option("--out", help="Write the proposed recipe to this file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Validate a recipe and its data: all problems at once, sizes, samples, memory and time.
@@ -205,7 +205,7 @@ def train(
     overrides: OverridesArgument = None,
     *,
     out: NewRunOption,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a training that was interrupted.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue a training that was interrupted.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Train the model of a recipe into a run folder."""
@@ -243,13 +243,11 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
 
 InputsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[INPUT]...", help="Texts. Default: standard input, unless the file of --story has questions."
-    ),
+    Argument(metavar="[INPUT]...", help="Texts. Default: standard input, unless the file of --story has questions."),
 ]
 InputFileOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--file",
         help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
         "run was trained on, with or without what is predicted, such as the label.",
@@ -257,24 +255,23 @@ InputFileOption = Annotated[
 ]
 NBestOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--nbest",
         help="Number of outputs per input, sorted by the objective of the search. Their log P may be in another "
         "order, since the objective also counts the length.",
     ),
 ]
-PrefixOption = Annotated[list[str] | None, typer.Option("--prefix", help="Text that every output begins with.")]
+PrefixOption = Annotated[list[str] | None, Option("--prefix", help="Text that every output begins with.")]
 PrefixesOption = Annotated[
-    Path | None,
-    typer.Option("--prefixes", metavar="FILE", help="The same, with one line for each input."),
+    Path | None, Option("--prefixes", metavar="FILE", help="The same, with one line for each input.")
 ]
 RecordOption = Annotated[
     Path | None,
-    typer.Option("--record", metavar="FILE", help="Write every step of the search as JSON: what was kept, and why."),
+    Option("--record", metavar="FILE", help="Write every step of the search as JSON: what was kept, and why."),
 ]
 SkipBadOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--skip-bad",
         help="Skip lines of --file or standard input that cannot be read: the output of each is an empty line, in "
         "JSON null with the reason.",
@@ -282,19 +279,17 @@ SkipBadOption = Annotated[
 ]
 FeaturesOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--features", metavar="FILE", help="Write the hidden states of the inputs as .npz instead (pre-trained models)."
     ),
 ]
 LayerOption = Annotated[
-    int | None,
-    typer.Option("--layer", help="The layer that --features writes: 0 is the embeddings, -1 the last (default)."),
+    int | None, Option("--layer", help="The layer that --features writes: 0 is the embeddings, -1 the last (default).")
 ]
 PoolingOption = Annotated[
-    str | None,
-    typer.Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token."),
+    str | None, Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token.")
 ]
-JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print JSON Lines: one object per input.")]
+JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object per input.")]
 
 
 def predict(
@@ -442,7 +437,7 @@ def evaluate(
     length_penalty: PenaltyOption = None,
     predictions: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--predictions",
             metavar="FILE",
             help="Write the labels or answers of all examples to this file, as JSON Lines, and the wrong ones to "
@@ -465,26 +460,17 @@ def evaluate(
         return
     from regard.views.labels import metric_lines
 
-    if "files" in metrics:
-        metrics["files"] = ", ".join(metrics["files"])
-    for name, value in metrics.items():
-        if name == "confusion":
-            print("rows are true labels, columns are predicted labels:")
-        print("\n".join(metric_lines(name, value)))
+    print("\n".join(metric_lines(metrics)))
 
 
 @app.command()
 def score(
     run: RunArgument,
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="The input; for a language model the beginning of a text.")
-    ],
-    target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="The output to score; or the continuation of the text.")
-    ],
+    source: Annotated[str, Argument(metavar="SOURCE", help="The input; for a language model the beginning of a text.")],
+    target: Annotated[str, Argument(metavar="TARGET", help="The output to score; or the continuation of the text.")],
     *,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="TARGET is a list of tokens: JSON, or separated by spaces.")
+        bool, Option("--tokens", help="TARGET is a list of tokens: JSON, or separated by spaces.")
     ] = False,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -520,22 +506,21 @@ def _tokens_in(target: str) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------- explain
 
 ExplainedArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="INPUT", help="Default, or -: standard input. Not needed if --story has questions."),
+    str | None, Argument(metavar="INPUT", help="Default, or -: standard input. Not needed if --story has questions.")
 ]
 QuestionOption = Annotated[
-    int | None, typer.Option("--question", help="The number of the question about a story, from 1. Default: the last.")
+    int | None, Option("--question", help="The number of the question about a story, from 1. Default: the last.")
 ]
-TargetOption = Annotated[str | None, typer.Option("--target", help="Explain this output instead of the model's own.")]
+TargetOption = Annotated[str | None, Option("--target", help="Explain this output instead of the model's own.")]
 DrawingOption = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--out", help="A file to write: .svg, .png, .html (all views) or .json (all numbers, or those of --numbers)."
     ),
 ]
 ViewOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--view",
         help="alignment (attention over the source), encoder or decoder (self-attention), heads (of one token, "
         "--step), hops (over a story), mix (of layers), probabilities, masks or positions; occlusion (how much the "
@@ -543,24 +528,22 @@ ViewOption = Annotated[
     ),
 ]
 LayersOption = Annotated[
-    str, typer.Option("--layer", help="A layer (from 1), mean, or all: one figure each. With --numbers also a hop.")
+    str, Option("--layer", help="A layer (from 1), mean, or all: one figure each. With --numbers also a hop.")
 ]
-HeadsOption = Annotated[str, typer.Option("--head", help="A head (from 1), mean, or all: one figure each.")]
-RolloutOption = Annotated[
-    bool, typer.Option("--rollout", help="Attention rollout through all layers, or up to --layer.")
-]
+HeadsOption = Annotated[str, Option("--head", help="A head (from 1), mean, or all: one figure each.")]
+RolloutOption = Annotated[bool, Option("--rollout", help="Attention rollout through all layers, or up to --layer.")]
 WordsOption = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--words", help="Merge tokens into words: the sum over the tokens of a key, the mean over those of a query."
     ),
 ]
 NumbersOption = Annotated[
-    bool, typer.Option("--numbers", help="Show how one attention is computed, with the numbers of the run.")
+    bool, Option("--numbers", help="Show how one attention is computed, with the numbers of the run.")
 ]
 StepOption = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--step",
         help="The token that --numbers or --view heads shows, from 1. Default: the first; for heads, the one that "
         "represents the whole text ([CLS], or the last token of a language model).",
@@ -568,9 +551,7 @@ StepOption = Annotated[
 ]
 PaddingOption = Annotated[
     int | None,
-    typer.Option(
-        "--padding", help="Add this many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."
-    ),
+    Option("--padding", help="Add this many <pad> to both texts, as in a batch. Default: 3 for --view masks, else 0."),
 ]
 
 
@@ -679,8 +660,8 @@ def diagnose(
     out: ReportOption = None,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
-    limit: Annotated[int | None, typer.Option("--limit", help="Use only the first N sentences.")] = None,
-    sweep: Annotated[bool, typer.Option("--sweep/--no-sweep", help="Also try beams of 1, 2, 3, 5, 10 and 20.")] = True,
+    limit: Annotated[int | None, Option("--limit", help="Use only the first N sentences.")] = None,
+    sweep: Annotated[bool, Option("--sweep/--no-sweep", help="Also try beams of 1, 2, 3, 5, 10 and 20.")] = True,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -701,17 +682,17 @@ def diagnose(
 
 @app.command()
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders; the first is the baseline.")],
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders; the first is the baseline.")],
     *,
     split: SplitOption = None,
     file: PairsOption = None,
     hypotheses: Annotated[
         list[str] | None,
-        typer.Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one per line."),
+        Option("--hypotheses", metavar="NAME=FILE", help="Outputs of another system, one per line."),
     ] = None,
-    baseline: Annotated[str | None, typer.Option("--baseline", help="Test the other runs against this one.")] = None,
+    baseline: Annotated[str | None, Option("--baseline", help="Test the other runs against this one.")] = None,
     out: ReportOption = None,
-    tables: Annotated[Path | None, typer.Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
+    tables: Annotated[Path | None, Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
     settings: SetOption = None,
@@ -748,14 +729,12 @@ def compare(
 
 @app.command("import")
 def import_(
-    source: Annotated[str, typer.Argument(metavar="PATH_OR_NAME", help="A transformers folder, or a name on the Hub.")],
+    source: Annotated[str, Argument(metavar="PATH_OR_NAME", help="A transformers folder, or a name on the Hub.")],
     *,
     out: NewRunOption,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="What the folder does not contain, such as head.no_answer=true."
-        ),
+        Option("--set", metavar="KEY=VALUE", help="What the folder does not contain, such as head.no_answer=true."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -775,13 +754,11 @@ def import_(
 def export(
     run: RunArgument,
     *,
-    to: Annotated[str, typer.Option("--to", help="huggingface or ctranslate2.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The folder to make.")],
+    to: Annotated[str, Option("--to", help="huggingface or ctranslate2.")],
+    out: Annotated[Path, Option("--out", metavar="FOLDER", help="The folder to make.")],
     quantize: Annotated[
         str | None,
-        typer.Option(
-            "--quantize", help="For ctranslate2: int8, int8_float32, int8_float16, int16, float16 and others."
-        ),
+        Option("--quantize", help="For ctranslate2: int8, int8_float32, int8_float16, int16, float16 and others."),
     ] = None,
     checkpoint: CheckpointOption = "best",
     as_json: JsonOption = False,
@@ -802,9 +779,9 @@ def _report(result: dict[str, object], sentence: str, note: str | None, as_json:
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The recipe to show.")] = None,
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="The recipe to show.")] = None,
     *,
-    out: Annotated[Path | None, typer.Option("--out", help="Copy the recipe to a new file.")] = None,
+    out: Annotated[Path | None, Option("--out", help="Copy the recipe to a new file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the recipes that ship, show one, or copy one to start from."""

@@ -70,12 +70,6 @@ def unseen(home: Path) -> list[tuple[Path, str]]:
     return [(home / name, caption) for name, caption in rows]
 
 
-def test_it_names_pairs_of_colour_and_place_that_it_never_saw(run: Path) -> None:
-    found = succeed("evaluate", run, "--json").json
-    assert found["images"] == 36
-    assert found["exact_match"] >= 0.9, found
-
-
 @pytest.fixture(scope="module")
 def transformer(home: Path) -> Path:
     changes = ["model.decoder=transformer", "model.width=32", "training.learning_rate=0.004", "training.steps=200"]
@@ -83,7 +77,10 @@ def transformer(home: Path) -> Path:
     return home / "transformer"
 
 
-def test_so_does_a_transformer(transformer: Path) -> None:
+def test_they_name_pairs_of_colour_and_place_that_they_never_saw(run: Path, transformer: Path) -> None:
+    found = succeed("evaluate", run, "--json").json
+    assert found["images"] == 36
+    assert found["exact_match"] >= 0.9, found
     assert succeed("evaluate", transformer, "--json").json["exact_match"] >= 0.8
 
 
@@ -108,8 +105,11 @@ def test_predict_keeps_the_order_and_score_agrees(run: Path, home: Path) -> None
         scored = succeed("score", run, one["input"], json.dumps(one["tokens"]), "--tokens", "--json").json
         assert scored["score"] == pytest.approx(one["score"], abs=1e-4)
     write(home / "list.txt", "\n".join(map(str, paths)))
-    lines = succeed("predict", run, "--file", home / "list.txt").out.splitlines()
+    lines = succeed("predict", run, "--file", home / "list.txt", "--record", home / "record.json").out.splitlines()
     assert lines == [one["output"] for one in found]
+    search, *_ = json.loads((home / "record.json").read_text(encoding="utf-8"))["inputs"]
+    assert search["source"][:5] == ["1,1", "1,2", "1,3", "1,4", "2,1"]
+    assert len(search["source"]) == 16
 
 
 def test_a_table_of_images_with_captions_or_without(run: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,14 +149,6 @@ def test_rows_of_a_table_without_an_image_are_named_or_skipped(run: Path, home: 
     ]  # fmt: skip
     [message] = fail("predict", run, "x" * 300)
     assert "does not exist" in message
-
-
-def test_the_record_of_a_search_names_regions(run: Path, home: Path) -> None:
-    path = unseen(home)[0][0]
-    succeed("predict", run, path, "--record", home / "record.json")
-    [search] = json.loads((home / "record.json").read_text(encoding="utf-8"))["inputs"]
-    assert search["source"][:5] == ["1,1", "1,2", "1,3", "1,4", "2,1"]
-    assert len(search["source"]) == 16
 
 
 def test_explain_draws_one_panel_a_word(run: Path, home: Path) -> None:
@@ -286,21 +278,19 @@ def test_check_names_the_images(home: Path) -> None:
     assert found["training"]["sample_batch"]["source"][1] == 16
 
 
-def test_a_missing_image_says_what_its_path_is_relative_to(
+def test_what_is_missing_and_what_an_image_has_not(
     run: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write(home / "words.vec", "1 32\nred " + " ".join(["0.1"] * 32))
+    vectors = fail("train", home / "recipe.yaml", "model.vectors={source: words.vec}", "--out", home / "vectors")
+    assert vectors == ["model: vectors of the source: this task has only target"]
     monkeypatch.chdir(tmp_path)
-    for verb in ("predict", "explain"):
-        [message] = fail(verb, run, "nope.png")
-        assert message.endswith("the image nope.png does not exist (paths are relative to the folder that the command "
-                                "runs in)")  # fmt: skip
     (tmp_path / "below").mkdir()
     write(tmp_path / "below" / "pairs.tsv", "nope.png\ta red square\n")
-    [message] = fail("evaluate", run, "--file", "below/pairs.tsv")
-    assert message.endswith("nope.png does not exist (paths are relative to the file that names them)")
-
-
-def test_an_image_has_no_words(home: Path) -> None:
-    write(home / "words.vec", "1 32\nred " + " ".join(["0.1"] * 32))
-    [message] = fail("train", home / "recipe.yaml", "model.vectors={source: words.vec}", "--out", home / "vectors")
-    assert message == "model: vectors of the source: this task has only target"
+    for words, folder in (
+        (["predict", run, "nope.png"], "the folder that the command runs in"),
+        (["explain", run, "nope.png"], "the folder that the command runs in"),
+        (["evaluate", run, "--file", "below/pairs.tsv"], "the file that names them"),
+    ):
+        [message] = fail(*words)
+        assert message.endswith(f"nope.png does not exist (paths are relative to {folder})")

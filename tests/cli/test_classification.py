@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ from command_line import fail, succeed, write
 from places import SHARED
 from regard.api import with_predictions_written
 from regard.config import write_yaml
-from regard.data.corpora import generate
 from regard.data.framing import labelled_batch
 from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
 from regard.tasks.task import Inputs
-from regard.training.train import train
 
 Tree = dict[str, Any]
 TRAINING: Tree = {
@@ -71,30 +68,15 @@ def sentiment(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Pat
     return run
 
 
-def test_verbs_that_need_a_text_to_be_written_say_so(sentiment: Path) -> None:
-    assert "references, which a run of classification does not have" in fail("diagnose", sentiment)[0]
-    assert "score needs a run that writes texts, not one of classification" in fail("score", sentiment, "a", "b")[0]
-
-
-def test_reviews_are_told_apart(sentiment: Path) -> None:
+def test_reviews_are_told_apart(sentiment: Path, tmp_path: Path) -> None:
     found = succeed("evaluate", sentiment, "--json").json
     assert found["accuracy"] == found["f1_micro"] >= 0.95
     assert found["matthews"] >= 0.9
     assert found["examples"] == 500 == sum(sum(row.values()) for row in found["confusion"].values())
-
-
-def test_a_list_of_good_and_bad_words_is_not_enough() -> None:
-    text = pytest.importorskip("sklearn.feature_extraction.text")
-    linear = pytest.importorskip("sklearn.linear_model")
-    for name in ("reviews-en", "reviews-ko"):
-        train, test = (
-            list(zip(*generate(name, size, 1, part), strict=True))
-            for part, size in {"train": 1000, "test": 500}.items()
-        )
-        words = text.CountVectorizer(token_pattern=r"\S+").fit(train[0])
-        model = linear.LogisticRegression(max_iter=500).fit(words.transform(train[0]), train[1])
-        assert model.score(words.transform(test[0]), test[1]) < 0.7
-        assert len(set(train[1])) == 2
+    vectors = api.features(sentiment, ["The plot was superb."], pooling="mean", out=tmp_path / "a.npz").vectors
+    assert vectors.shape == (1, 128), "of the model below the head"
+    assert "references, which a run of classification does not have" in fail("diagnose", sentiment)[0]
+    assert "score needs a run that writes texts, not one of classification" in fail("score", sentiment, "a", "b")[0]
 
 
 def test_predictions_and_errors_are_written(sentiment: Path, tmp_path: Path) -> None:
@@ -209,36 +191,34 @@ def test_the_right_choice_is_learned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("train.csv", 'text,label\n"a, b",10\nc,9\nd,no\ne,01\n'),
-        ("train.tsv", "text\tlabel\na\t10\nc\t9\nd\tno\ne\t01\n"),
+        ("train.csv", 'sentence,label\n"a, b",10\nc,9\nd,no\ne,01\n'),
+        ("train.tsv", 'sentence\tlabel\nsaid " a\t10\n"\t9\nd "\tno\ne\t01\n'),  # as GLUE: quotes are signs
         (
             "train.jsonl",
-            '{"text":"a","label":10}\n{"text":"c","label":9}\n{"text":"d","label":"no"}\n{"text":"e","label":"01"}\n',
+            '{"sentence":"a","label":10}\n{"sentence":"c","label":9}\n{"sentence":"d","label":"no"}\n'
+            '{"sentence":"e","label":"01"}\n',
         ),
     ],
 )
 def test_labels_stay_as_they_are_written(name: str, content: str, tmp_path: Path) -> None:
     """Numbers as numbers and as text, a zero in front, a word that YAML 1.1 takes for false."""
     write(tmp_path / name, content)
-    run = Project(tmp_path, train={"file": name, "text": "text", "label": "label"}).train()
+    run = Project(tmp_path, train={"file": name, "text": "sentence", "label": "label"}).train()
     assert Run.open(run).recipe.head.labels == ["01", "9", "10", "no"]
     assert succeed("predict", run, "a", "--json").json["probabilities"].keys() == {"01", "9", "10", "no"}
     assert list(succeed("evaluate", run, "--json").json["classes"]) == ["01", "9", "10", "no"]
 
 
 def test_numbers_in_a_parquet_file(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
-    arrow = pytest.importorskip("pyarrow")
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
     parquet.write_table(arrow.table({"text": ["a", "b", "c"], "label": [2, 0, 2]}), tmp_path / "train.parquet")
     run = Project(tmp_path, train={"file": "train.parquet", "text": "text", "label": "label"}).train()
     assert Run.open(run).recipe.head.labels == ["0", "2"]
 
 
-def test_quotes_are_signs_in_a_table_with_tabs(tmp_path: Path) -> None:
-    """GLUE's files have no quoting."""
-    write(tmp_path / "train.tsv", 'sentence\tlabel\nsaid " yes\t1\n"\tb\nno "\t0\n')
-    run = Project(tmp_path).train()
-    assert Run.open(run).recipe.head.labels == ["0", "1", "b"]
+def test_spaces_before_every_label_are_part_of_it(project: Project) -> None:
+    write(project.folder / "train.tsv", "sentence\tlabel\ngood\t pos\nbad\t neg\nso bad\t neg\n")
+    assert Run.open(project.train()).recipe.head.labels == [" neg", " pos"]
 
 
 def test_labels_may_be_given_in_their_order(project: Project) -> None:
@@ -276,50 +256,61 @@ def test_a_label_that_the_training_data_has_not(project: Project) -> None:
     assert message.endswith("dev.tsv:3: the label '2' does not stand in the training data (the training data has 0, 1)")
 
 
-def test_a_label_that_head_labels_has_not(project: Project) -> None:
-    assert project.refused("head.labels=[0]").startswith(
-        "train.tsv:2: the label '1' is not one of head.labels (head.labels has 0; leave it out to take all labels)"
-    )
+ALIKE = "sentence\tlabel\ngood\tpos\nbad\tneg\nso bad\tneg\nfine\t{}\nso good\tpos\n"
+SWAPPED = "sentence\tverdict\n" + "".join(
+    f"{word} film number {number}\t{word == 'good'}\n" for number in range(30) for word in ("good", "bad")
+)
+SPLIT = "data.validation={split: 0.5}"
+
+
+def columns(text: str, label: str) -> list[str]:
+    return [f"data.{part}={{file: train.tsv, text: {text}, label: {label}}}" for part in ("train", "validation")]
 
 
 @pytest.mark.parametrize(
-    ("other", "how"), [(" pos", "white space"), ("pos ", "white space"), ("pos\u00a0", "white space")]
-)
-def test_labels_that_look_alike_are_no_two_classes(tmp_path: Path, other: str, how: str) -> None:
-    write(tmp_path / "train.csv", f"text,label\ngood,pos\nbad,neg\nso bad,neg\nfine,{other}\nso good,pos\n")
-    message = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).refused()
-    assert message.startswith(f"train.csv:5: the labels 'pos' and {other!r} differ only in {how} (write them alike")
-
-
-def test_composed_and_decomposed_labels_are_no_two_classes(tmp_path: Path) -> None:
-    composed, decomposed = "긍정", unicodedata.normalize("NFD", "긍정")
-    write(tmp_path / "train.csv", f"text,label\ngood,{composed}\nbad,부정\nfine,{decomposed}\n")
-    message = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).refused()
-    assert "differ only in their Unicode form" in message
-
-
-def test_spaces_before_every_label_are_part_of_it(tmp_path: Path) -> None:
-    """Labels are never changed, so that those of a file which has a blank before each are told apart by their own."""
-    write(tmp_path / "train.csv", "text,label\ngood, pos\nbad, neg\nso bad, neg\n")
-    run = Project(tmp_path, train={"file": "train.csv", "text": "text", "label": "label"}).train()
-    assert Run.open(run).recipe.head.labels == [" neg", " pos"]
-
-
-def test_a_row_with_a_missing_column(project: Project) -> None:
-    write(project.folder / "train.tsv", TABLE + "no label here\n")
-    message = project.refused()
-    assert message.startswith("train.tsv:6: there is no column 'label' (label) in this row")
-    write(project.folder / "train.tsv", TABLE + "an empty one\t\n")
-    assert project.refused("data.validation={split: 0.5}") == (
-        "train.tsv:6: the label is empty (fill it, or data.bad_lines=drop drops such examples)"
-    )
-    write(project.folder / "train.tsv", TABLE + "\nthe last one\t1\n")
-    assert project.refused("data.validation={split: 0.5}").startswith("train.tsv:6: the line is empty")
-    write(project.folder / "train.tsv", TABLE.replace("label", "verdict") + "an empty one\t\n")
-    message = project.refused("data.validation={split: 0.5}", "data.train.label=verdict")
-    assert message.startswith("train.tsv:6: the label (column 'verdict') is empty")
-    message = project.refused("data.validation={split: 0.5}", "data.train.label=lable")
-    assert message.startswith("train.tsv:1: there is no column 'lable'")
+    ("table", "overrides", "message"),
+    [
+        (TABLE, ["head.labels=[0]"], "train.tsv:2: the label '1' is not one of head.labels (head.labels has 0; leave"),
+        (ALIKE.format(" pos"), [], "train.tsv:5: the labels 'pos' and ' pos' differ only in white space (write them"),
+        (ALIKE.format("pos\u00a0"), [], "train.tsv:5: the labels 'pos' and 'pos\\xa0' differ only in white space"),
+        (ALIKE.format("é") + "x\te\u0301\n", [], "train.tsv:7: the labels 'é' and 'e\u0301' differ only in their"),
+        (TABLE + "no label here\n", [], "train.tsv:6: there is no column 'label' (label) in this row"),
+        (TABLE + "an empty one\t\n", [SPLIT], "train.tsv:6: the label is empty (fill it, or data.bad_lines=drop drops"),
+        (TABLE + "\nthe last one\t1\n", [SPLIT], "train.tsv:6: the line is empty"),
+        (
+            TABLE.replace("label", "verdict") + "x\t\n", [SPLIT, "data.train.label=verdict"],
+            "train.tsv:6: the label (column 'verdict') is empty",
+        ),
+        (TABLE, [SPLIT, "data.train.label=lable"], "train.tsv:1: there is no column 'lable'"),
+        (
+            SWAPPED, columns("verdict", "sentence"),
+            "data.train.label: sentence: 60 different labels in 60 examples, such as 'good film number 0' (are the "
+            "columns swapped? text: sentence, label: verdict)",
+        ),
+        (
+            SWAPPED, columns("sentence", "sentence"),
+            "data.train.label: sentence: 60 different labels in 60 examples, such as 'good film number 0' (is it the "
+            "right column?",
+        ),
+        (
+            TABLE + "fine\t0.5\n", [],
+            "train.tsv:6: the label '0.5' is a number with a fraction, not a class (task: regression learns numbers;",
+        ),
+        ("sentence\tlabel\na\t1\nb\t1\n", [], "data.train: every label is '1' (two labels at the least)"),
+        (TABLE, ["data.train={file: train.tsv, text: sentence}"], "data.train: name the label: "),
+        (
+            TABLE, ["data.train={file: a.tsv, text: a, first: b, second: c, label: d}"],
+            "data.train: give 'text', or 'first' and",
+        ),
+        (TABLE, ["data.train={file: train.tsv, first: a, second: b, label: c}"], "data: all corpora have one text, or"),
+        (TABLE, ["model={kind: transformer}"], "model: transformer is no model for the task classification (allowed: "),
+        (TABLE, ["training.best=bleu"], "training.best: unknown metric 'bleu'"),
+        (TABLE, ["data.long=middle"], "data.long: 'middle' is not allowed"),
+    ],
+)  # fmt: skip
+def test_bad_labels_and_recipes_are_refused(project: Project, table: str, overrides: list[str], message: str) -> None:
+    write(project.folder / "train.tsv", table)
+    assert project.refused(*overrides).startswith(message)
 
 
 def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Project) -> None:
@@ -338,53 +329,10 @@ def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Proj
     assert message.startswith("train.tsv:6: there is no column 'label' (label) in this row")
 
 
-def test_text_and_label_that_were_swapped(project: Project) -> None:
-    rows = "".join(
-        f"{word} film number {number}\t{word == 'good'}\n" for number in range(30) for word in ("good", "bad")
-    )
-    write(project.folder / "train.tsv", "text\tverdict\n" + rows)
-    table = "{file: train.tsv, text: verdict, label: text}"
-    message = project.refused(f"data.train={table}", f"data.validation={table}")
-    assert message == (
-        "data.train.label: text: 60 different labels in 60 examples, such as 'good film number 0' "
-        "(are the columns swapped? text: text, label: verdict)"
-    )
-    table = "{file: train.tsv, text: text, label: text}"
-    assert "is it the right column?" in project.refused(f"data.train={table}", f"data.validation={table}")
-
-
-def test_numbers_with_a_fraction_are_no_classes(project: Project) -> None:
-    write(project.folder / "train.tsv", TABLE + "fine\t0.5\n")
-    assert project.refused() == (
-        "train.tsv:6: the label '0.5' is a number with a fraction, not a class "
-        "(task: regression learns numbers; a class is a word or a whole number)"
-    )
-
-
 def test_no_number_where_one_is_learned(project: Project) -> None:
     write(project.folder / "train.tsv", TABLE + "fine\tfour\nwell\tnan\n")
     messages = fail("train", project.recipe, "task=regression", "--out", project.folder / "run")
     assert messages == ["train.tsv:6: the label 'four' is not a number", "train.tsv:7: the label 'nan' is not a number"]
-
-
-def test_one_label_is_nothing_to_learn(project: Project) -> None:
-    write(project.folder / "train.tsv", "sentence\tlabel\na\t1\nb\t1\n")
-    assert project.refused() == "data.train: every label is '1' (two labels at the least)"
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("data.train={file: train.tsv, text: sentence}", "data.train: name the label: "),
-        ("data.train={file: a.tsv, text: a, first: b, second: c, label: d}", "data.train: give 'text', or 'first' and"),
-        ("data.train={file: train.tsv, first: a, second: b, label: c}", "data: all corpora have one text, or all"),
-        ("model={kind: transformer}", "model: transformer is no model for the task classification (allowed: bert, "),
-        ("training.best=bleu", "training.best: unknown metric 'bleu'"),
-        ("data.long=middle", "data.long: 'middle' is not allowed"),
-    ],
-)
-def test_a_recipe_that_cannot_be(project: Project, override: str, message: str) -> None:
-    assert project.refused(override).startswith(message)
 
 
 def test_predictions_of_a_task_that_has_none(tiny_run: Path, tmp_path: Path) -> None:
@@ -405,21 +353,6 @@ def test_vectors_begin_the_embeddings(project: Project) -> None:
     run = Run.open(project.folder / "run")
     token = run.tokenizers["text"].token_ids(["▁good"])[0]
     assert run.load_model().base.embedding.weight[token].tolist() == pytest.approx([0.5] * 16, abs=1e-6)
-
-
-def test_vectors_of_the_model_below_the_head(sentiment: Path, tmp_path: Path) -> None:
-    found = api.features(sentiment, ["The plot was superb."], pooling="mean", out=tmp_path / "a.npz")
-    assert found.vectors.shape == (1, 128)
-
-
-def test_resumed_training_is_the_same(project: Project) -> None:
-    tree = {"task": "classification", "data": {"train": {"corpus": "reviews-ko", "size": 50}}, "model": MODEL}
-    training = TRAINING | {"checkpoint_every": 2}
-    for steps, out in ((4, "whole"), (2, "parts"), (4, "parts")):
-        recipe = tree | {"training": training | {"steps": steps}}
-        train(recipe, out=project.folder / out, resume=(project.folder / out).exists(), quiet=True)
-    whole, parts = (Run.open(project.folder / name).load_model("last").state_dict() for name in ("whole", "parts"))
-    assert all(torch.equal(whole[key], parts[key]) for key in whole)
 
 
 def test_a_file_is_read_as_the_recipes_own_are(project: Project) -> None:

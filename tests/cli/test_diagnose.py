@@ -20,7 +20,7 @@ from sacrebleu.metrics.chrf import CHRF
 import regard
 from command_line import fail, succeed, write
 from planted import IMPOSSIBLE, Table, planted_run
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
 from regard.runs import Run
 from regard.runs.settings import examples_of
 from regard.tasks.summarization import Summarization
@@ -279,7 +279,7 @@ def plain_fall(table: Table, reference: str, beam: int) -> tuple[int, int] | Non
     return None
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), beam=st.integers(1, 3), alpha=st.sampled_from([0.0, 1.0]))
 def test_verdicts_and_falls_against_plain_loops(
     tmp_path_factory: pytest.TempPathFactory, seed: int, beam: int, alpha: float
@@ -362,11 +362,10 @@ def test_errors_by_source_length_by_hand(tmp_path: Path) -> None:
     """Greedy search writes `af`. Sources of 1 letter: `bg` twice and `af`; of 3 letters: `ad` and `bg`."""
     file = write(tmp_path / "pairs.tsv", "x\tbg\nxyz\tad\ny\tbg\nz\taf\nxyy\tbg")
     diagnosis = regard.diagnose(plant(tmp_path, beam=1), files=[str(file)], sweep=())
-    assert diagnosis.unit == "characters"
-    assert [(bucket.shortest, bucket.longest, *tally.counts.values()) for bucket, tally in diagnosis.by_length] == [
-        (1, 1, 3, 2, 2, 0), (3, 3, 2, 2, 1, 1)
-    ]  # fmt: skip
-    assert diagnosis.by_length[0][1].chrf == pytest.approx(100 / 3)
+    unit, by_length = diagnosis.by_length
+    rows = [(bucket.shortest, bucket.longest, *tally.counts.values()) for bucket, tally in by_length]
+    assert (unit, rows) == ("characters", [(1, 1, 3, 2, 2, 0), (3, 3, 2, 2, 1, 1)])
+    assert by_length[0][1].chrf == pytest.approx(100 / 3)
 
 
 def sweep_of(draws: dict[int, list[float]], tally: Tally) -> Sweep:
@@ -454,21 +453,13 @@ def test_draws_are_of_sacrebleus_metric_and_the_same_for_all() -> None:
 # The command line
 
 
-KEYS = {
-    "sentences", "errors", "search_errors", "model_errors", "shares", "raw", "unreachable", "by_length", "beam_sweep",
-    "compared_by", "enough_beam", "examples", "advice", "beam", "search", "bleu", "chrf", "exact_match", "not_exact",
-    "seconds",
-}  # fmt: skip
-
-
-def test_json_has_the_keys_that_scripts_rely_on(tiny_run: Path) -> None:
+def test_counts_and_metrics_agree(tiny_run: Path) -> None:
+    """What keys JSON has is in the snapshots."""
     tree = succeed("diagnose", tiny_run, "--json", "--beam", 3).json
-    assert set(tree) >= KEYS
     assert tree["sentences"] == 15
     assert tree["errors"] == tree["search_errors"] + tree["model_errors"]
     assert tree["errors"] == sum(bucket["errors"] for bucket in tree["by_length"])
     assert [row["beam"] for row in tree["beam_sweep"]] == [1, 2, 3, 5, 10, 20]
-    assert set(tree["examples"]) == {"search_errors", "model_errors"}
     assert len(tree["examples"]["model_errors"]) == min(20, tree["model_errors"])
     evaluated = succeed("evaluate", tiny_run, "--json", "--beam", 3).json
     for name in ("bleu", "chrf", "exact_match"):
@@ -554,11 +545,5 @@ def test_bad_options(
 
 
 def test_mistakes_in_python_are_errors_of_ours(tiny_run: Path) -> None:
-    options: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
-        ({"beam": 0}, ConfigError, r"search\.beam"),
-        ({"sweep": [0, 1]}, ConfigError, r"search\.beam"),
-        ({"limit": -1}, DataError, "--limit"),
-    )
-    for given_options, error, message in options:
-        with pytest.raises(error, match=message):
-            regard.diagnose(tiny_run, **given_options)
+    with pytest.raises(ConfigError, match=r"search\.beam"):
+        regard.diagnose(tiny_run, sweep=[0, 1])

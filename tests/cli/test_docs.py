@@ -101,8 +101,11 @@ def test_the_lines_of_data_are_those_of_their_recipes() -> None:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_a_recipe_that_counts_layers_counts_right(name: str) -> None:
+def test_every_line_of_a_recipe_is_commented_and_layers_are_counted_right(name: str) -> None:
     text = shipped_text(name)
+    assert text.startswith("# "), "the first line says what the recipe is for: `regard recipes` shows it"
+    bare = [line for line in text.splitlines() if re.match(r"\s*[\w-]+:", line) and " # " not in line]
+    assert bare == [], "every line has a comment"
     said = re.search(
         r"^(?:model:|  preset:).*#.*?\b(one|two|three|four|six|\d+) (?:decoder )?layers?\b", text, re.MULTILINE
     )

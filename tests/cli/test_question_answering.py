@@ -88,27 +88,32 @@ def test_json_lines_with_answers_in_every_form(tmp_path: Path) -> None:
 
 CUT = CONTEXT.index("Lim")
 BAD = {
-    "elsewhere": (asked("q7", "?", (3, "Sicily")), "the answer 'Sicily' does not stand at 3 of its context (it stands"),
-    "nowhere": (asked("q7", "?", (3, "Malta")), "the answer 'Malta' does not stand in its context"),
-    "negative": (asked("q7", "?", (-1, "Sicily")), "the answer 'Sicily' does not stand at -1 of its context"),
-    "UTF-16": (asked("q7", "?", (38, "and")), "the answer 'and' does not stand at 38 of its context (the offset"),
-    "combining": (asked("q7", "?", (CUT, "Lim")), f"the answer 'Lim' at {CUT} cuts through a character"),
-    "empty": (asked("q7", "?", (0, " ")), "an answer is empty"),
-    "no start": (asked("q7", "?", ("20", "Sicily")), 'the start of the answer is "20"'),
-    "no answers": ({"id": "q7", "question": "?"}, "there is no column 'answers'"),
-    "no list": ({**asked("q7", "?"), "answers": 3}, "the answers are 3"),
-    "half a pair": (asked("q7", "\ud83d"), "the column 'question' holds half of a surrogate pair"),
-}  # fmt: skip
+    squad(asked("q1", "?", (3, "Sicily"))): "the answer 'Sicily' does not stand at 3 of its context (it stands",
+    squad(asked("q1", "?", (3, "Malta"))): "the answer 'Malta' does not stand in its context",
+    squad(asked("q1", "?", (-1, "Sicily"))): "the answer 'Sicily' does not stand at -1 of its context",
+    squad(asked("q1", "?", (38, "and"))): "the answer 'and' does not stand at 38 of its context (the offset",
+    squad(asked("q1", "?", (CUT, "Lim"))): f"the answer 'Lim' at {CUT} cuts through a character",
+    squad(asked("q1", "?", (0, " "))): "an answer is empty",
+    squad(asked("q1", "?", ("20", "Sicily"))): 'the start of the answer is "20"',
+    squad({"id": "q1", "question": "?"}): "there is no column 'answers'",
+    squad({**asked("q1", "?"), "answers": 3}): "the answers are 3",
+    squad({**asked("q1", "?"), "answers": {"text": ["x"], "answer_start": []}}): "there are 1 answers, and the starts",
+    squad(asked("q1", "\ud83d")): "the column 'question' holds half of a surrogate pair",
+    "[1]": "a.json: there is no object with the key 'data'",
+    "{": "a.json:1: not valid JSON",
+    '{"data": []}': "a.json: there is no question",
+    '{"data": [{"title": "x"}]}': "a.json: data[0]: there is no list of objects under 'paragraphs'",
+    '{"data": [{"paragraphs": [{"qas": []}]}]}': "a.json: data[0]: paragraphs[0]: there is no column 'context'",
+}
 
 
-@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-def test_bad_answers_are_named_with_file_and_question(tmp_path: Path, case: tuple[dict[str, Any], str]) -> None:
-    question, expected = case
-    write(tmp_path / "train.json", squad(asked("q1", "Where?", (20, "Sicily")), question))
-    recipe = recipe_file(tmp_path, data={"train": {"file": "train.json"}})
-    [message] = fail("train", recipe, "--out", tmp_path / "run")
-    assert message.startswith(f"train.json:1: question 'q7': {expected}")
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize(("content", "expected"), BAD.items(), ids=BAD.values())
+def test_bad_files_are_named_with_place_and_question(tmp_path: Path, content: str, expected: str) -> None:
+    with pytest.raises(DataError) as error:
+        read(write(tmp_path / "a.json", content))
+    assert str(error.value).startswith(
+        expected if expected.startswith("a.json") else f"a.json:1: question 'q1': {expected}"
+    )
 
 
 def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> None:
@@ -151,22 +156,6 @@ def test_every_bad_question_is_told(tmp_path: Path) -> None:
     write(file.with_name("b.jsonl"), "".join(json.dumps(one) + "\n" for one in lines) + "[]\n")
     messages = fail("check", recipe_file(tmp_path, data={"train": {"file": "b.jsonl"}}))
     assert [message.partition(": ")[0] for message in messages] == ["b.jsonl:2", "b.jsonl:3", "b.jsonl:4"]
-
-
-BROKEN = {
-    "[1]": "a.json: there is no object with the key 'data'",
-    "{": "a.json:1: not valid JSON",
-    '{"data": []}': "a.json: there is no question",
-    '{"data": [{"title": "x"}]}': "a.json: data[0]: there is no list of objects under 'paragraphs'",
-    '{"data": [{"paragraphs": [{"qas": []}]}]}': "a.json: data[0]: paragraphs[0]: there is no column 'context'",
-}
-
-
-@pytest.mark.parametrize(("content", "expected"), BROKEN.items())
-def test_broken_json_is_named_with_its_place(tmp_path: Path, content: str, expected: str) -> None:
-    with pytest.raises(DataError) as error:
-        read(write(tmp_path / "a.json", content))
-    assert str(error.value).startswith(expected)
 
 
 # Scores
@@ -425,7 +414,7 @@ def test_it_learns_to_answer(run: Path) -> None:
     assert best["f1"] == pytest.approx(found["best_f1"])
 
 
-def test_predictions_come_with_their_places(run: Path) -> None:
+def test_predictions_come_with_their_places(run: Path, tmp_path: Path) -> None:
     context = "Ben lives in New York. Ben was born in 1990. Ben has a dog."
     typed = [
         f"Where does Ben live?\t{context}",
@@ -444,15 +433,9 @@ def test_predictions_come_with_their_places(run: Path) -> None:
     several = succeed("predict", run, typed[0], "--nbest", "3").out.splitlines()
     assert several[0].endswith("\tNew York")
     assert len(several) == 4
+    file = write(tmp_path / "dev.json", squad(asked("1", "Where does Ben live?", (13, "New York")), context=context))
+    assert succeed("evaluate", run, "--file", file, "--json").json["exact_match"] == 1
     assert succeed("predict", run, typed[0], "--nbest", "3", "--json").jsons[0]["nbest"][0]["output"] == "New York"
-
-
-def test_a_file_and_standard_input_are_read(run: Path, tmp_path: Path) -> None:
-    context = "Emma works as a nurse."
-    file = write(tmp_path / "dev.json", squad(asked("1", "What does Emma work as?", (16, "nurse")), context=context))
-    assert succeed("evaluate", run, "--file", file, "--json").json["questions"] == 1
-    found = succeed("predict", run, "--json", stdin=f"What does Emma work as?\t{context}\n")
-    assert found.jsons[0]["input"] == f"What does Emma work as?\t{context}"
 
 
 @pytest.mark.parametrize(

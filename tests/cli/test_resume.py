@@ -135,10 +135,6 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
         process.join()
 
 
-def reference(recipe: Path, folder: Path) -> Run:
-    return train(recipe, out=folder, quiet=True)
-
-
 def contents(run: Run) -> Tree:
     """All that must be the same, byte for byte: weights, optimiser, generators, counters, log, pointers."""
     found: Tree = {"pointers": {name: (run.folder / name).read_text() for name in ("best", "last")}}
@@ -174,7 +170,7 @@ def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path:
     """With everything on that has a state. A dozen kills in one run: while a checkpoint is written, put in place,
     pointed to or removed, while the average is made, and before the first checkpoint."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "transformer", **EVERYTHING)
-    expected = reference(recipe, tmp_path / "uninterrupted")
+    expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
     rates = {
         line["learning_rate"] for line in read_metrics(expected.folder / "metrics.jsonl") if "learning_rate" in line
     }
@@ -196,7 +192,7 @@ def test_killed_between_any_two_touches_of_the_disk(tiny_recipe: Tree, tmp_path:
 def test_killed_by_the_clock(tiny_recipe: Tree, tmp_path: Path, commands: Commands, model: str) -> None:
     """From outside, in the middle of whatever it is doing: an update, a validation, a line of the log."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", model, steps=60, checkpoint_every=5, log_every=1)
-    expected = reference(recipe, tmp_path / "uninterrupted")
+    expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
     log = tmp_path / "run" / "metrics.jsonl"
     moments = random.Random(11)
     for first in (0, 13, 26, 39):
@@ -233,7 +229,7 @@ def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
     """
     changes: Tree = EVERYTHING | {"steps": 80, "validate_every": 20, "checkpoint_every": 20, "log_every": 1}
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
-    expected = reference(recipe, tmp_path / "uninterrupted")
+    expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
     run = tmp_path / "run"
     arguments = [sys.executable, "-m", "regard.cli", "train", str(recipe), "--out", str(run)]
     process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
@@ -278,7 +274,7 @@ def test_before_the_first_step_nothing_is_in_the_way_of_the_same_command(
 def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
     """A limit on the size of files stands in for a disk: it makes the same calls fail at the same places."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "rnn", steps=20, validate_every=10, log_every=1)
-    expected = reference(recipe, tmp_path / "uninterrupted")
+    expected = train(recipe, out=tmp_path / "uninterrupted", quiet=True)
     run = tmp_path / "run"
     assert commands.run("train", recipe, "training.steps=10", "--out", run) == 0
     saved = run / "checkpoints" / "step-00000010"
@@ -307,7 +303,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(tiny_recipe: Tree, tmp_pat
 
 def test_resuming_a_finished_run_changes_nothing(tiny_recipe: Tree, tmp_path: Path) -> None:
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "transformer", **EVERYTHING)
-    run = reference(recipe, tmp_path / "run")
+    run = train(recipe, out=tmp_path / "run", quiet=True)
     before = contents(run)
     text = (run.folder / "recipe.yaml").read_bytes()
     train(recipe, out=run.folder, resume=True, quiet=True)
@@ -339,7 +335,7 @@ def test_more_patience_goes_on_after_an_early_stop(tiny_recipe: Tree, tmp_path: 
 def test_going_on_from_an_earlier_checkpoint(tiny_recipe: Tree, tmp_path: Path) -> None:
     """Its name in the file `last` takes back all that came after it, in TensorBoard too."""
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", log_every=1, average=2, decode=0)
-    run = reference(recipe, tmp_path / "run")
+    run = train(recipe, out=tmp_path / "run", quiet=True)
     before = contents(run)
     (run.folder / "last").write_text("step-00000010\n")
     train(recipe, out=run.folder, resume=True, quiet=True)
@@ -393,25 +389,41 @@ def test_a_log_that_was_cut_is_gone_on_with(tiny_recipe: Tree, tmp_path: Path) -
 # Several processes
 
 
-def test_two_processes_equal_one_that_accumulates_two_batches(tiny_recipe: Tree, tmp_path: Path) -> None:
+LAUNCHERS = {
+    "torchrun": ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+    # --multi_gpu is how it starts several processes on one machine, here on its processors
+    "accelerate": ["accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
+}
+
+
+def launch(launcher: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`regard train ARGUMENTS` in two processes."""
+    command = [sys.executable, "-m", *LAUNCHERS[launcher], "-m", "regard", "train", *arguments]
+    surroundings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | environment
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=surroundings)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_two_processes_equal_one_that_accumulates_two_batches(tiny_recipe: Tree, tmp_path: Path, launcher: str) -> None:
     """Each step's loss is the sum over the tokens of both, times 2, over their number: after DDP's mean, the same."""
-    changes: Tree = {"steps": 10, "device": "auto", "log_every": 1, "validate_every": 10, "decode": 0}
+    changes: Tree = {"steps": 8, "device": "auto", "log_every": 1, "validate_every": 8, "decode": 0}
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard.cli", "train"]
-    arguments = [*launch, str(recipe), "model.dropout=0.0", "--out", str(tmp_path / "two")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=environment)
+    json_option = ["--json"] if launcher == "accelerate" else []
+    done = launch(launcher, str(recipe), "model.dropout=0.0", "--out", str(tmp_path / "two"), *json_option)
     assert done.returncode == 0, done.stderr
-    assert "step 0 of 10, cpu:0, 2 processes\n" in done.stderr
-    overrides = ["model.dropout=0.0", "training.accumulate=2"]
-    one = train(recipe, overrides, out=tmp_path / "one", quiet=True)
+    if json_option:
+        [line] = done.stdout.splitlines()  # the leading process speaks for all
+        assert json.loads(line)["step"] == 8
+    else:
+        assert "step 0 of 8, cpu:0, 2 processes\n" in done.stderr
+    one = train(recipe, ["model.dropout=0.0", "training.accumulate=2"], out=tmp_path / "one", quiet=True)
     two = Run.open(tmp_path / "two")
     logs = [list(read_metrics(run.folder / "metrics.jsonl")) for run in (one, two)]
     for name in ("event", "step", "tokens", "epoch"):
         assert [line.get(name) for line in logs[0]] == [line.get(name) for line in logs[1]]
     assert [line["loss"] for line in logs[0]] == pytest.approx([line["loss"] for line in logs[1]], rel=1e-5)
-    found, wanted = (load_weights(run.checkpoint("last")) for run in (two, one))
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    weights, expected = (load_weights(run.checkpoint("last")) for run in (two, one))
+    torch.testing.assert_close(weights, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_two_processes_complain_once_even_if_the_first_is_slow(tiny_recipe: Tree, tmp_path: Path) -> None:
@@ -419,35 +431,10 @@ def test_two_processes_complain_once_even_if_the_first_is_slow(tiny_recipe: Tree
     recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau")
     slow = "import os, time\nif os.environ.get('RANK') == '0':\n    time.sleep(5)\n"
     (tmp_path / "sitecustomize.py").write_text(slow)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard", "train"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, *launch, str(recipe), "training.stesp=3", "--out", str(tmp_path / "run")],
-        capture_output=True, text=True, timeout=120, env=environment,
-    )  # fmt: skip
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    done = launch("torchrun", str(recipe), "training.stesp=3", "--out", str(tmp_path / "run"), PYTHONPATH=paths)
     assert done.returncode != 0
     assert done.stderr.count("regard: training.stesp: unknown key 'stesp' (did you mean 'steps'?)\n") == 1
-
-
-def test_accelerate_launches_two_processes_with_the_losses_of_one(tiny_recipe: Tree, tmp_path: Path) -> None:
-    """As users call it (`--multi_gpu` is how it starts several processes on one machine, here on its processors)."""
-    changes: Tree = {"steps": 6, "log_every": 1, "validate_every": 6, "decode": 0}
-    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", "bahdanau", **changes)
-    launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
-    train_two = ["-m", "regard", "train", str(recipe), "model.dropout=0.0", "--out", str(tmp_path / "two")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, *launch, *train_two, "--json"], capture_output=True, text=True, timeout=120, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    [line] = done.stdout.splitlines()  # the leading process speaks for all
-    assert json.loads(line)["step"] == 6
-    one = train(recipe, ["model.dropout=0.0", "training.accumulate=2"], out=tmp_path / "one", quiet=True)
-    losses = [
-        [entry["loss"] for entry in read_metrics(folder / "metrics.jsonl")] for folder in (tmp_path / "two", one.folder)
-    ]
-    assert len(losses[0]) == 7
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 # Two commands on one run

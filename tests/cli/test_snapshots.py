@@ -1,6 +1,7 @@
 """`--json` of every verb on tiny runs, a few for each task, as it was recorded: a refactoring must not change it.
 
-`python tests/cli/test_snapshots.py --write [pytest options]` records anew, in tests/golden/snapshots.
+tests/golden/snapshots has a file a case: each command, to which `--json` is added, with what it answered. To add one,
+give it the value null there. `REGARD_SNAPSHOTS=write pytest tests/cli/test_snapshots.py` records all answers anew.
 
 Structure, counts, tokens and labels must be equal, other numbers to a thousandth. Sentences for people (WORDED) need
 only be there, times and versions (VOLATILE) too. Long lists are recorded as a summary: see `summarised`.
@@ -16,7 +17,6 @@ import math
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from command_line import regard, write
 
 Tree = dict[str, Any]
 FOLDER = Path(__file__).parents[1] / "golden" / "snapshots"
@@ -59,10 +61,9 @@ def table(*rows: tuple[object, ...]) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """Runs to train in this order, and commands in the folder where they lie, to each of which `--json` is added."""
+    """The recipes and other files in the folder where the commands are run."""
 
     runs: dict[str, Tree]
-    commands: list[str]
     files: dict[str, str] = field(default_factory=dict)
 
 
@@ -91,7 +92,6 @@ CHOICES = [
 NAMES = corpus("names-en", 120) | {"words": "punctuation"}
 PORTRAITS = corpus("portraits-en", 120) | {"max_length": 96}
 STORY = "Mary went to the kitchen.\nJohn walked to the garden.\nMary moved to the office.\n"
-PORTRAIT = "Anna is a doctor. She lives in Paris and works in London."
 
 CASES = {
     "translation": Case(
@@ -111,37 +111,6 @@ CASES = {
                 training={"steps": 4, "validate_every": 4, "decode": 0},
             ),
         },
-        [
-            'predict bahdanau "5 March 2021" "2021년 3월 5일" "den 5. März 2021"',
-            'predict bahdanau "2021년 3월 5일" --nbest 3 --beam 4 --length-penalty 0.6',
-            'predict bahdanau "2021년 3월 5일" --prefix 2021 --record record.json',
-            "predict bahdanau --file dates.txt --skip-bad",
-            'predict bahdanau "5 March 2021" --beam 0',
-            "predict bahdanau --file absent.txt",
-            "evaluate bahdanau",
-            "evaluate bahdanau --file pairs.tsv --beam 1",
-            "evaluate bahdanau --split nothing",
-            'score bahdanau "2021년 3월 5일" 2021-03-05',
-            'explain bahdanau "2021년 3월 5일"',
-            'explain bahdanau "5 March 2021" --target 2021-03-05 --words',
-            'explain bahdanau "5 March 2021" --numbers --step 2',
-            'explain bahdanau "5 March 2021" --view nothing',
-            "diagnose bahdanau",
-            "check transformer.yaml",
-            'predict transformer "5 March 2021" "2021년 3월 5일" --nbest 2',
-            "evaluate transformer --checkpoint last",
-            'score transformer "5 March 2021" 2021-03-05',
-            'explain transformer "2021년 3월 5일"',
-            'explain transformer "5 March 2021" --view masks',
-            'explain transformer "5 March 2021" --rollout --view encoder',
-            'explain transformer "5 March 2021" --numbers',
-            "diagnose transformer --no-sweep --limit 6",
-            "compare bahdanau transformer",
-            "check luong.yaml",
-            'predict luong "The cat sleeps." --beam 1',
-            'explain luong "The cat sleeps."',
-            "recipes",
-        ],
         {
             "dates.txt": "5 March 2021\n\n2021년 3월 5일\n",
             "pairs.tsv": "5 March 2021\t2021-03-05\n2020년 1월 2일\t2020-01-02\n",
@@ -155,16 +124,6 @@ CASES = {
                 evaluation={"tokenize": "words"},
             ),
         },
-        [
-            "check run.yaml",
-            'predict run "The mayor of Oslo opened a bridge." "서울 시장이 다리를 열었다." --nbest 2',
-            'predict run ""',
-            "evaluate run",
-            'score run "The mayor of Oslo opened a bridge." "Oslo opens bridge"',
-            'explain run "The mayor of Oslo opened a bridge."',
-            "diagnose run --no-sweep",
-            "compare run run --set search.beam=1",
-        ],
     ),
     "captioning": Case(
         {
@@ -174,15 +133,6 @@ CASES = {
                 training={"steps": 12, "validate_every": 12, "batch_tokens": 1024}, search=SEARCH,
             ),
         },
-        [
-            "check run.yaml",
-            "predict run blue.png red.png --nbest 2",
-            "predict run absent.png",
-            "evaluate run",
-            'score run red.png "a small red circle"',
-            "explain run red.png",
-            "diagnose run --no-sweep",
-        ],
     ),
     "language_modeling": Case(
         {
@@ -198,30 +148,6 @@ CASES = {
                 search={"sample": True, "beam": 1, "max_length": 20, "seed": 3},
             ),
         },
-        [
-            "check gpt.yaml",
-            'predict gpt "The old fox" "Once upon" --nbest 2 --set search.max_length=12',
-            'predict gpt "" --set search.max_length=8',
-            "evaluate gpt",
-            'score gpt "The old fox" "saw the mouse."',
-            'explain gpt "The old fox saw the mouse."',
-            'explain gpt "The old fox" --numbers',
-            "diagnose gpt",
-            "check lstm_lm.yaml",
-            'predict lstm_lm "The old fox" --set search.max_length=12',
-            "evaluate lstm_lm --split validation",
-            'score lstm_lm "The old fox" "saw the mouse."',
-            'explain lstm_lm "The old fox saw the mouse."',
-            "check elmo.yaml",
-            'predict elmo "The old fox"',
-            "evaluate elmo",
-            'explain elmo "The old fox saw the mouse."',
-            "compare gpt lstm_lm",
-            "check korean.yaml",
-            'predict korean "옛날에 여우가"',
-            'score korean "옛날에 여우가" "살았다."',
-            "evaluate korean",
-        ],
     ),
     "masked_language_modeling": Case(
         {
@@ -235,28 +161,6 @@ CASES = {
                 "training": TRAINING | {"init": "bert", "steps": 10, "validate_every": 10},
             },
         },
-        [
-            "check bert.yaml",
-            'predict bert "옛날에 [MASK] 살았다." "여우가 [MASK] [MASK]." --nbest 2',
-            'predict bert "옛날에 여우가 살았다."',
-            'predict bert "옛날에 여우가" --features vectors.npz --pooling mean',
-            "evaluate bert",
-            'score bert "옛날에" "여우가"',
-            'explain bert "옛날에 [MASK] 살았다."',
-            'explain bert "옛날에 여우가 살았다." --numbers',
-            "diagnose bert",
-            "compare bert other",
-            "check other.yaml",
-            "evaluate other",
-            "export bert --to huggingface --out exported",
-            "import exported --out imported",
-            'predict imported "옛날에 [MASK] 살았다."',
-            'explain imported "옛날에 [MASK] 살았다."',
-            "check tuned.yaml",
-            'predict tuned "정말 재미있는 영화였다."',
-            "evaluate tuned",
-            'explain tuned "정말 재미있는 영화였다."',
-        ],
     ),
     "story_answering": Case(
         {
@@ -270,19 +174,6 @@ CASES = {
                 ("run", "stories-en", 8), ("other", "stories-en", 2), ("korean", "stories-ko", 4),
             )
         },
-        [
-            "check run.yaml",
-            'predict run --story story.txt "Where is Mary?" "Where is John?"',
-            "predict run --file asked.txt",
-            'predict run --story story.txt "Where is"',
-            "evaluate run",
-            'score run "Where is Mary?" office',
-            'explain run --story story.txt "Where is Mary?"',
-            "diagnose run",
-            "compare run other",
-            "check korean.yaml",
-            "evaluate korean",
-        ],
         {"story.txt": STORY, "asked.txt": STORY + "Where is Mary?\n"},
     ),
     "classification": Case(
@@ -296,24 +187,6 @@ CASES = {
                 "classification", corpus("reviews-en", 60), WORDS, {"kind": "gpt", **SIZES}, training={"steps": 10}
             ),
         },
-        [
-            "check bilstm.yaml",
-            'predict bilstm "정말 재미있는 영화였다." "지루했다." --nbest 2',
-            'predict bilstm "정말 재미있는 영화였다."',
-            'predict bilstm ""',
-            "predict bilstm --file texts.txt --skip-bad",
-            "evaluate bilstm --predictions predictions.jsonl",
-            "evaluate bilstm --file labelled.csv",
-            'score bilstm "정말" "재미있는"',
-            'explain bilstm "정말 재미있는 영화였다."',
-            "diagnose bilstm",
-            "check cnn.yaml",
-            "evaluate cnn",
-            'explain cnn "지루했다." --view occlusion',
-            "compare bilstm cnn",
-            'predict gpt "A wonderful film."',
-            'explain gpt "A wonderful film."',
-        ],
         {
             "texts.txt": "재미있다.\n\n지루했다.\n",
             "labelled.csv": table(("text", "label"), ("재미있는 영화", "긍정"), ("지루한 영화", "부정")),
@@ -329,18 +202,6 @@ CASES = {
             )
             for name, model in (("bilstm", BILSTM), ("bert", {"kind": "bert", **SIZES}))
         },
-        [
-            "check bilstm.yaml",
-            "predict bilstm '한 고양이\t두 고양이' 'one dog\ttwo cats'",
-            "predict bilstm 'one text alone'",
-            "predict bilstm --file pairs.csv",
-            "evaluate bilstm",
-            "explain bilstm '한 고양이\t두 고양이'",
-            "diagnose bilstm",
-            "evaluate bert",
-            "explain bert '한 고양이\t두 고양이'",
-            "compare bilstm bert",
-        ],
         {"pairs.csv": table(*SIMILAR)},
     ),
     "multiple_choice": Case(
@@ -353,16 +214,6 @@ CASES = {
             )
             for name, model in (("bilstm", BILSTM), ("bert", {"kind": "bert", **SIZES}))
         },
-        [
-            "check bilstm.yaml",
-            "predict bilstm 'Anna is in the kitchen.\tshe cooks\tit flies' '미나 is 부엌에.\tit barks\tshe cooks'",
-            "predict bilstm 'no choices'",
-            "evaluate bilstm",
-            "explain bilstm 'Anna is in the kitchen.\tshe cooks\tit flies'",
-            "evaluate bert",
-            "explain bert 'Anna is in the kitchen.\tshe cooks\tit flies'",
-            "compare bilstm bert",
-        ],
         {"choices.csv": table(*CHOICES)},
     ),
     "tagging": Case(
@@ -374,20 +225,6 @@ CASES = {
                 training={"learning_rate": 0.05},
             ),
         },
-        [
-            "check bilstm.yaml",
-            'predict bilstm "Anna Smith lives in Paris." "John works for Acme in London."',
-            'predict bilstm ""',
-            "evaluate bilstm",
-            'explain bilstm "Anna Smith lives in Paris."',
-            "diagnose bilstm",
-            "evaluate bert",
-            'explain bert "Anna Smith lives in Paris."',
-            "compare bilstm bert",
-            "check korean.yaml",
-            'predict korean "김민수는 서울에 산다."',
-            "evaluate korean",
-        ],
     ),
     "question_answering": Case(
         {
@@ -398,20 +235,6 @@ CASES = {
                 {"kind": "bert", **SIZES}, training={"steps": 10}, evaluation={"script": "korquad"},
             ),
         },
-        [
-            "check bert.yaml",
-            f"predict bert 'Where does Anna live?\t{PORTRAIT}' 'What is Anna?\t{PORTRAIT}' --nbest 2",
-            f"predict bert 'Where does Anna live?\t{PORTRAIT}'",
-            "predict bert 'a question alone'",
-            "evaluate bert",
-            f"explain bert 'Where does Anna live?\t{PORTRAIT}'",
-            "diagnose bert",
-            "evaluate bilstm",
-            "compare bert bilstm",
-            "check korean.yaml",
-            "predict korean '안나는 어디에 사나요?\t안나는 의사이다. 안나는 파리에 산다.'",
-            "evaluate korean",
-        ],
     ),
 }  # fmt: skip
 
@@ -483,8 +306,6 @@ def differences(expected: Any, found: Any, place: str = "") -> Iterator[str]:
 
 def answer(command: str) -> Tree:
     """What a command ends with and prints; for one that writes JSON to a file, that too."""
-    from command_line import regard
-
     words = shlex.split(command)
     result = regard(*words, "--json")
     if result.code != 0:
@@ -499,16 +320,6 @@ def answer(command: str) -> Tree:
             lines = [text] if word.endswith(".json") else text.splitlines()
             recorded[word] = digest([json.loads(line) for line in lines])
     return recorded
-
-
-def answers(case: Case) -> dict[str, Tree]:
-    """The answers to all commands of a case, run in the present folder."""
-    for name, text in case.files.items():
-        Path(name).write_text(text, encoding="utf-8")
-    for name, tree in case.runs.items():
-        Path(f"{name}.yaml").write_text(json.dumps(tree, ensure_ascii=False), encoding="utf-8")
-    trained = [f"train {name}.yaml --out {name}" for name in case.runs]
-    return {command: answer(command) for command in [*trained, *case.commands]}
 
 
 def draw(folder: Path) -> None:
@@ -526,7 +337,11 @@ def test_no_verb_answers_differently(name: str, tmp_path: Path, monkeypatch: pyt
         draw(tmp_path)
     if name == "masked_language_modeling":
         pytest.importorskip("transformers")
-    found, file = answers(CASES[name]), FOLDER / f"{name}.json"
+    recipes = {f"{run}.yaml": json.dumps(tree, ensure_ascii=False) for run, tree in CASES[name].runs.items()}
+    for file_name, text in (recipes | CASES[name].files).items():
+        write(tmp_path / file_name, text)
+    file = FOLDER / f"{name}.json"
+    found = {command: answer(command) for command in json.loads(file.read_text(encoding="utf-8"))}
     if os.environ.get("REGARD_SNAPSHOTS") == "write":
         lines = [
             f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(found[key], ensure_ascii=False)}" for key in found
@@ -535,11 +350,3 @@ def test_no_verb_answers_differently(name: str, tmp_path: Path, monkeypatch: pyt
     expected = json.loads(file.read_text(encoding="utf-8"))
     changed = list(differences(expected, json.loads(json.dumps(found))))
     assert not changed, f"{len(changed)} changes, recorded -> now:\n" + "\n".join(changed[:40])
-
-
-if __name__ == "__main__":
-    if "--write" not in sys.argv:
-        sys.exit(__doc__)
-    os.environ["REGARD_SNAPSHOTS"] = "write"
-    FOLDER.mkdir(exist_ok=True)
-    sys.exit(pytest.main([__file__, *(word for word in sys.argv[1:] if word != "--write")]))

@@ -32,8 +32,9 @@ from regard.models.headed import Headed
 from regard.objectives.labels import TagCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.tasks.tagging import Tagging, accuracy, entity_scores
+from regard.tasks.tagging import TaggedInput, TaggedWord, Tagging, accuracy, entity_scores
 from regard.tasks.task import Inputs
+from regard.text.normalise import Span
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from texts import TEXTS
 
@@ -127,6 +128,11 @@ def test_columns_by_hand(tmp_path: Path) -> None:
     assert places(path) == ["train.conll:3", "train.conll:8"]
     assert read(path, tags=1, scheme="plain")[0][1] == ["NNP", "VBZ", "JJ"]
     assert read(path, tokens=-4, tags=3) == read(path)
+    path = write(tmp_path / "klue.tsv", "## id-1\t민수 집\n민\tB-PS\n수\tI-PS\n \tO\n집\tO\n\n## id-2\t#\n#\tO\n")
+    assert read(path) == [(["민", "수", "집"], ["B-PS", "I-PS", "O"]), (["#"], ["O"])]
+    path = write(tmp_path / "a.conll", "New\u00a0York  X B-LOC\n東\u3000京 X B-LOC \n \u00a0 \nBern\u2009 X B-LOC\n")
+    words = [words for words, _ in read(path)]
+    assert words == [["New\u00a0York", "東\u3000京"], ["Bern\u2009"]], "other spaces are part of a word"
 
 
 def test_compressed_windows_and_tabbed_files_read_the_same(tmp_path: Path) -> None:
@@ -137,11 +143,6 @@ def test_compressed_windows_and_tabbed_files_read_the_same(tmp_path: Path) -> No
     assert read(write(tmp_path / "b.tsv", CONLL.replace(" ", "\t").replace("\n", "\r\n"))) == plain
 
 
-def test_syllables_between_tabs_leave_their_spaces_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "klue.tsv", "## id-1\t민수 집\n민\tB-PS\n수\tI-PS\n \tO\n집\tO\n\n## id-2\t#\n#\tO\n")
-    assert read(path) == [(["민", "수", "집"], ["B-PS", "I-PS", "O"]), (["#"], ["O"])]
-
-
 def test_json_lines(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.jsonl", '{"tokens": ["Anna", "left"], "tags": ["B-PER", "O"]}\n\n{"tokens": [], "tags": []}\n'
@@ -149,14 +150,14 @@ def test_json_lines(tmp_path: Path) -> None:
     assert read(path) == [(["Anna", "left"], ["B-PER", "O"])]
     path = write(tmp_path / "b.jsonl", '{"words": ["Anna"], "ner": {"iob": ["B-PER"]}}\n')
     assert read(path, tokens="words", tags="ner.iob") == [(["Anna"], ["B-PER"])]
+    path = write(tmp_path / "c.jsonl", '{"tokens": ["Anna", "left"], "tags": [7, 0]}\n')
+    assert read(path, scheme="plain") == [(["Anna", "left"], ["7", "0"])], "as the Hugging Face datasets have them"
 
 
 BAD = {
-    "uneven": ("a.conll", "Anna NNP B-PER\nleft O\n", {}, "a.conll:2: there are 2 columns, where the lines before"),
     "one column": ("a.conll", "Anna\nleft\n", {}, "a.conll:1: there is one column: words and tags cannot be the same"),
     "missing column": ("a.conll", "Anna O\n", {"tags": 3}, "a.conll:1: there is no column 3 (tags)"),
     "named column": ("a.conll", "Anna O\n", {"tags": "ner"}, "a.conll:1: columns have no names here"),
-    "no scheme": ("a.conll", "Anna B_PER\n", {}, "a.conll:1: the tag 'B_PER' is of no scheme"),
     "not IOB2": ("a.conll", "x O\nAnna I-PER\n", {"scheme": "iob2"}, "a.conll:2: 'I-PER' cannot stand after 'O' in"),
     "not IOB1": ("a.conll", "Anna B-PER\n", {"scheme": "iob1"}, "a.conll:1: 'B-PER' cannot stand at the beginning"),
     "not IOB": ("a.conll", "x O\ny O\nAnna S-PER\n", {"scheme": "iob2"}, "a.conll:3: 'S-PER' cannot stand after 'O'"),
@@ -305,6 +306,60 @@ def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: 
 
 
 UNKNOWN = "does not stand in the training sentences or head.labels"
+SOUND = "Anna B-PER\nleft O\n\nBen B-PER\nleft O\n\nMary B-PER\nleft O\n\n"
+OBJECTS: list[Any] = [
+    {"tokens": ["Anna", "left"], "tags": ["B-PER", "O"]}, {"tokens": ["a", "b"], "tags": ["O"]}, [1, 2],
+    {"tokens": "a b", "tags": ["O"]}, {"words": ["a"], "tags": ["O"]}, {"tokens": ["a"], "tags": ["NN"]},
+]  # fmt: skip
+NO_ENTITY = "Anna NNP O\nleft VB O\n\nBen NNP O\nleft VB O\n"
+ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
+    (
+        "a.conll", f"{SOUND}in X O\nOslo B-LOC\non\n\nIn B_LOC\nOslo B_LOC\n\nBen X\n", {},
+        [
+            "a.conll:10: there are 3 columns, where the lines before have 2", "a.conll:12: there is one column, where",
+            "a.conll:14: the tag 'B_LOC' is of no scheme", "a.conll:17: the tag 'X' is of no scheme",
+        ],
+    ),
+    (
+        "a.jsonl", "".join(json.dumps(one) + "\n" for one in OBJECTS) + "{no\n", {},
+        [
+            "a.jsonl:2: there are 2 words and 1 tags",
+            "a.jsonl:3: [1, 2] is not an object (one object a line is expected, with 'tokens', 'tags')",
+            *(f"a.jsonl:{line}: " for line in range(4, 8)),
+        ],
+    ),
+    (
+        "a.jsonl", '{"tokens": ["Anna"], "ner": ["B-PER"]}\n' * 32, {},  # one setting is to blame
+        ["a.jsonl:1: there is no column 'tags' (the columns are tokens, ner)"],
+    ),
+    (
+        "a.conll", "It O\n\n" + "Anna I-PER\nleft O\n\n" * 30 + "Ben\n", {"scheme": "iob2"},
+        [
+            "a.conll:3: 'I-PER' cannot stand at the beginning of a sentence in the scheme iob2, and so in 29 more line",
+            "a.conll:93: there is one column",
+        ],
+    ),
+    ("a.conll", "Anna NNP O\n\nleft VB O\n" * 30, {"tags": 1}, ["a.conll:1: the tag 'NNP' is of no scheme"]),
+    (
+        "a.jsonl", '{"tokens": ["Anna", "left"], "ner": [7, 0]}\n' * 2, {"tags": "ner"},
+        ["a.jsonl:1: the tag '7' is of no scheme (expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags"],
+    ),
+    ("a.conll", NO_ENTITY, {}, ["data.train: every tag is 'O' (two tags at the least: is it the right column?"]),
+    ("a.conll", NO_ENTITY, {"tags": 2, "scheme": "plain"}, ["data.train: every tag is 'O'"]),
+    ("a.parquet", "PAR1", {}, ["a.parquet: tagged sentences cannot be read from a .parquet (CoNLL's columns, a word"]),
+    ("a.json", "{}", {}, ["a.json: tagged sentences cannot be read from a .json (CoNLL's columns, a word and"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "settings", "expected"), ALL_WRONG)
+def test_all_that_is_wrong_with_a_file_is_told_at_once(
+    tmp_path: Path, name: str, content: str, settings: dict[str, Any], expected: list[str]
+) -> None:
+    write(tmp_path / name, content)
+    messages = fail("check", recipe_file(tmp_path, data={"train": {"file": name, **settings}}))
+    assert len(messages) == len(expected)
+    for message, start in zip(messages, expected, strict=True):
+        assert message.startswith(start)
 
 
 def recipe_file(folder: Path, **changes: Any) -> Path:
@@ -372,6 +427,33 @@ def test_other_schemes_give_the_same_scores(run: Path, tmp_path: Path) -> None:
     assert scores[0] == scores[1] == scores[2]
 
 
+def test_sentences_with_faults_are_dropped_or_skipped(run: Path, tmp_path: Path) -> None:
+    bad = write(tmp_path / "b.conll", f"{SOUND}in X O\n\nOslo\n")
+    report = succeed("check", recipe_file(tmp_path, data={"train": {"file": "b.conll"}, "bad_lines": "drop"})).out
+    assert "b.conll:10" in report
+    for verb in ("evaluate", "predict"):
+        messages = fail(verb, run, "--file", bad)
+        assert [message.partition(": ")[0] for message in messages[:2]] == [f"{bad}:10", f"{bad}:12"]
+    found = succeed("predict", run, "--file", bad, "--skip-bad", "--json").jsons
+    assert [one["output"] is None for one in found] == [False, False, False, True, True]
+    write(tmp_path / "d.conll", "It O\n\n" + "left X\n\n" * 30)
+    [message] = fail("evaluate", run, "--file", tmp_path / "d.conll")
+    assert "the tag 'X' is of no scheme, and so in 29 more lines (" in message
+    unknown = write(tmp_path / "c.conll", "Oslo B-CITY\nin O\nMay B-DATE\n\nBern B-CITY\n")
+    messages = fail("evaluate", run, "--file", unknown)  # each unknown tag at the sentence where it first stands
+    expected = [f"{unknown}:1: the tag {tag} {UNKNOWN}" for tag in ("'B-CITY' of 'Oslo'", "'B-DATE' of 'May'")]
+    assert [message.partition(" (")[0] for message in messages] == expected
+
+
+def test_entities_are_slices_of_the_text() -> None:
+    text, tags = "Anna Kim lives in Oslo.", ["B-PER", "I-PER", "O", "O", "B-LOC", "O"]
+    spans = [Span(0, 4), Span(5, 8), Span(9, 14), Span(15, 17), Span(18, 22), Span(22, 23)]
+    words = tuple(TaggedWord(span, tag, 0.5) for span, tag in zip(spans, tags, strict=True))
+    found = TaggedInput(text, words, finds_entities=True)
+    assert found.entities == [("PER", 0, 8, "Anna Kim", 0.25), ("LOC", 18, 22, "Oslo", 0.5)]
+    assert TaggedInput(text, words, finds_entities=False).entities == []
+
+
 def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
     write(tmp_path / "train.conll", "Anna B-PER\nleft O\n\nBen B-PER\nleft O\n")
     write(tmp_path / "dev.conll", "# id = 1\nAnna B-PER\n\nin O\nOslo B-LOC\n")
@@ -381,13 +463,6 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
     labels = {"labels": ["O", "B-LOC", "I-LOC"]}
     [message] = fail("train", recipe_file(tmp_path, data=files, head=labels), "--out", tmp_path / "new")
     assert message == f"train.conll:1: the tag 'B-PER' of 'Anna' {UNKNOWN} (there are LOC)"
-    write(tmp_path / "uneven.conll", "Anna NNP B-PER\nleft O\n")
-    [message] = fail("check", recipe_file(tmp_path, data={"train": {"file": "uneven.conll"}}))
-    assert message.startswith("uneven.conll:2: there are 2 columns, where the lines before have 3")
-    write(tmp_path / "other.conll", "Anna B-PER\nleft O\nin O\n2 B-DATE\n")
-    assert fail("evaluate", run, "--file", tmp_path / "other.conll")[0].endswith(
-        f"other.conll:1: the tag 'B-DATE' of '2' {UNKNOWN} (there are LOC, ORG, PER)"
-    )
     refused: list[tuple[dict[str, Any], str]] = [
         ({"data": {"train": {}}}, "name the tagged sentences"),
         ({"data": {"train": [{"corpus": "names-en"}, {"file": "a", "scheme": "plain"}]}}, "scheme: plain is for all"),

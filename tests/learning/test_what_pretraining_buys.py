@@ -25,16 +25,15 @@ import commands  # noqa: E402  (it lies beside the scripts that share it)
 import pretraining  # noqa: E402
 
 
-def test_there_is_a_recipe_for_every_step() -> None:
-    steps = {*(f"{name}-pretrain" for name in PRETRAINED), *PRETRAINED, *SCRATCH}
-    assert {path.stem for path in FOLDER.glob("*.yaml")} == steps
-    models = {path.stem for model in pretraining.MODELS for path in [pretraining.recipe(model)]}
-    assert models == {*PRETRAINED, *SCRATCH}
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_line_of_a_recipe_is_explained(path: Path) -> None:
-    assert all(" # " in f" {line}" for line in path.read_text(encoding="utf-8").splitlines())
+def test_there_is_a_commented_recipe_for_every_step() -> None:
+    paths = {path.stem: path for path in FOLDER.glob("*.yaml")}
+    assert {*paths} == {*(f"{name}-pretrain" for name in PRETRAINED), *PRETRAINED, *SCRATCH}
+    assert {pretraining.recipe(model).stem for model in pretraining.MODELS} == {*PRETRAINED, *SCRATCH}
+    for path in paths.values():
+        assert all(" # " in f" {line}" for line in path.read_text(encoding="utf-8").splitlines()), path
+    trees = [read_yaml(paths[name]) for name in (*PRETRAINED, *SCRATCH)]
+    assert all(tree["data"] == trees[0]["data"] for tree in trees), "labelled reviews are read alike by all"
+    assert all(tree["training"]["batch_tokens"] == 1024 for tree in trees)
 
 
 @pytest.mark.parametrize("name", PRETRAINED)
@@ -47,12 +46,6 @@ def test_a_model_is_fine_tuned_with_its_own_sizes_and_can_begin_afresh(name: str
     found = recipe_of(tree | {"model": before["model"]})
     assert found.model == recipe_of(before).model
     assert (found.head.freeze == "all") is (kind == "elmo")
-
-
-def test_labelled_reviews_are_read_alike_by_all() -> None:
-    trees = [read_yaml(FOLDER / f"{name}.yaml") for name in (*PRETRAINED, *SCRATCH)]
-    assert all(tree["data"] == trees[0]["data"] for tree in trees)
-    assert all(tree["training"]["batch_tokens"] == 1024 for tree in trees)
 
 
 def test_pretrained_models_are_of_like_size() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import unicodedata
 from functools import reduce
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
@@ -43,6 +44,9 @@ LABELS = {0: "bad", 1: "10", 2: "2"}
 TAGS = {0: "O", 1: "B-A", 2: "I-A"}
 CLASSIFIER = "BertForSequenceClassification"
 IMPORTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "bert-cased": ({"lowercase": False}, {}),
+    "bert-vocab.txt": ({"vocabulary": "vocab.txt"}, {}),
+    "bert-vocab.txt-cased": ({"vocabulary": "vocab.txt", "lowercase": False}, {}),
     "bert": ({}, {"task": "masked_language_modeling", "model.next_sentence": True, "model.masked_head": True}),
     "bert-gelu_new": ({"hidden_act": "gelu_new"}, {"model.activation": "gelu_tanh"}),
     "bert-relu": ({"hidden_act": "relu"}, {"model.activation": "relu"}),
@@ -60,9 +64,11 @@ IMPORTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "bert-questions": ({"architecture": "BertForQuestionAnswering"}, {"task": "question_answering"}),
     "gpt2": ({}, {"task": "language_modeling", "model.norm": "pre"}),
+    "gpt2-merges": ({"vocabulary": "merges.txt"}, {}),
     "marian": ({}, {"task": "translation", "model.tie": "all", "model.activation": "swish"}),
     "marian-separate": ({"shared": False}, {"model.tie": "target", "model.norm": "post"}),
     "pegasus": ({}, {"task": "summarization", "model.norm": "pre", "model.tie": "all"}),
+    "pegasus-json": ({"vocabulary": "tokenizer.json"}, {}),
     "pegasus-translation": ({"task_specific_params": {"translation": {}}}, {"task": "translation"}),
     "pegasus-untied": (
         {"tie_word_embeddings": False, "activation_function": "gelu"},
@@ -81,6 +87,7 @@ def test_import_export_import(tmp_path: Path, case: str) -> None:
     origin = {"from": str(tmp_path / "theirs"), "architectures": [type(theirs).__name__]}
     assert run.environment["imported"] == origin
     same_logits(run, theirs)
+    same_ids(run, tmp_path / "theirs", case)
     back = there_and_back(run, tmp_path)
     assert back.recipe == run.recipe
     same_weights(run, back)
@@ -97,6 +104,49 @@ def test_import_export_import(tmp_path: Path, case: str) -> None:
         assert float(printed_by_the_card(tmp_path / "exported")) == pytest.approx(number, abs=1e-5)
     elif run.recipe.model.kind != "transformer":  # see test_against_marian_search.py
         assert printed_by_the_card(tmp_path / "exported")
+
+
+READERS = {"bert": "BertTokenizerFast", "gpt2": "PreTrainedTokenizerFast", "gpt2-merges": "GPT2Tokenizer"}
+READERS |= {"marian": "MarianTokenizer", "pegasus": "PegasusTokenizer"}
+HANGUL = st.characters(min_codepoint=0xAC00, max_codepoint=0xD7A3)
+KOREAN = st.text(HANGUL | st.sampled_from(" .ᄒ\u1161ᆫaB"), max_size=30)
+PIECES = KOREAN | st.text("Teh quickdog한국어문장☃, ", max_size=30)
+"""Texts for SentencePiece, which normalises others in its own way."""
+
+
+def same_ids(run: Run, folder: Path, case: str) -> None:
+    """An imported tokenizer gives the same ids for any text, and special tokens keep theirs."""
+    kind = case.partition("-")[0]
+    theirs = getattr(transformers, READERS.get(case, READERS[kind])).from_pretrained(folder)
+    ours, target = next(iter(run.tokenizers.values())), run.tokenizers.get("target")
+    begin, end = [ours.begin] if kind == "bert" else [], [] if kind == "gpt2" else [ours.end]
+
+    @FEW
+    @given((PIECES if target else UNICODE | KOREAN) | st.sampled_from(TEXTS))
+    def same(text: str) -> None:
+        if target:  # here a syllable and a letter that ends it are composed first
+            assume(unicodedata.is_normalized("NFC", text))
+        if kind == "pegasus":  # SentencePiece itself drops spaces at the ends, as we do, and transformers does not
+            assume(text == text.strip())
+        assert [*begin, *ours.encode(text), *end] == theirs(text).input_ids
+        if target and kind == "marian":
+            assert [*target.encode(text), target.end] == theirs(text_target=text).input_ids
+        if kind == "gpt2":
+            assert ours.decode(ours.encode(text)) == text
+
+    same()
+    roles = ours.pad, ours.unk, ours.begin, ours.end
+    if kind == "bert":
+        assert (*roles, ours.mask) == (0, 2, 3, 4, 5), "they keep their ids"
+        assert (ours.encode("The ANIMAL") == ours.encode("the animal")) is not case.endswith("cased")
+    elif kind == "gpt2":
+        assert (ours.size, set(roles)) == (301, {300}), "no token is added: the end stands for all that is missing"
+    elif kind == "pegasus":
+        assert roles == (0, theirs.unk_token_id, 0, 1)
+        text = theirs.decode(theirs(TEXTS[0]).input_ids, skip_special_tokens=True)
+        assert ours.decode(ours.encode(TEXTS[0])) == text
+    elif case == "marian":
+        assert ours.encode(">>kor<< The dog") == theirs(">>kor<< The dog").input_ids[:-1]
 
 
 SIZES = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "max_positions": 64, "dropout": 0.1}

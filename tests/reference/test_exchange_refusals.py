@@ -175,7 +175,6 @@ def test_transformers_is_not_needed(tmp_path: Path) -> None:
         ("head.labels=[a,b,c]", "head.labels: the classes cannot be renamed (they are the model's own"),
         ("head.labels=[a,a]", "head.labels: the label 'a' stands twice"),
         ("data.max_length=9999", "data.max_length: texts of 9999 tokens are longer than the model's"),
-        ("data", "data: a section is not set as a whole (name one of its keys: data.KEY=VALUE)"),
         ("data={train: a}", "data={train: a}: a section is not set as a whole (name one of its keys: data.KEY=VALUE)"),
         ("head=null", "head=null: a section is not set as a whole (name one of its keys: head.KEY=VALUE)"),
     ],

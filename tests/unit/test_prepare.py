@@ -1,7 +1,6 @@
 """From files to datasets: what is kept, what is dropped and said, what is cached."""
 
 import os
-import signal
 import subprocess
 import sys
 import unicodedata
@@ -12,21 +11,15 @@ import numpy as np
 import pytest
 
 import task_cases
-from regard.data.config import Corpus, Data
+from regard.data.config import Data
 from regard.data.dataset import Histogram
 from regard.data.prepare import Prepared
 from regard.errors import DataError
+from regard.tasks.translation import Parallel
 from regard.text.tokenizers import TokenizerConfig, train_tokenizers
 from task_cases import prepare_pairs
 
 CHARACTER = TokenizerConfig(kind="character", vocabulary=200)
-
-
-class Pairs(Corpus):
-    """The columns of translation."""
-
-    source: str | int | None = None
-    target: str | int | None = None
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +39,11 @@ def numbered(size: int, first: int = 0) -> list[tuple[str, str]]:
     return [(f"source {i}", f"ziel {i}") for i in range(first, first + size)]
 
 
-def data_of(**fields: Any) -> Data[Pairs]:
-    return Data[Pairs].model_validate(fields)
+def data_of(**fields: Any) -> Data[Parallel]:
+    return Data[Parallel].model_validate(fields)
 
 
-def prepared(data: Data[Pairs], base: Path, tokenizer: TokenizerConfig = CHARACTER, **more: Any) -> Prepared:
+def prepared(data: Data[Parallel], base: Path, tokenizer: TokenizerConfig = CHARACTER, **more: Any) -> Prepared:
     return prepare_pairs(data, tokenizer, base, **more)
 
 
@@ -77,11 +70,14 @@ class TestTexts:
         train = [
             {**write(tmp_path, "train", numbered(3)), "weight": 0.5},
             {"file": "more.tsv", "source": 0, "target": 1, "weight": 2.0},
+            {"corpus": "reverse", "size": 2},
         ]
-        found = prepared(data_of(train=train, validation=write(tmp_path, "val", numbered(1))), tmp_path).train
-        assert found.weights == (0.5, 2.0)
-        assert found.corpora.tolist() == [0, 0, 0, 1, 1]
-        assert [found.where(i) for i in (2, 3, 4)] == ["train.en:3", "more.tsv:1", "more.tsv:2"]
+        found = prepared(data_of(train=train, validation={"corpus": "reverse", "size": 20}), tmp_path)
+        assert found.train.weights == (0.5, 2.0, 1.0)
+        assert found.train.corpora.tolist() == [0, 0, 0, 1, 1, 2, 2]
+        places = [found.train.where(i) for i in (2, 3, 4, 6)]
+        assert places == ["train.en:3", "more.tsv:1", "more.tsv:2", "corpus reverse:2"]
+        assert (len(found.validation), found.report.splits["validation"].leaks.count) == (20, 0)
 
     def test_duplicates_are_pairs_not_sources(self, tmp_path: Path) -> None:
         pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("b", "a"), ("a b", "c"), ("a", "b c"), ("a", "b")]
@@ -91,14 +87,6 @@ class TestTexts:
         duplicates = found.report.splits["train"].dropped["duplicate"]
         assert (duplicates.count, duplicates.places) == (2, ("train.en:3", "train.en:7"))
         assert len(prepared(data_of(**fields, deduplicate=False), tmp_path).train) == 7
-
-    def test_built_in_corpora(self, tmp_path: Path) -> None:
-        data = data_of(train={"corpus": "reverse", "size": 200}, validation={"corpus": "reverse", "size": 20})
-        found = prepared(data, tmp_path)
-        assert found.report.splits["train"].read == 200
-        assert len(found.validation) == 20
-        assert found.report.splits["validation"].leaks.count == 0
-        assert found.train.where(4).startswith("corpus reverse:")
 
 
 BAD = [("a", "b"), ("", "b"), ("a", "  \t"), ("x" * 30, "b"), ("fine", "fein")]
@@ -110,15 +98,18 @@ class TestBadLines:
         data = data_of(train=write(tmp_path, "train", BAD), validation=validation, max_characters=20)
         with pytest.raises(DataError) as caught:
             prepared(data, tmp_path)
-        fill = "fill it, or data.bad_lines=drop drops such pairs"
-        assert [(p.where, p.what, p.hint) for p in caught.value.problems if p.where != "train.en:4"] == [
-            ("train.en:2", "the line is empty", fill),
-            ("train.de:3", "the line is empty", fill),
-            ("val.en:2", "the line is empty", fill),
+        drop = "data.bad_lines=drop drops such pairs"
+        assert [str(problem) for problem in caught.value.problems] == [
+            f"train.en:2: the line is empty (fill it, or {drop})",
+            f"train.de:3: the line is empty (fill it, or {drop})",
+            "train.en:4: the line has 30 characters, data.max_characters allows 20 "
+            f"(split it, raise the limit, or {drop})",
+            f"val.en:2: the line is empty (fill it, or {drop})",
         ]
-        (long,) = [p for p in caught.value.problems if p.where == "train.en:4"]
-        assert long.what == "the line has 30 characters, data.max_characters allows 20"
-        assert "data.bad_lines=drop" in long.hint
+        data = data_of(train={"source": "a.en", "target": "a.de"}, validation={"source": "b.en", "target": "b.de"})
+        with pytest.raises(DataError) as caught:
+            prepared(data, tmp_path)
+        assert [problem.where for problem in caught.value.problems] == ["a.en", "a.de", "b.en", "b.de"]
 
     def test_after_twenty_they_are_counted(self, tmp_path: Path) -> None:
         data = data_of(train=write(tmp_path, "train", [("", "b")] * 1234))
@@ -143,12 +134,6 @@ class TestBadLines:
             "dropped 1 of 2 validation pairs: 1 with an empty side (first: val.en:2)",
         ]
 
-    def test_missing_files_of_all_splits_are_named_at_once(self, tmp_path: Path) -> None:
-        data = data_of(train={"source": "a.en", "target": "a.de"}, validation={"source": "b.en", "target": "b.de"})
-        with pytest.raises(DataError) as caught:
-            prepared(data, tmp_path)
-        assert [problem.where for problem in caught.value.problems] == ["a.en", "a.de", "b.en", "b.de"]
-
 
 class TestSplit:
     def test_no_source_stands_on_two_sides(self, tmp_path: Path) -> None:
@@ -164,17 +149,12 @@ class TestSplit:
         assert splits["train"].kept == len(found.train) == 1000 - splits["train"].set_aside
 
     def test_the_seed_decides(self, tmp_path: Path) -> None:
-        train = write(tmp_path, "train", numbered(300))
-        first, again, other = (
-            sources(
-                prepared(
-                    data_of(train=train, validation={"split": 0.1}), tmp_path, seed=seed, tokenizers=None
-                ).validation
-            )
-            for seed in (1, 1, 2)
-        )
+        data = data_of(train=write(tmp_path, "train", numbered(300)), validation={"split": 0.1})
+        first, again, other = (sources(prepared(data, tmp_path, seed=seed).validation) for seed in (1, 1, 2))
         assert first == again
         assert len(set(first) & set(other)) < 15
+        few = prepared(data_of(train=write(tmp_path, "few", numbered(5))), tmp_path)
+        assert (len(few.train), len(few.validation)) == (4, 1)
 
     def test_a_source_stays_on_its_side_when_others_come_and_go(self, tmp_path: Path) -> None:
         data = data_of(train=write(tmp_path, "train", numbered(300)), validation={"split": 0.1})
@@ -183,29 +163,38 @@ class TestSplit:
         after = set(sources(prepared(data, tmp_path).validation))
         assert len(before & after) >= 25
 
-    def test_few_examples_still_give_a_validation_set(self, tmp_path: Path) -> None:
-        found = prepared(data_of(train=write(tmp_path, "train", numbered(5))), tmp_path)
-        assert (len(found.train), len(found.validation)) == (4, 1)
-
-    def test_nothing_left_for_training(self, tmp_path: Path) -> None:
-        train = write(tmp_path, "train", [("a", "b"), ("a", "c"), ("a", "b")])
+    @pytest.mark.parametrize(
+        ("train", "fields", "message"),
+        [
+            (
+                [("a", "b"), ("a", "c"), ("a", "b")],
+                {"validation": {"split": 0.02}},
+                "data.train: no training pair is left: dropped 1 of 3 training pairs: 1 seen before "
+                "(first: train.en:3); 2 were set aside for validation and test (those that are alike are set aside "
+                "together, and there are too few different ones)",
+            ),
+            (
+                numbered(3),
+                {"max_length": 2},
+                "data.train: no training pair is left: dropped 3 of 3 training pairs: 3 longer than "
+                "data.max_length=2 tokens (first: train.en:1)",
+            ),
+            (
+                numbered(3),
+                {"bad_lines": "drop", "validation": {"source": "empty.en", "target": "empty.de"}},
+                "data.validation: no validation pair is left: dropped 1 of 1 validation pairs: 1 with an empty side "
+                "(first: empty.en:1)",
+            ),
+        ],
+    )
+    def test_nothing_is_left(
+        self, tmp_path: Path, train: list[tuple[str, str]], fields: dict[str, Any], message: str
+    ) -> None:
+        write(tmp_path, "empty", [(" ", "b")])
+        files = {"train": write(tmp_path, "train", train), "validation": write(tmp_path, "val", numbered(1))}
         with pytest.raises(DataError) as caught:
-            prepared(data_of(train=train), tmp_path)
-        assert str(caught.value) == (
-            "data.train: no training pair is left: dropped 1 of 3 training pairs: 1 seen before (first: train.en:3); "
-            "2 were set aside for validation and test (those that are alike are set aside together, and there are too "
-            "few different ones)"
-        )
-
-    def test_nothing_left_after_tokenising(self, tmp_path: Path) -> None:
-        fields = {"train": write(tmp_path, "train", numbered(3)), "validation": write(tmp_path, "val", numbered(1))}
-        with pytest.raises(DataError, match=r"no training pair is left: .* 3 longer than data.max_length=2 tokens"):
-            prepared(data_of(**fields, max_length=2), tmp_path)
-
-    def test_nothing_left_for_validation(self, tmp_path: Path) -> None:
-        fields = {"train": write(tmp_path, "train", numbered(3)), "validation": write(tmp_path, "val", [(" ", "b")])}
-        with pytest.raises(DataError, match=r"data.validation: no validation pair is left: dropped 1 of 1"):
-            prepared(data_of(**fields, bad_lines="drop"), tmp_path)
+            prepared(data_of(**files | fields), tmp_path)
+        assert str(caught.value) == message
 
 
 def test_composed_and_decomposed_letters_are_the_same_text(tmp_path: Path) -> None:
@@ -288,27 +277,18 @@ class TestCache:
         assert again.tokenizers.fingerprint == first.tokenizers.fingerprint
         assert sources(again.train) == sources(first.train)
 
-    def test_a_second_call_reads_what_is_stored(self, tmp_path: Path, cache: Path) -> None:
-        data = data_of(train=write(tmp_path, "train", numbered(50)))
-        first = prepared(data, tmp_path).train.columns["source"][0].tolist()
-        (stored,) = cache.glob("encoded-*/train.source.values")
-        values = np.fromfile(stored, dtype=np.uint16)
-        values[0] += 1
-        values.tofile(stored)
-        assert prepared(data, tmp_path).train.columns["source"][0].tolist() == [first[0] + 1, *first[1:]]
-
     @pytest.mark.parametrize("kind", ["texts", "tokenizers", "encoded"])
     def test_what_is_damaged_is_built_again(self, kind: str, tmp_path: Path, cache: Path) -> None:
         data = data_of(train=write(tmp_path, "train", numbered(50)))
-        first = prepared(data, tmp_path)
-        for path in cache.glob(f"{kind}-*/*[!n]"):  # every file but the JSON ones, which are cut below
-            path.unlink()
-        for path in cache.glob(f"{kind}-*/*.json"):
+
+        def content() -> tuple[Any, ...]:
+            found = prepared(data, tmp_path)
+            return found.report, found.tokenizers.fingerprint, sources(found.train)
+
+        first = content()
+        for path in cache.glob(f"{kind}-*/*"):
             path.write_bytes(path.read_bytes()[:-3])
-        again = prepared(data, tmp_path)
-        assert again.report == first.report
-        assert again.tokenizers.fingerprint == first.tokenizers.fingerprint
-        assert sources(again.train) == sources(first.train)
+        assert content() == first
 
     def test_other_content_or_settings_are_prepared_anew(self, tmp_path: Path, cache: Path) -> None:
         train = write(tmp_path, "train", numbered(50))
@@ -333,75 +313,42 @@ class TestCache:
 
 
 SCRIPT = """
-import os, signal, sys
+import sys
 from pathlib import Path
 import torch
-from regard.data.config import Corpus, Data
-from task_cases import prepare_pairs
+from regard.data.config import Data
+from regard.tasks.translation import Parallel
 from regard.text.tokenizers import TokenizerConfig
-
-class Pairs(Corpus):
-    source: str | int | None = None
-    target: str | int | None = None
+from task_cases import prepare_pairs
 
 def anonymous() -> int:
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
 
-peak = start = anonymous() if sys.argv[3] == "measure" else 0
+peak = start = anonymous()
 
 def progress(step: str, count: int) -> None:
     global peak
-    if sys.argv[3] == step:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if sys.argv[3] == "measure":
-        peak = max(peak, anonymous())
+    peak = max(peak, anonymous())
 
 files = {"source": "train.en", "target": "train.de"}
-config = TokenizerConfig(kind=sys.argv[2], sample=1000)
-found = prepare_pairs(Data[Pairs].model_validate({"train": files}), config, Path(sys.argv[1]), progress=progress)
+config = TokenizerConfig(kind="word", sample=1000)
+found = prepare_pairs(Data[Parallel].model_validate({"train": files}), config, Path(sys.argv[1]), progress=progress)
 print(len(found.train), len(found.validation), peak - start)
 """
 
 
-def start(base: Path, tokenizer: str, what: str) -> subprocess.Popen[str]:
-    """Prepare the files in a process of its own, which is killed at the step `what`."""
-    arguments = [sys.executable, "-c", SCRIPT, str(base), tokenizer, what]
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's account of memory")
+def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+    write(tmp_path, "train", [(f"the source of example {i}", f"{i} is the target") for i in range(300_000)])
     path = os.pathsep.join([str(Path(task_cases.__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path}
-    return subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-class TestProcesses:
-    @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-    def test_killed_half_way(self, tmp_path: Path, cache: Path) -> None:
-        write(tmp_path, "train", numbered(500))
-        process = start(tmp_path, "byte", "tokenising train")
-        _, errors = process.communicate()
-        assert process.returncode == -signal.SIGKILL, errors
-        (leftover,) = cache.glob("encoded-*")
-        assert list(leftover.glob("train.source.values")), "it was killed while it wrote"
-        found = prepared(
-            data_of(train={"source": "train.en", "target": "train.de"}), tmp_path, TokenizerConfig(kind="byte")
-        )
-        assert (len(found.train), len(found.validation)) == (490, 10)
-        tokens = [found.train.columns["source"][i].tolist() for i in range(490)]
-        assert tokens == found.tokenizers["source"].encode_batch(sources(found.train))
-
-    def test_two_at_once_end_well(self, tmp_path: Path, cache: Path) -> None:
-        write(tmp_path, "train", numbered(2000))
-        both = [start(tmp_path, "byte", "nothing") for _ in range(2)]
-        for process in both:
-            output, errors = process.communicate()
-            assert process.returncode == 0, errors
-            assert output.split()[:2] == ["1960", "40"]
-        assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "texts", "tokenizers"]
-
-    @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads Linux's account of memory")
-    def test_memory_does_not_grow_with_the_corpus(self, tmp_path: Path) -> None:
-        write(tmp_path, "train", [(f"the source of example {i}", f"{i} is the target") for i in range(300_000)])
-        process = start(tmp_path, "word", "measure")
-        output, errors = process.communicate()
-        assert process.returncode == 0, errors
-        train, validation, kilobytes = map(int, output.split())
-        assert (train, validation) == (294_000, 6_000)
-        assert kilobytes < 80 * 1024, "the texts alone are 50 MB as Python strings, the tokens 65 MB as lists"
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    train, validation, kilobytes = map(int, process.stdout.split())
+    assert (train, validation) == (294_000, 6_000)
+    assert kilobytes < 80 * 1024, "the texts alone are 50 MB as Python strings, the tokens 65 MB as lists"

@@ -6,11 +6,11 @@ import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from regard.data.config import TABLES, Corpus, HeldOut, Split, Splits, as_list
+from regard.data.config import TABLES, Corpus, Splits
 from regard.data.dataset import NAMED
 from regard.data.formats import Row, table_rows
 from regard.errors import ColumnError, DataError
@@ -95,12 +95,6 @@ class RawData(Splits[RawText]):
         "own to data.validation and data.test"
     )
 
-    train: Annotated[list[RawText], BeforeValidator(as_list)]
-    """One corpus, or a list of them that are mixed by weight. An imported run has none."""
-    validation: HeldOut[RawText] = Split(split=0.02)
-    """Documents to choose the best checkpoint with."""
-    test: HeldOut[RawText] | None = None
-    """Documents to measure with at the end."""
     max_characters: int = Field(1 << 20, ge=1)
     """A line longer than this is taken for a broken file."""
     max_length: int = Field(128, ge=8)

@@ -98,11 +98,6 @@ class Framing:
             case "windows":
                 return [ids[start:stop] for start, stop in windows(len(ids), room, self.stride)]
 
-    def lengths(self, first: int, second: int | None = None) -> list[int]:
-        """How long the rows of texts of so many tokens are."""
-        rows = self.rows(range(first), None if second is None else range(second))
-        return [len(row.ids) for row in rows]
-
 
 def windows(length: int, room: int, stride: int | None = None) -> list[tuple[int, int]]:
     """Where windows of `room` tokens begin and end, the last one at the end: each token is in one, most are in two."""

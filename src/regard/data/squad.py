@@ -189,57 +189,42 @@ def _question_lines(file: TextFile, changed: int) -> list[int]:
 
 def _placed_answers(answers: Any, context: str, clusters: Clusters, where: str) -> str:
     """The answers as JSON, each with its place in the context; they are whole characters of it."""
-    if isinstance(answers, dict):
-        texts, starts = answers.get("text"), answers.get("answer_start")
-        if not isinstance(texts, list) or (starts is not None and not isinstance(starts, list)):
-            raise _not_answers(answers, where)
+    if isinstance(answers, dict) and isinstance(answers.get("text"), list):
+        texts, starts = answers["text"], answers.get("answer_start")
         starts = [None] * len(texts) if starts is None else starts
-        if len(starts) != len(texts):
-            raise DataError(f"there are {len(texts)} answers and {len(starts)} starts", where=where)
+        if not isinstance(starts, list) or len(starts) != len(texts):
+            what = f"there are {len(texts)} answers, and the starts are {json.dumps(starts)[:40]}"
+            raise DataError(what, where=where, hint="a start for each")
         answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
-    if not isinstance(answers, list):
-        raise _not_answers(answers, where)
-    placed = [_placed(answer, context, clusters, where) for answer in answers]
+    bad = [one for one in answers if not isinstance(one, dict | str)] if isinstance(answers, list) else [answers]
+    if bad:
+        hint = 'expected is a list such as [{"text": "1853", "answer_start": 154}]'
+        raise DataError(f"the answers are {json.dumps(bad[0], default=str)[:80]}", where=where, hint=hint)
+    placed = [
+        _placed({"text": answer} if isinstance(answer, str) else answer, context, clusters, where) for answer in answers
+    ]
     return json.dumps(placed, ensure_ascii=False)
 
 
-def _placed(answer: Any, context: str, clusters: Clusters, where: str) -> tuple[int, str]:
-    if isinstance(answer, str):
-        answer = {"text": answer}
-    if not isinstance(answer, dict):
-        raise _not_answers(answer, where)
+def _placed(answer: dict[str, Any], context: str, clusters: Clusters, where: str) -> tuple[int, str]:
+    """Where an answer begins in the context, and its text."""
     text, start = _text(answer, "text", where), answer.get("answer_start")
-    if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
+    first, shown = context.find(text), f"the answer {text[:80]!r}"
+    if start is not None and type(start) is not int:
         raise DataError(f"the start of the answer is {json.dumps(start)[:40]}", where=where, hint="a whole number")
     if not text.strip():
         hint = "leave it out: an empty list of answers says that there is none"
         raise DataError("an answer is empty", where=where, hint=hint)
-    first = context.find(text)
-    start = first if start is None else start
-    if first < 0 or start < 0 or context[start : start + len(text)] != text:
-        raise _misplaced(text, start, first, context, where)
-    if not (clusters.cut_at(start) and clusters.cut_at(start + len(text))):
-        seen = context[slice(*clusters.whole(start, start + len(text)))]
-        what = f"the answer {text[:80]!r} at {start} cuts through a character of several code points"
-        raise DataError(what, where=where, hint=f"the whole characters are {seen[:80]!r}")
-    return start, text
-
-
-def _not_answers(found: Any, where: str) -> DataError:
-    hint = 'expected is a list such as [{"text": "1853", "answer_start": 154}]'
-    return DataError(f"the answers are {json.dumps(found, default=str)[:80]}", where=where, hint=hint)
-
-
-def _misplaced(text: str, start: int, first: int, context: str, where: str) -> DataError:
-    """What is wrong with an answer that does not stand where it should."""
-    said = f"the answer {text[:80]!r} does not stand at {start} of its context"
     if first < 0:
-        return DataError(
-            f"the answer {text[:80]!r} does not stand in its context", where=where, hint="copy it from there"
-        )
-    units = context.encode("utf-16-le")[2 * start :] if start >= 0 else b""
-    if units.startswith(text.encode("utf-16-le")):
-        hint = "the offset counts UTF-16 units, as Java and JavaScript do; characters (code points) are expected"
-    else:
+        raise DataError(f"{shown} does not stand in its context", where=where, hint="copy it from there")
+    start = first if start is None else start
+    if start < 0 or not context.startswith(text, start):
         hint = f"it stands at {first}: {context[max(0, first - 10) : first + len(text) + 10]!r}"
-    return DataError(said, where=where, hint=hint)
+        if start >= 0 and context.encode("utf-16-le")[2 * start :].startswith(text.encode("utf-16-le")):
+            hint = "the offset counts UTF-16 units, as Java and JavaScript do; characters (code points) are expected"
+        raise DataError(f"{shown} does not stand at {start} of its context", where=where, hint=hint)
+    if not (clusters.cut_at(start) and clusters.cut_at(start + len(text))):
+        whole = context[slice(*clusters.whole(start, start + len(text)))]
+        what = f"{shown} at {start} cuts through a character of several code points"
+        raise DataError(what, where=where, hint=f"the whole characters are {whole[:80]!r}")
+    return start, text

@@ -38,7 +38,7 @@ name of the task (each file is one)."""
 FAULTY = ("",) * len(COLUMNS)
 """The cells of a question that cannot be read."""
 UNKNOWN = "-"
-"""Stands for supporting facts that are not known."""
+"""Stands for supporting facts that are not given."""
 NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
 """A line of bAbI's: its number, and what it says."""
 _EXAMPLE = "3 Where is Mary?\tbathroom\t1"
@@ -124,7 +124,7 @@ class Question:
     question: str
     answer: str | None
     facts: tuple[int, ...] | None
-    """The numbers, from 0, of the sentences that the answer rests on; None where that is not known."""
+    """The numbers, from 0, of the sentences that the answer rests on; None where that is not given."""
     place: str
     numbers: tuple[int, ...] = ()
     """What the user calls each sentence: the number of its line, or its own, both from 1."""
@@ -133,18 +133,13 @@ class Question:
 
     @property
     def text(self) -> str:
-        """The same as one text, which `asked_in` reads again: an object, or a sentence a line, the question last."""
+        """One text, which `typed_questions` reads again: an object, or a sentence a line, the question last."""
         facts = [fact + 1 for fact in self.facts or ()]
         if self.is_object:
-            known = {"answer": self.answer, "facts": facts}
-            tree = {
-                "story": self.story,
-                "question": self.question,
-                **{key: value for key, value in known.items() if value},
-            }
-            return json.dumps(tree, ensure_ascii=False)
-        known_text = "" if self.answer is None else f"\t{self.answer}\t{' '.join(map(str, facts))}"
-        return "\n".join([*self.story, self.question + known_text])
+            tree = {"story": self.story, "question": self.question, "answer": self.answer, "facts": facts}
+            return json.dumps({key: value for key, value in tree.items() if value}, ensure_ascii=False)
+        answer = "" if self.answer is None else f"\t{self.answer}\t{' '.join(map(str, facts))}"
+        return "\n".join([*self.story, self.question + answer])
 
     def row(self, line: int, opening: str, task: str) -> Row:
         """With the last sentences of the story, and the facts that are among them."""
@@ -166,7 +161,7 @@ class _Story:
     """What each sentence is called: the number of its line, or its own."""
     last: int = 0
     """The number of the line before, where lines are numbered."""
-    asked: bool = False
+    has_question: bool = False
     opening: str = ""
     fault: Problem | None = None
     """Of a line in a file: what is asked after it is not about the story that was meant."""
@@ -187,7 +182,7 @@ class _Story:
         return tuple(places[int(name)] for name in named.split()) or None
 
     def unasked(self) -> Iterator[FileInput]:
-        if self.sentences and not self.asked:
+        if self.sentences and not self.has_question:
             hint = "it goes up to an empty line, and needs a question, which ends in '?': Mary left. Where is Mary?"
             yield self.refused("the story has no question", hint)
 
@@ -200,7 +195,7 @@ class _Story:
 
 def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
     """The questions in bAbI's numbered lines. A story without a question is a fault, too."""
-    story = _Story(asked=True)
+    story = _Story(has_question=True)
     for line, text in enumerate(file.lines(), 1):
         if not text.strip():
             continue
@@ -209,28 +204,28 @@ def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
         if numbered and int(numbered[1]) == 1:
             yield from _unasked_row(story)
             story = _Story(line, where)
-        said = text
+        content = text
         if story.fault is None and (fault := _number_fault(numbered, story.last, where)):
-            story.fault, story.asked = fault, False
+            story.fault, story.has_question = fault, False
         elif story.fault is None and numbered:
-            story.last, said = int(numbered[1]), numbered[2]
-        is_question = "\t" in said or said.rstrip().endswith(("?", "？"))
-        story.asked |= is_question
+            story.last, content = int(numbered[1]), numbered[2]
+        is_question = "\t" in content or content.rstrip().endswith(("?", "？"))
+        story.has_question |= is_question
         if story.fault is not None and is_question:
             yield Row(line, FAULTY, story.fault)
         elif story.fault is None and is_question:
             story.opening = story.opening or "\n".join(story.sentences[:OPENING])
             try:
-                yield _babi_question(said, story, where).row(line, story.opening, _task_of(file))
+                yield _babi_question(content, story, where).row(line, story.opening, _task_of(file))
             except DataError as error:
                 yield Row(line, FAULTY, error.problems[0])
         elif story.fault is None:
-            story.add(fold_white_space(said), story.last)
+            story.add(fold_white_space(content), story.last)
     yield from _unasked_row(story)
 
 
 def _unasked_row(story: _Story) -> Iterator[Row]:
-    if not story.asked:
+    if not story.has_question:
         none = Problem(story.place, "the story has no question", f"a question line: {_EXAMPLE}")
         yield Row(story.line, FAULTY, story.fault or none)
 
@@ -245,9 +240,9 @@ def _number_fault(numbered: re.Match[str] | None, before: int, where: str) -> Pr
     return Problem(where, f"line number {int(numbered[1])} follows {before}", hint)
 
 
-def _babi_question(said: str, story: _Story, where: str) -> Question:
+def _babi_question(content: str, story: _Story, where: str) -> Question:
     """A question line after its number: question, answer, and the lines that it rests on, tabs between."""
-    fields = [part.strip() for part in said.split("\t")]
+    fields = [part.strip() for part in content.split("\t")]
     if len(fields) == 1:
         hint = f"a tab and the answer follow a question: {_EXAMPLE}"
         raise DataError("the question has no answer", where=where, hint=hint)
@@ -339,7 +334,7 @@ def _sentences(value: Any, key: str, where: str) -> list[str]:
 # What is typed
 
 
-def asked_in(lines: Iterable[tuple[str, str]]) -> Iterator[Question | FileInput]:
+def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | FileInput]:
     """The questions among lines, each given with its place; and the stories and questions that cannot be answered.
 
     Sentences are remembered; what ends in `?` is asked about all that was told so far. An empty line, or one that is
@@ -349,16 +344,16 @@ def asked_in(lines: Iterable[tuple[str, str]]) -> Iterator[Question | FileInput]
     story = _Story()
     for text, place in lines:
         numbered, is_object = NUMBERED.fullmatch(text), text.lstrip().startswith("{")
-        number, said = None, text
+        number, content = None, text
         if numbered and int(numbered[1]) in (1, story.last + 1 if story.last else 1):  # else it is part of the text
-            number, said = int(numbered[1]), numbered[2]
+            number, content = int(numbered[1]), numbered[2]
         if number == 1 or not text.strip() or is_object:
             yield from story.unasked()
             story = _Story()
         if is_object:
             try:
                 yield (question := _object_question(text, place))
-                story = _Story(asked=True, typed=[*question.story])
+                story = _Story(has_question=True, typed=[*question.story])
                 for sentence in question.story:
                     story.add(sentence)
             except DataError as error:
@@ -366,26 +361,26 @@ def asked_in(lines: Iterable[tuple[str, str]]) -> Iterator[Question | FileInput]
             continue
         story.last, story.place = number or 0, place
         story.typed.append(text)
-        said, *known = said.split("\t")
-        *sentences, last = split_sentences(fold_white_space(said)) or [""]
+        content, *given = content.split("\t")
+        *sentences, last = split_sentences(fold_white_space(content)) or [""]
         for sentence in sentences:
             if sentence.endswith(("?", "？")):
                 yield _typed_question(story, sentence, [], place)
             else:
                 story.add(sentence, number)
-        if last.endswith(("?", "？")) or (last and known):
-            yield _typed_question(story, last, known, place)
+        if last.endswith(("?", "？")) or (last and given):
+            yield _typed_question(story, last, given, place)
         elif last:
             story.add(last, number)
     yield from story.unasked()
 
 
-def _typed_question(story: _Story, question: str, known: Sequence[str], place: str) -> Question | FileInput:
-    story.asked = True
+def _typed_question(story: _Story, question: str, given: Sequence[str], place: str) -> Question | FileInput:
+    story.has_question = True
     if not story.sentences:
         hint = "tell the story first: Mary went to the garden. Where is Mary?"
         return story.refused("there is no story before the question", hint)
-    answer, named, *_ = (*known, "", "")
+    answer, named, *_ = (*given, "", "")
     try:
         facts = story.facts(named, place)
     except DataError as error:
@@ -398,7 +393,7 @@ def _typed_question(story: _Story, question: str, known: Sequence[str], place: s
 def questions_in(lines: Sequence[tuple[str, str]]) -> list[Question]:
     """The questions among lines, each given with its place; an error where one cannot be answered, or there is none."""
     questions = list[Question]()
-    for question in asked_in(lines):
+    for question in typed_questions(lines):
         if isinstance(question, FileInput):
             raise DecodeError(problems=[question.fault] if question.fault else [])
         questions.append(question)

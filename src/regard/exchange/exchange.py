@@ -60,7 +60,8 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     head.no_answer=true.
     """
     target = Path(out)
-    _refuse_existing(target, "run folder")
+    if target.exists():
+        raise CheckpointError("the run folder exists already", where=str(target), hint="give another --out")
     _check_overrides(overrides)
     folder = open_folder(source)
     kind, architecture = str(folder.config.get("model_type")), folder.architecture
@@ -153,7 +154,8 @@ def export_run(
         raise RegardError(f"unknown tool {to!r}", where="--to", hint=did_you_mean(to, TOOLS))
     if to != "ctranslate2" and quantize is not None:
         raise RegardError("only ctranslate2 quantizes weights", where="--quantize", hint="leave it out")
-    _refuse_existing(target, "folder")
+    if target.exists():
+        raise CheckpointError("the folder exists already", where=str(target), hint="give another --out")
     task, kind = run.recipe.task, run.recipe.model.kind
     if (task, kind) not in TOOLS[to]:
         allowed = ", ".join(f"{other} for {task}" for task, other in TOOLS[to])
@@ -191,11 +193,6 @@ def export_note(out: Path) -> str | None:
         "source and target have a vocabulary each: decode outputs with "
         f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} shows"
     )
-
-
-def _refuse_existing(folder: Path, what: str) -> None:
-    if folder.exists():
-        raise CheckpointError(f"the {what} exists already", where=str(folder), hint="give another --out")
 
 
 def _model_card(run: Run, exported: Exported, checkpoint: str) -> str:

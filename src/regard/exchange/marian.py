@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from regard.errors import CheckpointError, DataError
 from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
-from regard.exchange.renaming import prefixed, to_ours, to_theirs
+from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs.run import Run, stored_weights
@@ -55,8 +55,8 @@ SHARED, READOUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_b
 ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 """Sinusoidal positions, which some files have beside the weights."""
-TABLES = {"all": (SHARED, ENCODER, DECODER, READOUT), "target": (DECODER, READOUT), "none": ()}
-"""`model.tie` -> the names of one shared table, of which any may be in the file."""
+TABLES = {"all": (SHARED, ENCODER, DECODER, READOUT), "target": (DECODER, READOUT), "none": (READOUT,)}
+"""`model.tie` -> the names of the table of the readout, of which any may be in the file."""
 SUBLAYERS = {
     "self_attention.W_Q": "self_attn.q_proj",
     "self_attention.W_KV self_attention.W_KV": "self_attn.k_proj self_attn.v_proj",
@@ -255,19 +255,14 @@ def _each_once(theirs: Mapping[str, Tensor], tie: str, where: str) -> dict[str, 
         if not torch.allclose(theirs[name], _positions(*theirs[name].shape), atol=1e-3):
             hint = "Marian and Pegasus have sinusoidal ones"
             raise DataError("the positions are not sinusoidal", where=f"{where}: {name}", hint=hint)
-    tables = [weights.pop(name) for name in TABLES[tie] if name in weights]
-    if any(not torch.equal(table, tables[0]) for table in tables[1:]):
-        what = "embeddings that config.json calls shared have different values"
-        raise DataError(what, where=where, hint="the readout of such a model is its target embedding")
-    if tables:
-        weights[TABLES[tie][0]] = tables[0]
+    first, *copies = TABLES[tie]
+    weights = without_copies(weights, dict.fromkeys(copies, first), where)
     if tie != "all":
         weights.pop(SHARED, None)
-    readout_VD = tables[0] if tables else weights.get(READOUT)
     if BIAS in weights:
         weights[BIAS] = weights[BIAS].flatten()
-    elif readout_VD is not None:
-        weights[BIAS] = readout_VD.new_zeros(len(readout_VD))
+    elif first in weights:
+        weights[BIAS] = torch.zeros(len(weights[first]))
     return weights
 
 

@@ -60,6 +60,5 @@ def without_copies(theirs: Mapping[str, Tensor], copies: Mapping[str, str], wher
     weights = dict(theirs)
     for copy, first in copies.items():
         if copy in weights and not torch.equal(tensor := weights.pop(copy), weights.setdefault(first, tensor)):
-            what = "the readout has other weights than the embeddings, which are one and the same here"
-            raise DataError(what, where=f"{where}: {copy}")
+            raise DataError(f"has other values than {first}, but both are one table here", where=f"{where}: {copy}")
     return weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -17,6 +18,11 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """Hidden states [P, D] and the tokens that they predict [P] -> [2]."""
 LOGITS = {True: 2**24, False: 2**28}
 """The most logits computed at once on a CPU, and on an accelerator, where many small parts would be slow."""
+
+
+def perplexity(loss: float) -> float:
+    """e to the mean cross-entropy, as far as a float can tell."""
+    return math.exp(min(loss, 700.0))
 
 
 class Objective(nn.Module):

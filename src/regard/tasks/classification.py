@@ -45,7 +45,7 @@ class ClassHeadConfig(TextHeadConfig):
     """Read two texts in both orders and take the mean: GPT's way for texts that are compared as equals."""
     apart: bool = False
     """Read two texts each by itself and compare their vectors, as Sentence-BERT does: [u; v; |u - v|] says the class.
-    Their `pooling` is then mean unless it is said."""
+    Their `pooling` is then mean by default."""
 
 
 class Classification(TextLabelling):
@@ -127,8 +127,8 @@ class Classification(TextLabelling):
     def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
         names, p_Y = self.class_names(len(scores_Y)), probabilities(scores_Y)
         output = names[int(p_Y.argmax())]
-        found = {"input": text, "label": label, "output": output, "right": output == label}
-        return {**found, "probabilities": dict(zip(names, p_Y.tolist(), strict=True))}
+        line = {"input": text, "label": label, "output": output, "right": output == label}
+        return {**line, "probabilities": dict(zip(names, p_Y.tolist(), strict=True))}
 
     def prediction(self, text: str, scores_Y: Scores) -> Classified:
         return Classified(text, self.ranked(scores_Y))

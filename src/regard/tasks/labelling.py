@@ -34,24 +34,13 @@ from regard.data.framing import Arrangement, Framed, arranged, labelled_batch
 from regard.data.labelled import Labelled, list_of
 from regard.data.prepare import Prepared
 from regard.data.store import Integers
-from regard.errors import ConfigError, DataError, Problem, first_of
+from regard.errors import ConfigError, DataError, InputError, Problem, first_of
 from regard.models import config_of
 from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
 from regard.tasks.headed import READ_TOKENS, HeadedTask
-from regard.tasks.task import (
-    Done,
-    EncodedInputs,
-    Example,
-    Inputs,
-    Prediction,
-    Unreadable,
-    by_dataset,
-    encode_examples,
-    ignore,
-    problem_in_text,
-)
+from regard.tasks.task import Done, EncodedInputs, Example, Prediction, ignore, problem_in_text
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -310,18 +299,14 @@ class TextLabelling(HeadedTask):
             hint = "; ".join(filter(None, [hint, f"wanted are {', '.join(map(str, columns.values()))}"]))
         return FileInput(text, place, replace(row.fault, hint=hint))
 
-    def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:
-        """The texts of each input, with tabs between them where there are several."""
-        columns: list[Mapping[str, str] | Unreadable] = []
-        for text, place in zip(inputs.texts, inputs.places, strict=True):
-            fields = [text] if self.arrangement == "single" else text.split("\t")
-            wrong = self.wrong_number(fields, place)
-            problems = [wrong] if wrong else [problem_in_text(field, place) for field in fields]
-            if any(problems):
-                columns.append(Unreadable(tuple(problem for problem in problems if problem)))
-            else:
-                columns.append({f"text {number}": field for number, field in enumerate(fields)})
-        return encode_examples(self, inputs, columns)
+    def input_columns(self, text: str, place: str) -> dict[str, str]:
+        """The texts of an input, with tabs between them where there are several."""
+        fields = [text] if self.arrangement == "single" else text.split("\t")
+        wrong = self.wrong_number(fields, place)
+        problems = [wrong] if wrong else [problem_in_text(field, place) for field in fields]
+        if any(problems):
+            raise InputError(problems=[problem for problem in problems if problem])
+        return {f"text {number}": field for number, field in enumerate(fields)}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
         """Why an input has too few or too many texts."""
@@ -334,7 +319,7 @@ class TextLabelling(HeadedTask):
     ) -> list[Prediction]:
         """Inputs with the same number of texts are batched together."""
         scores: dict[int, Scores] = {}
-        for numbers, examples in by_dataset(encoded.readable()):
+        for numbers, examples in encoded.datasets():
             scores |= dict(zip(numbers, self.scores(model, examples, progress), strict=True))
         return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
 

@@ -25,6 +25,7 @@ from regard.models import any_config, build_model
 from regard.models.base import LanguageModel, device_of
 from regard.models.elmo import ELMo
 from regard.models.lstm_lm import LSTMLanguageModel
+from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import (
     BothDirections,
     CarriedNextToken,
@@ -34,7 +35,6 @@ from regard.objectives.language_model import (
     predicted_by,
 )
 from regard.search import Hypothesis, SearchConfig, score
-from regard.tasks.metrics import perplexity
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
     Done,
@@ -312,13 +312,9 @@ def measured(objective: TextLoss, examples: Pieces) -> tuple[list[float], int]:
 
 
 def continued(tokenizer: Tokenizer, typed: str, prompt: Sequence[int], hypothesis: Hypothesis) -> str:
-    """A text as it was typed, and its continuation."""
+    """A text as it was typed, and its continuation; the blank between two words may stand in either, but only once."""
     whole = tokenizer.decode([*prompt, *hypothesis.tokens])
     # Whether a piece goes on with the last word or begins a new one shows only behind the prompt
     known = commonprefix([whole, tokenizer.decode(prompt)])  # noqa: RUF071  # no paths
-    return joined(typed, whole[len(known) :])
-
-
-def joined(typed: str, written: str) -> str:
-    """Two texts; the blank between two words may stand in either, but only once."""
+    written = whole[len(known) :]
     return typed + (written.lstrip(" ") if typed[-1:].isspace() else written)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import string
 from collections import Counter, defaultdict
@@ -16,11 +15,6 @@ from regard.text.normalise import fold_white_space
 
 Numbers = NDArray[np.float64]
 Classes = NDArray[np.int64]
-
-
-def perplexity(loss: float) -> float:
-    """e to the mean cross-entropy, as far as a float can tell."""
-    return math.exp(min(loss, 700.0))
 
 
 def classification_metrics(true: Classes, found: Classes, labels: Sequence[str]) -> dict[str, Any]:

@@ -132,8 +132,8 @@ class Chosen(Classified):
     choices: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        found = super().to_json()
-        return {"input": self.input, "output": self.output, "choice": self.choices[self.output], **found}
+        chosen = {"input": self.input, "output": self.output, "choice": self.choices[self.output]}
+        return chosen | super().to_json()
 
     def lines(self, nbest: int) -> Iterator[str]:
         for name, p in list(self.probabilities.items())[:nbest]:

@@ -35,23 +35,12 @@ from regard.data.formats import Key
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
 from regard.data.store import Integers, TokenColumn
-from regard.errors import Problem
+from regard.errors import DecodeError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
 from regard.tasks.headed import HeadedTask
 from regard.tasks.metrics import Script, best_threshold, exact_match, f1
-from regard.tasks.task import (
-    Done,
-    EncodedInputs,
-    Example,
-    Inputs,
-    Unreadable,
-    by_dataset,
-    encode_examples,
-    ignore,
-    nothing_known,
-    problem_in_text,
-)
+from regard.tasks.task import Done, EncodedInputs, Example, ignore, nothing_known, problem_in_text
 from regard.text.files import TextFile
 from regard.text.normalise import Span, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -177,12 +166,12 @@ class QuestionAnswering(HeadedTask):
         context = framing.spelled(examples.columns["context"][row].tolist(), texts["context"], row)
         question = question[: self.longest_question]
         room = framing.longest - 3 - len(question)
-        found = []
+        rows = []
         for start, stop in windows(len(context), room, framing.stride):
             framed = framing.frame(question, context[start:stop])
             no_answer = len(framed.ids) - 1 if self.recipe.model.causal else 0
-            found.append(Window(framed, len(question) + 2, start, stop, no_answer))
-        return found
+            rows.append(Window(framed, len(question) + 2, start, stop, no_answer))
+        return rows
 
     def answer_tokens(self, examples: Dataset, row: int) -> tuple[int, int] | None:
         """The first and last token of the first answer; None where there is none."""
@@ -207,10 +196,9 @@ class QuestionAnswering(HeadedTask):
         for row in rows.tolist():
             read.append(self.windows(examples, row))
             labels += [window.places_of(self.answer_tokens(examples, row)) for window in read[-1]]
-        batch = labelled_batch(
-            [[window.row for window in own] for own in read], torch.tensor(labels), self.framing.tokenizer.pad
-        )
-        return replace(batch, examples=tuple(rows.tolist()), tokens=len(labels))
+        framed = [[window.row for window in own] for own in read]
+        batch = labelled_batch(framed, torch.tensor(labels), self.framing.tokenizer.pad, tuple(rows.tolist()))
+        return replace(batch, tokens=len(labels))
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         """How many questions have no answer, and how many have one."""
@@ -305,33 +293,24 @@ class QuestionAnswering(HeadedTask):
             "answer_f1": f1(best, expected, script),
         }
 
-    def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:
-        """The questions and their texts as examples."""
-        columns: list[Mapping[str, str] | Unreadable] = []
-        for text, place in zip(inputs.texts, inputs.places, strict=True):
-            pair = question_in(text, place)
-            if isinstance(pair, Problem):
-                columns.append(Unreadable((pair,)))
-                continue
-            texts = dict(zip(("question", "context"), pair, strict=True))
-            problems = [problem_in_text(text, f"{place} ({name})") for name, text in texts.items()]
-            columns.append(Unreadable(tuple(filter(None, problems))) if any(problems) else texts)
+    def input_columns(self, text: str, place: str) -> dict[str, str]:
+        question, context = question_in(text, place)
+        texts = {"question": question, "context": context}
+        problems = [problem_in_text(text, f"{place} ({name})") for name, text in texts.items()]
+        if any(problems):
+            raise InputError(problems=[problem for problem in problems if problem])
+        return texts
 
-        def without_tokens(examples: Dataset, row: int) -> list[Problem]:
-            return [
-                nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})")
-                for name in ("context", "question")
-                if not examples.columns[name].lengths[row]
-            ]
-
-        return encode_examples(self, inputs, columns, without_tokens)
+    def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
+        names = [name for name in ("context", "question") if not examples.columns[name].lengths[row]]
+        return [nothing_known(examples.texts[name][row], f"{examples.where(row)} ({name})") for name in names]
 
     def predict_encoded(
         self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Answered]:
-        [(numbers, examples)] = by_dataset(encoded.readable())
+        [(_, examples)] = encoded.datasets()
         return [
-            self.answered(encoded.inputs.texts[numbers[row]], examples, row, best)
+            self.answered(encoded.inputs.texts[row], examples, row, best)
             for row, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress)
         ]
 
@@ -491,18 +470,20 @@ def _as_json(context: str, question: str) -> str:
     return json.dumps({"question": question, "context": context}, ensure_ascii=False)
 
 
-def question_in(text: str, place: str) -> tuple[str, str] | Problem:
+def question_in(text: str, place: str) -> tuple[str, str]:
     """What was typed -> question and context: between them a tab, or both in a JSON object."""
     hint = 'question, tab, text; or {"question": "...", "context": "..."}'
+    question, tab, context = text.partition("\t")
+    what = "" if tab else "there is a question, but no text that it is about"
     if text.lstrip().startswith("{"):
+        what = ""
         try:
             tree = json.loads(text)
             question, context = tree["question"], tree["context"]
         except (ValueError, KeyError, RecursionError) as error:
             what = f"there is no {error}" if isinstance(error, KeyError) else f"not valid JSON: {error}"
-            return Problem(place, what, hint)
         if not isinstance(question, str) or not isinstance(context, str):
-            return Problem(place, "question and context are not both texts", hint)
-        return question, context
-    question, tab, context = text.partition("\t")
-    return (question, context) if tab else Problem(place, "there is a question, but no text that it is about", hint)
+            what = "question and context are not both texts"
+    if what:
+        raise DecodeError(what, where=place, hint=hint)
+    return question, context

@@ -32,7 +32,7 @@ class NumberHeadConfig(TextHeadConfig):
     for two texts with lstm_lm and gpt, which see only what stands before."""
     apart: bool = False
     """Read two texts each by itself and compare their vectors, as Sentence-BERT does: the cosine between them,
-    stretched to the labels, is the number. Their `pooling` is then mean unless it is said."""
+    stretched to the labels, is the number. Their `pooling` is then mean by default."""
 
 
 class Regression(TextLabelling):

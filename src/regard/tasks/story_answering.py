@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,31 +17,19 @@ from torch import Tensor
 from regard.data.batches import StoryBatch, fixed_batches
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import SPLITS, ColumnReport, Columns, Dataset
+from regard.data.dataset import ColumnReport, Columns, Dataset
 from regard.data.file_inputs import FileInput
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
-from regard.data.stories import UNKNOWN, Question, Stories, StoryData, asked_in, object_inputs, questions_in
-from regard.errors import ConfigError, DataError, DecodeError, Problem, did_you_mean, first_of
+from regard.data.stories import UNKNOWN, Stories, StoryData, object_inputs, questions_in, typed_questions
+from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, did_you_mean, first_of
 from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
+from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
-from regard.tasks.metrics import perplexity
-from regard.tasks.task import (
-    Done,
-    EncodedInputs,
-    Example,
-    Inputs,
-    NoSettings,
-    Note,
-    Task,
-    Unreadable,
-    by_dataset,
-    encode_examples,
-    ignore,
-    problem_in_text,
-)
+from regard.tasks.classification import Classified
+from regard.tasks.task import Done, EncodedInputs, Example, NoSettings, Note, Task, ignore, problem_in_text
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK
@@ -59,7 +47,6 @@ class StoryAnswering(Task):
     reads_stories = True
     changeable = ("model.longest_story",)
     unit = "questions"
-    searches = False
     columns = ("text",)
     data = StoryData
     evaluation = NoSettings
@@ -84,26 +71,21 @@ class StoryAnswering(Task):
             what = f"answers are words, so that a tokenizer of kind {recipe.tokenizer.kind!r} cannot name them"
             raise ConfigError(what, where="tokenizer.kind", hint="allowed: word")
         prepared = prepare(cls, recipe, base, tokenizers, progress)
-        splits = {"train": prepared.train, "validation": prepared.validation, "test": prepared.test}
+        splits = {"training": prepared.train, "validation": prepared.validation, "test": prepared.test}
         long = (
-            long_stories(examples, recipe.model.sentences, f"{SPLITS[part]} {recipe.data.UNIT}")  # type: ignore[index]
-            for part, examples in splits.items()
+            long_stories(examples, recipe.model.sentences, f"{name} questions")
+            for name, examples in splits.items()
             if examples is not None
         )
         return prepared.with_notes([note for note in long if note])
 
     @classmethod
     def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
-        columns, config = train, recipe.tokenizer
-        texts = (
-            line for name in ("story", "question", "answer") for text in columns[name] for line in text.split("\n")
-        )
-        words = (
-            tokenizer_named(config.file, base)
-            if isinstance(config.file, str)
-            else Tokenizer.train_story_words(config, texts)
-        )
-        return Tokenizers({"text": words})
+        config = recipe.tokenizer
+        if isinstance(config.file, str):
+            return Tokenizers({"text": tokenizer_named(config.file, base)})
+        texts = (line for name in ("story", "question", "answer") for text in train[name] for line in text.split("\n"))
+        return Tokenizers({"text": Tokenizer.train_story_words(config, texts)})
 
     def encoding(self) -> list[Any]:
         return [self.recipe.model.sentences]
@@ -168,16 +150,12 @@ class StoryAnswering(Task):
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         return examples.columns["answer"].counts(self.tokenizers["text"].size)
 
-    def sentences(self, examples: Dataset, row: int) -> list[list[int]]:
-        """The words of each sentence that the memory holds."""
-        ends = np.cumsum(examples.columns["sizes"][row])[:-1]
-        return [part.tolist() for part in np.split(examples.columns["story"][row], ends)]
-
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]:
         """The sentences as they are read, the question and the answer."""
         tokenizer, columns = self.tokenizers["text"], examples.columns
+        sentences = np.split(columns["story"][row], np.cumsum(columns["sizes"][row])[:-1])
         return {
-            "story": [" ".join(tokenizer.pieces(words)) for words in self.sentences(examples, row)],
+            "story": [" ".join(tokenizer.pieces(words.tolist())) for words in sentences],
             "question": tokenizer.pieces(columns["question"][row].tolist()),
             "answer": tokenizer.pieces(columns["answer"][row].tolist()),
         }
@@ -249,8 +227,7 @@ class StoryAnswering(Task):
             looked_BN = answered.p_NBIS[:, :, model.winner].argmax(-1).T
             parts.append((answer_losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN))
             progress(len(rows))
-        losses_BI, wrong_BI, looked_BN = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
-        return Tally(losses_BI, wrong_BI, looked_BN)
+        return Tally(*(torch.cat(part).cpu() for part in zip(*parts, strict=True)))
 
     # Verbs
 
@@ -286,7 +263,7 @@ class StoryAnswering(Task):
         faults = {line.place: line.fault for line in both if line.fault is not None}
         places = {line.place for line in lines or story}
         inputs = []
-        for question in asked_in((line.text, line.place) for line in both):
+        for question in typed_questions((line.text, line.place) for line in both):
             if isinstance(question, FileInput):
                 inputs.append(question._replace(fault=faults.get(question.place, question.fault)))
             elif question.place in places:
@@ -296,50 +273,38 @@ class StoryAnswering(Task):
             raise DecodeError("there is no question", where=where, hint="a question ends in '?'")
         return inputs
 
-    def encode_inputs(self, model: MemoryNetwork, inputs: Inputs) -> EncodedInputs[Example]:
-        """The questions with their stories as examples; a word that is not in the vocabulary is a problem."""
-        questions = [self._read(text, place) for text, place in zip(inputs.texts, inputs.places, strict=True)]
-        tokenizer, remembered = self.tokenizers["text"], self.recipe.model.sentences
+    def input_columns(self, text: str, place: str) -> dict[str, str]:
+        """The last question of a text, and its story."""
+        bad = problem_in_text(text, place)
+        if bad:
+            hint = bad.hint if text.strip() else "tell a story, then ask a question that ends in '?'"
+            raise InputError(bad.what, where=place, hint=hint)
+        question = questions_in([(line, place) for line in text.split("\n")])[-1]
+        if bad := too_long_a_story(len(question.story), place, self.recipe.model):
+            raise InputError(problems=[bad])
+        return {
+            "story": "\n".join(question.story),
+            "question": question.question,
+            "answer": question.answer or "",
+            "facts": " ".join(map(str, question.facts)) if question.facts else UNKNOWN,
+        }
+
+    def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
+        """The words that the model has never seen, in the question and in what is remembered of its story."""
+        tokenizer = self.tokenizers["text"]
+        if not any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
+            return []
         vocabulary = [word for word in tokenizer.tokens(range(tokenizer.size)) if not word.startswith("<")]
-
-        def unknown_words(examples: Dataset, row: int) -> Sequence[Problem]:
-            """The words that the model has never seen, in the question and in what is remembered of its story."""
-            if not any(tokenizer.unk in examples.columns[name][row] for name in ("story", "question")):
-                return ()
-            sentences = [*examples.texts["story"][row].split("\n")[-remembered:], examples.texts["question"][row]]
-            problems = []
-            for word in " ".join(sentences).split():
-                if tokenizer.unk in tokenizer.encode(word):
-                    plain = word.strip(PUNCTUATION)
-                    near = did_you_mean(plain.lower(), vocabulary)
-                    known = near if near.startswith("did") else f"it knows {len(vocabulary):,}"
-                    hint = f"the run's stories have other words, {known}"
-                    problems.append(Problem(examples.where(row), f"the word {plain!r} is unknown", hint))
-            return problems
-
-        columns = [one if isinstance(one, Unreadable) else _columns(one) for one in questions]
-        return encode_examples(self, inputs, columns, unknown_words)
-
-    def _read(self, text: str, place: str) -> Question | Unreadable:
-        """The last question of a text, or why it cannot be answered."""
-        if not text.strip():
-            problem = Problem(place, "the text is empty", "tell a story, then ask a question that ends in '?'")
-            return Unreadable((problem,))
-        if bad := problem_in_text(text, place):
-            return Unreadable((bad,))
-        try:
-            question = questions_in([(line, place) for line in text.split("\n")])[-1]
-        except DecodeError as error:
-            return Unreadable(error.problems[:1])
-        bad = too_long_a_story(len(question.story), place, self.recipe.model)
-        return Unreadable((bad,)) if bad else question
-
-    def typed_examples(self, questions: Sequence[Question]) -> Dataset:
-        """What was typed, ready for batches."""
-        rows = [_columns(question) for question in questions]
-        return Dataset.of(
-            self, {name: [row[name] for row in rows] for name in rows[0]}, lambda row: questions[row].place
-        )
+        sentences = examples.texts["story"][row].split("\n")[-self.recipe.model.sentences :]
+        problems = []
+        for word in " ".join([*sentences, examples.texts["question"][row]]).split():
+            if tokenizer.unk in tokenizer.encode(word):
+                plain = word.strip(PUNCTUATION)
+                near = did_you_mean(plain.lower(), vocabulary)
+                known = near if near.startswith("did") else f"it knows {len(vocabulary):,}"
+                hint = f"the run's stories have other words, {known}"
+                problems.append(Problem(examples.where(row), f"the word {plain!r} is unknown", hint))
+        return problems
 
     @torch.inference_mode()
     def likeliest_answers(
@@ -355,15 +320,15 @@ class StoryAnswering(Task):
     def predict_encoded(
         self, model: MemoryNetwork, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Answer]:
-        [(numbers, examples)] = by_dataset(encoded.readable())
+        [(_, examples)] = encoded.datasets()
         answers: list[Answer] = []
-        for start in range(0, len(numbers), AT_ONCE):
-            rows = np.arange(start, min(start + AT_ONCE, len(numbers)))
+        for start in range(0, len(examples), AT_ONCE):
+            rows = np.arange(start, min(start + AT_ONCE, len(examples)))
             likeliest = self.likeliest_answers(model, examples, rows, self.recipe.search.nbest)
             for row, probabilities in zip(rows.tolist(), likeliest, strict=True):
-                sentences = examples.texts["story"][row].count("\n") + 1
+                text, sentences = encoded.inputs.texts[row], examples.texts["story"][row].count("\n") + 1
                 kept = int(examples.columns["sizes"].lengths[row])
-                answers.append(Answer(encoded.inputs.texts[numbers[row]], probabilities, sentences, kept))
+                answers.append(Answer(text, probabilities, sentences=sentences, remembered=kept))
             progress(len(rows))
         return answers
 
@@ -371,22 +336,14 @@ class StoryAnswering(Task):
         return [Note("length", answer.note) for answer in predictions if answer.note is not None]
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One question and what the model answers."""
+@dataclass(frozen=True, kw_only=True)
+class Answer(Classified):
+    """One question and its likeliest answers, best first."""
 
-    input: str
-    probabilities: dict[str, float]
-    """The likeliest answers, best first."""
     sentences: int
     """Of the story."""
     remembered: int
     """Of these: the last ones, as many as the memory holds."""
-    search: None = None
-
-    @property
-    def output(self) -> str:
-        return next(iter(self.probabilities))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -413,8 +370,7 @@ class Answer:
             yield from (f"{p:.4f}\t{word}" for word, p in list(self.probabilities.items())[:nbest])
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(NamedTuple):
     """Losses and mistakes of every restart, question by question; where each hop looked most, for the winner."""
 
     losses_BI: Tensor
@@ -445,7 +401,7 @@ def error_by_task(wrong_BI: Tensor, examples: Dataset) -> dict[str, Tensor]:
 
 
 def share(part: float | Tensor) -> float:
-    """A share as it is told: 2 of 500 is 0.004, not what the last bits of a sum make of it."""
+    """A share as it is reported: 2 of 500 is 0.004, without the rounding error of a sum."""
     return round(float(part), 12)
 
 
@@ -469,8 +425,8 @@ def refuse_long_stories(examples: Dataset, config: MemoryNetworkConfig, option: 
         too_long_a_story(int(sentences), examples.where(row), config, option)
         for row, sentences in enumerate(examples.texts["sentences"])
     )
-    if found := [problem for problem in problems if problem]:
-        raise DataError(problems=first_of(found))
+    if long := [problem for problem in problems if problem]:
+        raise DataError(problems=first_of(long))
 
 
 def long_stories(examples: Dataset, sentences: int, what: str) -> str | None:
@@ -482,12 +438,3 @@ def long_stories(examples: Dataset, sentences: int, what: str) -> str | None:
         f"{len(longer):,} of {len(examples):,} {what} are about stories longer than the memory, which reads only their "
         f"last {sentences:,} sentences (first: {examples.where(longer[0])})"
     )
-
-
-def _columns(question: Question) -> dict[str, str]:
-    return {
-        "story": "\n".join(question.story),
-        "question": question.question,
-        "answer": question.answer or "",
-        "facts": " ".join(map(str, question.facts)) if question.facts else UNKNOWN,
-    }

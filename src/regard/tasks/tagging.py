@@ -10,7 +10,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -34,31 +34,18 @@ from regard.data.conll import (
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput
-from regard.data.framing import Framed, padded_rows, windows
+from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
-from regard.errors import NAMED, ConfigError, DataError, Problem
+from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
 from regard.tasks.headed import HeadedTask, Labels
-from regard.tasks.task import (
-    Done,
-    EncodedInputs,
-    Example,
-    Inputs,
-    Unreadable,
-    by_dataset,
-    encode_examples,
-    ignore,
-    nothing_known,
-    problem_in_text,
-)
+from regard.tasks.task import Done, EncodedInputs, Example, ignore, nothing_known, problem_in_text
 from regard.text.files import TextFile
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
-TAG_TOKENS = 8_192
-"""Padded tokens that are read at once."""
 LogProbabilities = NDArray[np.float32]
 
 
@@ -200,27 +187,21 @@ class Tagging(HeadedTask):
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         """All rows of a sentence together."""
-        known: dict[int, int] = {}
-        sizes = examples.columns["tokens"].lengths.tolist()
-        for length in set(sizes):
-            parts = windows(length, self.framing.longest - 2, self.framing.stride)
-            known[length] = sum(stop - start + 2 for start, stop in parts)
-        return np.array([known[length] for length in sizes], dtype=np.int32)
+        lengths, places = np.unique(examples.columns["tokens"].lengths, return_inverse=True)
+        parts = [windows(length, self.framing.longest - 2, self.framing.stride) for length in lengths.tolist()]
+        return np.array([sum(stop - start + 2 for start, stop in own) for own in parts], dtype=np.int32)[places]
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
         """Rows of tokens, with the label of each word at the token that carries it."""
-        read = [
-            (marked, examples.columns["labels"][int(row)], number)
-            for number, row in enumerate(rows)
-            for marked in self.rows(self.words(examples, int(row)))
-        ]
-        text, segments_BL = padded_rows([marked.row for marked, _, _ in read], self.framing.tokenizer.pad)
-        labels_BL = torch.full_like(text.ids_BL, NO_TAG)
-        for row, (marked, own, _) in enumerate(read):
-            labels_BL[row, marked.places] = torch.from_numpy(own[marked.words].astype(np.int64))
-        owners_B = torch.tensor([number for _, _, number in read])
-        words = int(examples.columns["labels"].lengths[rows].sum())
-        return LabelledBatch(text, segments_BL, owners_B, labels_BL, examples=tuple(rows.tolist()), tokens=words)
+        column, places = examples.columns["labels"], tuple(rows.tolist())
+        read = [self.rows(self.words(examples, row)) for row in places]
+        framed = [[marked.row for marked in own] for own in read]
+        batch = labelled_batch(framed, torch.empty(0), self.framing.tokenizer.pad, places)
+        labels_BL = torch.full_like(batch.text.ids_BL, NO_TAG)
+        marks = ((marked, column[row]) for row, own in zip(places, read, strict=True) for marked in own)
+        for labels_L, (marked, labels) in zip(labels_BL, marks, strict=True):
+            labels_L[marked.places] = torch.from_numpy(labels[marked.words].astype(np.int64))
+        return replace(batch, labels=labels_BL, tokens=int(column.lengths[rows].sum()))
 
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]:
         return examples.columns["labels"].counts(len(self.labels))
@@ -340,24 +321,17 @@ class Tagging(HeadedTask):
         row = self.object_input(text, place)
         return FileInput(text, place) if row is None or row.fault is not None else row
 
-    def encode_inputs(self, model: Headed, inputs: Inputs) -> EncodedInputs[Example]:
-        """The words of each text as an example."""
-        columns: list[Mapping[str, str] | Unreadable] = []
-        for text, place in zip(inputs.texts, inputs.places, strict=True):
-            problem = problem_in_text(text, place)
-            words = [] if problem else [text[slice(*span)] for span in self.split(text)]
-            columns.append(Unreadable((problem,)) if problem else {"text": text, "tokens": json.dumps(words)})
-        tokenizer = self.framing.tokenizer
+    def input_columns(self, text: str, place: str) -> dict[str, str]:
+        if problem := problem_in_text(text, place):
+            raise InputError(problems=[problem])
+        return {"text": text, "tokens": json.dumps([text[slice(*span)] for span in self.split(text)])}
 
-        def without_tokens(examples: Dataset, row: int) -> Sequence[Problem]:
-            """Whether the tokenizer drops all of a text, so that `Marking.encode` has put `<unk>` for each word."""
-            text, ids = examples.texts["text"][row], examples.columns["tokens"][row]
-            dropped = (ids == tokenizer.unk).all() and not tokenizer.encode(
-                " ".join(json.loads(examples.texts["tokens"][row]))
-            )
-            return [nothing_known(text, examples.where(row))] if dropped else []
-
-        return encode_examples(self, inputs, columns, without_tokens)
+    def encoded_problems(self, examples: Dataset, row: int) -> list[Problem]:
+        """Whether the tokenizer drops all of a text, so that `encode_words` has put `<unk>` for each word."""
+        tokenizer, ids = self.framing.tokenizer, examples.columns["tokens"][row]
+        words = json.loads(examples.texts["tokens"][row])
+        dropped = (ids == tokenizer.unk).all() and not tokenizer.encode(" ".join(words))
+        return [nothing_known(examples.texts["text"][row], examples.where(row))] if dropped else []
 
     def fields_of(self, examples: Dataset, row: int) -> list[tuple[str, list[int]]]:
         return [(examples.texts["text"][row], examples.columns["tokens"][row].tolist())]
@@ -366,7 +340,7 @@ class Tagging(HeadedTask):
         self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[TaggedInput]:
         """Each text with the best tag of every word."""
-        [(_, examples)] = by_dataset(encoded.readable())
+        [(_, examples)] = encoded.datasets()
         return [
             self._tagged(text, self.split(text), self._best_tags(log_p_WY), np.exp(log_p_WY.max(-1)).tolist())
             for text, log_p_WY in zip(encoded.inputs.texts, self.tag_all(model, examples, progress), strict=True)

@@ -18,7 +18,7 @@ from regard.config import Config
 from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import ColumnReport, Columns, Dataset, Encoder, token_report
+from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
 from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
 from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
@@ -98,6 +98,15 @@ class EncodedInputs(Generic[Row]):
     def readable(self) -> list[Row]:
         return readable(self.rows)
 
+    def datasets(self: EncodedInputs[Example]) -> Iterator[tuple[list[int], Dataset]]:
+        """The numbers of the inputs that were encoded in one dataset, and their examples."""
+        rows, groups = self.readable(), defaultdict[int, list[int]](list)
+        for number, example in enumerate(rows):
+            groups[id(example.examples)].append(number)
+        for numbers in groups.values():
+            examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
+            yield numbers, examples if chosen == [*range(len(examples))] else examples.select(np.array(chosen))
+
 
 def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
     """All rows, or one InputError with the problems of those that cannot be read."""
@@ -112,42 +121,6 @@ class Example(NamedTuple):
 
     examples: Dataset
     row: int
-
-
-def encode_examples(
-    task: Encoder,
-    inputs: Inputs,
-    columns: Sequence[Mapping[str, str] | Unreadable],
-    check: Callable[[Dataset, int], Sequence[Problem]] = lambda examples, row: (),
-) -> EncodedInputs[Example]:
-    """Inputs as examples, from the texts of each by column; those with the same columns are in one dataset.
-
-    `check` says why an example cannot be read once it is encoded.
-    """
-    rows: dict[int, Example | Unreadable] = {}
-    alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
-    for number, texts in enumerate(columns):
-        if isinstance(texts, Unreadable):
-            rows[number] = texts
-        else:
-            alike[tuple(texts)][number] = texts
-    for names, readable_texts in alike.items():
-        by_column = {name: [texts[name] for texts in readable_texts.values()] for name in names}
-        examples = Dataset.of(task, by_column, [inputs.places[number] for number in readable_texts].__getitem__)
-        for row, number in enumerate(readable_texts):
-            problems = check(examples, row)
-            rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
-    return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
-
-
-def by_dataset(rows: Sequence[Example]) -> Iterator[tuple[list[int], Dataset]]:
-    """The numbers of the inputs that were encoded in one dataset, and their examples."""
-    groups: dict[int, list[int]] = defaultdict(list)
-    for number, example in enumerate(rows):
-        groups[id(example.examples)].append(number)
-    for numbers in groups.values():
-        examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
-        yield numbers, examples if chosen == [*range(len(examples))] else examples.select(np.array(chosen))
 
 
 class Prediction(Protocol):
@@ -200,16 +173,11 @@ class Task:
     """The configs of the models that it trains: a union told apart by `kind`."""
     higher_is_better: ClassVar[Mapping[str, bool]]
     """The metrics of a validation, and whether more is better."""
-    decoded: ClassVar[frozenset[str]] = frozenset()
-    """The metrics that need decoded examples."""
     unit: ClassVar[str] = "tokens"
     """What the loss is a mean over; `tokens` in the training log counts them."""
-    writes: ClassVar[str | None] = None
-    """The column whose tokenizer spells the outputs; None where outputs are no texts."""
-    searches: ClassVar[bool] = True
-    """Whether predictions come from a search, so that a beam, a prefix and a record make sense."""
-    has_references: ClassVar[bool] = False
-    """Whether it writes a text for each source, which is compared with references."""
+    writes: ClassVar[Literal["target", "text"] | None] = None
+    """The column whose tokenizer spells the outputs of a search: `target`, a text for each source, compared with
+    references by all metrics but `loss` and `perplexity`; or `text`, a continuation. None: there is no search."""
     head: ClassVar[type[Config] | None] = None
     """The recipe's section `head`; None where the model has none."""
     reads_raw_text: ClassVar[bool] = False
@@ -285,7 +253,7 @@ class Task:
         """The most positions that each example takes up in a model."""
         raise NotImplementedError
 
-    def slants(self, examples: Dataset) -> NDArray[np.int32] | None:
+    def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None:
         """How much longer the first of two columns is than the second, where there are two."""
         return None
 
@@ -434,8 +402,33 @@ class Task:
         raise NotImplementedError
 
     def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[Any]:
-        """What the model reads of each input, or why it cannot be read."""
+        """What the model reads of each input, or why it cannot be read: here an example.
+
+        Inputs with the same columns are in one dataset.
+        """
+        rows: dict[int, Example | Unreadable] = {}
+        alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
+        for number, (text, place) in enumerate(zip(inputs.texts, inputs.places, strict=True)):
+            try:
+                texts = self.input_columns(text, place)
+                alike[tuple(texts)][number] = texts
+            except DecodeError as error:
+                rows[number] = Unreadable(error.problems)
+        for names, by_number in alike.items():
+            columns = {name: [texts[name] for texts in by_number.values()] for name in names}
+            examples = Dataset.of(self, columns, [inputs.places[number] for number in by_number].__getitem__)
+            for row, number in enumerate(by_number):
+                problems = self.encoded_problems(examples, row)
+                rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
+        return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
+
+    def input_columns(self, text: str, place: str) -> Mapping[str, str]:
+        """An input as the texts of an example, by column; or a DecodeError."""
         raise NotImplementedError
+
+    def encoded_problems(self, examples: Dataset, row: int) -> Sequence[Problem]:
+        """Why an input that was encoded cannot be read after all."""
+        return ()
 
     def predict_encoded(
         self, model: Any, encoded: EncodedInputs[Any], *, record: bool = False, progress: Done = ignore

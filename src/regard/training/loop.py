@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from regard.data.batches import AnyBatch, Position, Stream, ahead
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, RegardError
+from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import carry_to
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
@@ -32,7 +33,6 @@ from regard.runs.run import (
     stored_weights,
 )
 from regard.tasks import TASKS
-from regard.tasks.metrics import perplexity
 from regard.training.optimiser import HalfWeights, Plateau, build_optimiser, move_average, schedule_factor
 from regard.training.progress import (
     Display,

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from os.path import commonprefix
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -72,8 +72,8 @@ class Comparison:
     task: str
     baseline: str
     """The system that the others are tested against."""
-    metrics: Sequence[str]
-    higher_is_better: Mapping[str, bool]
+    metrics: Mapping[str, bool]
+    """Whether more is better, the metric that decides first."""
     measured: Measured
     groups: Mapping[str, Sequence[str]]
     """Systems that differ only in the seed, by the group's name; a system of its own is a group of one."""
@@ -99,8 +99,7 @@ class Comparison:
 
     def report(self) -> Report:
         """A section that would have nothing to show is left out; the terminal has the first table alone."""
-        measured, tables = self.measured, self.tables
-        conclusions = [*findings(self), *(_mcnemar_text(row, self.baseline) for row in tables.get("mcnemar", []))]
+        measured = self.measured
         details = {
             f"Quality by {measured.facts.get('lengths_of')} length": _lengths(self),
             "Right and wrong": _mcnemar(self),
@@ -116,7 +115,7 @@ class Comparison:
         task = self.task.replace("_", " ").capitalize()
         units = f"{count_text(measured.count, measured.unit)} of {measured_text(self.measured_on)}"
         names = ", ".join(system.name for system in self.systems)
-        return Report(f"Comparison: {names}", sections, f"{task}, {units}, baseline {self.baseline}.", conclusions)
+        return Report(f"Comparison: {names}", sections, f"{task}, {units}, baseline {self.baseline}.", findings(self))
 
     def write_csv(self, folder: str | Path) -> None:
         """A file a table, each written whole or not at all; without the byte order mark Excel garbles Korean."""
@@ -159,7 +158,7 @@ def compare(
     named = _named([opened(run) for run in runs], hypotheses, baseline)
     baseline = baseline or next(iter(named))
     first = named[next(iter(named))]
-    texts = first.task.has_references
+    texts = first.task.writes == "target"
     for option, value in {"--hypotheses": hypotheses, "--beam": beam, "--length-penalty": length_penalty}.items():
         if value and not texts:
             what = f"runs of the task {first.recipe.task} are compared by what they predict, nothing is searched for"
@@ -177,11 +176,10 @@ def compare(
         measured = measure_texts(named, examples, hypotheses, baseline, load, progress)
     else:
         measured = measure_units(named, examples, baseline, load, progress)
-    metrics = list(measured.scores[baseline])
-    higher = {metric: first.task.higher_is_better.get(metric, True) for metric in metrics}
+    metrics = {metric: first.task.higher_is_better.get(metric, True) for metric in measured.scores[baseline]}
     groups = groups_of({system.name: system.recipe for system in measured.systems})
     tables, on = _tables(measured, groups), measured_on(first, split, files)
-    return Comparison(first.recipe.task, baseline, metrics, higher, measured, groups, tables, on)
+    return Comparison(first.recipe.task, baseline, metrics, measured, groups, tables, on)
 
 
 def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None) -> dict[str, Run]:
@@ -280,16 +278,11 @@ def groups_of(recipes: Mapping[str, AnyRecipe | None]) -> dict[str, list[str]]:
             key = json.dumps(tree, sort_keys=True)
         groups.setdefault((key, seen[key, seed]), []).append(name)
         seen[key, seed] += 1
-    return {_group_name(names): names for names in groups.values()}
-
-
-def _group_name(names: Sequence[str]) -> str:
-    """What the names of its members begin with, without the seed."""
-    if len(names) == 1:
-        return names[0]
-    letters = takewhile(lambda column: len(set(column)) == 1, zip(*names, strict=False))
-    shared = re.sub(r"([-_. ]+seed)?[-_. ]*\d*$", "", "".join(column[0] for column in letters))
-    return f"{shared or names[0]} ({len(names)} seeds)"
+    named: dict[str, list[str]] = {}
+    for names in groups.values():  # by what the names of the members begin with, without the seed
+        shared = re.sub(r"([-_. ]+seed)?[-_. ]*\d*$", "", commonprefix(names))  # noqa: RUF071
+        named[names[0] if len(names) == 1 else f"{shared or names[0]} ({len(names)} seeds)"] = names
+    return named
 
 
 def differences(recipes: Mapping[str, AnyRecipe]) -> Table:
@@ -324,20 +317,26 @@ def verdict(comparison: Comparison, row: Mapping[str, Any]) -> str:
         return "no significant difference"
     if rounds_to_zero(row["metric"], row["difference"]):
         return "no visible difference"
-    return "better" if (row["difference"] > 0) == comparison.higher_is_better[row["metric"]] else "worse"
+    return "better" if (row["difference"] > 0) == comparison.metrics[row["metric"]] else "worse"
 
 
 def findings(comparison: Comparison) -> list[str]:
-    """A sentence for each system but the baseline, by the main metric; one for all seeds of a group."""
-    metric, baseline = main_metric(comparison.metrics), comparison.baseline
+    """A sentence for each system but the baseline, by the main metric, and by McNemar's test where there is one; all
+    seeds of a group have one in common."""
+    metric, baseline = main_metric([*comparison.metrics]), comparison.baseline
     rows = {row["system"]: row for row in comparison.tables["significance"] if row["metric"] == metric}
     others = {group: names for group, names in comparison.groups.items() if [*names] != [baseline]}
-    return [
+    sentences = [
         _seeds_text(comparison, group, [rows[name] for name in names])
         if len(names) > 1
         else _system_text(baseline, rows[names[0]])
         for group, names in others.items()
     ]
+    for row in comparison.tables.get("mcnemar", []):
+        right = f"right alone {row['only_system_right']:,} times, {baseline} {row['only_baseline_right']:,} times"
+        p_values = f"McNemar p {_p_text(row['p_exact'])} exact, {_p_text(row['p_chi_square'])} by chi-square"
+        sentences.append(f"{row['system']}: {right} ({p_values}).")
+    return sentences
 
 
 def _system_text(baseline: str, row: Mapping[str, Any]) -> str:
@@ -374,12 +373,6 @@ def _spread_text(row: Mapping[str, Any], metric: str) -> str:
     return score if row["runs"] == 1 else f"{score} ± {score_text(metric, row[f'{metric}_deviation'])}"
 
 
-def _mcnemar_text(row: Mapping[str, Any], baseline: str) -> str:
-    other = f"{baseline} {row['only_baseline_right']:,} times"
-    p_values = f"McNemar p {_p_text(row['p_exact'])} exact, {_p_text(row['p_chi_square'])} by chi-square"
-    return f"{row['system']}: right alone {row['only_system_right']:,} times, {other} ({p_values})."
-
-
 def _p_text(p: float | None) -> str:
     """A p-value; `unknown` where a test had nothing to draw from."""
     if p is None:
@@ -402,7 +395,7 @@ def _quality(comparison: Comparison) -> Section:
 
 def _summary(comparison: Comparison) -> TablePart:
     """A row a group, the most important column first; a star marks a significant difference of a single system."""
-    measured, main = comparison.measured, main_metric(comparison.metrics)
+    measured, main = comparison.measured, main_metric([*comparison.metrics])
     differing = {
         (row["system"], row["metric"])
         for row in comparison.tables["significance"]

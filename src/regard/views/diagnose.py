@@ -116,7 +116,7 @@ class Behind(NamedTuple):
 
     @property
     def matters(self) -> bool:
-        """Whether the difference is both significant and large enough to be noticed."""
+        """Significant, and large enough to be noticed."""
         return self.difference > MARGIN and self.low > 0
 
 
@@ -131,13 +131,14 @@ class Sweep:
     def quality(self, width: Width) -> float:
         return width.metrics[self.metric]
 
-    def best_of(self, widths: Sequence[Width]) -> Width:
-        """The highest quality; among equals the narrowest."""
-        return max(widths, key=lambda width: (self.quality(width), -width.beam))
+    def best_above(self, beam: int) -> Width:
+        """The highest quality of wider beams; among equals the narrowest."""
+        wider = [width for width in self.widths if width.beam > beam]
+        return max(wider, key=lambda width: (self.quality(width), -width.beam))
 
     @cached_property
     def best(self) -> Width:
-        return self.best_of(self.widths)
+        return self.best_above(0)
 
     @cached_property
     def enough(self) -> Width:
@@ -216,7 +217,11 @@ def resampled(
 
 def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
     """One sentence or two for each thing that is worth doing, the most important first."""
-    causes, lead = Counter(map(_remedy, errors)), ""
+    causes, lead = Counter[str](), ""
+    for error in errors:
+        if error.verdict == "model":
+            by_length = PENALTY if error.raw_verdict == "search" else MORE
+            causes[VOCABULARY if error.scored.unknown else by_length] += 1
     if not tally.errors:
         yield "No output is worse than its reference: there is nothing to mend here."
     elif tally.search_errors >= tally.model_errors:
@@ -242,25 +247,16 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
         yield f"{few}: the true share of search errors may be anywhere from {low} to {high}."
 
 
-def _remedy(error: Judged) -> str | None:
-    """The remedy of a model error; None for a search error."""
-    if error.verdict == "search":
-        return None
-    if error.scored.unknown:
-        return VOCABULARY
-    return PENALTY if error.raw_verdict == "search" else MORE
-
-
 def _search(tally: Tally, beam: int, sweep: Sweep | None) -> str:
     """What to do about search errors: how the sentence goes on that begins with their share."""
     if sweep is None:
         return f": raise the beam above {beam}."
-    wider = [width for width in sweep.widths if width.beam > beam]
-    if sweep.enough in wider:
+    widest = sweep.widths[-1]
+    if sweep.enough.beam > beam:
         return f": raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}."
-    if not wider:
+    if widest.beam == beam:
         return f": raise the beam above {beam}, the widest that was tried."
-    best, widest = sweep.best_of(wider), wider[-1]
+    best = sweep.best_above(beam)
     behind = sweep.behind(_at(sweep, beam), best)
     if behind.matters:
         return f": raise the beam to {best.beam}{_gain(sweep, beam, best)}."
@@ -369,19 +365,11 @@ class Diagnosis:
         return Tally.of(self.judged)
 
     @cached_property
-    def by_length(self) -> list[tuple[Bucket, Tally]]:
-        _, lengths = lengths_of(self._texts)
-        return [(one, Tally.of([self.judged[row] for row in one.rows])) for one in length_buckets(lengths)]
-
-    @property
-    def _texts(self) -> list[str]:
-        """The texts whose lengths count."""
-        return [getattr(sentence.scored, self.lengths_of) for sentence in self.judged]
-
-    @property
-    def unit(self) -> str:
-        """What their lengths are counted in."""
-        return lengths_of(self._texts)[0]
+    def by_length(self) -> tuple[str, list[tuple[Bucket, Tally]]]:
+        """What lengths are counted in, and the errors among sentences of each length."""
+        unit, lengths = lengths_of([getattr(sentence.scored, self.lengths_of) for sentence in self.judged])
+        buckets = length_buckets(lengths)
+        return unit, [(bucket, Tally.of([self.judged[row] for row in bucket.rows])) for bucket in buckets]
 
     @cached_property
     def errors(self) -> list[Judged]:
@@ -403,8 +391,8 @@ class Diagnosis:
         return list(advice(self.tally, self.errors, self.search.beam, self.beam_sweep))
 
     def to_json(self) -> dict[str, Any]:
-        sweep, raw = self.beam_sweep, self.raw_search_errors
-        examples = {f"{kind}_errors": [one.to_json() for one in worst] for kind, worst in self.examples.items()}
+        sweep, raw, (unit, by_length) = self.beam_sweep, self.raw_search_errors, self.by_length
+        examples = {f"{kind}_errors": [example.to_json() for example in worst] for kind, worst in self.examples.items()}
         return {
             "run": self.run,
             **self.measured_on,
@@ -417,9 +405,9 @@ class Diagnosis:
             "beam": self.search.beam,
             "search": self.search.model_dump(),
             "lengths_of": self.lengths_of,
-            "unit": self.unit,
+            "unit": unit,
             "by_length": [{"from": bucket.shortest, "to": bucket.longest, **tally.to_json()}
-                          for bucket, tally in self.by_length],
+                          for bucket, tally in by_length],
             "beam_sweep": sweep.to_json() if sweep else [],
             "compared_by": sweep.metric if sweep else None,
             "enough_beam": sweep.enough.beam if sweep else None,
@@ -432,7 +420,7 @@ class Diagnosis:
         measured = f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
         sweep = [self.beam_sweep.section(self.search.beam)] if self.beam_sweep else []
         worst = [
-            Section(f"The worst {KINDS[kind]}", [one.table() for one in examples], in_terminal=IN_TERMINAL)
+            Section(f"The worst {KINDS[kind]}", [example.table() for example in examples], in_terminal=IN_TERMINAL)
             for kind, examples in self.examples.items()
             if examples
         ]
@@ -455,19 +443,18 @@ class Diagnosis:
         return Section("Search errors and model errors", [table, Text([EXPLAINED], tone="muted")], in_terminal=1)
 
     def _lengths(self) -> Section:
-        columns = [self.unit, "sentences", "sentence chrF", "errors", "search errors", "model errors"]
+        unit, by_length = self.by_length
         rows: list[list[Value]] = [
             [bucket.name, tally.sentences, Cell(tally.chrf, ".1f"), *map(_share_text, tally.shares.values())]
-            for bucket, tally in self.by_length
+            for bucket, tally in by_length
         ]
         shares = {
-            name: [100 * tally.counts[f"{kind}_errors"] / tally.sentences for _, tally in self.by_length]
+            name: [100 * tally.counts[f"{kind}_errors"] / tally.sentences for _, tally in by_length]
             for kind, name in KINDS.items()
         }
-        names = [bucket.name for bucket, _ in self.by_length]
-        bars = Bars(names, shares, "% of the sentences", stacked=True, span=100.0)
-        heading = f"By {self.lengths_of} length in {self.unit}"
-        return Section(heading, [Table(columns, rows), bars], in_terminal=1)
+        table = Table([unit, "sentences", "sentence chrF", "errors", *KINDS.values()], rows)
+        bars = Bars([bucket.name for bucket, _ in by_length], shares, "% of the sentences", stacked=True, span=100.0)
+        return Section(f"By {self.lengths_of} length in {unit}", [table, bars], in_terminal=1)
 
 
 def _share_text(share: Share) -> str:
@@ -512,7 +499,7 @@ def diagnose(
     tried = {width: _try_width(run, model, scored, width, seconds, progress) for width in sorted({*sweep, search.beam})}
     measured, judged = tried[search.beam]
     with _timed(seconds, "watching"):
-        examples = {verdict: _examples(run, model, _worst(judged, verdict)) for verdict in VERDICTS}
+        examples = {verdict: _examples(run, model, judged, verdict) for verdict in VERDICTS}
     widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()]) if sweep else None
     return Diagnosis(
         str(run.folder), search, judged, measured.metrics, examples, widths, seconds, measured_on(run, split, files),
@@ -538,33 +525,32 @@ def _try_width(
         written = decode_best(run, model, [sentence.source_ids for sentence in scored], search, moved)
     with _timed(seconds, f"measuring {part}"):
         judged = judge(run, scored, written)
-        outputs, references = [one.output for one in judged], [one.scored.references for one in judged]
+        outputs, references = zip(*((sentence.output, sentence.scored.references) for sentence in judged), strict=True)
         metrics = run.task.metrics(outputs, for_metrics(references), config)
         draws = resampled(outputs, references, run.task, config)
     numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
     return Width(beam, seconds[part], numbers, draws, Tally.of(judged)), judged
 
 
-def _worst(judged: Sequence[Judged], verdict: Verdict) -> list[Judged]:
-    """The errors of a kind with the lowest chrF; among equals those with the largest difference of the objective."""
+def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict) -> list[Example]:
+    """The errors of a kind with the lowest chrF, among equals those with the largest difference of the objective.
+
+    The search runs once more for these, to follow their references.
+    """
     errors = [sentence for sentence in judged if sentence.error and sentence.verdict == verdict]
-    return sorted(errors, key=lambda one: (one.chrf, -abs(one.scored.objective - one.written.objective)))[:EXAMPLES]
-
-
-def _examples(run: Run, model: Generator, judged: Sequence[Judged]) -> list[Example]:
-    """Search once more for these, and follow their references."""
-    watches: dict[tuple[int, ...], ReferenceWatch] = {}
+    errors.sort(key=lambda error: (error.chrf, -abs(error.scored.objective - error.written.objective)))
+    worst, search, target = errors[:EXAMPLES], run.recipe.search, run.tokenizers["target"]
+    watches: list[tuple[list[int], ReferenceWatch]] = []
 
     def watch(rows: list[int]) -> ReferenceWatch:
-        references = [judged[row].scored.tokens for row in rows]
-        theta = run.recipe.search.repetition_penalty
-        return watches.setdefault(tuple(rows), ReferenceWatch(references, device_of(model), theta))
+        references = [worst[row].scored.tokens for row in rows]
+        watches.append((rows, ReferenceWatch(references, device_of(model), search.repetition_penalty)))
+        return watches[-1][1]
 
-    for _ in run.task.decode(model, [one.scored.source_ids for one in judged], run.recipe.search, watch=watch):
+    for _ in run.task.decode(model, [error.scored.source_ids for error in worst], search, watch=watch):
         pass
-    outcomes = {row: outcome for rows, one in watches.items() for row, outcome in zip(rows, one.outcomes, strict=True)}
-    target = run.tokenizers["target"]
+    outcomes = {row: outcome for rows, own in watches for row, outcome in zip(rows, own.outcomes, strict=True)}
     return [
         Example(sentence, outcomes[row], target.pieces([sentence.scored.tokens[outcomes[row].step - 1]])[0])
-        for row, sentence in enumerate(judged)
+        for row, sentence in enumerate(worst)
     ]

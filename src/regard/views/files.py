@@ -127,7 +127,15 @@ def draw(figures: Sequence[Figure], path: Path) -> bytes:
         whole = _module(".figure", path).Figure((across * wide, down * tall), dpi=DOTS, layout="constrained")
         for place, panel in zip(np.atleast_1d(whole.subfigures(down, across)).flat, panels, strict=False):
             _write_title(place, panel.title, wide)
-            _draw(place, panel, path)
+            match panel:
+                case HeatMap():
+                    _draw_heat_map(place.add_subplot(), panel, path)
+                case Curves():
+                    _draw_curves(place.add_subplot(), panel)
+                case Bars():
+                    _draw_bars(place.add_subplot(), panel)
+                case ImageMap():
+                    _draw_image_map(place, panel)
         content = io.BytesIO()
         whole.savefig(content, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return content.getvalue()
@@ -163,18 +171,6 @@ def _write_title(place: Any, title: str, wide: float) -> None:
     if len(lines) > TITLE_LINES:
         lines = [*lines[: TITLE_LINES - 1], shorten(" ".join(lines[TITLE_LINES - 1 :]), columns)]
     place.suptitle("\n".join(lines), fontsize=TITLE_SIZE, x=0.1 / wide, ha="left", parse_math=False)
-
-
-def _draw(place: Any, panel: Panel, path: Path) -> None:
-    match panel:
-        case HeatMap():
-            _draw_heat_map(place.add_subplot(), panel, path)
-        case Curves():
-            _draw_curves(place.add_subplot(), panel)
-        case Bars():
-            _draw_bars(place.add_subplot(), panel)
-        case ImageMap():
-            _draw_image_map(place, panel)
 
 
 def _draw_curves(axes: Any, curves: Curves) -> None:
@@ -264,9 +260,13 @@ def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
     for font in _installed(path):
         if not missing and families:
             break
-        if font.name not in families and (present := missing & _letters(font.fname, path)):
-            families.append(font.name)
-            missing -= present
+        with suppress(OSError, RuntimeError):
+            face = _module(".ft2font", path).FT2Font(font.fname)
+            # What cannot be scaled, as colour emoji, cannot be drawn.
+            letters = {chr(code) for code in face.get_charmap()} if face.scalable else set()
+            if font.name not in families and missing & letters:
+                families.append(font.name)
+                missing -= letters
     if missing and strict:
         some = " ".join(sorted(missing)[:5])
         hint = "install one, for Korean 'apt install fonts-noto-cjk' or fonts-nanum; .svg and .html need none here"
@@ -276,27 +276,18 @@ def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
 
 def _installed(path: Path) -> Iterator[Any]:
     """Those that matplotlib has in its cache, the best first; then those that were installed since."""
+
+    def rank(font: Any) -> tuple[bool, bool, bool, str]:
+        plain = font.style == "normal" and font.weight in (400, "normal", "regular", "book")
+        # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too, by its Japanese name.
+        korean = font.name in FONTS or font.name.startswith("Noto Sans CJK")
+        return font.name != "DejaVu Sans", not plain, not korean, font.name
+
     module = _module(".font_manager", path)
     known = list(module.fontManager.ttflist)
     # matplotlib's "Last Resort" has a box for every letter there is.
-    yield from sorted((font for font in known if "Last Resort" not in font.name), key=_rank)
+    yield from sorted((font for font in known if "Last Resort" not in font.name), key=rank)
     for file in sorted({*module.findSystemFonts()} - {font.fname for font in known}):
         with suppress(OSError, RuntimeError):
             module.fontManager.addfont(file)
-    yield from sorted((font for font in module.fontManager.ttflist if font not in known), key=_rank)
-
-
-def _rank(font: Any) -> tuple[bool, bool, bool, str]:
-    plain = font.style == "normal" and font.weight in (400, "normal", "regular", "book")
-    # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too, by its Japanese name.
-    known = font.name in FONTS or font.name.startswith("Noto Sans CJK")
-    return font.name != "DejaVu Sans", not plain, not known, font.name
-
-
-def _letters(file: str, path: Path) -> set[str]:
-    """The characters that a font can draw; none where it cannot be scaled, as colour emoji."""
-    try:
-        font = _module(".ft2font", path).FT2Font(file)
-        return {chr(code) for code in font.get_charmap()} if font.scalable else set()
-    except (OSError, RuntimeError):
-        return set()
+    yield from sorted((font for font in module.fontManager.ttflist if font not in known), key=rank)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.dataset import Dataset
-from regard.errors import DecodeError, Problem
+from regard.errors import DecodeError
 from regard.models.headed import Headed
 from regard.tasks.question_answering import question_in
 from regard.tasks.task import Inputs, Task
@@ -86,7 +86,6 @@ def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
     [whole] = task.predict(model, Inputs.of([text]))
     fields = question_in(text, "input")
-    assert not isinstance(fields, Problem)
     start, end = whole.span or Span(0, 0)
 
     def is_outside(word: Shortened) -> bool:

@@ -254,26 +254,20 @@ class ReferenceWatch:
         allowed_B = allowed_BWV.flatten(1).gather(1, place_B1)[:, 0]
         taken_BW = choice.total_BW > NEVER
         kept_B = (taken_BW & (choice.parents_BW == slot_B[:, None]) & (choice.tokens_BW == token_B[:, None])).any(-1)
-        ranks_B, slots_B = _ranks(candidates_BM, place_B1), taken_BW.sum(-1)
-        columns = (live.sentences_B, follows_BW.any(-1), kept_B, allowed_B, ranks_B, slots_B)
-        for row in zip(*(column.tolist() for column in columns), strict=True):
-            self._note(written + 1, *row)
-
-    def _note(self, step: int, sentence: int, followed: bool, kept: bool, allowed: bool, rank: int, slots: int) -> None:
-        if not followed or sentence in self._decided or step > self._lengths[sentence]:
-            return
-        self._reached[sentence] = step
-        if not allowed:
-            self._decided[sentence] = Outcome("forbidden", step, None, slots)
-        elif not kept or step == self._lengths[sentence]:
-            self._decided[sentence] = Outcome("finished" if kept else "fell", step, rank, slots)
-
-
-def _ranks(candidates_BM: Tensor, place_B1: Tensor) -> Tensor:
-    """The rank of the candidate at each place, from 1; among equals the first comes first."""
-    total_B1 = candidates_BM.gather(1, place_B1)
-    before_BM = torch.arange(candidates_BM.shape[1], device=place_B1.device) < place_B1
-    return 1 + ((candidates_BM > total_B1) | ((candidates_BM == total_B1) & before_BM)).sum(-1)
+        # Among equals the first comes first.
+        total_B1 = candidates_BM.gather(1, place_B1)
+        before_BM = torch.arange(candidates_BM.shape[1], device=place_B1.device) < place_B1
+        ranks_B = 1 + ((candidates_BM > total_B1) | ((candidates_BM == total_B1) & before_BM)).sum(-1)
+        columns = (live.sentences_B, follows_BW.any(-1), kept_B, allowed_B, ranks_B, taken_BW.sum(-1))
+        step = written + 1
+        for b, followed, kept, allowed, rank, slots in zip(*(column.tolist() for column in columns), strict=True):
+            if not followed or b in self._decided or step > self._lengths[b]:
+                continue
+            self._reached[b] = step
+            if not allowed:
+                self._decided[b] = Outcome("forbidden", step, None, slots)
+            elif not kept or step == self._lengths[b]:
+                self._decided[b] = Outcome("finished" if kept else "fell", step, rank, slots)
 
 
 # ----------------------------------------------------------------------------------------------------------- counts
@@ -334,6 +328,11 @@ class Tally:
     @property
     def counts(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in ("sentences", "errors", "search_errors", "model_errors")}
+
+    @property
+    def row(self) -> dict[str, float]:
+        low, high = self.shares["search_errors"].interval
+        return {**self.counts, "search_errors_low": low, "search_errors_high": high}
 
     def to_json(self) -> dict[str, Any]:
         shares = {name: share.to_json() for name, share in self.shares.items()}

@@ -26,11 +26,11 @@ from regard.data.images import Picture
 from regard.errors import ConfigError, DataError
 from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
+from regard.objectives.cross_entropy import perplexity
 from regard.recipes.recipe import AnyRecipe
 from regard.runs import Run
 from regard.runs.settings import Progress, summed
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
-from regard.tasks.metrics import perplexity
 from regard.tasks.task import padded
 from regard.tasks.text_to_text import Source
 from regard.text.files import open_text
@@ -176,7 +176,7 @@ def measure_texts(
     tables = {
         "significance": paired_tests_of_texts(outputs, references, measures, baseline, moved),
         "lengths": _lengths_table(outputs, references, lengths, partial(task.metrics, config=config), metrics),
-        "errors": [_errors_row(system.name, system.tally) for system in systems if system.tally is not None],
+        "errors": [{"system": system.name, **system.tally.row} for system in systems if system.tally is not None],
         "examples": _sentences_table(shown, outputs, sentences[0], chrf),
         "differ_most": _sentences_table(differ_most([*chrf.values()]), outputs, sentences[0], chrf),
     }
@@ -276,11 +276,6 @@ def _lengths_table(
             scores = measure([own[row] for row in rows], expected)
             table.append({**ends, "system": name, **{metric: scores[metric] for metric in metrics}})
     return table
-
-
-def _errors_row(name: str, tally: Tally) -> dict[str, Any]:
-    low, high = tally.shares["search_errors"].interval
-    return {"system": name, **tally.counts, "search_errors_low": low, "search_errors_high": high}
 
 
 def _sentences_table(

@@ -72,8 +72,10 @@ def _show(part: Part, console: Console) -> None:
                 _print(console, "\n".join(heat_map_lines(heat_map, console.width)))
             for note in part.notes:
                 _print(console, note)
-        case ImageMap():
-            _show_table(region_table(part), console)
+        case ImageMap():  # the region that each word looked at most, and how much of its attention that is
+            rows = zip(part.words, part.weights.argmax(1).tolist(), part.weights.max(1), strict=True)
+            cells = [[word, part.regions[place], f"{weight:.2f}"] for word, place, weight in rows]
+            _show_table(Table(["word", "region (row,column)", "weight"], cells, title=part.title), console)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
@@ -128,16 +130,6 @@ def curve_table(curves: Curves) -> Table:
     rows = [[names.get(place, f"{place:g}"), *(value(series, place) for series in curves.series)] for place in places]
     columns = [curves.x_label, *(series.name for series in curves.series)]
     return Table(columns, rows, title=curves.title or curves.y_label)
-
-
-def region_table(image: ImageMap) -> Table:
-    """The region that each word looked at most, and how much of its attention that is."""
-    most = [int(row.argmax()) for row in image.weights]
-    rows = [
-        [word, image.regions[place], f"{row[place]:.2f}"]
-        for word, row, place in zip(image.words, image.weights, most, strict=True)
-    ]
-    return Table(["word", "region (row,column)", "weight"], rows, title=image.title)
 
 
 # ------------------------------------------------------------------------------------------------------------ figures
