@@ -96,10 +96,6 @@ def _train(
         display.say(sentence)
     before, resumed = run.recipe.training, trainer.restore()
     done = trainer.progress.step
-    if done > trainer.steps:
-        where = "training.epochs" if recipe.training.steps is None else "training.steps"
-        what = f"the run has made {done:,} steps, more than {trainer.steps:,}"
-        raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
     if resumed:
         for sentence in resume_notes(before, recipe.training, done, trainer.steps):
             display.say(sentence)
