@@ -174,7 +174,8 @@ def check_metric(recipe: AnyRecipe) -> None:
     name = recipe.training.best
     if name not in metrics:
         raise ConfigError(f"unknown metric {name!r}", where="training.best", hint=did_you_mean(name, metrics))
-    if recipe.training.decode == 0 and name in TASKS[recipe.task].decoded:
+    needs_decoding = TASKS[recipe.task].writes == "target" and name not in ("loss", "perplexity")
+    if recipe.training.decode == 0 and needs_decoding:
         raise ConfigError(f"{name} needs decoded examples", where="training.decode", hint="set it above 0")
 
 

@@ -158,7 +158,7 @@ def compare(
     named = _named([opened(run) for run in runs], hypotheses, baseline)
     baseline = baseline or next(iter(named))
     first = named[next(iter(named))]
-    texts = first.task.has_references
+    texts = first.task.writes == "target"
     for option, value in {"--hypotheses": hypotheses, "--beam": beam, "--length-penalty": length_penalty}.items():
         if value and not texts:
             what = f"runs of the task {first.recipe.task} are compared by what they predict, nothing is searched for"
