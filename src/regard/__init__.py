@@ -10,20 +10,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.api import Run as Run
-    from regard.api import check as check
-    from regard.api import compare as compare
-    from regard.api import diagnose as diagnose
-    from regard.api import evaluate as evaluate
-    from regard.api import explain as explain
-    from regard.api import export_run as export_run
-    from regard.api import features as features
-    from regard.api import import_run as import_run
-    from regard.api import load_recipe as load_recipe
-    from regard.api import predict as predict
-    from regard.api import score as score
-    from regard.api import shipped_recipes as shipped_recipes
-    from regard.api import train as train
+    from regard.api import (
+        Run,
+        check,
+        compare,
+        diagnose,
+        evaluate,
+        explain,
+        export_run,
+        features,
+        import_run,
+        load_recipe,
+        predict,
+        score,
+        shipped_recipes,
+        train,
+    )
 
 __version__ = "0.1.0"
 

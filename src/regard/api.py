@@ -33,7 +33,7 @@ from regard.runs.settings import (
 )
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
-from regard.tasks.task import EncodedInputs, Inputs, Note, Prediction, Task, numbered
+from regard.tasks.task import Inputs, Note, Prediction, Task, numbered
 from regard.text.files import atomic_file, check_writable, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
@@ -125,7 +125,10 @@ def predict(
         check_writable(Path(record), "--record")
     run = run.under(recipe)
     model = run.load_model(checkpoint, device_named(device))
-    encoded, bad = _encoded(run.task, model, given, prefixes, skip_bad=skip_bad)
+    encoded = run.task.encode_inputs(model, _texts(given, prefixes))
+    if not skip_bad:
+        encoded.readable()
+    bad = encoded.unreadable | {row: one.fault for row, one in enumerate(given) if one.fault is not None}
     done = summed(progress, len(given))
     result = Predictions([], recipe.search.nbest)
     searches: list[dict[str, Any]] = []
@@ -169,7 +172,14 @@ def _read_inputs(
         if places is None:  # a problem of a question about a story may be in either
             places = [f"{told[-1].place}, {place}" if told else place for place in numbered(texts)]
         lines = [task.typed_input(text, place) for text, place in zip(texts, places, strict=True)]
-    return task.gather(lines, told)
+    given = task.gather(lines, told)
+    if not skip_bad and (faults := [one.fault for one in given if one.fault is not None]):
+        raise InputError(problems=first_of(faults))
+    return given
+
+
+def _texts(given: Sequence[FileInput], prefixes: Sequence[str] | None = None) -> Inputs:
+    return Inputs([one.text for one in given], [one.place for one in given], prefixes)
 
 
 def _read_prefixes(file: Path, inputs: int, prefix: str | None) -> list[str]:
@@ -181,20 +191,6 @@ def _read_prefixes(file: Path, inputs: int, prefix: str | None) -> list[str]:
         what = f"{len(lines):,} prefix{'es'[: 2 * (len(lines) != 1)]} for {inputs:,} input{'s'[: inputs != 1]}"
         raise DecodeError(what, where=str(file), hint="one line for each input, empty where any beginning is allowed")
     return lines
-
-
-def _encoded(
-    task: Task, model: Any, given: Sequence[FileInput], prefixes: Sequence[str] | None, *, skip_bad: bool
-) -> tuple[EncodedInputs[Any], dict[int, Problem]]:
-    """The encoded inputs, and why some cannot be read; that is an InputError unless they are skipped."""
-    faults = {number: one.fault for number, one in enumerate(given) if one.fault is not None}
-    if faults and not skip_bad:
-        raise InputError(problems=first_of([*faults.values()]))
-    inputs = Inputs([one.text for one in given], [one.place for one in given], prefixes)
-    encoded = task.encode_inputs(model, inputs)
-    if not skip_bad:
-        encoded.readable()
-    return encoded, encoded.unreadable | faults
 
 
 def features(
@@ -215,16 +211,13 @@ def features(
     """
     run = opened(run)
     given = _read_inputs(run.task, inputs, places, file, None, skip_bad=False)
-    if faults := [one.fault for one in given if one.fault is not None]:
-        raise InputError(problems=first_of(faults))
     if out is not None:
         check_writable(Path(out), "--features")
     model = run.task.text_model(run.load_model(checkpoint, device_named(device)))
     if model is None:
         what = f"the task {run.recipe.task} has no vectors of a single text"
         raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
-    texts = Inputs([one.text for one in given], [one.place for one in given])
-    vectors = vectors_of(run.task, model, texts, layer=layer, pooling=pooling)
+    vectors = vectors_of(run.task, model, _texts(given), layer=layer, pooling=pooling)
     if out is not None:
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]

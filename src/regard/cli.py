@@ -460,12 +460,7 @@ def evaluate(
         return
     from regard.views.labels import metric_lines
 
-    if "files" in metrics:
-        metrics["files"] = ", ".join(metrics["files"])
-    for name, value in metrics.items():
-        if name == "confusion":
-            print("rows are true labels, columns are predicted labels:")
-        print("\n".join(metric_lines(name, value)))
+    print("\n".join(metric_lines(metrics)))
 
 
 @app.command()

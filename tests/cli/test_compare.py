@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -118,34 +117,6 @@ def paired(outputs: dict[str, list[str]], references: list[list[str]], *metrics:
     task: Any = Captioning if max(map(len, references)) > 1 else Translation
     measures = sacrebleu_metrics(metrics, task, EvaluationConfig())
     return paired_tests_of_texts(outputs, references, measures, next(iter(outputs)))
-
-
-SCORES: dict[str, Any] = {
-    "exact_match": lambda outputs, references: sum(map(str.__eq__, outputs, references)) / len(references),
-    "bleu": lambda outputs, references: BLEU().corpus_score(list(outputs), [references]).score,
-    "chrf": lambda outputs, references: CHRF().corpus_score(list(outputs), [references]).score,
-}
-
-
-@pytest.mark.parametrize("metric", list(SCORES))
-def test_randomisation_against_all_swaps_there_are(metric: str) -> None:
-    references = ["the cat sat on a mat", "two dogs ran far off", "it is late by now", "no one was there",
-                  "she reads a long book", "he went home at noon", "we all saw the sea"]  # fmt: skip
-    good = [*references[:6], "we all"]
-    bad = [*references[:2], "it was late", "there was no one", "she a book", "he went home at noon", "the sea"]
-
-    def difference(first: Any, second: Any) -> float:
-        return float(SCORES[metric](first, references) - SCORES[metric](second, references))
-
-    as_large = []
-    for swaps in product((False, True), repeat=7):
-        columns = [(b, g) if swap else (g, b) for g, b, swap in zip(good, bad, swaps, strict=True)]
-        as_large.append(abs(difference(*zip(*columns, strict=True))) >= abs(difference(good, bad)) - 1e-9)
-    expected = sum(as_large) / len(as_large)
-    [_, row] = paired({"bad": bad, "good": good}, [[text] for text in references], metric)
-    assert 0.01 < expected < 0.5
-    assert row["p_randomisation"] == pytest.approx(expected, abs=0.02)
-    assert row["difference"] == pytest.approx(difference(good, bad))
 
 
 @pytest.mark.parametrize("sentences", [1, 2, 5])
@@ -273,9 +244,8 @@ def test_quality_by_length_is_the_metric_of_those_sentences_alone(
         outputs, references = [outputs_of[row["system"]][n] for n in chosen], [pairs[n][1] for n in chosen]
         assert row["sentences"] == len(chosen)
         assert row["mean_length"] == pytest.approx(sum(len(pairs[n][0].split()) for n in chosen) / len(chosen))
-        assert [row[name] for name in ("chrf", "exact_match")] == [
-            SCORES[name](outputs, references) for name in ("chrf", "exact_match")
-        ]
+        assert row["chrf"] == CHRF().corpus_score(outputs, [references]).score
+        assert row["exact_match"] == sum(map(str.__eq__, outputs, references)) / len(chosen)
     section = next(one for one in compared.report().sections if one.heading == "Quality by source length")
     curves = [part for part in section.parts if isinstance(part, Curves)]
     assert [curve.y_label for curve in curves] == ["BLEU", "chrF", "exact match"]

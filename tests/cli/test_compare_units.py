@@ -41,7 +41,6 @@ MODELS: dict[str, Tree] = {
     "lstm": {"kind": "lstm_lm", "embedding": 16, "hidden": 16, "layers": 2},
     "elmo": {"kind": "elmo", "width": 16, "hidden": 16, "filters": 64, "layers": 1},
     "bert": {"kind": "bert", **SIZES},
-    "bert-2": {"kind": "bert", **SIZES, "layers": 2},
 }
 REVIEWS = "label\ttext\n" + "".join(
     f"{word}\tIt was {word}, number {n}.\n" for word in ("good", "bad") for n in range(16)
@@ -52,7 +51,7 @@ def recipe(name: str) -> Tree:
     tree = copy.deepcopy(BASE) | {"model": MODELS[name]}
     if name == "lstm":
         tree["data"]["blocks"], tree["tokenizer"]["vocabulary"] = "stream", 150
-    if name.startswith("bert"):
+    if name == "bert":
         tree["task"], tree["tokenizer"]["kind"] = "masked_language_modeling", "wordpiece"
     return tree
 

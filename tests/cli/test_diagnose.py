@@ -279,7 +279,7 @@ def plain_fall(table: Table, reference: str, beam: int) -> tuple[int, int] | Non
     return None
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10_000), beam=st.integers(1, 3), alpha=st.sampled_from([0.0, 1.0]))
 def test_verdicts_and_falls_against_plain_loops(
     tmp_path_factory: pytest.TempPathFactory, seed: int, beam: int, alpha: float

@@ -87,17 +87,6 @@ def test_a_null_is_an_empty_text(tmp_path: Path) -> None:
     assert read(tmp_path, file="p.parquet", source="en", target="t.ko") == rows([("a", "가"), ("", ""), ("c", "")])
 
 
-def test_parquet_is_read_by_content_whatever_its_name(table: Path) -> None:
-    (table / "q.parquet").write_bytes((table / "p.parquet").read_bytes())
-
-    def print_of(file: str, target: str) -> str:
-        return open_corpus(Parallel(file=file, source="en", target=target), table).fingerprint()
-
-    assert print_of("p.parquet", "ko") == print_of("q.parquet", "ko") != print_of("p.parquet", "en")
-    parquet.write_table(arrow.table({"en": ["a"], "ko": ["나"]}), table / "q.parquet")
-    assert print_of("p.parquet", "ko") != print_of("q.parquet", "ko")
-
-
 def test_memory_does_not_grow_with_a_parquet_file(tmp_path: Path) -> None:
     text = [f"some words in row {row} of a file" for row in range(300_000)]
     parquet.write_table(arrow.table({"a": text}), tmp_path / "p.parquet", compression="none", use_dictionary=False)
@@ -133,17 +122,6 @@ def test_what_is_wrong_with_a_parquet_file(table: Path) -> None:
         assert str(problem).startswith("broken.parquet: cannot be read as a Parquet file")
     parquet.write_table(arrow.table({"en": arrow.array([], arrow.string())}), table / "p.parquet")
     assert problem_of(table, file="p.parquet", source="en", target="en").what == "the file has no rows"
-
-
-# Nested columns of .jsonl
-
-
-def test_jsonl_columns_within_others(tmp_path: Path) -> None:
-    lines = ({"translation": {"en": source, "ko": target}, "a.b": source} for source, target in PAIRS)
-    write(tmp_path / "p.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
-    assert read(tmp_path, file="p.jsonl", source="a.b", target="translation.ko") == rows(PAIRS)
-    problem = problem_of(tmp_path, file="p.jsonl", source="a.b", target="translation.de")
-    assert problem.hint == "the columns are translation.en, translation.ko, a.b"
 
 
 # Hugging Face datasets

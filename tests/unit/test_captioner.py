@@ -11,11 +11,10 @@ from torch.nn import functional as F
 import plain
 from captioner_cases import ATTENDING, CASES, WIDTH, batch_of, build, pictures_of
 from model_cases import TARGETS, close, logits_of
-from regard.data.images import Picture, images_of
-from regard.errors import ConfigError, DecodeError
+from regard.data.images import Picture
+from regard.errors import ConfigError
 from regard.models.captioner import AttentiveCaptioner, CaptionerConfig, Convolutions, GridPositions
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.search import SearchConfig, search
 from regard.text.vocabularies import BEGIN, END
 
 
@@ -120,27 +119,6 @@ def test_regions_are_what_the_convolutions_make(side: int, stages: int) -> None:
     after = network(changed)
     assert not torch.allclose(after[0, 0], found[0, 0])
     assert torch.equal(after[1], found[1]), "an image sees its neighbour"
-
-
-# Search; what it promises of every model is in test_search_models.py
-
-
-def test_samples_hang_on_the_image_and_not_on_its_neighbours() -> None:
-    config = CASES["attention"]
-    model, pictures = build(config), pictures_of(config)
-    drawn = SearchConfig(sample=True, nbest=4, max_length=6, seed=3)
-    together = search(model, images_of(pictures), drawn)
-    alone = [search(model, images_of([picture]), drawn)[0] for picture in pictures]
-    assert [[one.tokens for one in row] for row in together] == [[one.tokens for one in row] for row in alone]
-    assert len({tuple(one.tokens for one in row) for row in together}) == len(pictures)
-
-
-def test_coverage_needs_attention() -> None:
-    config = SearchConfig(beam=2, coverage_penalty=0.2, max_length=4)
-    attending, plainly = CASES["attention"], CASES["plain"]
-    assert len(search(build(attending), images_of(pictures_of(attending)), config)) == 4
-    with pytest.raises(DecodeError, match="no attention over the source"):
-        search(build(plainly), images_of(pictures_of(plainly)), config)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 import plain
 from language_model_cases import CASES, ELMO, SIZE, TEXTS, WORDS, build, each, text_batch
-from model_cases import close, tokens_of
+from model_cases import close
 from regard.data.batches import spelled
-from regard.layers.recurrence import reversal
-from regard.models.elmo import CharacterCNN, ELMoConfig, Highway
-from regard.models.headed import HeadConfig, Headed, LayerMix, TokenHead
+from regard.models.elmo import CharacterCNN, ELMoConfig
+from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.language_model import BothDirections
 from regard.text.tokenizers import CHARACTERS, WORD_BEGINS, WORD_ENDS
 from regard.text.vocabularies import BEGIN, END
@@ -31,11 +30,7 @@ every_case = pytest.mark.parametrize("case", ELMO_CASES)
 def test_words_are_spelled_in_bytes_between_two_ends() -> None:
     table = spelled(["a", "나", "abcdef"], 6)
     b, e = WORD_BEGINS, WORD_ENDS
-    assert table.tolist() == [
-        [b, 98, e, 0, 0, 0],
-        [b, 1 + 0xEB, 1 + 0x82, 1 + 0x98, e, 0],
-        [b, 98, 99, 100, 101, e],
-    ]
+    assert table.tolist() == [[b, 98, e, 0, 0, 0], [b, 1 + 0xEB, 1 + 0x82, 1 + 0x98, e, 0], [b, 98, 99, 100, 101, e]]
 
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=6, unique=True))
@@ -45,28 +40,24 @@ def test_every_text_can_be_spelled_and_no_two_alike(words: list[str]) -> None:
     assert len({tuple(row) for row in table.tolist()}) == len(words)
 
 
-def test_a_highway_layer_in_plain_loops() -> None:
-    torch.manual_seed(0)
-    layer, y = Highway(4).double(), torch.randn(4, dtype=torch.float64)
-    w = {name: parameter.tolist() for name, parameter in layer.named_parameters()}
-    assert w["W_T.bias"] == [-2.0] * 4, "at first nearly all passes"
-    expected = []
-    for d, y_d in enumerate(y.tolist()):
-        t = plain.sigmoid(plain.dot(w["W_T.weight"][d], y.tolist()) + w["W_T.bias"][d])
-        through = max(0.0, plain.dot(w["W_H.weight"][d], y.tolist()) + w["W_H.bias"][d])
-        expected.append(t * through + (1 - t) * y_d)
-    assert layer(y).tolist() == pytest.approx(expected)
-
-
 def character_cnn(highway: int = 0) -> CharacterCNN:
     torch.manual_seed(0)
     table, filters = spelled(WORDS, 12), [(1, 3), (2, 4), (5, 6)]
     return CharacterCNN(table, embedding=3, filters=filters, highway=highway, width=7).double()
 
 
-def test_the_convolution_over_characters_in_plain_loops() -> None:
+def plain_highway(w: plain.Weights, y: list[float]) -> list[float]:
+    """t * relu(W_H y + b_H) + (1 - t) * y, number by number."""
+    gates = [plain.sigmoid(x) for x in plain.linear(y, w["W_T.weight"], w["W_T.bias"])]
+    through = [max(0.0, x) for x in plain.linear(y, w["W_H.weight"], w["W_H.bias"])]
+    return [t * x + (1 - t) * y_d for t, x, y_d in zip(gates, through, y, strict=True)]
+
+
+def test_words_from_characters_in_plain_loops() -> None:
     """Words shorter than a filter among them: <s> with its ends has 5 characters, "a" has 3, the widest filter 5."""
-    cnn = character_cnn()
+    cnn = character_cnn(highway=2)
+    highways = [{name: weight.tolist() for name, weight in layer.named_parameters()} for layer in cnn.highway]
+    assert highways[0]["W_T.bias"] == [-2.0] * 13, "at first nearly all passes"
     vectors = cnn.embedding.weight.tolist()
     assert vectors[0] == [0.0] * 3
     actual = cnn(torch.arange(SIZE)[None])[0]
@@ -83,18 +74,10 @@ def test_the_convolution_over_characters_in_plain_loops() -> None:
                     for i in range(len(filled) - width + 1)
                 ]
                 y.append(max(0.0, *f))
+        for weights in highways:
+            y = plain_highway(weights, y)
         expected = plain.linear(y, cnn.projection.weight.tolist(), cnn.projection.bias.tolist())
         assert actual[word].tolist() == pytest.approx(expected), WORDS[word]
-
-
-def test_highway_layers_stand_between_the_filters_and_the_projection() -> None:
-    cnn, seen = character_cnn(highway=2), []
-    cnn.projection.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    cnn.words(cnn.characters_VC)
-    plain_cnn = character_cnn()
-    plain_cnn.projection = nn.Identity()  # type: ignore[assignment]
-    y_VD = plain_cnn.words(cnn.characters_VC)
-    close(seen[0], cnn.highway[1](cnn.highway[0](y_VD)))
 
 
 def test_a_word_does_not_depend_on_how_long_the_others_are() -> None:
@@ -112,13 +95,6 @@ def test_the_spelling_travels_with_the_model_but_not_with_its_weights() -> None:
 
 
 # Two directions
-
-
-def test_a_reversal_turns_each_text_round_in_its_own_place() -> None:
-    text = tokens_of([[4, 5, 6], [7, 8]], extra=1)
-    turned = text.ids_BL.gather(1, reversal(text))
-    assert turned.tolist() == [[6, 5, 4, 0], [8, 7, 0, 0]]
-    assert torch.equal(turned.gather(1, reversal(text)), text.ids_BL)
 
 
 @every_case
@@ -172,41 +148,7 @@ def test_all_layers_but_the_first_add_what_they_read(case: str) -> None:
         close(layers[number + 1][..., :width], read_BLD)
 
 
-def test_words_and_softmax_are_shared_and_the_directions_are_not() -> None:
-    names = {name.split(".")[0] for name in build(CASES["elmo"]).state_dict()}
-    assert names == {"embedding", "forward_layers", "backward_layers", "output"}
-    forward, backward = (build(CASES["elmo"]).state_dict()[f"{side}_layers.0.W_ih"] for side in ("forward", "backward"))
-    assert not torch.equal(forward, backward)
-
-
-def test_the_clip_holds_the_memory_back() -> None:
-    loose, tight = (build(ELMoConfig(**ELMO, cell_clip=clip)) for clip in (50.0, 0.05))
-    free = build(CASES["elmo"])
-    batch = text_batch()
-    close(loose(batch).hidden_BTD, free(batch).hidden_BTD)
-    assert (tight(batch).hidden_BTD - free(batch).hidden_BTD).abs().max() > 1e-3
-
-
-def test_dropout_is_drawn_in_training_only() -> None:
-    model, batch = build(ELMoConfig(**{**ELMO, "dropout": 0.3})), text_batch()
-    close(model(batch).hidden_BTD, build(CASES["elmo"])(batch).hidden_BTD)
-    model.train()
-    assert not torch.allclose(model(batch).hidden_BTD, model(batch).hidden_BTD)
-
-
 # The mix of layers
-
-
-def test_the_mix_by_hand() -> None:
-    """s = (0, ln 2, ln 5): weights 1/8, 2/8, 5/8; gamma = 3."""
-    mix = LayerMix(3).double()
-    assert mix.weights_N.tolist() == pytest.approx([1 / 3] * 3)
-    with torch.no_grad():
-        mix.s.copy_(torch.tensor([1.0, 2.0, 5.0]).log())
-        mix.gamma.fill_(3.0)
-    layers = [torch.full((2, 2, 2), value, dtype=torch.float64) for value in (8.0, 16.0, 1.6)]
-    assert mix.weights_N.tolist() == pytest.approx([1 / 8, 2 / 8, 5 / 8])
-    close(mix(layers), torch.full((2, 2, 2), 3 * (1.0 + 4.0 + 1.0), dtype=torch.float64), 1e-6)
 
 
 @pytest.mark.parametrize("case", [*ELMO_CASES, "gpt", "gpt-pre"])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pydantic import ValidationError
 
 from language_model_cases import CASES, SIZE, TEXTS, build, next_logits, text_batch
 from model_cases import close, tokens_of
 from regard.errors import DecodeError
-from regard.layers.attention import Packing
 from regard.models.base import count_parameters
 from regard.models.gpt import GPT, GPTConfig
 from regard.text.vocabularies import BEGIN, END
@@ -26,11 +24,6 @@ def test_base_has_the_published_size() -> None:
     assert count_parameters(model) == (40478 + 512) * 768 + 12 * block == 116_534_784
 
 
-def test_heads_must_divide_the_width() -> None:
-    with pytest.raises(ValidationError, match="3 heads do not divide the width 16"):
-        GPTConfig(width=16, heads=3)
-
-
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_weights_begin_as_published(norm: str) -> None:
     torch.manual_seed(0)
@@ -44,24 +37,6 @@ def test_weights_begin_as_published(norm: str) -> None:
         else:
             expected = added if name.endswith(("W_O.weight", "W_2.weight")) else 0.02
             assert parameter.std().item() == pytest.approx(expected, rel=0.05), name
-
-
-@both_norms
-def test_a_row_of_several_texts_lets_each_see_only_itself(case: str) -> None:
-    """What stands before a text in the same row changes nothing of it; nor does the place it has there."""
-    model, text = build(CASES[case]), TEXTS[0]
-    for before in ([], [TEXTS[1]], [TEXTS[2], TEXTS[1]]):
-        batch = text_batch([*before, text])
-        hidden_BTD = model.forward_packed(batch).hidden_BTD
-        close(model.readout(hidden_BTD[-1, : len(text) - 1]), next_logits(model, text_batch([text]))[0])
-
-
-def test_the_packed_row_holds_nothing_but_texts() -> None:
-    model, rows = build(CASES["gpt"]), []
-    model.blocks[0].register_forward_pre_hook(lambda _, inputs: rows.append(inputs[0].shape))
-    batch = text_batch(extra=5)
-    model.forward_packed(batch)
-    assert rows == [(1, batch.tokens, 16)] == [(1, len(Packing.of(batch.text, without=1).rows_P), 16)]
 
 
 def test_the_last_layer_is_what_the_readout_reads() -> None:
@@ -93,23 +68,6 @@ def test_a_long_text_that_was_left_behind_limits_no_other() -> None:
             logits_RV, state = model.step(torch.tensor([token]), state)
             steps.append(logits_RV)
     close(torch.cat(steps), next_logits(model, text_batch([[BEGIN, 4, 7, 8, 9, END]]))[0, -3:])
-
-
-def test_each_row_keeps_its_tokens_side_by_side_from_the_first_place() -> None:
-    model, prompts = build(CASES["gpt"]), [[BEGIN, 4, 5], [BEGIN]]
-    with torch.no_grad():
-        _, state = model.step(torch.tensor([BEGIN] * 4), model.begin(tokens_of(prompts), 2, 4))
-        for _ in range(2):
-            _, state = model.step(torch.tensor([7, 8, 7, 8]), state)
-    assert state.lengths_R.tolist() == [5, 5, 3, 3]
-    assert state.longest == 5
-    keys_RM = state.own_N2RHME[0, 0].abs().amax((1, 3))
-    for row, length in enumerate(state.lengths_R.tolist()):
-        assert torch.all(keys_RM[row, :length] > 0)
-    texts = [[BEGIN, 4, 5, 7, 7], [BEGIN, 4, 5, 8, 8], [BEGIN, 7, 7], [BEGIN, 8, 8]]
-    for row, text in enumerate(texts):
-        embedded = model.layers_of(text_batch([text]))[0]
-        close(state.own_N2RHME[0, 0, row, :, : len(text)], model.blocks[0].self_attention.keys_values(embedded)[0][0])
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="steps are captured on a GPU only")

@@ -20,7 +20,6 @@ from regard.recipes.recipe import AnyRecipe, load_recipe
 from regard.runs import Run
 from regard.tasks import TASKS
 from regard.training.memory import (
-    MemoryUse,
     available_main_memory,
     explained_out_of_memory,
     fitting_batch_tokens,
@@ -40,29 +39,19 @@ MODELS: dict[str, Tree] = {
 
 # The line
 
-
-def test_the_line_through_two_points() -> None:
-    need = MemoryUse.through((100, 1500), (300, 2500))
-    assert (need.fixed, need.per_token) == (1000, 5)
-    assert need.bytes(500) == 3500
-    assert MemoryUse.through((100, 1500), (300, 1400)) == MemoryUse(
-        1500, 0
-    )  # noise of an allocator: never a negative slope
+SMALL, LARGE = (100, 1500), (300, 2500)
+"""1,000 bytes in any case and 5 a token."""
 
 
 @pytest.mark.parametrize(
     ("available", "limit", "longest", "expected"),
     [
-        # 1,000 bytes in any case and 5 a token: 16,384 tokens need 82,920, nine tenths of 92,134
-        (92_134, 16_384, 100, 16_384),
+        (92_134, 16_384, 100, 16_384),  # 16,384 tokens need 82,920 bytes, nine tenths of 92,134
         (92_133, 16_384, 100, 16_128),
-        # 9,000 hold (9,000 - 1,000) / 5 = 1,600 tokens: 6 times 256
-        (10_000, 16_384, 100, 1536),
+        (10_000, 16_384, 100, 1536),  # 9,000 hold (9,000 - 1,000) / 5 = 1,600 tokens: 6 times 256
         (10_000, 1000, 100, 1000),
-        # 2,250 hold 250 tokens, below 256
-        (2500, 16_384, 100, 250),
-        # The longest example is a batch of its own, however small the budget: 1,600 tokens fit, 1,601 do not
-        (10_000, 16_384, 1600, 1536),
+        (2500, 16_384, 100, 250),  # below 256
+        (10_000, 16_384, 1600, 1536),  # the longest example is a batch of its own: 1,600 tokens fit, 1,601 do not
         (10_000, 16_384, 1601, 0),
         (10_000, 1024, 1600, 1024),
         (10_000, 1024, 1601, 0),
@@ -70,11 +59,11 @@ def test_the_line_through_two_points() -> None:
     ],
 )
 def test_the_largest_batch_that_leaves_a_tenth(available: int, limit: int, longest: int, expected: int) -> None:
-    assert largest_batch(MemoryUse(1000, 5), available, limit=limit, longest=longest) == expected
+    assert largest_batch(SMALL, LARGE, available, limit=limit, longest=longest) == expected
 
 
-def test_a_model_that_needs_nothing_for_a_token_takes_what_is_limited() -> None:
-    assert largest_batch(MemoryUse(1000, 0), 2000, limit=4096, longest=10) == 4096
+def test_noise_of_an_allocator_is_no_falling_line() -> None:
+    assert largest_batch(SMALL, (300, 1400), 2000, limit=4096, longest=10) == 4096
 
 
 @pytest.mark.parametrize(
@@ -124,26 +113,26 @@ def test_saved_bytes_by_hand() -> None:
     assert layer.weight.grad is not None
 
 
-def line(recipe: AnyRecipe, data: Prepared, model: Generator) -> MemoryUse:
-    """Through one and two of the longest example."""
+def line(recipe: AnyRecipe, data: Prepared, model: Generator) -> tuple[float, float]:
+    """Bytes in any case, and for a token, by one and two of the longest example."""
     example = data.train.longest_example()
     length, accelerator = int(data.train.lengths[example]), make_accelerator(recipe.training)
-    sizes = [step_bytes(recipe, data.train.batch(np.full(rows, example)), model, accelerator) for rows in (1, 2)]
-    return MemoryUse.through((length, sizes[0]), (2 * length, sizes[1]))
+    one, two = (step_bytes(recipe, data.train.batch(np.full(rows, example)), model, accelerator) for rows in (1, 2))
+    return 2 * one - two, (two - one) / length
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_line_foretells_what_larger_batches_keep(tiny_recipe: Tree, model: str) -> None:
+def test_the_line_predicts_what_larger_batches_keep(tiny_recipe: Tree, model: str) -> None:
     recipe, data, built = prepared(tiny_recipe, model=model)
-    need = line(recipe, data, built)
-    assert need.fixed == pytest.approx(16 * count_parameters(built), rel=0.05)
+    fixed, per_token = line(recipe, data, built)
+    assert fixed == pytest.approx(16 * count_parameters(built), rel=0.05)
     example = data.train.longest_example()
     for rows in (5, 40):
         batch = data.train.batch(np.full(rows, example))
         objective = TokenCrossEntropy(built, smoothing=0.1).train()
         kept = saved_by(built, partial(objective, batch.unnamed()))[1]
-        tokens = rows * int(data.train.lengths[example])
-        assert need.bytes(tokens) == pytest.approx(16 * count_parameters(built) + kept, rel=0.02)
+        needed = fixed + per_token * rows * int(data.train.lengths[example])
+        assert needed == pytest.approx(16 * count_parameters(built) + kept, rel=0.02)
 
 
 def test_measuring_changes_neither_weights_nor_draws(tiny_recipe: Tree) -> None:
@@ -161,12 +150,12 @@ def test_little_memory_lowers_the_batch_and_less_refuses(tiny_recipe: Tree) -> N
     tiny_recipe["training"]["batch_tokens"] = 8192
     recipe, data, model = prepared(tiny_recipe)
     accelerator = make_accelerator(recipe.training)
-    need = line(recipe, data, model)
+    fixed, per_token = line(recipe, data, model)
     for tokens in (256, 1024, 4096):
-        available = int(need.bytes(tokens) / 0.9) + 2
+        available = int((fixed + per_token * tokens) / 0.9) + 2
         assert fitting_batch_tokens(recipe, data.train, model, accelerator, available) == tokens
-    assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(need.bytes(8192))) == 7168
-    assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(need.fixed)) == 0
+    assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(fixed + per_token * 8192)) == 7168
+    assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(fixed)) == 0
     assert fitting_batch_tokens(recipe, data.train, model, accelerator) == 8192
 
 

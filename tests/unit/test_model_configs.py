@@ -12,6 +12,7 @@ from regard.config.load import validate
 from regard.errors import ConfigError
 from regard.models import MODELS, build_model
 from regard.models.base import count_parameters
+from regard.models.bert import BERTConfig
 from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
 
@@ -72,6 +73,24 @@ def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
             model = build_model(config.model_validate({"kind": kind, "preset": preset}), *vocabularies, **options)
         sizes.append(count_parameters(model))
     assert sizes == sorted(set(sizes)), "each is larger than the one before"
+
+
+SIZES = {  # layers, width, heads, inner width: Devlin 2019, section 3; Turc 2019, table 1
+    "tiny": (2, 128, 2, 512),
+    "mini": (4, 256, 4, 1024),
+    "small": (4, 512, 8, 2048),
+    "medium": (8, 512, 8, 2048),
+    "base": (12, 768, 12, 3072),
+    "large": (24, 1024, 16, 4096),
+}
+
+
+def test_the_presets_of_bert_have_the_published_sizes() -> None:
+    configs = {preset: BERTConfig(preset=preset) for preset in SIZES}  # type: ignore[arg-type]
+    found = {name: (one.layers, one.width, one.heads, one.feed_forward) for name, one in configs.items()}
+    assert found == SIZES
+    with pytest.raises(ConfigError, match="3 heads do not divide the width 16"):
+        validate(BERTConfig, {"width": 16, "heads": 3})
 
 
 @pytest.mark.parametrize(

@@ -190,33 +190,22 @@ def test_fingerprint_changes_with_what_is_read_and_only_with_it(tmp_path: Path) 
     def print_of(part: str = "train", **fields: object) -> str:
         return open_corpus(Pairs.model_validate(fields), tmp_path, part).fingerprint()  # type: ignore[arg-type]
 
-    table = {"file": "p.tsv", "source": 0, "target": 1}
-    different = [
-        print_of(source="a", target="b"),
-        print_of(source="b", target="a"),
-        print_of(source="a", target="b", size=1),
-        print_of(**table),
-        print_of(**table, size=1),
-        print_of(**table, header=True),
-        print_of(**table | {"target": 0}),
-        print_of(corpus="copy"),
-        print_of(corpus="sort"),
-        print_of(corpus="copy", seed=2),
-        print_of(corpus="copy", size=5),
-        print_of("test", corpus="copy"),
-    ]
+    files, table, built_in = (
+        {"source": "a", "target": "b"},
+        {"file": "p.tsv", "source": 0, "target": 1},
+        {"corpus": "copy"},
+    )
+    corpora = [
+        files, {"source": "b", "target": "a"}, files | {"size": 1},
+        table, table | {"size": 1}, table | {"header": True}, table | {"target": 0},
+        built_in, {"corpus": "sort"}, built_in | {"seed": 2}, built_in | {"size": 5},
+    ]  # fmt: skip
+    different = [*(print_of(**fields) for fields in corpora), print_of("test", **built_in)]
     assert len(set(different)) == len(different)
-    assert print_of(source="same", target="b", weight=2.0) == different[0] == print_of("test", source="a", target="b")
+    assert print_of(source="same", target="b", weight=2.0) == different[0] == print_of("test", **files)
     assert print_of(**table | {"file": "q.tsv"}) == different[3]
     put(tmp_path, "a", "en\tde\n1\t4\n")
-    assert print_of(source="a", target="b") != different[0]
-
-
-def test_built_in_corpora_are_read_like_files(tmp_path: Path) -> None:
-    rows = read(tmp_path, corpus="reverse", size=7)
-    assert [row.line for row in rows] == [1, 2, 3, 4, 5, 6, 7]
-    assert all(target.split() == source.split()[::-1] for source, target in (row.values for row in rows))
-    assert len(list(open_corpus(Pairs(corpus="sort"), tmp_path, "validation"))) == 500
+    assert print_of(**files) != different[0]
 
 
 # Bad input
@@ -353,9 +342,15 @@ def test_empty_lines_and_cells_at_the_end(tmp_path: Path, name: str) -> None:
     assert [(row.line, row.values) for row in rows] == [(2, ("a", "b")), (3, ("", "")), (4, ("c", "d"))]
 
 
-def test_a_null_of_jsonl_is_an_empty_text(tmp_path: Path) -> None:
-    put(tmp_path, "p.jsonl", '{"en": "a", "t": {"de": "b"}}\n{"en": null, "t": {"de": null}}\n{"en": "c", "t": null}\n')
-    assert read(tmp_path, file="p.jsonl", source="en", target="t.de") == numbered([("a", "b"), ("", ""), ("c", "")])
+def test_columns_of_jsonl_within_others_and_nulls(tmp_path: Path) -> None:
+    """A name with a dot may be a column's own; a null is an empty text."""
+    put(
+        tmp_path,
+        "p.jsonl",
+        '{"a.b": "a", "t": {"de": "b"}}\n{"a.b": null, "t": {"de": null}}\n{"a.b": "c", "t": null}\n',
+    )
+    assert read(tmp_path, file="p.jsonl", source="a.b", target="t.de") == numbered([("a", "b"), ("", ""), ("c", "")])
+    assert problem_of(tmp_path, file="p.jsonl", source="a.b", target="t.fr").hint == "the columns are a.b, t.de"
 
 
 def test_rows_of_jsonl_without_the_text_have_a_fault_each(tmp_path: Path) -> None:

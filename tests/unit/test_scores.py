@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 import torch
@@ -91,18 +90,6 @@ def test_concat_is_additive_with_both_matrices_side_by_side() -> None:
         c_of_both = [each(s_BQD, each.memory(h_BSD, lengths_B)) for each in (additive, concat)]
     close(*c_of_both)
     close(*(alpha_BHQS for _, alpha_BHQS, _ in recorded.calls))
-
-
-def test_bahdanau_with_concat_is_bahdanau_with_additive() -> None:
-    """The whole model, which is why old runs and new ones may be compared."""
-    additive, concat = build(CASES["bahdanau-gru"]), build(CASES["bahdanau-gru-concat"])
-    stored = additive.state_dict()
-    W_a, U_a, bias, v_a = (
-        stored.pop(f"attention.{name}") for name in ("W_a.weight", "U_a.weight", "U_a.bias", "v_a.weight")
-    )
-    contiguous_weights = {"W_b.weight": torch.cat([W_a, U_a], dim=1), "W_b.bias": bias, "w.weight": v_a}
-    concat.load_state_dict(stored | {f"attention.{name}": tensor for name, tensor in contiguous_weights.items()})
-    close(logits_of(concat, batch_of()), logits_of(additive, batch_of()))
 
 
 # Windows
@@ -217,33 +204,6 @@ def test_without_input_feeding_all_steps_are_one_call() -> None:
             part.register_forward_hook(lambda module, given, result: calls.append(given[0].shape[:2]))
         logits_of(model, batch_of())
     assert calls == [(len(TARGETS), max(map(len, TARGETS)) - 1)] * 4
-
-
-@pytest.mark.parametrize("case", ["luong-fed", "luong-fed-local-m", "luong-fed-concat-gru-both-ways"])
-def test_a_feed_that_weighs_nothing_leaves_the_fused_call(case: str) -> None:
-    fed = build(CASES[case])
-    fused = build(CASES[case].model_copy(update={"input_feeding": False}))
-    shared = {name: tensor for name, tensor in fed.state_dict().items() if not name.startswith("decoder")}
-    with torch.no_grad():
-        fed.decoder.first.weight_ih[:, fed.config.embedding :] = 0
-    for layer, cell in enumerate([fed.decoder.first, *fed.decoder.rest]):
-        for name, tensor in cell.state_dict().items():
-            used = tensor[:, : fed.config.embedding] if layer == 0 and name == "weight_ih" else tensor
-            shared[f"decoder.{name}_l{layer}"] = used
-    fused.load_state_dict(shared)
-    close(logits_of(fed, batch_of()), logits_of(fused, batch_of()))
-
-
-@pytest.mark.parametrize(("case", "fed"), [("luong-dot", False), ("luong-fed", True)])
-def test_only_input_feeding_tells_the_state_where_the_decoder_looked(case: str, fed: bool) -> None:
-    """Change the encoder's states after the decoder has got its first state from them."""
-    model = build(CASES[case])
-    state = model.begin(tokens_of(SOURCES[:1]), 1, 0)
-    other = replace(state, memory=model.attention.memory(-state.memory.h_BSD, state.memory.lengths_B))
-    with torch.no_grad():
-        _, after = model.decode(torch.tensor([[BEGIN, 4]]), state)
-        _, after_other = model.decode(torch.tensor([[BEGIN, 4]]), other)
-    assert torch.equal(after.carry[0], after_other.carry[0]) is not fed
 
 
 @pytest.mark.parametrize("kind", [AdditiveAttention, ConcatAttention, FullyConnectedAttention])

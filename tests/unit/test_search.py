@@ -1,167 +1,165 @@
-"""Search against plain loops, exhaustive enumeration and hand-worked numbers, all in float64."""
+"""Search against plain loops and hand-worked numbers, in float64; over real models see contract/test_search_models.py.
+
+The reference is never the search's own code.
+"""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model_cases import batch_of, close
 from regard.config import Config, validate
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import Tokens
 from regard.errors import ConfigError, DecodeError
-from regard.search import Hypothesis, SearchConfig, Special, score, search
+from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, Special, score, search
 from regard.search.decode import best, draw, truncated
-from regard.search.hypotheses import NEVER, log_probabilities
-from regard.search.rules import Limits
-from regard.text.vocabularies import BEGIN, END, PAD, UNK
+from regard.search.hypotheses import MIN_COVERAGE, NEVER, Ranking, coverage, log_probabilities
+from regard.search.rules import SPECIAL, Limits
+from regard.text.vocabularies import BEGIN, END, PAD
+from search_cases import Ids, assert_same, plain_objective
 from toy_models import TableToy, Toy, table_toy, tokens_of
 
 torch.set_num_threads(1)
 A, B, C, D = 4, 5, 6, 7
 SOURCES = [[A, B, END], [C, END], [B, B, A, C, END], [A, END], [C, B, A, END]]
-
-Plain = list[tuple[tuple[int, ...], float, float]]
-
-
-def next_log_p(model: Toy, source: list[int], written: tuple[int, ...], begin_id: int = BEGIN) -> list[float]:
-    """log P of every next token, by a forward pass over all that was written."""
-    target = tokens_of([[begin_id, *written, PAD]])
-    hidden_D = model(Batch(tokens_of([source]), target)).hidden_BTD[0, -1]
-    return model.readout(hidden_D).log_softmax(-1).tolist()
+ONE = tokens_of([[A, END]])
 
 
-def plain_beam(model: Toy, source: list[int], config: SearchConfig, begin_id: int = BEGIN, end_id: int = END) -> Plain:
-    """DESIGN.md's semantics as Python loops, one sentence, always on to the limit."""
+# Any beam, against plain loops
+
+
+def plain_beam(
+    model: Toy,
+    source: list[int],
+    config: SearchConfig,
+    prefix: Ids = (),
+    banned: Sequence[Ids] = (),
+    special: Special = SPECIAL,
+) -> list[tuple[Ids, float, float]]:
+    """DESIGN.md's semantics, one sentence, always on to the limit: candidates rank by log P, repetitions penalised."""
     (limit,) = Limits.of([len(source)], config).longest
-    never = {PAD, begin_id} | (set() if config.unknown else {UNK})
-    live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
-    finished: Plain = []
-    for length in range(1, limit + 1):
+    live: list[tuple[Ids, list[float], float]] = [((), [], 0.0)]
+    finished: list[tuple[Ids, float, float]] = []
+    for _ in range(limit):
         candidates = []
-        for row, (written, total) in enumerate(live):
-            for token, log_p in enumerate(next_log_p(model, source, written, begin_id)):
-                too_short = token == end_id and length < config.min_length
-                too_long = token != end_id and length == limit
-                if not too_short and not too_long and (token == end_id or token not in never):
-                    candidates.append((-total - log_p, row, token))
+        for row, (ids, _, ranked_by) in enumerate(live):
+            hidden_D = model(batch_of([source], [[special.begin, *ids, PAD]])).hidden_BTD[0, -1]
+            for token, p in enumerate(model.readout(hidden_D).log_softmax(-1).tolist()):
+                penalty = config.repetition_penalty if token in ids else 1.0
+                if may_follow(config, (*ids, token), source, limit, prefix, banned, special):
+                    candidates.append((-ranked_by - penalty * p, row, token, p))
         taken = sorted(candidates)[: config.beam - len(finished)]
-        ended = [(live[row][0], -minus) for minus, row, token in taken if token == end_id]
-        finished += [((*written, end_id), total, total / length**config.length_penalty) for written, total in ended]
-        live = [((*live[row][0], token), -minus) for minus, row, token in taken if token != end_id]
-    return sorted(finished, key=lambda hypothesis: -hypothesis[2])[: config.nbest]
+        continued = [((*live[row][0], token), [*live[row][1], p], -minus) for minus, row, token, p in taken]
+        for ids, log_p, _ in continued:
+            if ids[-1] == special.end:
+                finished.append((ids, sum(log_p), plain_objective(config, ids, log_p)))
+        live = [one for one in continued if one[0][-1] != special.end]
+    return sorted(finished, key=lambda one: -one[2])[: config.nbest]
 
 
-def assert_same(found: list[Hypothesis], expected: Plain) -> None:
-    assert [hypothesis.tokens for hypothesis in found] == [tokens for tokens, _, _ in expected]
-    assert [h.score for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-10)
-    assert [h.objective for h in found] == pytest.approx([objective for _, _, objective in expected], abs=1e-10)
+def may_follow(
+    config: SearchConfig,
+    ids: Ids,
+    source: Sequence[int],
+    limit: int,
+    prefix: Ids,
+    banned: Sequence[Ids],
+    special: Special = SPECIAL,
+) -> bool:
+    if len(ids) <= len(prefix):
+        return ids[-1] == prefix[len(ids) - 1]
+    never = {special.begin, special.pad, None if config.unknown else special.unknown} - {special.end}
+    if ids[-1] in never or (len(ids) == limit and ids[-1] != special.end):
+        return False
+    if ids[-1] == special.end and len(ids) < max(config.min_length, math.ceil(config.min_length_ratio * len(source))):
+        return False
+    n = config.no_repeat_ngram
+    if n and any(ids[s - n : s] == ids[-n:] for s in range(n, len(ids))):
+        return False
+    return not any(ids[-len(word) :] == word for word in banned)
 
 
-# Beam and greedy search
+WORDS = st.integers(END + 1, 8)
+SEVERAL_WORDS = st.lists(WORDS, min_size=1, max_size=3).map(tuple)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_beam_1_is_greedy(seed: int) -> None:
-    model, config = Toy(9, seed), SearchConfig(beam=1, max_length_ratio=1.0, max_length_offset=6)
-    for source, found in zip(SOURCES, search(model, tokens_of(SOURCES), config), strict=True):
-        written: tuple[int, ...] = ()
-        total = 0.0
-        limit = len(source) + 6
-        while END not in written:
-            log_p = next_log_p(model, source, written)
-            allowed = [END] if len(written) == limit - 1 else [END, *range(4, 9)]
-            token = max(allowed, key=lambda token: log_p[token])
-            written, total = (*written, token), total + log_p[token]
-        assert_same(found, [(written, total, total / len(written))])
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize("seed", range(4))
-def test_beam_as_wide_as_the_space_is_exhaustive(seed: int, alpha: float) -> None:
-    model, limit = Toy(7, seed), 4
-    config = SearchConfig(beam=64, nbest=40, length_penalty=alpha, max_length=limit)
-    for source, found in zip(SOURCES[:2], search(model, tokens_of(SOURCES[:2]), config), strict=True):
-        everything = []
-        for words in itertools.chain(*(itertools.product([A, B, C], repeat=n) for n in range(limit))):
-            tokens = (*words, END)
-            total = sum(next_log_p(model, source, tokens[:i])[token] for i, token in enumerate(tokens))
-            everything.append((tokens, total, total / len(tokens) ** alpha))
-        assert len(everything) == 1 + 3 + 9 + 27
-        assert_same(found, sorted(everything, key=lambda hypothesis: -hypothesis[2]))
-
-
-@settings(max_examples=60)
+@settings(max_examples=120)
 @given(
     seed=st.integers(0, 10_000),
-    beam=st.integers(1, 5),
-    alpha=st.sampled_from([0.0, 0.5, 1.0, 1.7]),
-    min_length=st.integers(0, 4),
-    offset=st.integers(0, 4),
-    unknown=st.booleans(),
     sharpness=st.sampled_from([0.3, 1.0, 3.0]),
+    beam=st.integers(1, 5),
+    options=st.fixed_dictionaries(
+        {
+            "normalisation": st.sampled_from(["none", "mean", "wu", "reward"]),
+            "length_penalty": st.sampled_from([0.0, 0.4, 1.0, 2.5]),
+            "repetition_penalty": st.sampled_from([1.0, 1.3, 3.0]),
+            "no_repeat_ngram": st.sampled_from([None, 1, 2, 3]),
+            "min_length": st.integers(0, 3),
+            "min_length_ratio": st.sampled_from([0.0, 0.7, 1.0]),
+            "max_length_offset": st.integers(1, 4),
+            "unknown": st.booleans(),
+        }
+    ),
+    sources=st.lists(st.lists(WORDS, max_size=4).map(lambda ids: [*ids, END]), min_size=1, max_size=4),
+    banned=st.lists(SEVERAL_WORDS, max_size=3),
+    prefixes=st.lists(st.lists(WORDS, max_size=1).map(tuple), min_size=4, max_size=4),
     data=st.data(),
 )
-def test_beam_against_plain_loops(
+def test_any_beam_with_any_options_against_plain_loops(
     seed: int,
-    beam: int,
-    alpha: float,
-    min_length: int,
-    offset: int,
-    unknown: bool,
     sharpness: float,
+    beam: int,
+    options: dict[str, Any],
+    sources: list[list[int]],
+    banned: list[Ids],
+    prefixes: list[Ids],
     data: st.DataObject,
 ) -> None:
-    """The reference runs to the limit, so this is also: stopping early changes nothing."""
-    config = SearchConfig(
-        beam=beam,
-        nbest=data.draw(st.integers(1, beam)),
-        length_penalty=alpha,
-        min_length=min_length,
-        max_length_ratio=1.0,
-        max_length_offset=offset,
-        unknown=unknown,
-    )
-    model = Toy(data.draw(st.integers(5, 9)), seed, sharpness=sharpness)
-    words = st.integers(END + 1, len(model.E) - 1)
-    sources = data.draw(st.lists(st.lists(words, max_size=4).map(lambda ids: [*ids, END]), min_size=1, max_size=4))
-    found = search(model, tokens_of(sources), config)
-    for source, hypotheses in zip(sources, found, strict=True):
-        assert_same(hypotheses, plain_beam(model, source, config))
+    """The reference sees one sentence and runs to the limit: neither neighbours nor stopping early change anything."""
+    nbest = data.draw(st.integers(1, beam))
+    config = SearchConfig(beam=beam, nbest=nbest, max_length_ratio=1.0, **options)
+    model = Toy(9, seed, sharpness=sharpness)
+    wording = Constraints(prefixes[: len(sources)], BannedTexts.of_tokens(banned) if banned else None)
+    pairs = zip(sources, wording.prefixes, strict=True)
+    expected = [plain_beam(model, source, config, tuple(prefix), banned) for source, prefix in pairs]
+    if not all(expected):
+        with pytest.raises(DecodeError, match="every output that the rules allow has probability 0"):
+            search(model, tokens_of(sources), config, constraints=wording)
+        return
+    for found, one in zip(search(model, tokens_of(sources), config, constraints=wording), expected, strict=True):
+        assert_same(found, one)
 
 
 def test_other_special_tokens() -> None:
     """Some imported models begin with their `</s>`; it must stay possible to end."""
-    model, config = Toy(8, seed=3), SearchConfig(beam=3, nbest=3, max_length=5, unknown=True)
-    found = search(model, tokens_of(SOURCES), config, special=Special(2, 2, 0, None))
+    model, config, special = Toy(8, seed=3), SearchConfig(beam=3, nbest=3, max_length=5), Special(2, 2, 0, None)
+    found = search(model, tokens_of(SOURCES), config, special=special)
     for source, hypotheses in zip(SOURCES, found, strict=True):
-        assert_same(hypotheses, plain_beam(model, source, config, begin_id=2, end_id=2))
+        assert_same(hypotheses, plain_beam(model, source, config, special=special))
 
 
-def test_a_wider_beam_leaves_the_garden_path() -> None:
-    """Greedy takes A (0.6) and then can do no better than 0.6 * 0.3; B (0.4) ends for sure."""
-    model = table_toy(7, {A: 0.6, B: 0.4}, (A, {END: 0.3, A: 0.25, B: 0.25, C: 0.2}), (B, {END: 1.0}), (C, {END: 1.0}))
-    source = tokens_of([[A, END]])
-    (greedy,), (wide,) = (search(model, source, SearchConfig(beam=beam, length_penalty=0.0)) for beam in (1, 2))
-    assert_same(greedy, [((A, END), math.log(0.18), math.log(0.18))])
-    assert_same(wide, [((B, END), math.log(0.4), math.log(0.4))])
+# By hand
 
 
 def test_an_end_takes_its_slot_for_good() -> None:
     """Beam 2: A 0.5 and </s> 0.3 are taken, B 0.2 is not; the one slot that is left then goes on alone."""
     model = table_toy(7, {A: 0.5, END: 0.3, B: 0.2}, (A, {B: 0.6, END: 0.4}), (B, {END: 0.9, A: 0.1}))
-    (found,) = search(model, tokens_of([[A, END]]), SearchConfig(beam=2, nbest=2, length_penalty=0.0))
+    (found,) = search(model, ONE, SearchConfig(beam=2, nbest=2, length_penalty=0.0))
     assert_same(found, [((END,), math.log(0.3), math.log(0.3)), ((A, B, END), math.log(0.27), math.log(0.27))])
     assert model.rows == [2, 1, 1]
 
 
 def test_equals_go_by_lowest_row_then_lowest_token() -> None:
     model = TableToy(torch.zeros(8, 8))
-    (found,) = search(model, tokens_of([[A, END]]), SearchConfig(beam=3, nbest=3, length_penalty=0.0, max_length=5))
+    (found,) = search(model, ONE, SearchConfig(beam=3, nbest=3, length_penalty=0.0, max_length=5))
     uniform = -math.log(8)
     expected = [((END,), uniform), ((A, END), 2 * uniform), ((A, A, END), 3 * uniform)]
     assert_same(found, [(tokens, total, total) for tokens, total in expected])
@@ -183,57 +181,84 @@ def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
         assert row_places[:possible] == expected[:possible]
 
 
-# Lengths
+def test_objectives_by_hand() -> None:
+    log_p = torch.tensor([-6.0, -8.0], dtype=torch.float64)
+    length = torch.tensor([4, 7])
+    assert Ranking("none", 0.7)(log_p, length).tolist() == [-6.0, -8.0]
+    assert Ranking("mean", 1.0)(log_p, length).tolist() == [-1.5, -8 / 7]
+    close(Ranking("wu", 1.0)(log_p, length), torch.tensor([-6 / 1.5, -8 / 2.0], dtype=torch.float64))
+    close(Ranking("wu", 0.5)(log_p, length), torch.tensor([-6 / 1.5**0.5, -8 / 2**0.5], dtype=torch.float64))
+    assert Ranking("reward", 0.5)(log_p, length).tolist() == [-4.0, -4.5]
+    covered = torch.tensor([-1.0, -2.0], dtype=torch.float64)
+    assert Ranking("reward", 0.5, beta=0.25)(log_p, length, covered).tolist() == [-4.25, -5.0]
 
 
-def test_length_limits_by_hand() -> None:
-    assert Limits.of([1, 10, 40], SearchConfig()).longest == [52, 70, 130]
-    assert Limits.of([1, 10, 40], SearchConfig(max_length=60)).longest == [52, 60, 60]
-    assert Limits.of([1, 3], SearchConfig(max_length_ratio=1.5, max_length_offset=0)).longest == [1, 4]
-    assert Limits.of([1, 3], SearchConfig(max_length_ratio=0.1, max_length_offset=0)).longest == [1, 1]
-    assert Limits.of([1, 9], SearchConfig(min_length=5, max_length_ratio=1.0, max_length_offset=0)).longest == [5, 9]
+def test_coverage_by_hand() -> None:
+    """Attention of 0.5 counts log 0.5, of 1 and more nothing, none at all as MIN_COVERAGE; padding does not count."""
+    attended_BWS = torch.tensor([[[0.5, 1.7, 0.0], [1.0, 1.0, 0.25]], [[0.5, 0.125, 0.0], [1.0, 1.0, 0.0]]]).double()
+    found = coverage(attended_BWS, torch.tensor([3, 2]))
+    expected = [[math.log(0.5) + math.log(MIN_COVERAGE), math.log(0.25)], [math.log(0.5 * 0.125), 0.0]]
+    close(found, torch.tensor(expected, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(("beam", "sample"), [(1, False), (4, False), (1, True)])
-def test_lengths_stay_within_their_bounds(beam: int, sample: bool) -> None:
-    config = SearchConfig(
-        beam=beam, sample=sample, nbest=4 if sample else beam, min_length=3, max_length_ratio=1.0, max_length_offset=1
-    )
-    for seed in range(8):
-        for source, hypotheses in zip(SOURCES, search(Toy(9, seed), tokens_of(SOURCES), config), strict=True):
-            assert len(hypotheses) == config.nbest
-            for hypothesis in hypotheses:
-                assert 3 <= len(hypothesis.tokens) <= len(source) + 1
-                assert hypothesis.tokens.index(END) == len(hypothesis.tokens) - 1
-                assert not {PAD, UNK, BEGIN} & set(hypothesis.tokens)
+@given(
+    normalisation=st.sampled_from(["none", "mean", "wu", "reward"]),
+    alpha=st.floats(0, 10),
+    beta=st.floats(0, 5),
+    log_p=st.floats(-300, 0),
+    falls=st.floats(-50, 0),
+    covered=st.floats(-50, 0),
+    length=st.integers(1, 60),
+    more=st.integers(0, 60),
+)
+def test_no_continuation_gets_beyond_its_reach(
+    normalisation: Any, alpha: float, beta: float, log_p: float, falls: float, covered: float, length: int, more: int
+) -> None:
+    """Whatever a live hypothesis still writes: log P falls, its length stays in the limit, coverage is at most 0."""
+    objective = Ranking(normalisation, alpha, beta)
+    now, later = torch.tensor([log_p, log_p + falls], dtype=torch.float64)
+    cover = torch.tensor(covered, dtype=torch.float64)
+    reached = objective(later, length, cover)
+    bound = objective(now, torch.tensor(float(length + more), dtype=torch.float64))
+    assert reached <= bound + 1e-9 * abs(bound)
+
+
+def test_a_prefix_costs_what_the_model_thinks_of_it() -> None:
+    model = table_toy(6, {A: 0.9, B: 0.1}, (A, {END: 1.0}), (B, {A: 0.25, END: 0.75}))
+    config = SearchConfig(beam=3, nbest=2, normalisation="none")
+    [found] = search(model, ONE, config, constraints=Constraints(prefixes=[(B,)]))
+    assert_same(found, [((B, END), math.log(0.075), math.log(0.075)), ((B, A, END), math.log(0.025), math.log(0.025))])
+    assert model.rows == [3, 1, 1], "while there is only the prefix, there is only one hypothesis"
+
+
+def test_a_prefix_is_exempt_from_the_rules() -> None:
+    config = SearchConfig(beam=2, no_repeat_ngram=1, max_length=6)
+    [[found]] = search(Toy(9, seed=1), ONE, config, constraints=Constraints(prefixes=[(B, B, B)]))
+    assert found.tokens[:3] == (B, B, B)
+    assert B not in found.tokens[3:]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "options", "shortest", "longest"),
+    [
+        ([1, 10, 40], {}, [1, 1, 1], [52, 70, 130]),
+        ([1, 10, 40], {"max_length": 60}, [1, 1, 1], [52, 60, 60]),
+        ([1, 3], {"max_length_ratio": 1.5, "max_length_offset": 0}, [1, 1], [1, 4]),
+        ([1, 3], {"max_length_ratio": 0.1, "max_length_offset": 0}, [1, 1], [1, 1]),
+        ([1, 9], {"min_length": 5, "max_length_ratio": 1.0, "max_length_offset": 0}, [5, 5], [5, 9]),
+        ([1, 4, 5, 12], {"min_length_ratio": 0.5, "min_length": 2}, [2, 2, 3, 6], [52, 58, 60, 74]),
+    ],
+)
+def test_limits_by_hand(lengths: list[int], options: dict[str, Any], shortest: list[int], longest: list[int]) -> None:
+    assert Limits.of(lengths, SearchConfig(**options)) == Limits(shortest, longest)
 
 
 # Scores
 
 
-@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "nbest": 4}, {"sample": True, "nbest": 3, "top_p": 0.9}])
-def test_the_score_reported_is_the_score_recomputed(options: dict[str, object]) -> None:
-    model = Toy(9, seed=11)
-    config = SearchConfig.model_validate(
-        {"max_length_ratio": 1.0, "max_length_offset": 5, "temperature": 1.0} | options
-    )
-    found = search(model, tokens_of(SOURCES), config)
-    pairs = [(source, h) for source, hypotheses in zip(SOURCES, found, strict=True) for h in hypotheses]
-    batch = Batch(tokens_of([source for source, _ in pairs]), tokens_of([[BEGIN, *h.tokens] for _, h in pairs]))
-    for (source, hypothesis), log_p in zip(pairs, score(model, batch), strict=True):
-        assert len(log_p) == len(hypothesis.tokens)
-        assert sum(log_p) == pytest.approx(hypothesis.score, abs=1e-10)
-        assert hypothesis.objective == pytest.approx(hypothesis.score / len(hypothesis.tokens), abs=1e-10)
-        state, total = model.begin(tokens_of([source]), 1, 99), 0.0
-        for before, token in itertools.pairwise((BEGIN, *hypothesis.tokens)):
-            logits_RV, state = model.step(torch.tensor([before]), state)
-            total += logits_RV.log_softmax(-1)[0, token].item()
-        assert total == pytest.approx(hypothesis.score, abs=1e-10)
-
-
 def test_score_by_hand_and_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     model = table_toy(6, {A: 0.5, B: 0.25, END: 0.25}, (A, {END: 0.125, B: 0.875}))
-    batch = Batch(tokens_of([[A, END], [B, END]]), tokens_of([[BEGIN, A, B, END], [BEGIN, END]], extra_padding=2))
+    batch = batch_of([[A, END], [B, END]], [[BEGIN, A, B, END], [BEGIN, END]], extra=2)
     expected = [[math.log(0.5), math.log(0.875), math.log(0.25)], [math.log(0.25)]]
     for rows in (1024, 3, 1):
         monkeypatch.setattr("regard.search.hypotheses.ROWS_AT_ONCE", rows)
@@ -248,27 +273,13 @@ def test_half_precision_logits_are_normalised_in_float32() -> None:
     assert log_probabilities(logits.double()).dtype == torch.float64
 
 
-# Batches
-
-
-@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "nbest": 3}, {"sample": True, "nbest": 3}])
-@pytest.mark.parametrize("seed", range(3))
-def test_neighbours_order_and_padding_change_nothing(options: dict[str, object], seed: int) -> None:
-    model, config = Toy(9, seed), SearchConfig.model_validate({"max_length_offset": 6} | options)
-    alone = [search(model, tokens_of([source]), config)[0] for source in SOURCES]
-    for order in ([0, 1, 2, 3, 4], [3, 0, 4, 2, 1], [2, 2, 0]):
-        batch = tokens_of([SOURCES[i] for i in order], extra_padding=3)
-        for i, found in zip(order, search(model, batch, config), strict=True):
-            assert_same(found, [(h.tokens, h.score, h.objective) for h in alone[i]])
+# Cost
 
 
 def test_an_empty_batch_gives_nothing() -> None:
     tokens = tokens_of(SOURCES)
     empty = Tokens.of(tokens.ids_BL[:0], tokens.lengths_B[:0])
     assert search(Toy(9), empty, SearchConfig()) == []
-
-
-# Cost
 
 
 def never_ending(vocabulary: int = 9) -> TableToy:
@@ -296,20 +307,11 @@ def test_greedy_copies_its_state_only_when_a_quarter_is_done() -> None:
 def test_search_stops_when_nothing_can_win() -> None:
     """After `</s>` with P = 0.9 the rest holds 0.1: with alpha 0 it can never win."""
     model = table_toy(6, {END: 0.9, A: 0.06, B: 0.04})
-    source = tokens_of([[A, END]])
-    search(model, source, SearchConfig(beam=3, length_penalty=0.0))
+    search(model, ONE, SearchConfig(beam=3, length_penalty=0.0))
     assert len(model.rows) == 1
     model.rows.clear()
-    search(model, source, SearchConfig(beam=3, nbest=3, length_penalty=0.0))
+    search(model, ONE, SearchConfig(beam=3, nbest=3, length_penalty=0.0))
     assert len(model.rows) == 2
-
-
-def test_search_goes_on_while_a_longer_one_could_win() -> None:
-    """log 0.4 / 1 is beaten by (log 0.6 + 2 log 0.99) / 3, found two steps later."""
-    model = table_toy(6, {A: 0.6, END: 0.4}, (A, {B: 0.99, A: 0.01}), (B, {END: 0.99, B: 0.01}))
-    (found,) = search(model, tokens_of([[A, END]]), SearchConfig(beam=2))
-    total = math.log(0.6 * 0.99 * 0.99)
-    assert_same(found, [((A, B, END), total, total / 3)])
 
 
 # Sampling
@@ -317,7 +319,7 @@ def test_search_goes_on_while_a_longer_one_could_win() -> None:
 
 def sampled(model: Toy, **options: object) -> list[Hypothesis]:
     config = SearchConfig.model_validate({"sample": True, "nbest": 4000, "max_length": 3} | options)
-    (found,) = search(model, tokens_of([[A, END]]), config)
+    (found,) = search(model, ONE, config)
     return found
 
 
@@ -385,16 +387,6 @@ def test_draw_by_hand() -> None:
     assert draw(p / 8, noise).tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_top_k_1_is_greedy() -> None:
-    for seed in range(4):
-        model = Toy(9, seed)
-        greedy = search(model, tokens_of(SOURCES), SearchConfig(beam=1))
-        for found, (best_one,) in zip(
-            search(model, tokens_of(SOURCES), SearchConfig(sample=True, top_k=1, nbest=2)), greedy, strict=True
-        ):
-            assert_same(found, [(best_one.tokens, best_one.score, best_one.objective)] * 2)
-
-
 def test_the_seed_decides_the_samples() -> None:
     model = Toy(9, seed=2)
     first, again, other = (
@@ -403,6 +395,26 @@ def test_the_seed_decides_the_samples() -> None:
     assert first == again
     assert first != other
     assert len({hypothesis.tokens for hypothesis in first[0]}) > 1
+
+
+def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
+    model = Toy(9, seed=4)
+    config = SearchConfig(
+        sample=True, nbest=40, repetition_penalty=1.5, no_repeat_ngram=2, min_length=3, max_length=7, banned=["x"]
+    )
+    wording = Constraints([(B,), ()], BannedTexts.of_tokens([(A,), (C, D)]))
+    sources = [[A, B, END], [C, END]]
+    for source, prefix, found in zip(
+        sources, wording.prefixes, search(model, tokens_of(sources), config, constraints=wording), strict=True
+    ):
+        assert len({one.tokens for one in found}) > 5
+        for one in found:
+            assert all(
+                may_follow(config, one.tokens[:t], source, 7, tuple(prefix), [(A,), (C, D)])
+                for t in range(1, len(one.tokens) + 1)
+            )
+            [log_p] = score(model, batch_of([source], [[BEGIN, *one.tokens]]))
+            assert one.score == pytest.approx(sum(log_p), abs=1e-9)
 
 
 # What users can get wrong
@@ -429,6 +441,13 @@ class Recipe(Config):
         ({"min_length": 9, "max_length": 8}, "search.max_length", "below min_length, 9"),
         ({"min_length": 99_999}, "search.min_length", "less than or equal to 2048"),
         ({"length_penalty": -1.0}, "search.length_penalty", "greater than or equal to 0"),
+        ({"normalisation": "sum"}, "search.normalisation", "mean"),
+        ({"coverage_penalty": -0.1}, "search.coverage_penalty", "greater than or equal to 0"),
+        ({"repetition_penalty": 0.9}, "search.repetition_penalty", "greater than or equal to 1"),
+        ({"no_repeat_ngram": 0}, "search.no_repeat_ngram", "greater than or equal to 1"),
+        ({"min_length_ratio": 60.0}, "search.min_length_ratio", "more than max_length_ratio and max_length"),
+        ({"banned": ["Haus", " "]}, "search.banned", "every output contains it"),
+        ({"prefix": " "}, "search.prefix", "the prefix is empty"),
         ({"beem": 3}, "search.beem", "unknown key"),
     ],
 )
@@ -437,7 +456,7 @@ def test_contradictions_are_named_by_their_path(tree: dict[str, object], where: 
         validate(Recipe, {"search": tree})
     (problem,) = caught.value.problems
     assert problem.where == where
-    assert words in problem.what
+    assert words in str(problem)
 
 
 @pytest.mark.parametrize(
@@ -461,3 +480,12 @@ def test_broken_models_are_named(options: dict[str, object]) -> None:
         search(TableToy(torch.full((8, 8), math.nan)), tokens_of(SOURCES), config)
     with pytest.raises(DecodeError, match="probability 0"):
         search(table_toy(8, {A: 0.5, B: 0.5}), tokens_of(SOURCES), config)
+
+
+def test_limits_that_leave_nothing_for_a_source_are_named() -> None:
+    model, sources = Toy(9), tokens_of([[A, END], [A, B, C, D, A, B, C, END]])
+    with pytest.raises(DecodeError, match=r"a source of 8 tokens needs an output of at least 8, but at most 5"):
+        search(model, sources, SearchConfig(min_length_ratio=1.0, max_length=5))
+    with pytest.raises(DecodeError, match=r"search.prefix: a prefix of 3 tokens and the end do not fit into the 3"):
+        search(model, sources, SearchConfig(max_length=3), constraints=Constraints(prefixes=[(), (A, B, C)]))
+    search(model, sources, SearchConfig(max_length=4), constraints=Constraints(prefixes=[(), (A, B, C)]))

@@ -174,7 +174,7 @@ def batch_of(*rows: list[int]) -> TextBatch:
 
 
 def unknown(word: str) -> UnknownWord:
-    return UnknownWord.of(UNK, word, letters_of(word, 12))
+    return UnknownWord(UNK, word, letters_of(word, 12))
 
 
 def test_a_word_has_the_same_vector_inside_and_outside_the_vocabulary() -> None:

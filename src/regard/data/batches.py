@@ -82,7 +82,7 @@ class Spelling(Tensors):
             if number > 0:
                 letters = tuple(letter for letter in self.characters_PC[number - 1].tolist() if letter > 0)
                 word = bytes(letter - 1 for letter in letters[1:-1]).decode(errors="replace")
-                tokens[column] = UnknownWord.of(tokens[column], word, letters)
+                tokens[column] = UnknownWord(tokens[column], word, letters)
         return tokens
 
 
@@ -236,7 +236,7 @@ class Measured(ABC):
         """The most positions that each example takes up in a model."""
 
     @property
-    def slants(self) -> NDArray[np.int32] | None:
+    def length_differences(self) -> NDArray[np.int32] | None:
         """How much longer the first of two columns is than the second, where there are two."""
         return None
 
@@ -311,8 +311,9 @@ def _sorted_by_length(dataset: Measured, examples: Rows, bits: np.random.PCG64) 
     """
     lengths = dataset.lengths[examples].astype(np.int64)
     noise = (bits.random_raw(len(examples)) >> np.uint64(47)).astype(np.int64)  # 17 bits: two tokens of 2**16
-    slants = 0 if dataset.slants is None else dataset.slants[examples].astype(np.int64) << 16
-    second = slants + noise
+    second = noise
+    if dataset.length_differences is not None:
+        second = noise + (dataset.length_differences[examples].astype(np.int64) << 16)
     keys = (lengths << 40) + np.where(lengths % 2 == 0, second, -second)
     return examples[np.argsort(keys, kind="stable")]
 

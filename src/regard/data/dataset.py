@@ -45,7 +45,7 @@ class Encoder(Protocol):
     def dropped(self, columns: Columns) -> Mapping[str, NDArray[np.bool_]]: ...
     def column_reports(self, examples: Dataset) -> dict[str, ColumnReport]: ...
     def lengths(self, examples: Dataset) -> NDArray[np.int32]: ...
-    def slants(self, examples: Dataset) -> NDArray[np.int32] | None: ...
+    def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None: ...
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch: ...
     def frequencies(self, examples: Dataset) -> NDArray[np.int64]: ...
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]: ...
@@ -91,8 +91,8 @@ class Dataset(Examples):
         return self.task.lengths(self)
 
     @cached_property
-    def slants(self) -> NDArray[np.int32] | None:
-        return self.task.slants(self)
+    def length_differences(self) -> NDArray[np.int32] | None:
+        return self.task.length_differences(self)
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
         return self.task.collate(self, examples, seed, epoch)
@@ -114,16 +114,16 @@ class Dataset(Examples):
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """How often something was found, and the first places."""
 
     count: int = 0
     places: tuple[str, ...] = ()
 
-    def more(self, rows: Integers, where: Where) -> Found:
+    def more(self, rows: Integers, where: Where) -> Finding:
         """The same with these rows."""
         places = [where(int(row)) for row in rows[: max(0, NAMED - self.count)]]
-        return Found(self.count + len(rows), (*self.places, *places))
+        return Finding(self.count + len(rows), (*self.places, *places))
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,9 @@ class SplitReport:
     kept: int
     set_aside: int = 0
     """How many of those read were set aside for validation and test."""
-    dropped: dict[str, Found] = field(default_factory=dict)
+    dropped: dict[str, Finding] = field(default_factory=dict)
     """By reason: empty, over_long_line, cells, duplicate, max_length, max_ratio, image."""
-    leaks: Found = Found()
+    leaks: Finding = Finding()
     """Held-out examples whose source also stands in the training data."""
     columns: dict[str, ColumnReport] = field(default_factory=dict)
 
@@ -221,7 +221,7 @@ class Report:
                 f"training data (first: {split.leaks.places[0]})"
             )
 
-    def _reason(self, reason: str, found: Found) -> str:
+    def _reason(self, reason: str, found: Finding) -> str:
         limit = f"{self.limits.get(reason, 0):g}"
         words = {
             "empty": "with an empty side" if self.unit == "pairs" else "empty",

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from regard.data.batches import Examples
 from regard.data.config import Corpus, Recipe, Split, Splits
 from regard.data.corpora import Part
-from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Found, Report, SplitReport
+from regard.data.dataset import NAMED, SPLITS, Dataset, Encoder, Finding, Report, SplitReport
 from regard.data.formats import Row
 from regard.data.readers import Reader, open_corpus
 from regard.data.store import ColumnWriter, Integers, TextColumn, TokenColumn, stored, token_type
@@ -85,10 +85,9 @@ def prepare(
     report = TypeAdapter(Report).validate_json((folder / "report.json").read_bytes())
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
-    notes = [
-        *dict.fromkeys(note for reader in readers for note in reader.corpus.findings(reader.files))
-    ]  # file names are not cached
-    return Prepared(task, splits["train"], splits["validation"], splits.get("test"), report).with_notes(notes)
+    notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
+    prepared = Prepared(task, splits["train"], splits["validation"], splits.get("test"), report)
+    return prepared.with_notes([*dict.fromkeys(notes)])
 
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
@@ -215,7 +214,7 @@ class _Checks:
         """The class of that: a ColumnError gets more hints where a user's file is read."""
         self.read = 0
         """How many examples were read so far of the corpora at hand, bad ones included."""
-        self.dropped: dict[str, Found] = {}
+        self.dropped: dict[str, Finding] = {}
 
     @property
     def problems(self) -> list[Problem]:
@@ -223,7 +222,7 @@ class _Checks:
 
     def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[int, int, Row]]:
         """The rows that can be kept, as far as the corpora can be read; numbers of the corpus and the example first."""
-        self.read, self.dropped = 0, {"empty": Found(), "over_long_line": Found(), "cells": Found()}
+        self.read, self.dropped = 0, {"empty": Finding(), "over_long_line": Finding(), "cells": Finding()}
         for number, reader in enumerate(readers):
             try:
                 for row in reader.rows():
@@ -232,7 +231,7 @@ class _Checks:
                         self.faults.add(*(problem for _, problem in problems))
                         reason, first = min(problems, key=itemgetter(0))  # `empty` comes before `over_long_line`
                         found = self.dropped[reason]
-                        self.dropped[reason] = Found(found.count + 1, (*found.places, first.where)[:NAMED])
+                        self.dropped[reason] = Finding(found.count + 1, (*found.places, first.where)[:NAMED])
                     else:
                         yield number, self.read, row
             except DataError as error:
@@ -262,7 +261,7 @@ class _Copy:
 
     texts: Texts
     read: int
-    dropped: dict[str, Found]
+    dropped: dict[str, Finding]
     firsts: Integers
     """The first row of each example, and the number of rows."""
     sources: Hashes
@@ -278,8 +277,8 @@ class _Copy:
         shifts = self.firsts[examples] - (np.cumsum(sizes) - sizes)
         return np.repeat(shifts, sizes) + np.arange(int(sizes.sum()))
 
-    def found(self, examples: Integers) -> Found:
-        return Found().more(self.firsts[examples], self.texts.where)
+    def found(self, examples: Integers) -> Finding:
+        return Finding().more(self.firsts[examples], self.texts.where)
 
 
 def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress) -> _Copy:
@@ -422,9 +421,9 @@ def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts
     (folder / "report.json").write_text(json.dumps(whole.to_json()), encoding="utf-8")
 
 
-def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Found]:
+def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Finding]:
     """Encode a split into columns, without the training examples that the task leaves out: what these are."""
-    dropped, kept_rows = dict[str, Found](), list[Integers]()
+    dropped, kept_rows = dict[str, Finding](), list[Integers]()
     writers: dict[str, ColumnWriter] = {}
     read = texts.columns
     sizes: Integers = np.sum([column.sizes for column in read.values()], axis=0, dtype=np.int64)
@@ -438,7 +437,7 @@ def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progre
                 writers[name] = stack.enter_context(closing(column_writer))
             kept = np.ones(len(chunk), dtype=bool)
             for reason, broken in task.dropped(columns).items() if split == "train" else ():
-                dropped[reason] = dropped.get(reason, Found()).more(start + np.flatnonzero(broken), texts.where)
+                dropped[reason] = dropped.get(reason, Finding()).more(start + np.flatnonzero(broken), texts.where)
                 kept &= ~broken
             for name, writer in writers.items():
                 writer.extend_tokens([columns[name][row] for row in np.flatnonzero(kept).tolist()])

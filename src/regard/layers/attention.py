@@ -155,7 +155,6 @@ class Visibility:
         return bias_B11K
 
     def select(self, sentences_B: Tensor) -> Visibility:
-        """The visibility of some of the sentences."""
         lengths_B = None if self.key_lengths_B is None else self.key_lengths_B.index_select(0, sentences_B)
         return Visibility(lengths_B, self.causal)
 
@@ -367,6 +366,9 @@ class FeedForward(nn.Module):
 
 # Decoding steps as CUDA graphs
 
+Step = Callable[[Tensor, int], Tensor]
+"""Tokens [R], and the number of cached tokens per row to attend to -> logits [R, V]."""
+
 
 @dataclass(frozen=True)
 class StepGraph:
@@ -379,7 +381,7 @@ class StepGraph:
     """The number of cached tokens per row that the step attends to."""
 
     @staticmethod
-    def capture(tokens_R: Tensor, capacity: int, step: Callable[[Tensor, int], Tensor]) -> StepGraph:
+    def capture(tokens_R: Tensor, capacity: int, step: Step) -> StepGraph:
         """Capture `step(tokens, capacity)` without running it. A step must have run before, so kernels are loaded."""
         tokens_R, graph = tokens_R.clone(), torch.cuda.CUDAGraph()
         main, side = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -402,13 +404,7 @@ class StepGraph:
 
 
 def step_with_cache(
-    step: Callable[[Tensor, int], Tensor],
-    tokens_R: Tensor,
-    *,
-    cached: int,
-    limit: int,
-    graph: StepGraph | None,
-    warm: bool,
+    step: Step, tokens_R: Tensor, cached: int, limit: int, graph: StepGraph | None, *, warm: bool
 ) -> tuple[Tensor, StepGraph | None]:
     """The logits of `step(tokens, capacity)` with `cached` tokens in a cache of size `limit`, and the graph to reuse.
 

@@ -32,7 +32,7 @@ def as_torch(carry: Carry) -> Tensor | Carry:
 
 
 def recurrent_layers(
-    cell: Cell, input_width: int, hidden: int, layers: int, *, bidirectional: bool = False, dropout: float = 0.0
+    cell: Cell, input_width: int, hidden: int, layers: int, dropout: float = 0.0, *, bidirectional: bool = False
 ) -> nn.RNN | nn.GRU | nn.LSTM:
     """torch's recurrent layers, with dropout between them."""
     between = dropout if layers > 1 else 0.0  # torch warns about dropout that has no effect
@@ -53,7 +53,7 @@ class RecurrentEncoder(nn.Module):
         super().__init__()
         self.directions = 2 if bidirectional else 1
         self.width = hidden * self.directions
-        self.rnn = recurrent_layers(cell, input_width, hidden, layers, bidirectional=bidirectional, dropout=dropout)
+        self.rnn = recurrent_layers(cell, input_width, hidden, layers, dropout, bidirectional=bidirectional)
 
     def forward(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
         """All states h_BSD (zero on padding), and the last state of each layer, both directions concatenated."""
@@ -155,12 +155,11 @@ def lstm_gates(total_RG: Tensor, c: Tensor, clip: float | None = None) -> tuple[
 class FedCells(nn.Module):
     """Recurrent layers whose first layer reads a word and the output of the step before (input feeding)."""
 
-    def __init__(
-        self, cell: Cell, word_width: int, fed_width: int, hidden: int, layers: int, *, dropout: float
-    ) -> None:
+    def __init__(self, cell: Cell, width: int, hidden: int, layers: int, dropout: float) -> None:
+        """`width` is that of a word and of the output."""
         super().__init__()
         self.kind = cell
-        self.first = CELLS[cell](word_width + fed_width, hidden)
+        self.first = CELLS[cell](2 * width, hidden)
         self.rest = nn.ModuleList(CELLS[cell](hidden, hidden) for _ in range(layers - 1))
         self.dropout = nn.Dropout(dropout)
 

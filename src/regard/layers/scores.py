@@ -206,7 +206,6 @@ class MemoryGradients:
         self.parts: list[Tensor] = []
 
     def add(self, dkeys_BSA: Tensor, alpha_BQS: Tensor, dc_BQD: Tensor, f_BQSA: Tensor, de_BQS: Tensor) -> None:
-        """Add the gradients of one step."""
         alpha_BSQ, f_AP, de_P = alpha_BQS.transpose(1, 2), f_BQSA.flatten(0, 2).t(), de_BQS.flatten()
         if not self.parts:
             self.parts = [dkeys_BSA.clone(), alpha_BSQ @ dc_BQD, f_AP @ de_P]

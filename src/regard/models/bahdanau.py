@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear, is_recording, unpack_rows
-from regard.layers.embeddings import Readout, Tie, tied_embeddings
+from regard.layers.embeddings import Readout, tied_embeddings
 from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
-from regard.models.base import Generator, ModelConfig, Output, Presets, RecurrentState, group_rows
+from regard.models.base import Generator, Output, Presets, RecurrentConfig, RecurrentState, group_rows
 
 SCORES = {"additive": AdditiveAttention, "concat": ConcatAttention, "fully_connected": FullyConnectedAttention}
 
 
-class BahdanauConfig(ModelConfig):
+class BahdanauConfig(RecurrentConfig):
     """RNN with additive attention (Bahdanau 2015)."""
 
     PRESETS: ClassVar[Presets] = {
@@ -28,8 +28,6 @@ class BahdanauConfig(ModelConfig):
         "small": {"embedding": 256, "hidden": 512, "attention": 512},
         "base": {"embedding": 620, "hidden": 1000, "attention": 1000},
     }
-    reads = "source"
-    generates = True
     alignment = "attention"
 
     kind: Literal["bahdanau"] = "bahdanau"
@@ -37,23 +35,15 @@ class BahdanauConfig(ModelConfig):
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     cell: Cell = "gru"
     """The recurrent cell: plain RNN, GRU (the paper's) or LSTM."""
-    embedding: int = Field(256, ge=1)
-    """Width of the token embeddings."""
-    hidden: int = Field(512, ge=1)
-    """Width of the recurrent state, of each encoder direction and of the decoder."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers of the encoder."""
+    bidirectional: bool = True
+    """Whether the encoder also reads from right to left."""
     score: Literal["additive", "concat", "fully_connected"] = "additive"
     """How a decoder state s is scored against an encoder state h: the paper's v_a . tanh(W_a s + U_a h), the same
     function as w . tanh(W_b [s ; h]), or two fully connected layers over [s ; h]."""
     attention: int = Field(512, ge=1)
     """Width of the attention's hidden layer."""
-    layers: int = Field(1, ge=1)
-    """Recurrent layers of the encoder."""
-    bidirectional: bool = True
-    """Whether the encoder also reads from right to left."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings, between encoder layers and before the readout."""
-    tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
 @dataclass(frozen=True)

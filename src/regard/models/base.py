@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import torch
 from pydantic import Field, model_validator
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batches import Batch, TextBatch, Tokens
 from regard.layers.attention import real_positions
-from regard.layers.embeddings import Embedding
-from regard.layers.recurrence import Carry
+from regard.layers.embeddings import Embedding, Tie
+from regard.layers.recurrence import Carry, Cell
 from regard.layers.scores import Memory
 from regard.text.vectors import VectorsConfig
 
@@ -77,10 +77,31 @@ class ModelConfig(Config):
 
 
 def check_heads(heads: int, width: int) -> None:
-    """For validators: attention heads must divide the width."""
     if width % heads:
         fitting = [str(number) for number in range(1, min(width, 64) + 1) if width % number == 0]
         raise ValueError(f"{heads} heads do not divide the width {width} (heads that do: {', '.join(fitting)})")
+
+
+class RecurrentConfig(ModelConfig):
+    """What the recurrent encoder-decoders have in common."""
+
+    reads = "source"
+    generates = True
+
+    cell: Cell = "lstm"
+    """The recurrent cell: plain RNN, GRU or LSTM."""
+    embedding: int = Field(256, ge=1)
+    """Width of the token embeddings."""
+    hidden: int = Field(512, ge=1)
+    """Width of the recurrent state, of each encoder direction and of the decoder."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers on each side."""
+    bidirectional: bool = False
+    """Whether the encoder also reads from right to left."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
 class BlocksConfig(ModelConfig):
@@ -122,19 +143,6 @@ class Output:
 # Models that write text
 
 
-class State(Protocol):
-    """The whole state of decoding. Rows come in groups of W, one group per source: row r belongs to source r // W."""
-
-    def select(self, rows_BW: Tensor) -> State:
-        """The state of these rows, in this order.
-
-        `rows_BW[b, w]` is the old row that the new row b * W + w continues. All rows of a group come from one source.
-        Groups keep their order: those that are not named are dropped with their source, so as many groups as before
-        are the same ones. W may change.
-        """
-        ...
-
-
 M = TypeVar("M", Memory, Tensor, None)
 
 
@@ -147,14 +155,24 @@ class RecurrentState(Generic[M]):
     memory: M
 
     def select(self, rows_BW: Tensor) -> Self:
+        """The state of these rows, in this order, as every state of a `Generator` gives it.
+
+        `rows_BW[b, w]` is the old row that the new row b * W + w continues. All rows of a group come from one source.
+        Groups keep their order: those that are not named are dropped with their source, so as many groups as before
+        are the same ones. W may change.
+        """
         memory, rows_R = self.memory, rows_BW.flatten()
-        if memory is not None and len(memory) != len(rows_BW):  # as many groups as before are the same ones
+        if memory is not None and len(memory) != len(rows_BW):
             memory = memory[sources_of(rows_BW, self.carry[0].shape[-2] // len(memory))]
         return replace(self, carry=tuple(part.index_select(-2, rows_R) for part in self.carry), memory=memory)
 
 
 class Generator(nn.Module):
-    """A model that writes text: the interface for training, search and scoring."""
+    """A model that writes text: the interface for training, search and scoring.
+
+    The whole state of decoding is a value with `select`. Its rows come in groups of W, one group per source: row r
+    belongs to source r // W.
+    """
 
     config: ModelConfig
     source_embedding: Embedding
@@ -211,8 +229,6 @@ class Contextual(nn.Module):
     """A pattern for the start of the weight names of a layer, with its number."""
 
     config: ModelConfig
-    letters: int | None = None
-    """How many characters it reads of a word outside the vocabulary; None: such a word is `<unk>`."""
     width: int
     """The width of the last layer."""
     depth: int

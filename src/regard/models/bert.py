@@ -159,24 +159,18 @@ class BERT(Contextual):
         super().drop_pretraining_heads(keep_readout=keep_readout)
         self.next_sentence = None
 
-    def forward(self, batch: Segmented) -> Output:
-        """The hidden states of the last layer, [B, L, D]."""
-        config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
-        if should_pack(batch.text, self.embedding.tokens.weight, config.width // config.heads, dropout):
-            return self.forward_packed(batch)
-        x_BLD, visible = self.embedding(batch.text.ids_BL, batch.segments_BL), Visibility(batch.text.lengths_B)
+    def forward(self, batch: Segmented, *, packed: bool = False) -> Output:
+        """The hidden states of the last layer, [B, L, D]; on packed texts also if that is faster."""
+        text, config, dropout = batch.text, self.config, self.config.attention_dropout if self.training else 0.0
+        ids_BL, segments_BL, visible, packing = text.ids_BL, batch.segments_BL, Visibility(text.lengths_B), None
+        if packed or should_pack(text, self.embedding.tokens.weight, config.width // config.heads, dropout):
+            packing = Packing.of(text)
+            ids_BL, segments_BL = packing.pack(ids_BL), packing.pack(segments_BL)
+            visible = Visibility(packed=(packing, packing))
+        x_BLD = self.embedding(ids_BL, segments_BL, packing)
         for block in self.blocks:
             x_BLD = block(x_BLD, visible)
-        return Output(x_BLD)
-
-    def forward_packed(self, batch: Segmented) -> Output:
-        """`forward` on packed texts, without computing padding."""
-        packing = Packing.of(batch.text)
-        visible = Visibility(packed=(packing, packing))
-        x_1PD = self.embedding(packing.pack(batch.text.ids_BL), packing.pack(batch.segments_BL), packing)
-        for block in self.blocks:
-            x_1PD = block(x_1PD, visible)
-        return Output(packing.unpack(x_1PD))
+        return Output(x_BLD if packing is None else packing.unpack(x_BLD))
 
     def states(self, batch: Segmented) -> Tensor:
         return self.forward(batch).hidden_BTD

@@ -139,12 +139,8 @@ class GPT(LanguageModel):
             if config.norm == "pre" and name.endswith(("W_O.weight", "W_2.weight")):
                 parameter.data.mul_((2 * config.layers) ** -0.5)
 
-    def forward(self, batch: TextBatch) -> Output:  # type: ignore[override]
-        return Output(self.read(batch.text, without=1))
-
-    def forward_packed(self, batch: TextBatch) -> Output:
-        """`forward` on packed texts, without computing padding."""
-        return Output(self.read(batch.text, without=1, packed=True))
+    def forward(self, batch: TextBatch, *, packed: bool = False) -> Output:  # type: ignore[override]
+        return Output(self.read(batch.text, without=1, packed=packed))
 
     def states(self, batch: TextBatch) -> Tensor:
         return self.read(batch.text, without=0)
@@ -191,17 +187,11 @@ class GPT(LanguageModel):
             return logits_RV, replace(state, last_BD=None)
         if state.longest >= self.config.max_positions:  # the longest row may have been dropped since
             self.positions.check_length(int(state.lengths_R.max()) + 1)
-        logits_RV, graph = step_with_cache(
-            lambda tokens, capacity: self.advance(tokens, state, capacity),
-            tokens_R,
-            cached=state.longest,
-            limit=state.own_N2RHME.shape[4],
-            graph=state.graph,
-            warm=state.stepped,
-        )
+        limit, advance = state.own_N2RHME.shape[4], partial(self.advance, state)
+        logits_RV, graph = step_with_cache(advance, tokens_R, state.longest, limit, state.graph, warm=state.stepped)
         return logits_RV, replace(state, longest=state.longest + 1, graph=graph, stepped=True)
 
-    def advance(self, tokens_R: Tensor, state: GPTState, capacity: int) -> Tensor:
+    def advance(self, state: GPTState, tokens_R: Tensor, capacity: int) -> Tensor:
         """One step in place. It attends to the first `capacity` positions of the cache; a row may fill fewer."""
         places_R, visible = state.lengths_R, Visibility(state.lengths_R + 1)
         x_R1D = self.dropout(self.embedding(tokens_R) + self.positions.learned(places_R))[:, None]

@@ -7,7 +7,7 @@ Dai & Le 2015, "Semi-supervised sequence learning", arXiv:1511.01432. The regula
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from regard.data.batches import TextBatch, Tokens
 from regard.layers.embeddings import Embedding, Readout
 from regard.layers.recurrence import LayerCarry, LSTMLayer
-from regard.models.base import LanguageModel, ModelConfig, Output, Presets, last_of, sources_of
+from regard.models.base import LanguageModel, ModelConfig, Output, Presets, RecurrentState, last_of
 
 Carry = tuple[LayerCarry, ...]
 """The recurrent state of all layers, the first layer first."""
@@ -29,17 +29,9 @@ class LSTMLanguageModelConfig(ModelConfig):
     PRESETS: ClassVar[Presets] = {
         "tiny": {"embedding": 64, "hidden": 128, "layers": 2},
         "small": {"embedding": 256, "hidden": 512, "layers": 2},
-        "base": {
-            "embedding": 400,
-            "hidden": 1150,
-            "layers": 3,
-            "word_dropout": 0.1,
-            "input_dropout": 0.65,
-            "hidden_dropout": 0.3,
-            "output_dropout": 0.4,
-            "weight_dropout": 0.5,
-        },
-    }
+        "base": {"embedding": 400, "hidden": 1150, "layers": 3, "word_dropout": 0.1, "input_dropout": 0.65,
+                 "hidden_dropout": 0.3, "output_dropout": 0.4, "weight_dropout": 0.5},
+    }  # fmt: skip
     reads = "text"
     generates = True
     pretraining = "next_token"
@@ -98,21 +90,6 @@ class CarriedOutput(Output):
     carry: Carry
 
 
-@dataclass(frozen=True)
-class LSTMState:
-    """The recurrent state of each row; before the first step also the hidden state after each prompt."""
-
-    carry: Carry
-    last_BD: Tensor | None
-    sources: int
-
-    def select(self, rows_BW: Tensor) -> LSTMState:
-        rows_R, group = rows_BW.flatten(), len(self.carry[0][0]) // self.sources
-        carry = tuple((h_RD.index_select(0, rows_R), c_RD.index_select(0, rows_R)) for h_RD, c_RD in self.carry)
-        last_BD = None if self.last_BD is None else self.last_BD.index_select(0, sources_of(rows_BW, group))
-        return LSTMState(carry, last_BD, len(rows_BW))
-
-
 class LSTMLanguageModel(LanguageModel):
     """
     Dai & Le 2015, section 2; Merity et al. 2017, sections 2 and 4:
@@ -145,7 +122,7 @@ class LSTMLanguageModel(LanguageModel):
         if self.training and self.config.word_dropout:
             kept_V1 = F.dropout(x_BLD.new_ones(self.embedding.num_embeddings, 1), self.config.word_dropout)
             x_BLD = x_BLD * kept_V1[ids_BL]
-        return cast(Tensor, self.input_dropout(x_BLD))
+        return self.input_dropout(x_BLD)
 
     def read(self, text: Tokens, carry: Carry | None = None) -> tuple[list[Tensor], Carry]:
         """The states of all layers, embeddings first, and the recurrent state after each text's last token."""
@@ -173,19 +150,20 @@ class LSTMLanguageModel(LanguageModel):
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         return self.read(batch.text)[0]
 
-    def begin(self, source: Tokens, rows: int, max_length: int) -> LSTMState:
+    def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Tensor]:
+        """The carry is h and c of each layer; the memory, before the first step, the hidden state after each prompt."""
         outputs, carry = self.read(source)
-        repeated = tuple((h_BD.repeat_interleave(rows, 0), c_BD.repeat_interleave(rows, 0)) for h_BD, c_BD in carry)
-        return LSTMState(repeated, last_of(outputs[-1], source), len(source))
+        repeated = tuple(part_BD.repeat_interleave(rows, 0) for layer in carry for part_BD in layer)
+        return RecurrentState(repeated, last_of(outputs[-1], source))
 
-    def step(self, tokens_R: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
-        if state.last_BD is not None:
-            logits_BV = self.readout(state.last_BD)
-            logits_RV = logits_BV.repeat_interleave(len(tokens_R) // state.sources, 0)
-            return logits_RV, LSTMState(state.carry, None, state.sources)
+    def step(self, tokens_R: Tensor, state: RecurrentState[Any]) -> tuple[Tensor, RecurrentState[None]]:
+        if state.memory is not None:
+            logits_RV = self.readout(state.memory).repeat_interleave(len(tokens_R) // len(state.memory), 0)
+            return logits_RV, RecurrentState(state.carry, None)
         ones = torch.ones(len(tokens_R), dtype=torch.long)
-        outputs, carry = self.read(Tokens(tokens_R[:, None], ones, ones), state.carry)
-        return self.readout(outputs[-1][:, 0]), LSTMState(carry, None, state.sources)
+        before = tuple(zip(state.carry[::2], state.carry[1::2], strict=True))
+        outputs, carry = self.read(Tokens(tokens_R[:, None], ones, ones), before)
+        return self.readout(outputs[-1][:, 0]), RecurrentState(tuple(part for layer in carry for part in layer), None)
 
 
 def without_last(text: Tokens) -> Tokens:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -12,11 +13,10 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout, Tie, tied_embeddings
+from regard.layers.embeddings import Readout, tied_embeddings
 from regard.layers.recurrence import (
     Bridge,
     Carry,
-    Cell,
     FedCells,
     RecurrentEncoder,
     as_carry,
@@ -25,10 +25,10 @@ from regard.layers.recurrence import (
     word_gates,
 )
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
-from regard.models.base import Generator, ModelConfig, Output, Presets, RecurrentState
+from regard.models.base import Generator, Output, Presets, RecurrentConfig, RecurrentState
 
 
-class LuongConfig(ModelConfig):
+class LuongConfig(RecurrentConfig):
     """RNN that attends to the source after its recurrent step (Luong 2015)."""
 
     PRESETS: ClassVar[Presets] = {
@@ -36,24 +36,14 @@ class LuongConfig(ModelConfig):
         "small": {"embedding": 512, "hidden": 512, "attention": 512, "layers": 1},
         "base": {"embedding": 1000, "hidden": 1000, "attention": 1000, "layers": 4},
     }
-    reads = "source"
-    generates = True
     alignment = "attention"
 
     kind: Literal["luong"] = "luong"
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
-    cell: Cell = "lstm"
-    """The recurrent cell: plain RNN, GRU or LSTM (the paper's)."""
     embedding: int = Field(512, ge=1)
     """Width of the token embeddings, and of the attentional state that the readout reads: tanh keeps its values small,
     so a width far below `hidden` learns badly."""
-    hidden: int = Field(512, ge=1)
-    """Width of the recurrent state, of each encoder direction and of the decoder."""
-    layers: int = Field(1, ge=1)
-    """Recurrent layers on each side."""
-    bidirectional: bool = False
-    """Whether the encoder also reads from right to left."""
     score: Literal["dot", "general", "concat", "scaled_dot"] = "general"
     """How a decoder state h_t is scored against an encoder state h_s: h_t . h_s, h_t . W_a h_s,
     v_a . tanh(W_a [h_t ; h_s]), or h_t . h_s / sqrt(width). `dot` and `scaled_dot` need an encoder that reads in one
@@ -68,10 +58,6 @@ class LuongConfig(ModelConfig):
     input_feeding: bool = True
     """Whether the decoder also reads the attentional state of the step before. Without it the decoder's states do not
     depend on the attention, and training computes all steps in one call."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings, between layers and before the readout."""
-    tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
     @model_validator(mode="after")
     def _products_of_equal_width(self) -> LuongConfig:
@@ -142,6 +128,21 @@ def offsets_from(p_BQ: Tensor, memory: Memory) -> Tensor:
     return s_S - p_BQ[:, :, None]
 
 
+SCORES: dict[str, Callable[[LuongConfig, int], ScoredAttention]] = {
+    "dot": lambda config, width: DotAttention(),
+    "scaled_dot": lambda config, width: DotAttention(scaled=True),
+    "general": lambda config, width: GeneralAttention(config.hidden, width),
+    "concat": lambda config, width: ConcatAttention(config.hidden, width, config.attention),
+}
+"""`model.score` -> attention over encoder states of this width."""
+WINDOWS: dict[str, Callable[[LuongConfig], nn.Module | None]] = {
+    "global": lambda config: None,
+    "local_m": lambda config: MonotonicWindow(config.window),
+    "local_p": lambda config: PredictiveWindow(config.hidden, config.window),
+}
+"""`model.reach` -> the window on the source."""
+
+
 @dataclass(frozen=True)
 class LuongState(RecurrentState[Memory]):
     """Also the last attentional state per row, and the number of tokens so far."""
@@ -177,9 +178,10 @@ class Luong(Generator):
         )
         memory_width = self.encoder.width
         self.bridge = Bridge(config.cell, memory_width, config.hidden)
-        self.decoder = _decoder(config)
-        self.attention = _attention(config, memory_width)
-        self.window = _window(config)
+        sizes, fed = (config.hidden, config.layers), config.input_feeding
+        self.decoder = (FedCells if fed else recurrent_layers)(config.cell, config.embedding, *sizes, config.dropout)
+        self.attention = SCORES[config.score](config, memory_width)
+        self.window = WINDOWS[config.reach](config)
         self.W_c = Linear(memory_width + config.hidden, config.embedding, bias=False)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
         self.dropout = nn.Dropout(config.dropout)
@@ -226,24 +228,3 @@ class Luong(Generator):
     def step(self, tokens_R: Tensor, state: LuongState) -> tuple[Tensor, LuongState]:
         hidden_R1D, state = self.decode(tokens_R[:, None], state)
         return self.readout(hidden_R1D[:, 0]), state
-
-
-def _decoder(config: LuongConfig) -> nn.RNN | nn.GRU | nn.LSTM | FedCells:
-    if config.input_feeding:
-        sizes = (config.embedding, config.embedding, config.hidden, config.layers)
-        return FedCells(config.cell, *sizes, dropout=config.dropout)
-    return recurrent_layers(config.cell, config.embedding, config.hidden, config.layers, dropout=config.dropout)
-
-
-def _attention(config: LuongConfig, memory_width: int) -> ScoredAttention:
-    if config.score == "general":
-        return GeneralAttention(config.hidden, memory_width)
-    if config.score == "concat":
-        return ConcatAttention(config.hidden, memory_width, config.attention)
-    return DotAttention(scaled=config.score == "scaled_dot")
-
-
-def _window(config: LuongConfig) -> MonotonicWindow | PredictiveWindow | None:
-    if config.reach == "local_p":
-        return PredictiveWindow(config.hidden, config.window)
-    return MonotonicWindow(config.window) if config.reach == "local_m" else None

@@ -8,26 +8,16 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout, Tie, tied_embeddings
-from regard.layers.recurrence import (
-    Bridge,
-    Carry,
-    Cell,
-    RecurrentEncoder,
-    as_carry,
-    as_torch,
-    recurrent_layers,
-    reversal,
-)
-from regard.models.base import Generator, ModelConfig, Output, Presets, RecurrentState
+from regard.layers.embeddings import Readout, tied_embeddings
+from regard.layers.recurrence import Bridge, Carry, RecurrentEncoder, as_carry, as_torch, recurrent_layers, reversal
+from regard.models.base import Generator, Output, Presets, RecurrentConfig, RecurrentState
 
 
-class RNNConfig(ModelConfig):
+class RNNConfig(RecurrentConfig):
     """Encoder-decoder RNN (Sutskever 2014, Cho 2014)."""
 
     PRESETS: ClassVar[Presets] = {
@@ -35,30 +25,14 @@ class RNNConfig(ModelConfig):
         "small": {"embedding": 256, "hidden": 512, "layers": 1},
         "base": {"embedding": 512, "hidden": 1000, "layers": 4},
     }
-    reads = "source"
-    generates = True
 
     kind: Literal["rnn"] = "rnn"
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it."""
-    cell: Cell = "lstm"
-    """The recurrent cell: plain RNN, GRU or LSTM."""
-    embedding: int = Field(256, ge=1)
-    """Width of the token embeddings."""
-    hidden: int = Field(512, ge=1)
-    """Width of the recurrent state."""
-    layers: int = Field(1, ge=1)
-    """Recurrent layers on each side."""
-    bidirectional: bool = False
-    """Whether the encoder also reads from right to left."""
     reverse_source: bool = False
     """Read the source backwards, as Sutskever does: it brings the first words of both sides close together."""
     context: Literal["start", "every_step"] = "start"
     """Where the sentence vector enters the decoder: in its first state (Sutskever), or in every input too (Cho)."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings, between layers and before the readout."""
-    tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
 class RNN(Generator):
@@ -82,7 +56,7 @@ class RNN(Generator):
         )
         self.bridge = Bridge(config.cell, self.encoder.width, config.hidden)
         read_width = config.embedding + (self.encoder.width if config.context == "every_step" else 0)
-        self.decoder = recurrent_layers(config.cell, read_width, config.hidden, config.layers, dropout=config.dropout)
+        self.decoder = recurrent_layers(config.cell, read_width, config.hidden, config.layers, config.dropout)
         self.V = Linear(config.hidden, config.embedding)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
         self.dropout = nn.Dropout(config.dropout)

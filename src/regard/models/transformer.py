@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal, cast
 
 import torch
@@ -85,7 +86,6 @@ class TransformerConfig(ModelConfig):
         return self
 
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
-        """No text may have more tokens than learned positions."""
         longest = max(longest_source, longest_target)
         if self.positions == "learned" and longest > self.max_positions:
             what = f"the longest text takes up {longest} positions, but the model learns {self.max_positions}"
@@ -237,17 +237,11 @@ class TransformerDecoder(Generator):
 
     def step(self, tokens_R: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         self.positions.check_length(state.written + 1)
-        logits_RV, graph = step_with_cache(
-            lambda tokens, capacity: self.advance(tokens, state, capacity),
-            tokens_R,
-            cached=state.written,
-            limit=len(state.own_MN2RHE),
-            graph=state.graph,
-            warm=state.written > 0,
-        )
+        written, limit, advance = state.written, len(state.own_MN2RHE), partial(self.advance, state)
+        logits_RV, graph = step_with_cache(advance, tokens_R, written, limit, state.graph, warm=written > 0)
         return logits_RV, replace(state, written=state.written + 1, graph=graph)
 
-    def advance(self, tokens_R: Tensor, state: TransformerState, capacity: int) -> Tensor:
+    def advance(self, state: TransformerState, tokens_R: Tensor, capacity: int) -> Tensor:
         """One step in place. It attends to the first `capacity` positions of the cache, filled or not."""
         x_RD = self.target_embedding(tokens_R) * math.sqrt(self.target_embedding.embedding_dim)
         if state.positions_MD is not None:
@@ -293,18 +287,19 @@ class Transformer(TransformerDecoder):
             x_BSD = block(x_BSD, visible)
         return self.encoder_norm(x_BSD)
 
-    def forward(self, batch: Batch) -> Output:
-        config, weight = self.config, self.output.linear.weight
-        dropout = config.attention_dropout if self.training else 0.0
-        if self.packable and has_packed_kernel(weight, config.width // config.heads, dropout):
-            return self.forward_packed(batch)
+    def forward(self, batch: Batch, *, packed: bool = False) -> Output:
+        """On packed sentences also if there is a kernel for it."""
+        config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
+        weight, head_width = self.output.linear.weight, config.width // config.heads
+        if packed or (self.packable and has_packed_kernel(weight, head_width, dropout)):
+            return self._forward_packed(batch)
         source, own = Visibility(batch.source.lengths_B), Visibility(batch.target.lengths_B - 1, not config.look_ahead)
         memory_BSD = self.encode(self.embed(self.source_embedding, batch.source.ids_BL), source)
         x_BTD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1])
         return Output(self.decode(x_BTD, memory_BSD, own, source))
 
-    def forward_packed(self, batch: Batch) -> Output:
-        """`forward` on packed sentences, without computing padding."""
+    def _forward_packed(self, batch: Batch) -> Output:
+        """`forward` without computing padding."""
         source, target = Packing.of(batch.source), Packing.of(batch.target, without=1)
         x_1PD = self.embed(self.source_embedding, batch.source.ids_BL, source)
         memory_1PD = self.encode(x_1PD, Visibility(packed=(source, source)))

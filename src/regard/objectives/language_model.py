@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -114,7 +113,6 @@ def predicted_by(
 
 
 def carry_to(carry: Carry | None, device: torch.device) -> Carry | None:
-    """The recurrent state on another device."""
     return None if carry is None else tuple((h_BD.to(device), c_BD.to(device)) for h_BD, c_BD in carry)
 
 
@@ -147,35 +145,21 @@ def masked_states(hidden_BLD: Tensor, batch: MaskedBatch) -> Tensor:
     return hidden_BLD.flatten(0, 1).index_select(0, batch.places_P)
 
 
-@dataclass(frozen=True)
-class MaskedSums:
-    """Sums over a batch, for means over all batches."""
-
-    loss: float
-    """Cross-entropy of the masked tokens."""
-    correct: int
-    """Masked tokens that were predicted correctly."""
-    masked: int
-    next_loss: float
-    """Cross-entropy of next-sentence prediction."""
-    next_correct: int
-    """Pairs that were classified correctly."""
-    pairs: int
-
-
 @torch.inference_mode()
-def masked_sums(model: BERT, batch: MaskedBatch) -> MaskedSums:
-    """Loss and accuracy of a batch."""
+def masked_sums(model: BERT, batch: MaskedBatch) -> dict[str, float]:
+    """Sums over a batch: cross-entropy and correct predictions of the `masked` tokens, and of next-sentence prediction
+    for its `pairs`."""
     hidden_BLD = model(batch).hidden_BTD
-    loss, correct, masked_PD = 0.0, 0, masked_states(hidden_BLD, batch)
-    parts = zip(torch.split(masked_PD, ROWS_AT_ONCE), torch.split(batch.labels_P, ROWS_AT_ONCE), strict=True)
-    for hidden_PD, labels_P in parts:
+    sums = dict.fromkeys(("loss", "correct", "next_loss", "next_correct", "pairs"), 0.0)
+    sums["masked"] = len(batch.labels_P)
+    parts = (torch.split(x, ROWS_AT_ONCE) for x in (masked_states(hidden_BLD, batch), batch.labels_P))
+    for hidden_PD, labels_P in zip(*parts, strict=True):
         logits_PV = model.readout(hidden_PD)
-        loss += float(F.cross_entropy(logits_PV, labels_P, reduction="sum"))
-        correct += int((logits_PV.argmax(-1) == labels_P).sum())
-    if batch.follows_B is None or model.next_sentence is None:
-        return MaskedSums(loss, correct, len(batch.labels_P), 0.0, 0, 0)
-    logits_BY, classes_B = model.next_sentence(hidden_BLD), 1 - batch.follows_B.long()
-    next_loss = float(F.cross_entropy(logits_BY, classes_B, reduction="sum"))
-    next_correct = int((logits_BY.argmax(-1) == classes_B).sum())
-    return MaskedSums(loss, correct, len(batch.labels_P), next_loss, next_correct, len(classes_B))
+        sums["loss"] += float(F.cross_entropy(logits_PV, labels_P, reduction="sum"))
+        sums["correct"] += int((logits_PV.argmax(-1) == labels_P).sum())
+    if batch.follows_B is not None and model.next_sentence is not None:
+        logits_BY, classes_B = model.next_sentence(hidden_BLD), 1 - batch.follows_B.long()
+        sums["next_loss"] = float(F.cross_entropy(logits_BY, classes_B, reduction="sum"))
+        sums["next_correct"] = int((logits_BY.argmax(-1) == classes_B).sum())
+        sums["pairs"] = len(classes_B)
+    return sums

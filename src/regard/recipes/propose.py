@@ -55,16 +55,13 @@ ENDS = ("steps", "epochs", "validate_every", "patience")
 class Sizes(NamedTuple):
     """What suits an amount of data."""
 
-    below: float
-    """The amount: fewer examples, or characters of raw text, than this."""
+    below: float  # the amount: examples, or characters of raw text
     preset: str
     vocabulary: int
     epochs: int
     warmup: int
-    patience: int | None
-    """Validations; None trains to the end, where a validation set is too small to choose a checkpoint by."""
-    batch_tokens: int | None
-    """None leaves it to `auto`."""
+    patience: int | None  # validations; None trains to the end: the validation set is too small to choose by
+    batch_tokens: int | None  # None leaves it to `auto`
     dropout: float | None = None
 
 
@@ -72,13 +69,10 @@ class Plan(NamedTuple):
     """How a recipe that ships is fitted to data."""
 
     recipe: str
-    lengths: tuple[int, ...]
-    """What data.max_length may be."""
-    steps: int
-    """The fewest that are worth training for."""
+    lengths: tuple[int, ...]  # what data.max_length may be
+    steps: int  # the fewest that are worth training for
     sizes: tuple[Sizes, ...]
-    changes: dict[str, Any]
-    """What else is to be different, by path; None takes a key out."""
+    changes: dict[str, Any]  # what else is to be different, by path; None takes a key out
 
 
 PAIRS = Plan(
@@ -179,8 +173,11 @@ def data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
     return [str(recipe), *further]
 
 
-def proposal_for(files: Sequence[str], others: Sequence[str], out: str | Path | None) -> tuple[str, Path]:
-    """The recipe for the files, written to `out` if that is given, and the folder that its paths are relative to."""
+def proposal_for(
+    files: Sequence[str], others: Sequence[str], out: str | Path | None
+) -> tuple[str, Path, tuple[str, ...]]:
+    """The recipe for the files, written to `out` if that is given; the folder that its paths are relative to; and what
+    to type next: save the recipe, unless that is done, and train."""
     for override in others:
         if "=" in override:
             hint = "save it with --out, then change it there, or give the override to 'regard train'"
@@ -189,17 +186,16 @@ def proposal_for(files: Sequence[str], others: Sequence[str], out: str | Path | 
         raise ConfigError("the file exists already", where=str(out), hint="give another --out")
     folder = Path() if out is None else Path(out).parent
     text = propose(files, folder)
-    if out is not None:
-        Path(out).write_text(text, encoding="utf-8")
-    return text, folder.absolute()
-
-
-def next_commands(files: Sequence[str], out: str | Path | None) -> list[str]:
-    """What to type next: save the recipe, unless that is done, and train."""
     name = Path(files[0]).name.partition(".")[0] or "mine"
-    saved = Path(out) if out is not None else _unused(Path(f"{name}.yaml"))
-    save = [] if out is not None else [shlex.join(["regard", "check", *files, "--out", saved.as_posix()])]
-    return [*save, shlex.join(["regard", "train", saved.as_posix(), "--out", _unused(Path("runs", name)).as_posix()])]
+    commands = []
+    if out is None:
+        out = _unused(Path(f"{name}.yaml"))
+        commands.append(shlex.join(["regard", "check", *files, "--out", out.as_posix()]))
+    else:
+        Path(out).write_text(text, encoding="utf-8")
+    run = _unused(Path("runs", name))
+    commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
+    return text, folder.absolute(), tuple(commands)
 
 
 def _unused(path: Path) -> Path:
@@ -214,12 +210,9 @@ def _unused(path: Path) -> Path:
 class Size(NamedTuple):
     """What texts look like."""
 
-    script: str
-    """What most letters belong to: Latin, Hangul, Cjk, ..."""
-    words: float
-    """Words of a text, on average."""
-    characters: int
-    """What 99 of 100 texts do not exceed; of raw text the average."""
+    script: str  # what most letters belong to: Latin, Hangul, Cjk, ...
+    words: float  # words of a text, on average
+    characters: int  # what 99 of 100 texts do not exceed; of raw text the average
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Size:
@@ -236,15 +229,11 @@ class DataProfile:
     """What a recipe is proposed from."""
 
     task: str
-    data: dict[str, Any]
-    """The line `data.train`: the file, as a Path, and its columns."""
+    data: dict[str, Any]  # the line `data.train`: the file, as a Path, and its columns
     examples: int
-    sizes: tuple[Size, ...] = ()
-    """Of what is read and, last, of what is written."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """What else the data decides, by its path in the recipe."""
-    several_sentences: float = 0.0
-    """Of raw text: the share of documents with two sentences or more."""
+    sizes: tuple[Size, ...] = ()  # of what is read and, last, of what is written
+    settings: dict[str, Any] = field(default_factory=dict)  # what else the data decides, by its path in the recipe
+    several_sentences: float = 0.0  # of raw text: the share of documents with two sentences or more
 
     @property
     def split(self) -> dict[str, float]:
@@ -468,12 +457,9 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 class _Table:
     """A sample of the rows of a table."""
 
-    data: dict[str, Any]
-    """The file or the dataset, as a recipe names it."""
-    columns: Mapping[Key, Sequence[Any]]
-    """Texts and, of a .jsonl or a dataset, also lists."""
-    rows: int
-    """Of the whole table."""
+    data: dict[str, Any]  # the file or the dataset, as a recipe names it
+    columns: Mapping[Key, Sequence[Any]]  # texts and, of a .jsonl or a dataset, also lists
+    rows: int  # of the whole table
 
     @cached_property
     def kinds(self) -> dict[Key, str]:

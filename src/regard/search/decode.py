@@ -28,6 +28,7 @@ from regard.search.hypotheses import (
     source_attention,
 )
 from regard.search.rules import SPECIAL, UNCONSTRAINED, Constraints, Limits, Rules, Special, rules_for
+from regard.text.tokenizers import Tokenizer
 
 FEW = 8
 """Up to this number, repeated maxima are faster than a sort."""
@@ -68,7 +69,7 @@ def search(
     longest, ranking = rules.limits.longest, Ranking.of(config)
     if config.sample:
         noise_BWT = noise_of(source, config.nbest, longest, config.seed)
-        strategy: Strategy = Sampling(noise_BWT, config.temperature, config.top_k, config.top_p)
+        strategy: Beam | Sampling = Sampling(noise_BWT, config.temperature, config.top_k, config.top_p)
     else:
         strategy = Beam(config.beam, config.nbest, torch.tensor(longest, device=source.ids_BL.device), ranking)
     finished = _write(model, source, config, rules, strategy, special, observer)
@@ -84,7 +85,7 @@ def _write(
     source: Tokens,
     config: SearchConfig,
     rules: Rules,
-    strategy: Strategy,
+    strategy: Beam | Sampling,
     special: Special,
     observer: Observer | None,
 ) -> Finished:
@@ -172,27 +173,6 @@ def _compact(
 # Strategies
 
 
-class Strategy(Protocol):
-    """Chooses the next tokens."""
-
-    rows: int
-    """Hypotheses per sentence."""
-    reorders: bool
-    """Whether a step may continue a hypothesis in another slot than its own."""
-
-    def start(self, total_BW: Tensor) -> Tensor:
-        """log P of the slots at the beginning, made from zeros."""
-        ...
-
-    def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
-        """The continuations to take. May overwrite `log_p_BWV`, in which NEVER marks tokens that are ruled out."""
-        ...
-
-    def is_done(self, total_BW: Tensor, sentences_B: Tensor, finished: Finished) -> Tensor:
-        """Whether a sentence needs no further step, given log P of its live hypotheses."""
-        ...
-
-
 class Beam:
     """Takes the most probable continuations; a hypothesis that ends keeps its slot.
 
@@ -202,6 +182,7 @@ class Beam:
     """
 
     reorders = True
+    """Whether a step may continue a hypothesis in another slot than its own."""
 
     def __init__(self, beam: int, nbest: int, limits_B: Tensor, ranking: Ranking) -> None:
         self.rows, self._nbest, self._limits_B, self._ranking = beam, nbest, limits_B, ranking
@@ -212,6 +193,7 @@ class Beam:
         return total_BW
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
+        """The continuations to take. Overwrites `log_p_BWV`, in which NEVER marks tokens that are ruled out."""
         # First the best continuations of each hypothesis, as many as may be taken in all: M.
         log_p_RM, tokens_RM = best(log_p_BWV.flatten(0, 1), min(self.rows, log_p_BWV.shape[-1]))
         total_BM = (log_p_RM.view(*live.total_BW.shape, -1) + live.total_BW[..., None]).flatten(1)
@@ -332,13 +314,6 @@ NOT_DRAWN = "not drawn"
 SETTLED = "cannot win any more"
 
 
-class Detokenizer(Protocol):
-    """The methods of a tokenizer that a record needs."""
-
-    def tokens(self, ids: Sequence[int]) -> list[str]: ...
-    def decode(self, ids: Sequence[int]) -> str: ...
-
-
 @dataclass
 class SentenceRecord:
     """The search for one sentence so far."""
@@ -354,7 +329,7 @@ class SentenceRecord:
 class Recorder:
     """An `Observer` that records the candidates of every step and what became of them. Keys: docs/search-record.md."""
 
-    def __init__(self, source: Tokens, config: SearchConfig, tokenizer: Detokenizer, end_id: int) -> None:
+    def __init__(self, source: Tokens, config: SearchConfig, tokenizer: Tokenizer, end_id: int) -> None:
         self._config, self._tokenizer, self._end_id = config, tokenizer, end_id
         self._rows, self._source_lengths_B = config.nbest if config.sample else config.beam, source.lengths_B
         self._records = [SentenceRecord() for _ in range(len(source))]

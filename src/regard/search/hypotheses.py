@@ -92,7 +92,6 @@ def coverage(attended_BWS: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def require_source_attention(model: Generator) -> None:
-    """The coverage penalty needs a model with attention over the source."""
     if not model.alignment:
         what = f"the model {type(model).__name__} has no attention over the source, so coverage is not defined"
         hint = "leave it at 0, or use a model with attention"
@@ -137,7 +136,6 @@ class Live:
 
     @property
     def score_BW(self) -> Tensor:
-        """The model's log P so far."""
         return self.total_BW if self.own_BW is None else self.own_BW
 
     def objective_BW(self, ranking: Ranking, source_lengths_B: Tensor) -> Tensor:
@@ -213,7 +211,6 @@ class Finished:
         self._count_B[sentences_B] += ended_BW.sum(-1)
 
     def count(self, sentences_B: Tensor) -> Tensor:
-        """How many hypotheses of each sentence have ended."""
         return self._count_B[sentences_B]
 
     def objective_to_beat(self, sentences_B: Tensor, nbest: int) -> Tensor:

@@ -49,7 +49,6 @@ class Constraints:
     """The tokens before each output, if it continues a text; empty: outputs stand alone."""
 
     def of(self, sentences: Sequence[int]) -> Constraints:
-        """The constraints of these sentences."""
         prefixes, contexts = (
             [each[number] for number in sentences] if each else () for each in (self.prefixes, self.contexts)
         )
@@ -272,7 +271,6 @@ class BannedTexts:
         return rows
 
     def state_after(self, tokens: Iterable[int]) -> int:
-        """The state after these tokens."""
         state = 0
         for token in tokens:
             state = self._automaton.read(state, self._pieces.get(token, ())).state
@@ -344,7 +342,8 @@ class Rules:
             rule.forbid(log_p_BWV, live)
         if forced_B11 is None or own_BWV is None:
             return log_p_BWV
-        prefix_BWV = own_BWV.masked_fill_(~_is_token(forced_B11, own_BWV), NEVER)
+        is_other_B1V = forced_B11 != torch.arange(own_BWV.shape[-1], device=own_BWV.device)
+        prefix_BWV = own_BWV.masked_fill_(is_other_B1V, NEVER)
         return torch.where(forced_B11 == NO_TOKEN, log_p_BWV, prefix_BWV)
 
     def reasons(self, like_BWV: Tensor, live: Live) -> Tensor:
@@ -356,12 +355,8 @@ class Rules:
             reasons_BWV.masked_fill_((probe_BWV == NEVER) & (reasons_BWV == 0), number)
         if (forced_B11 := self._forced(live)) is None:
             return reasons_BWV
-        return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, ~_is_token(forced_B11, like_BWV) * len(self.names))
-
-
-def _is_token(tokens_B11: Tensor, like_BWV: Tensor) -> Tensor:
-    """True at the index of the token in the vocabulary."""
-    return tokens_B11 == torch.arange(like_BWV.shape[-1], device=like_BWV.device)
+        is_other_B1V = forced_B11 != torch.arange(like_BWV.shape[-1], device=like_BWV.device)
+        return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, is_other_B1V * len(self.names))
 
 
 def rules_for(

@@ -19,7 +19,7 @@ from regard.data import shapes
 from regard.data.batches import Images
 from regard.data.config import Corpus, Data, Recipe
 from regard.data.corpora import Part
-from regard.data.dataset import NAMED, Dataset, Found
+from regard.data.dataset import NAMED, Dataset, Finding
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import Row, has_header
 from regard.data.images import (
@@ -77,7 +77,7 @@ class CaptionedImages(Dataset):
     pictures: Pictures
     numbers: Integers
     """The picture of each example."""
-    dropped: Found
+    dropped: Finding
     """The examples that are left out since their images cannot be read."""
 
     @cached_property
@@ -98,7 +98,6 @@ class Captioning(TextToText):
     evaluation = EvaluationConfig
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
-    decoded = frozenset((*ORDERS, "chrf", "exact_match"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
@@ -258,7 +257,7 @@ def captioned(
     pictures = prepare_pictures(dict(zip(numbers, places, strict=True)), reading, progress, drop=drop)
     readable = np.isin(of_examples, pictures.kept)
     rows, lost = np.flatnonzero(readable), np.flatnonzero(~readable)
-    dropped = Found(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))
+    dropped = Finding(len(lost), tuple(dataset.where(int(row)) for row in lost[:NAMED]))
     chosen = dataset.select(rows) if len(lost) else dataset
     own = {name: getattr(chosen, name) for name in Dataset.__dataclass_fields__}
     kept = np.searchsorted(pictures.kept, of_examples[rows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from regard.models import any_config, build_model
 from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.cross_entropy import perplexity
-from regard.objectives.language_model import MaskedSums, MaskedTokens, masked_states, masked_sums
+from regard.objectives.language_model import MaskedTokens, masked_states, masked_sums
 from regard.tasks.language_modeling import SCORE_TOKENS
 from regard.tasks.raw import RawTextTask, check_max_length, token_losses
 from regard.tasks.task import (
@@ -65,7 +66,6 @@ class MaskedLanguageModeling(RawTextTask):
     """Raw text, measured by how many hidden tokens are found again, and how many pairs of sentences are told."""
 
     name = "masked_language_modeling"
-    searches = False
     unit = "masked tokens"
     data = MaskedData
     models = any_config(lambda config: config.pretraining == "masked")
@@ -136,20 +136,16 @@ class MaskedLanguageModeling(RawTextTask):
 
     def loss(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
-        sums: list[MaskedSums] = []
+        sums: dict[str, float] = defaultdict(float)
         for rows in examples.measured(SCORE_TOKENS):
-            sums.append(masked_sums(model, examples.batch(rows).to(device_of(model))))
+            for name, value in masked_sums(model, examples.batch(rows).to(device_of(model))).items():
+                sums[name] += value
             progress(len(rows))
-        masked, pairs = sum(batch.masked for batch in sums), sum(batch.pairs for batch in sums)
-        loss = sum(batch.loss for batch in sums) / masked
-        metrics = {
-            "loss": loss,
-            "perplexity": perplexity(loss),
-            "masked_accuracy": sum(batch.correct for batch in sums) / masked,
-        }
+        loss, pairs = sums["loss"] / sums["masked"], sums["pairs"]
+        metrics = {"loss": loss, "perplexity": perplexity(loss), "masked_accuracy": sums["correct"] / sums["masked"]}
         if pairs:
-            metrics["next_sentence_loss"] = sum(batch.next_loss for batch in sums) / pairs
-            metrics["next_sentence_accuracy"] = sum(batch.next_correct for batch in sums) / pairs
+            metrics["next_sentence_loss"] = sums["next_loss"] / pairs
+            metrics["next_sentence_accuracy"] = sums["next_correct"] / pairs
         return metrics
 
     def validate(self, model: BERT, examples: Segments) -> dict[str, Any]:

@@ -111,7 +111,6 @@ class TextToText(Task):
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     writes = "target"
-    has_references = True
     lengths_of: ClassVar[LengthsOf] = "source"
     """Which of the two texts has the length that quality is shown by."""
 
@@ -144,7 +143,7 @@ class TextToText(Task):
         longest: NDArray[np.int32] = np.max(self.sizes(examples), axis=0)
         return longest + np.int32(1)
 
-    def slants(self, examples: Dataset) -> NDArray[np.int32]:
+    def length_differences(self, examples: Dataset) -> NDArray[np.int32]:
         source, target = self.sizes(examples)
         return source - target
 

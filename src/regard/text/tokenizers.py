@@ -64,13 +64,9 @@ class TokenizerConfig(Config):
     {source: ..., target: ...}. `kind`, `vocabulary` and `lowercase` are then the file's."""
 
     @model_validator(mode="after")
-    def _only_words_split(self) -> TokenizerConfig:
+    def _consistent(self) -> TokenizerConfig:
         if self.split == "spaces" and self.kind != "word":
             raise ValueError(f"split: spaces is only for kind: word, not for {self.kind}")
-        return self
-
-    @model_validator(mode="after")
-    def _files_match(self) -> TokenizerConfig:
         if isinstance(self.file, str) and not self.joint:
             raise ValueError("one tokenizer file is one vocabulary: leave joint at true, or name a file for each side")
         if isinstance(self.file, dict) and self.joint:
@@ -89,9 +85,8 @@ class UnknownWord(int):
     word: str
     letters: Letters
 
-    @classmethod
-    def of(cls, unk: int, word: str, letters: Letters) -> UnknownWord:
-        token = cls(unk)
+    def __new__(cls, unk: int, word: str, letters: Letters) -> UnknownWord:
+        token = super().__new__(cls, unk)
         token.word, token.letters = word, letters
         return token
 
@@ -195,7 +190,7 @@ class Tokenizer:
         for number, row_words in zip(with_unknown, words, strict=True):
             for position, typed in row_words:
                 word = self._spelt_like_pieces(typed, first=position == 0)
-                rows[number][position] = UnknownWord.of(self.unk, word, letters_of(word, letters))
+                rows[number][position] = UnknownWord(self.unk, word, letters_of(word, letters))
         return rows
 
     def unknown_words(self, texts: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
@@ -356,21 +351,12 @@ class Tokenizer:
         return '"ByteLevel"' in json.dumps(self._decoder)
 
 
-class Tokenizers(Mapping[str, Tokenizer]):
+class Tokenizers(dict[str, Tokenizer]):
     """The tokenizer of each column; a joint one is the same object for all."""
 
-    def __init__(self, columns: Mapping[str, Tokenizer]) -> None:
-        self._columns = dict(columns)
-        self.joint = len({id(tokenizer) for tokenizer in columns.values()}) == 1
-
-    def __getitem__(self, column: str) -> Tokenizer:
-        return self._columns[column]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
+    @property
+    def joint(self) -> bool:
+        return len({id(tokenizer) for tokenizer in self.values()}) == 1
 
     @property
     def fingerprint(self) -> str:

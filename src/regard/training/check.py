@@ -19,7 +19,7 @@ from regard.data.batches import AnyBatch, Stream
 from regard.data.prepare import Prepared, prepare_texts
 from regard.errors import ConfigError, Problem, RegardError
 from regard.models.base import count_parameters
-from regard.recipes.propose import data_files, next_commands, proposal_for
+from regard.recipes.propose import data_files, proposal_for
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.tasks import TASKS, Task
 from regard.training.memory import (
@@ -129,18 +129,17 @@ def check(
     proposed, written to `out` if given, and checked.
     """
     problems: list[Problem] = []
-    result, proposal, commands = Check(), None, list[str]()
+    result, proposal, commands = Check(), None, tuple[str, ...]()
     with _collected(problems):
         if files := data_files(recipe, overrides):
-            proposal, base = proposal_for(files, overrides, out)
-            commands = next_commands(files, out)
+            proposal, base, commands = proposal_for(files, overrides, out)
             tree = parse_yaml(proposal, where="the proposal")
         elif out is not None:
             raise ConfigError("it is only for a recipe that is proposed for data files", where="--out")
         else:
             tree, base = load_tree(recipe, overrides)
         result = _check_tree(tree, base, quiet)
-    return replace(result, problems=(*problems, *result.problems), proposal=proposal, commands=tuple(commands))
+    return replace(result, problems=(*problems, *result.problems), proposal=proposal, commands=commands)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from traceback import clear_frames
 from typing import Any
@@ -37,34 +36,23 @@ ROUND = 256
 """Larger results are rounded down to a multiple of this."""
 
 
-@dataclass(frozen=True)
-class MemoryUse:
-    """The bytes that training needs: a fixed part, and more for each token of a batch."""
-
-    fixed: float
-    per_token: float
-
-    @classmethod
-    def through(cls, small: tuple[int, int], large: tuple[int, int]) -> MemoryUse:
-        """The line through two points (tokens, bytes)."""
-        slope = max(0.0, (large[1] - small[1]) / (large[0] - small[0]))
-        return cls(small[1] - slope * small[0], slope)
-
-    def bytes(self, tokens: int) -> float:
-        return self.fixed + self.per_token * tokens
+Point = tuple[int, int]
+"""Tokens of a batch, and the bytes that training with it needs."""
 
 
-def largest_batch(use: MemoryUse, available: int, *, limit: int, longest: int) -> int:
-    """The largest `batch_tokens` up to `limit` that leaves a tenth free; 0 if not even the longest example fits.
+def largest_batch(small: Point, large: Point, available: int, *, limit: int, longest: int) -> int:
+    """The largest `batch_tokens` up to `limit` that leaves a tenth free, by the line through two points; 0 if not even
+    the longest example fits.
 
     An example longer than `batch_tokens` is a batch of its own, so a value below its length would not help.
     """
-    usable = SHARE * available
-    if use.bytes(max(limit, longest)) <= usable:
+    per_token = max(0.0, (large[1] - small[1]) / (large[0] - small[0]))
+    usable = SHARE * available - (small[1] - per_token * small[0])
+    if per_token * max(limit, longest) <= usable:
         return limit
-    if use.bytes(longest) > usable:
+    if per_token * longest > usable:
         return 0
-    fitting = int((usable - use.fixed) / use.per_token)
+    fitting = int(usable / per_token)
     return fitting // ROUND * ROUND or fitting
 
 
@@ -77,10 +65,10 @@ def largest_measured(
     below the limit, a batch of that size is measured too, and the line drawn again, as long as the result grows.
     """
     small, large = ((count * length, measure(count)) for count in (rows, 2 * rows))
-    fits = largest_batch(MemoryUse.through(small, large), available, limit=limit, longest=longest)
+    fits = largest_batch(small, large, available, limit=limit, longest=longest)
     while fits < limit and large[0] < fits // length * length:
         large = (fits // length * length, measure(fits // length))
-        before, fits = fits, largest_batch(MemoryUse.through(small, large), available, limit=limit, longest=longest)
+        before, fits = fits, largest_batch(small, large, available, limit=limit, longest=longest)
         if fits < 1.1 * before:
             break
     return fits

@@ -392,7 +392,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         sweep, raw, (unit, by_length) = self.beam_sweep, self.raw_search_errors, self.by_length
-        examples = {f"{kind}_errors": [one.to_json() for one in worst] for kind, worst in self.examples.items()}
+        examples = {f"{kind}_errors": [example.to_json() for example in worst] for kind, worst in self.examples.items()}
         return {
             "run": self.run,
             **self.measured_on,
@@ -420,7 +420,7 @@ class Diagnosis:
         measured = f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
         sweep = [self.beam_sweep.section(self.search.beam)] if self.beam_sweep else []
         worst = [
-            Section(f"The worst {KINDS[kind]}", [one.table() for one in examples], in_terminal=IN_TERMINAL)
+            Section(f"The worst {KINDS[kind]}", [example.table() for example in examples], in_terminal=IN_TERMINAL)
             for kind, examples in self.examples.items()
             if examples
         ]
@@ -525,7 +525,7 @@ def _try_width(
         written = decode_best(run, model, [sentence.source_ids for sentence in scored], search, moved)
     with _timed(seconds, f"measuring {part}"):
         judged = judge(run, scored, written)
-        outputs, references = [one.output for one in judged], [one.scored.references for one in judged]
+        outputs, references = zip(*((sentence.output, sentence.scored.references) for sentence in judged), strict=True)
         metrics = run.task.metrics(outputs, for_metrics(references), config)
         draws = resampled(outputs, references, run.task, config)
     numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
@@ -538,18 +538,18 @@ def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Ver
     The search runs once more for these, to follow their references.
     """
     errors = [sentence for sentence in judged if sentence.error and sentence.verdict == verdict]
-    worst = sorted(errors, key=lambda one: (one.chrf, -abs(one.scored.objective - one.written.objective)))[:EXAMPLES]
-    watches: dict[tuple[int, ...], ReferenceWatch] = {}
+    errors.sort(key=lambda error: (error.chrf, -abs(error.scored.objective - error.written.objective)))
+    worst, search, target = errors[:EXAMPLES], run.recipe.search, run.tokenizers["target"]
+    watches: list[tuple[list[int], ReferenceWatch]] = []
 
     def watch(rows: list[int]) -> ReferenceWatch:
         references = [worst[row].scored.tokens for row in rows]
-        theta = run.recipe.search.repetition_penalty
-        return watches.setdefault(tuple(rows), ReferenceWatch(references, device_of(model), theta))
+        watches.append((rows, ReferenceWatch(references, device_of(model), search.repetition_penalty)))
+        return watches[-1][1]
 
-    for _ in run.task.decode(model, [one.scored.source_ids for one in worst], run.recipe.search, watch=watch):
+    for _ in run.task.decode(model, [error.scored.source_ids for error in worst], search, watch=watch):
         pass
-    outcomes = {row: outcome for rows, one in watches.items() for row, outcome in zip(rows, one.outcomes, strict=True)}
-    target = run.tokenizers["target"]
+    outcomes = {row: outcome for rows, own in watches for row, outcome in zip(rows, own.outcomes, strict=True)}
     return [
         Example(sentence, outcomes[row], target.pieces([sentence.scored.tokens[outcomes[row].step - 1]])[0])
         for row, sentence in enumerate(worst)

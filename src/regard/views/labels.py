@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -113,27 +113,37 @@ def score_text(metric: str, score: float, *, sign: str = "") -> str:
     return text.replace("-", "+" if sign else "") if rounds_to_zero(metric, score) else text
 
 
-def metric_lines(name: str, value: Any) -> list[str]:
-    """What `evaluate` prints: a metric, a group of metrics below their name, or a table where all have the same parts.
+def metric_lines(metrics: Mapping[str, Any]) -> list[str]:
+    """What `evaluate` prints: metrics, groups of metrics below their names, tables where all of a group are alike."""
+    width, lines = max([15, *(len(name) for name, value in metrics.items() if not isinstance(value, dict))]), []
+    for name, value in metrics.items():
+        if not isinstance(value, dict):
+            lines.append(f"{name:{width}} {_value_text(value)}")
+            continue
+        if name == "confusion":
+            lines.append("rows are true labels, columns are predicted labels:")
+        parts = list(value.values())
+        alike = all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts)
+        if alike and parts and len(parts[0]) <= COLUMNS:
+            lines += _table_lines([[name, *parts[0]], *([f"  {key}", *part.values()] for key, part in value.items())])
+        else:
+            shown = {key: part for key, part in value.items() if isinstance(part, float) or part != 0}
+            lines += [name, *(f"  {line}" for line in metric_lines(shown))]
+    return lines
 
-    The first column of a table stands to the left, the others to the right.
-    """
-    if not isinstance(value, dict):
-        return [f"{name:15} {_value_text(value)}"]
-    parts = list(value.values())
-    alike = all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts)
-    if not (alike and parts and len(parts[0]) <= COLUMNS):
-        shown = {key: part for key, part in value.items() if isinstance(part, float) or part != 0}
-        return [name, *(f"  {line}" for key, part in shown.items() for line in metric_lines(key, part))]
-    cells = [[name, *parts[0]], *([f"  {key}", *map(_value_text, part.values())] for key, part in value.items())]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    widths[0] = max(widths[0], 15)
-    aligned = []
-    for first, *others in cells:
-        right = [" " * (width - cell_len(text)) + text for text, width in zip(others, widths[1:], strict=True)]
-        aligned.append(" ".join([set_cell_size(first, widths[0]), *right]))
-    return aligned
+
+def _table_lines(rows: Sequence[Sequence[Any]]) -> list[str]:
+    """The first column stands to the left, the others to the right."""
+    cells = [[_value_text(value) for value in row] for row in rows]
+    first, *others = (max(map(cell_len, column)) for column in zip(*cells, strict=True))
+    lines = []
+    for name, *texts in cells:
+        right = [" " * (width - cell_len(text)) + text for text, width in zip(texts, others, strict=True)]
+        lines.append(" ".join([set_cell_size(name, max(first, 15)), *right]))
+    return lines
 
 
 def _value_text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
     return f"{value:.4f}" if isinstance(value, float) else str(value)
