@@ -91,7 +91,7 @@ def test_a_window_is_a_mask() -> None:
         assert row == [abs(s - t) <= 1 and s < 5 for s in range(7)]
 
 
-def test_a_model_is_left_as_it_was_found() -> None:
+def test_calls_are_kept_while_asked_for() -> None:
     model, name = build(CASES["transformer"]), "decoder.1.cross_attention"
     with module_calls(model, [name]) as calls:
         model(batch_of())
@@ -177,14 +177,9 @@ def test_padding_changes_nothing_but_the_empty_columns(runs: dict[str, Path]) ->
             assert dict(step.candidates) == pytest.approx(dict(other.candidates), abs=1e-6)
 
 
-def test_positions_are_the_50_by_128_picture(tmp_path: Path) -> None:
-    recipe = copy.deepcopy(TINY) | {"model": {"kind": "transformer", "preset": "tiny"}}
-    recipe["training"] |= {"steps": 1, "validate_every": 1, "decode": 0}
-    found = api.explain(api.train(recipe, out=tmp_path / "run", quiet=True), "a b", target="b")
-    [picture] = maps(found, "positions")
-    assert picture.values.shape == (50, 128)
-    assert picture.values == pytest.approx(sinusoidal_positions(50, 128).numpy())
-    assert picture.values[3, :2] == pytest.approx([np.sin(3), np.cos(3)])
+def test_positions_are_those_of_the_paper(transformer: Explanation) -> None:
+    [picture] = maps(transformer, "positions")
+    assert picture.values == pytest.approx(sinusoidal_positions(50, 16).numpy())
     assert [row for row in picture.rows if row] == ["0", "10", "20", "30", "40"]
 
 
@@ -310,18 +305,6 @@ def test_an_explanation_in_words_is_merged_from_its_pieces(transformer: Explanat
     assert abs(products - words.rollouts["encoder"][-1].weights).max() > 1e-4
 
 
-def test_what_a_model_does_not_have_is_said_in_one_sentence(runs: dict[str, Path]) -> None:
-    has = "alignment, probabilities, heads, masks"
-    for view, what in (("encoder", "self-attention of the encoder"), ("positions", "position encodings")):
-        message = f"--view: the model 'bahdanau' has no {what} (allowed for it: {has})"
-        assert fail("explain", runs["bahdanau"], "a", "--view", view) == [message]
-    what = "the model 'bahdanau' has no layers of self-attention to roll out"
-    message = f"--rollout: {what} (transformer, self_attention, gpt and bert have)"
-    assert fail("explain", runs["bahdanau"], "a", "--rollout") == [message]
-    message = "--view: the model 'rnn' has no attention over the source (allowed for it: probabilities)"
-    assert fail("explain", runs["rnn"], "a", "--view", "alignment") == [message]
-
-
 def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path], tmp_path: Path) -> None:
     out = succeed("explain", runs["rnn"], "a b", "--target", "b a", "--out", tmp_path / "rnn.html").out.splitlines()
     assert out[0] == "The model 'rnn' has no attention to draw; these are its probabilities."
@@ -331,9 +314,14 @@ def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path]
     assert succeed("explain", runs["rnn"], "a b", "--json").json["weights"] is None
 
 
+HAS = "alignment, encoder, decoder, probabilities, heads, masks, positions"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--view", "occlusion"], f"--view: the model 'transformer' has no view 'occlusion' (allowed for it: {HAS})"),
+        (["--question", "1"], "--question: a run of translation reads no story (runs of story_answering do)"),
         (["--layer", "3"], "--layer: there is no layer 3 (allowed: 1 to 2, mean, all)"),
         (["--head", "0"], "--head: there is no head 0 (allowed: 1 to 2, mean, all)"),
         (["--layer", "first"], "--layer: not a number: 'first' (allowed: a number from 1 on, mean, all)"),
@@ -352,8 +340,8 @@ def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path]
         (["--view", "positions", "--words"], "--words: it does not change the view 'positions' (leave it out)"),
         (["--view", "positions", "--padding", "2"],
          "--padding: it does not change the view 'positions' (leave it out)"),
-        (["--numbers", "--rollout"], "--rollout: the numbers are those of one attention between tokens (leave it out)"),
-        (["--numbers", "--words"], "--words: the numbers are those of one attention between tokens (leave it out)"),
+        (["--numbers", "--rollout"], "--rollout: it does not change the numbers of one attention (leave it out)"),
+        (["--numbers", "--words"], "--words: it does not change the numbers of one attention (leave it out)"),
         (["--beam", "2"], "--beam: with --target there is no search (leave it out)"),
         (["--out", "no/x.svg"], "no/x.svg: there is no folder no (give another --out)"),
         (["--out", "x.gif"], "x.gif: cannot write a .gif (allowed: .svg, .png, .html, .json)"),
@@ -361,3 +349,9 @@ def test_a_model_without_attention_shows_its_probabilities(runs: dict[str, Path]
 )  # fmt: skip
 def test_options_that_cannot_be(runs: dict[str, Path], options: list[str], message: str) -> None:
     assert fail("explain", runs["transformer"], "a", "--target", "b", *options) == [message]
+
+
+def test_a_model_without_self_attention_has_no_rollout(runs: dict[str, Path]) -> None:
+    what = "the model 'bahdanau' has no layers of self-attention to roll out"
+    message = f"--rollout: {what} (transformer, self_attention, gpt and bert have)"
+    assert fail("explain", runs["bahdanau"], "a", "--rollout") == [message]
