@@ -23,7 +23,6 @@ from labelled_cases import SMALL, TAGGING
 from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.conll import Entity, Scheme, TaggedText, entities_in, first_fault, labels_of, tags_of
-from regard.data.corpora import generate
 from regard.data.dataset import Dataset
 from regard.data.framing import windows
 from regard.data.readers import open_corpus
@@ -413,18 +412,6 @@ def test_syllables_in_bioes_and_plain_tags_are_learned(tmp_path: Path) -> None:
     found = succeed("evaluate", tmp_path / "pos", "--file", tmp_path / "pos.txt", "--json").json
     assert found["accuracy"] == 1
     assert "f1" not in found
-
-
-def test_other_schemes_give_the_same_scores(run: Path, tmp_path: Path) -> None:
-    """The same sentences in IOB1 and BIOES are the same entities."""
-    sentences = [(words.split(), tags.split()) for words, tags in generate("names-en", 30, 9, "test")]
-    scores = []
-    for scheme in SCHEMES:
-        rows = [(words, tags_of(entities_in(tags), len(tags), scheme)) for words, tags in sentences]
-        lines = "\n\n".join("\n".join(f"{token} {tag}" for token, tag in zip(*row, strict=True)) for row in rows)
-        found = succeed("evaluate", run, "--file", write(tmp_path / f"{scheme}.conll", lines + "\n"), "--json").json
-        scores.append([found["f1"], found["loss"], found["accuracy"]])
-    assert scores[0] == scores[1] == scores[2]
 
 
 def test_sentences_with_faults_are_dropped_or_skipped(run: Path, tmp_path: Path) -> None:

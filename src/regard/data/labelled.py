@@ -23,12 +23,6 @@ class LabelledSplits(Splits[C]):
     validation: HeldOut[C] = Split(split=0.1)
     """Examples to choose the best checkpoint with. A share is drawn by whole texts or stories."""
 
-    @property
-    def corpora(self) -> list[C]:
-        """All corpora that the recipe names."""
-        parts = (part for part in (self.train, self.validation, self.test) if isinstance(part, list))
-        return [corpus for part in parts for corpus in part]
-
 
 class OneFile(Corpus):
     """Examples in a format of their own, each with all its columns in one file."""

@@ -71,7 +71,6 @@ class HeadedTask(Task):
     A subclass names `data` (with `max_length`, `stride`, perhaps `long`) and `head`, and says what head there is.
     """
 
-    searches = False
     columns = ("text",)
     evaluation: ClassVar[type[Config]] = NoSettings
     models = any_config(lambda config: config.reads == "text")
