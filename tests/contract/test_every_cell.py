@@ -58,12 +58,12 @@ def test_questions_are_answered_or_left_without_an_answer(answerers: dict[str, P
     assert found["questions"] == 200
     assert found["answerable_exact_match"] > 0.85
     assert found["unanswerable_right"] > 0.6
-    answered, silent = succeed(
+    answered, unanswered = succeed(
         "predict", run, f"Where does Ben live?\t{TEXT}", f"What does Ben work as?\t{TEXT}", "--json"
     ).jsons
     assert (answered["output"], answered["start"], answered["end"]) == ("New York", 13, 21)
-    assert answered["no_answer"] < 0 < silent["no_answer"]
-    assert (silent["output"], silent["start"]) == ("", None)
+    assert answered["no_answer"] < 0 < unanswered["no_answer"]
+    assert (unanswered["output"], unanswered["start"]) == ("", None)
 
 
 @pytest.mark.parametrize("kind", LEARNED)
@@ -75,8 +75,8 @@ def test_a_long_text_is_read_in_windows(answerers: dict[str, Path], kind: str) -
     examples = Dataset.of(task, {"context": [before + TEXT], "question": ["Where does Ben live?"]}, str)
     windows = task.windows(examples, 0)
     assert len(windows) > 1
-    silent = [0 if kind == "cnn" else len(one.row.ids) - 1 for one in windows]
-    assert [one.no_answer for one in windows] == silent
+    places = [0 if kind == "cnn" else len(window.row.ids) - 1 for window in windows]
+    assert [window.no_answer for window in windows] == places
     assert (found["output"], found["start"]) == ("New York", len(before) + 13)
 
 
@@ -117,13 +117,13 @@ def test_answers_are_learned_above_a_language_model(name: str, tmp_path: Path) -
     }
     tree["training"] = {"init": str(tmp_path / "base"), "steps": 2, "batch_tokens": 512, "device": "cpu"}
     recipe = write(tmp_path / "r.yaml", json.dumps(tree))
-    said = succeed("train", recipe, "--out", tmp_path / "run").err
-    assert f"weights: those of {tmp_path / 'base'}, step-00000003; new: head.linear\n" in said
+    printed = succeed("train", recipe, "--out", tmp_path / "run").err
+    assert f"weights: those of {tmp_path / 'base'}, step-00000003; new: head.linear\n" in printed
     before, after = weights_of(tmp_path / "base", "best"), weights_of(tmp_path / "run")
-    still = {key for key in after if key.startswith("base.") and torch.equal(after[key], before[key[5:]])}
+    unchanged = {key for key in after if key.startswith("base.") and torch.equal(after[key], before[key[5:]])}
     first, second = ("base.blocks.0.", "base.blocks.1.") if name == "gpt" else ("base.layers.0.", "base.layers.1.")
-    assert {key for key in after if key.startswith((first, "base.embedding"))} <= still
-    assert not [key for key in still if key.startswith(second) and key.endswith("weight")]
+    assert {key for key in after if key.startswith((first, "base.embedding"))} <= unchanged
+    assert not [key for key in unchanged if key.startswith(second) and key.endswith("weight")]
     model = Run.open(tmp_path / "run").load_model("last", torch.device("cpu"))
     rates = {model.rate_of(key) for key in after if key.startswith((second, "head."))}
     assert rates == {0.5, 1.0}
@@ -137,9 +137,9 @@ def built(task: str, kind: str, **head: Any) -> tuple[Any, Any]:
     recipe = recipe_of({**tree, "model": model, "head": head})
     tokenizer = Tokenizer.train(TokenizerConfig(kind="character"), ["abc"])
     torch.manual_seed(0)
-    made = TASKS[task](recipe, Tokenizers({"text": tokenizer}))
-    found = made.model()
-    return found, made.objective(found)
+    built_task = TASKS[task](recipe, Tokenizers({"text": tokenizer}))
+    built_model = built_task.model()
+    return built_model, built_task.objective(built_model)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,10 +164,10 @@ def test_the_auxiliary_loss_is_that_of_a_classifier_for_each_answer(kind: str) -
         model, _ = built(task, kind, auxiliary=0.5)
         batch = labelled_batch_of([[3, 4, 5, 6, 3], [3, 5, 3]], labels)
         log_p_BLV = model.base.eval().readout(model.states(batch)).log_softmax(-1)
-        said = [log_p_BLV[0, place, token] for place, token in enumerate([4, 5, 6, 3])]
-        said += [log_p_BLV[1, place, token] for place, token in enumerate([5, 3])]
+        log_p = [log_p_BLV[0, place, token] for place, token in enumerate([4, 5, 6, 3])]
+        log_p += [log_p_BLV[1, place, token] for place, token in enumerate([5, 3])]
         model.head.eval()
         own, both = loss(model), loss(model, auxiliary=0.5)
         both.training, own.training = True, True
-        added = -0.5 * answers * torch.stack(said).mean()
+        added = -0.5 * answers * torch.stack(log_p).mean()
         torch.testing.assert_close(both(batch) - own(batch), torch.stack([added, torch.zeros_like(added)]))

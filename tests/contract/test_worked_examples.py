@@ -54,7 +54,6 @@ class Titles(TextToText):
     data = Data[Parallel]
     evaluation = NoSettings
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "exact_match": True}
-    decoded = frozenset({"exact_match"})
 
     @staticmethod
     def metrics(outputs: Sequence[str], references: Sequence[str], config: Any) -> dict[str, Any]:

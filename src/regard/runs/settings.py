@@ -46,7 +46,7 @@ def opened(run: str | Path | Run) -> Run:
 def opened_pairs(run: str | Path | Run, verb: str) -> Run:
     """A run whose task writes texts that can be compared with references, as the verb needs it."""
     run = opened(run)
-    if not run.task.has_references:
+    if run.task.writes != "target":
         what = f"{verb} compares outputs with references, which a run of {run.recipe.task} does not have"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
     return run
@@ -105,7 +105,7 @@ def with_search(
 def refuse_search(task: Task | type[Task], options: Mapping[str, object]) -> None:
     """Refuse options of a search for a task that has none."""
     for option, value in options.items():
-        if value is not None and not task.searches:
+        if value is not None and task.writes is None:
             what = f"{task.name} does not decode, so {option} has no effect"
             raise DecodeError(what, where=option, hint="leave it out")
 

@@ -98,7 +98,6 @@ class Captioning(TextToText):
     evaluation = EvaluationConfig
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
-    decoded = frozenset((*ORDERS, "chrf", "exact_match"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,

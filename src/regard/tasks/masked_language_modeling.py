@@ -66,7 +66,6 @@ class MaskedLanguageModeling(RawTextTask):
     """Raw text, measured by how many hidden tokens are found again, and how many pairs of sentences are told."""
 
     name = "masked_language_modeling"
-    searches = False
     unit = "masked tokens"
     data = MaskedData
     models = any_config(lambda config: config.pretraining == "masked")

@@ -19,7 +19,7 @@ from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
 from regard.data.documents import RawText
-from regard.data.file_inputs import FileInput, has_columns, is_table, only_file, table_rows
+from regard.data.file_inputs import FileInput, alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
@@ -117,18 +117,15 @@ class RawTextTask(Task):
             raise DataError("there is no text", where="--file" if len(corpora) == 1 else "data")
         return self.raw_tokens(pieces)
 
-    def corpus_of(self, files: Sequence[str]) -> RawText:
+    def corpus_of(self, files: Sequence[str]) -> Any:
         """What `--file` names: a text file, a folder or a table, read as the recipe's own corpora are."""
-        file = only_file(files, hint="give one, or a folder of them")
-        own: list[RawText] = self.corpora
+        name, own = only_file(files, hint="give one, or a folder of them"), self.corpora
+        file = TextFile(name, Path(name))
         tables = [corpus for corpus in own if corpus.file is not None or corpus.dataset is not None]
-        if tables and is_table(named := TextFile(file, Path(file))):
-            suffix = named.suffixes[0]
-            alike = [table for table in tables if table.file and TextFile(table.file, Path()).suffixes[0] == suffix]
-            like = (alike or tables)[0]
-            return RawText(file=file, text=like.text, header=like.header)
-        like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=file))
-        return RawText(text=file, documents=like.documents)
+        if tables and is_table(file):
+            return read_like((alike(file, tables) or tables)[0], file)
+        like = next((corpus for corpus in own if corpus.corpus is None), RawText(text=name))
+        return RawText(text=name, documents=like.documents)
 
     # Verbs
 
@@ -263,7 +260,7 @@ def features(
     """
     tokenizer, texts, segments = task.tokenizers["text"], tuple(inputs.texts), model.config.segments
     folded = [tokenizer.fold(text) for text in texts]
-    encoded = readable(encode_each(tokenizer, folded, inputs.places, letters=model.letters))
+    encoded = readable(encode_each(tokenizer, folded, inputs.places, letters=model.config.letters))
     framed = [[tokenizer.begin if segments else tokenizer.end, *ids, tokenizer.end] for ids in encoded]
     rows = readable(not_longer(framed, getattr(model, "longest", None), inputs.places))
     notes, vectors = tuple(task.text_notes(inputs, rows)), dict[int, NDArray[np.float32]]()

@@ -47,7 +47,6 @@ class StoryAnswering(Task):
     reads_stories = True
     changeable = ("model.longest_story",)
     unit = "questions"
-    searches = False
     columns = ("text",)
     data = StoryData
     evaluation = NoSettings

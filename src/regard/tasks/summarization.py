@@ -39,7 +39,6 @@ class Summarization(TextToText):
     name = "summarization"
     data = Data[Summarized]
     evaluation = RougeConfig
-    decoded = frozenset(("rouge1", "rouge2", "rougeL"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,

@@ -173,16 +173,11 @@ class Task:
     """The configs of the models that it trains: a union told apart by `kind`."""
     higher_is_better: ClassVar[Mapping[str, bool]]
     """The metrics of a validation, and whether more is better."""
-    decoded: ClassVar[frozenset[str]] = frozenset()
-    """The metrics that need decoded examples."""
     unit: ClassVar[str] = "tokens"
     """What the loss is a mean over; `tokens` in the training log counts them."""
-    writes: ClassVar[str | None] = None
-    """The column whose tokenizer spells the outputs; None where outputs are no texts."""
-    searches: ClassVar[bool] = True
-    """Whether predictions come from a search, so that a beam, a prefix and a record make sense."""
-    has_references: ClassVar[bool] = False
-    """Whether it writes a text for each source, which is compared with references."""
+    writes: ClassVar[Literal["target", "text"] | None] = None
+    """The column whose tokenizer spells the outputs of a search: `target`, a text for each source, compared with
+    references by all metrics but `loss` and `perplexity`; or `text`, a continuation. None: there is no search."""
     head: ClassVar[type[Config] | None] = None
     """The recipe's section `head`; None where the model has none."""
     reads_raw_text: ClassVar[bool] = False
@@ -322,9 +317,7 @@ class Task:
         """The recipe's corpora; for an imported run, one with the task's columns and nothing in them."""
         data = self.recipe.data
         [kind] = get_args(type(data).model_fields["train"].annotation)
-        parts = (getattr(data, name) for name in ("train", "validation", "test"))
-        named = [corpus for part in parts if isinstance(part, list) for corpus in part]
-        return named or [kind.model_construct()]
+        return data.corpora or [kind.model_construct()]
 
     def corpus_of(self, files: Sequence[str]) -> Any:
         """What `--file` names, as a corpus read like the recipe's own."""

@@ -111,7 +111,6 @@ class TextToText(Task):
     """What the model reads and writes; a task's corpus may have other words for them (`Corpus.READ_AS`)."""
     models: ClassVar[Any] = any_config(lambda config: config.reads == "source")
     writes = "target"
-    has_references = True
     lengths_of: ClassVar[LengthsOf] = "source"
     """Which of the two texts has the length that quality is shown by."""
 

@@ -36,7 +36,6 @@ class Translation(TextToText):
     name = "translation"
     data = Data[Parallel]
     evaluation = EvaluationConfig
-    decoded = frozenset(("bleu", "chrf", "exact_match"))
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
