@@ -6,7 +6,6 @@ import copy
 import json
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "dot": LUONG | {"score": "dot"},
     "general": LUONG | {"score": "general", "input_feeding": False},
     "scaled_dot": LUONG | {"score": "scaled_dot", "input_feeding": False},
-    "luong_concat": LUONG | {"score": "concat"},
     "local_p": LUONG | {"reach": "local_p", "window": 2},
     "transformer": TRANSFORMER,
     "pre_norm": TRANSFORMER | {"norm": "pre"},
@@ -64,19 +62,17 @@ def text_of(worked: Worked) -> str:
     return captured.get()
 
 
-def last(values: Mapping[str, torch.Tensor]) -> list[float]:
-    return [*values.values()][-1].tolist()
-
-
 def dot(one: list[float], other: list[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
 def score_by_hand(name: str, found: Explanation, worked: Worked, j: int) -> float:
     """e_j from the query, the key and the layer between them, as they are shown."""
-    query, [key, *hidden] = last(worked.query), [v[j].tolist() for v in worked.vectors.values()]
-    if len(hidden) == 1:
-        return dot(query, key) / math.sqrt(len(key) if "sqrt" in worked.score and "k_j" in worked.vectors else 1)
+    query = [*worked.query.values()][-1].tolist()
+    key, *hidden, _ = (vectors_KD[j].tolist() for vectors_KD in worked.vectors.values())
+    if not hidden:
+        scaled = "sqrt" in worked.score and "k_j" in worked.vectors
+        return dot(query, key) / math.sqrt(len(key) if scaled else 1)
     activation = (lambda x: max(0.0, x)) if name == "fully_connected" else math.tanh
     assert [activation(q + k) for q, k in zip(query, key, strict=True)] == pytest.approx(hidden[0], abs=1e-5)
     attention = found.model.get_submodule("attention")
@@ -94,10 +90,9 @@ def test_the_numbers_by_hand(explained: dict[str, Explanation], name: str, step:
     assert [score_by_hand(name, found, worked, j) for j in seen] == pytest.approx([scores[j] for j in seen], abs=1e-5)
     if name != "local_p":
         total = sum(math.exp(scores[j]) for j in seen)
-        by_hand = [math.exp(score) / total for score in scores]
-        assert worked.weights_K.tolist() == pytest.approx(by_hand, abs=1e-6)
-    weights = found.of_kind("alignment")[-1].weights[0, step - 1]
-    assert worked.weights_K.tolist() == pytest.approx(weights.tolist(), abs=1e-6)
+        assert worked.weights_K.tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-6)
+    recorded = found.of_kind("alignment")[-1].weights[0, step - 1]
+    assert worked.weights_K.tolist() == pytest.approx(recorded.tolist(), abs=1e-6)
     values = worked.vectors["v_j"].tolist()
     context = [dot(worked.weights_K.tolist(), [row[d] for row in values]) for d in range(len(values[0]))]
     assert worked.context_D.tolist() == pytest.approx(context, abs=1e-6)
@@ -116,12 +111,13 @@ def test_the_context_is_the_one_that_the_recurrent_model_reads(explained: dict[s
         context = read_D[-width:] if reader == "UVC_o" else read_D[:width]
         assert worked.context_D.tolist() == pytest.approx(context.tolist(), abs=1e-6)
         # The last line is what the readout turns into the likeliest tokens.
-        assert last(worked.after) == pytest.approx(hidden_D.tolist(), abs=1e-6)
+        assert [*worked.after.values()][-1].tolist() == pytest.approx(hidden_D.tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["transformer", "pre_norm", "no_residual", "plain", "projected"])
 @pytest.mark.parametrize("view", ["alignment", "encoder", "decoder"])
 def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanation], name: str, view: Any) -> None:
+    """All heads are joined, x is added, and the result is what the next sublayer reads."""
     found = explained[name]
     attention, block = found.of_kind(view)[0], found.of_kind(view)[0].name.rpartition(".")[0]
     heads = [work_out(found, view, layer=1, head=h, step=2) for h in range(1, len(attention.weights) + 1)]
@@ -129,7 +125,9 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
     module = found.model.get_submodule(attention.name)
     with torch.inference_mode():
         out_D = module.W_O(joined_D) if hasattr(module, "W_O") else joined_D
-    assert next(iter(heads[0].after.values())).tolist() == pytest.approx(out_D.tolist(), abs=1e-6)
+    (x_D, *_), (that_D, total_D, *_) = heads[0].query.values(), heads[0].after.values()
+    assert that_D.tolist() == pytest.approx(out_D.tolist(), abs=1e-6)
+    assert total_D.tolist() == (that_D if name == "no_residual" else x_D + that_D).tolist()
     reads = "cross_attention" if view == "decoder" else "feed_forward"
     if found.model_kind == "self_attention" and view == "encoder":
         return  # nothing stands between this attention and the decoder
@@ -143,32 +141,13 @@ def test_what_a_transformer_does_with_the_context(explained: dict[str, Explanati
     assert next_D.tolist() == pytest.approx(after_D.tolist(), abs=1e-5)
 
 
-def printed(text: str, beginning: str) -> list[float]:
-    """The numbers of the line that begins so, as they are printed."""
-    [line] = [line for line in text.splitlines() if line.strip().startswith(beginning)]
-    return [float(number) for number in line.rpartition("[")[2].strip(" …]").split()]
-
-
-@pytest.mark.parametrize("name", ["transformer", "pre_norm", "plain", "projected"])
-@pytest.mark.parametrize("view", ["alignment", "encoder", "decoder"])
-def test_what_is_printed_adds_up(explained: dict[str, Explanation], name: str, view: Any) -> None:
-    """x stands for one thing: what is printed for it and for the attention's output sums to what is printed next."""
-    text = text_of(work_out(explained[name], view, step=2))
-    x, total = printed(text, "x, the state"), printed(text, "x + that")
-    that = printed(text, "[c_1 ; c_2" if "W_O" in text else "the context as it is")
-    assert [a + b for a, b in zip(x, that, strict=True)] == pytest.approx(total, abs=1.6e-4)
-
-
 def test_a_norm_before_the_attention_is_shown_between_the_state_and_the_query(
     explained: dict[str, Explanation],
 ) -> None:
-    found = explained["pre_norm"]
-    worked = work_out(found, "decoder", layer=2, step=3)
+    worked = work_out(explained["pre_norm"], "decoder", layer=2, step=3)
+    assert [*worked.query] == ["x, the state so far", "LayerNorm(x), what looks", "q = LayerNorm(x) W_Q, head 1"]
     x, normed, q = worked.query.values()
-    assert [*worked.query] == [
-        "x, the state so far", "LayerNorm(x), what looks", "q = LayerNorm(x) W_Q, head 1"
-    ]  # fmt: skip
-    block: Any = found.model.get_submodule("decoder.1")
+    block: Any = explained["pre_norm"].model.get_submodule("decoder.1")
     with torch.inference_mode():
         assert block.around_self.norm(x).tolist() == pytest.approx(normed.tolist(), abs=1e-6)
         assert block.self_attention.W_Q(normed)[: len(q)].tolist() == pytest.approx(q.tolist(), abs=1e-6)
@@ -187,56 +166,46 @@ def test_the_printed_numbers_are_those_that_were_worked_out(explained: dict[str,
     context = re.search(r"c = sum_j alpha_j v_j +\[(.*) …\]", text)
     assert context is not None
     assert list(map(float, context[1].split())) == pytest.approx(worked.context_D[:4].tolist(), abs=1e-4)
+    with pytest.raises(DecodeError, match="tokens, not of words"):
+        work_out(explained["additive"], words=True)
 
 
 def test_long_texts_show_the_keys_that_weigh_most(tiny_run: Path) -> None:
-    found = api.explain(tiny_run, "a b c d e f g h i j" * 2, target="a")
-    worked = work_out(found)
+    worked = work_out(api.explain(tiny_run, "a b c d e f g h i j" * 2, target="a"))
+    largest = sorted(worked.weights_K.tolist())[-16:]
     shown = re.findall(r"^ +\S+ +\[.* ([\d.]+) +\[", text_of(worked), flags=re.MULTILINE)
-    assert len(shown) == 16
-    assert sorted(map(float, shown)) == pytest.approx(sorted(worked.weights_K.tolist())[-16:], abs=1e-4)
-    rest = float(worked.weights_K.sum()) - sum(sorted(worked.weights_K.tolist())[-16:])
-    assert f"and {len(found.source.texts) - 16} more, with {rest:.4f} of the weight" in text_of(worked)
+    assert sorted(map(float, shown)) == pytest.approx(largest, abs=1e-4)
+    rest = float(worked.weights_K.sum()) - sum(largest)
+    assert f"and {len(worked.keys) - 16} more, with {rest:.4f} of the weight" in text_of(worked)
 
 
-def test_the_command_line_prints_and_gives_json(tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_prints_and_writes_the_numbers(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A picture has no place for them: there it is that of the attention."""
     monkeypatch.setenv("COLUMNS", "200")
     arguments = ("explain", tiny_run, "a b", "--target", "b a", "--numbers", "--step", "2")
     worked = work_out(api.explain(tiny_run, "a b", target="b a"), step=2)
     assert succeed(*arguments).out == text_of(worked)
-    assert succeed(*arguments, "--json").json["weights"] == worked.weights_K.tolist()
-    message = (
-        "--view: the model 'bahdanau' has no self-attention of the encoder to work out (allowed for it: alignment)"
-    )
+    shown = succeed(*arguments, "--out", tmp_path / "worked.json", "--json").json
+    assert json.loads((tmp_path / "worked.json").read_text(encoding="utf-8")) == shown
+    assert (shown["weights"], shown["keys"]) == (worked.weights_K.tolist(), list(worked.keys))
+    succeed(*arguments, "--out", tmp_path / "picture.svg")
+    assert "<svg" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
+    message = "--view: the model 'bahdanau' has no view 'encoder' (allowed for it: alignment)"
     assert fail(*arguments, "--view", "encoder") == [message]
 
 
-def test_json_that_is_written_has_the_numbers_that_were_asked_for(tiny_run: Path, tmp_path: Path) -> None:
-    """A picture has no place for them: there it is that of the attention."""
-    arguments = ("explain", tiny_run, "a b", "--target", "b a", "--numbers", "--out")
-    shown = succeed(*arguments, tmp_path / "worked.json", "--json").json
-    assert json.loads((tmp_path / "worked.json").read_text(encoding="utf-8")) == shown
-    assert shown["keys"] == list(work_out(api.explain(tiny_run, "a b", target="b a")).keys)
-    succeed(*arguments, tmp_path / "picture.svg")
-    assert "<svg" in (tmp_path / "picture.svg").read_text(encoding="utf-8")
-
-
 def test_a_text_may_come_on_standard_input(tiny_run: Path) -> None:
-    told = succeed("explain", tiny_run, "a b", "--json").json
+    shown = succeed("explain", tiny_run, "a b", "--json").json
     for arguments in ((), ("-",)):
-        assert succeed("explain", tiny_run, *arguments, "--json", stdin="a b\n").json == told
-    assert fail("explain", tiny_run, "-", stdin="a\nb\n") == [
-        "standard input: one text is explained, and these are 2 lines (give one of them)"
-    ]
+        assert succeed("explain", tiny_run, *arguments, "--json", stdin="a b\n").json == shown
+    message = "standard input: one text is explained, and these are 2 lines (give one of them)"
+    assert fail("explain", tiny_run, "-", stdin="a\nb\n") == [message]
     assert fail("explain", tiny_run)[0].startswith("INPUT: there is nothing to explain")
-    assert succeed("predict", tiny_run, "-", stdin="a b\n").out == succeed("predict", tiny_run, "a b").out
-    [message] = fail("predict", tiny_run, "--file", "-", stdin="a b\n")
-    assert message == "--file: standard input is not read here (it is where neither texts nor --file are given)"
-    for verb in ("evaluate", "diagnose"):
-        [message] = fail(verb, tiny_run, "--file", "-")
-        assert message == "--file: standard input is not read here (give a file, whose suffix says what it is)"
-
-
-def test_numbers_are_of_tokens(explained: dict[str, Explanation]) -> None:
-    with pytest.raises(DecodeError, match="tokens, not of words"):
-        work_out(explained["additive"], words=True)
+    for verb, hint in {
+        "predict": "it is where neither texts nor --file are given",
+        "evaluate": "give a file, whose suffix says what it is",
+        "diagnose": "give a file, whose suffix says what it is",
+    }.items():
+        assert fail(verb, tiny_run, "--file", "-") == [f"--file: standard input is not read here ({hint})"]

@@ -30,11 +30,7 @@ every_case = pytest.mark.parametrize("case", ELMO_CASES)
 def test_words_are_spelled_in_bytes_between_two_ends() -> None:
     table = spelled(["a", "나", "abcdef"], 6)
     b, e = WORD_BEGINS, WORD_ENDS
-    assert table.tolist() == [
-        [b, 98, e, 0, 0, 0],
-        [b, 1 + 0xEB, 1 + 0x82, 1 + 0x98, e, 0],
-        [b, 98, 99, 100, 101, e],
-    ]
+    assert table.tolist() == [[b, 98, e, 0, 0, 0], [b, 1 + 0xEB, 1 + 0x82, 1 + 0x98, e, 0], [b, 98, 99, 100, 101, e]]
 
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=6, unique=True))

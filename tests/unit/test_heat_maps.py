@@ -68,9 +68,6 @@ def test_a_token_is_shown_visibly_and_harmlessly(piece: str, shown: str) -> None
     assert label(piece) == shown
 
 
-# -------------------------------------------------------------------------------------------------------- terminal
-
-
 def test_the_terminal_map_by_hand() -> None:
     assert heat_map_lines(DATE, width=80) == [
         "3월 5일 → 03-05",
@@ -131,9 +128,6 @@ def test_a_narrow_terminal_gets_panels_of_even_size() -> None:
 def test_a_token_cannot_steer_the_terminal() -> None:
     drawn = heat_map(["\x1b[2J", "b"], ["\r", "\x07"], np.full((2, 2), 0.5), title="\x1b]0;title\x07")
     assert not {c for c in "".join(heat_map_lines(drawn, 80)) if unicodedata.category(c) == "Cc"}
-
-
-# -------------------------------------------------------------------------------------------------------- pictures
 
 
 @pytest.mark.parametrize(("names", "tolerance"), [(BLUES, 0.4), (ORANGES, 1.1)])

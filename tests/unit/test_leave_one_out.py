@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from pathlib import Path
@@ -14,11 +13,9 @@ from hypothesis import given
 
 import regard as api
 from command_line import fail, succeed, write
-from regard.config import write_yaml
 from regard.runs import Run
 from regard.tasks.task import Inputs
 from regard.text.normalise import word_spans
-from regard.training.train import train
 from regard.views.leave_one_out import MOST_WORDS, Occlusion, without
 from regard.views.report import Bars, Table
 from texts import TEXTS
@@ -28,8 +25,6 @@ TRAINING: Tree = {"steps": 8, "batch_tokens": 256, "validate_every": 8, "device"
 BILSTM: Tree = {"kind": "bilstm", "preset": "tiny", "embedding": 8, "hidden": 8}
 MODELS: dict[str, Tree] = {
     "bilstm": BILSTM,
-    "cnn": {"kind": "cnn", "preset": "tiny", "embedding": 8},
-    "lstm_lm": {"kind": "lstm_lm", "embedding": 8, "hidden": 8, "layers": 1},
     "elmo": {"kind": "elmo", "width": 8, "hidden": 8, "filters": 64, "layers": 1},
     "bert": {"kind": "bert", "width": 16, "heads": 2, "feed_forward": 16, "layers": 1},
 }
@@ -38,31 +33,27 @@ PAIRS = "first\tsecond\tlabel\n" + "".join(
 )
 
 
-def trained(folder: Path, name: str, task: str, train_on: Any, model: Tree = BILSTM, **data: Any) -> Path:
-    tree = {
-        "task": task, "data": {"train": train_on, "max_length": 64, "deduplicate": False, **data},
-        "tokenizer": {"kind": "word"}, "model": model, "training": TRAINING,
-    }  # fmt: skip
-    train(write(folder / f"{name}.yaml", write_yaml(tree)), out=folder / name, quiet=True)
-    return folder / name
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("occlusion")
-    reviews = {"corpus": "reviews-en", "size": 80}
-    found = {name: trained(folder, name, "classification", reviews, model) for name, model in MODELS.items()}
-    write(folder / "pairs.tsv", PAIRS)
-    pairs = {"file": "pairs.tsv", "first": "first", "second": "second", "label": "label"}
-    found["pairs"] = trained(folder, "pairs", "regression", pairs, validation=pairs)
-    choices = {"file": "pairs.tsv", "text": "first", "choices": ["second", "first"], "label": "right"}
-    write(folder / "choices.tsv", PAIRS.replace("label", "right").replace(".5", "").replace("\t2\n", "\t1\n"))
-    found["choices"] = trained(
-        folder, "choices", "multiple_choice", choices | {"file": "choices.tsv"}, validation={"split": 0.4}
-    )
-    found["tags"] = trained(folder, "tags", "tagging", {"corpus": "names-en", "size": 60}, words="whitespace")
-    found["answers"] = trained(folder, "answers", "question_answering", {"corpus": "portraits-en", "size": 60})
-    return found
+    pairs = str(write(folder / "pairs.tsv", PAIRS))
+    right = PAIRS.replace("label", "right").replace(".5", "").replace("\t2\n", "\t1\n")
+    choices = str(write(folder / "choices.tsv", right))
+    number = {"file": pairs, "first": "first", "second": "second", "label": "label"}
+    choice = {"file": choices, "text": "first", "choices": ["second", "first"], "label": "right"}
+    tasks: dict[str, tuple[str, Tree, Tree]] = {
+        "pairs": ("regression", {"train": number, "validation": number}, BILSTM),
+        "choices": ("multiple_choice", {"train": choice, "validation": {"split": 0.4}}, BILSTM),
+        "tags": ("tagging", {"train": {"corpus": "names-en", "size": 60}, "words": "whitespace"}, BILSTM),
+        "answers": ("question_answering", {"train": {"corpus": "portraits-en", "size": 60}}, BILSTM),
+    }
+    for name, model in MODELS.items():
+        tasks[name] = "classification", {"train": {"corpus": "reviews-en", "size": 80}}, model
+    for name, (task, data, model) in tasks.items():
+        data = {"max_length": 64, "deduplicate": False, **data}
+        tree = {"task": task, "data": data, "tokenizer": {"kind": "word"}, "model": model, "training": TRAINING}
+        api.train(tree, out=folder / name, quiet=True)
+    return {name: folder / name for name in tasks}
 
 
 def occluded(run: Path, text: str) -> Occlusion:
@@ -101,19 +92,17 @@ def test_a_label_without_each_word(runs: dict[str, Path], name: str) -> None:
 
 def test_a_number_without_each_word_of_two_texts(runs: dict[str, Path]) -> None:
     found = occluded(runs["pairs"], "a big cat\tdog")
-    whole, *others = api.predict(runs["pairs"], ["a big cat\tdog", "big cat\tdog", "a cat\tdog", "a big\tdog"])
-    assert found.words == ("a", "big", "cat")  # without the dog there is no second text
-    assert found.answers == ("the number",)
-    assert found.falls_WA[:, 0].tolist() == pytest.approx([whole.output - one.output for one in others], abs=1e-6)  # type: ignore[attr-defined]
+    shorter = ["big cat\tdog", "a cat\tdog", "a big\tdog"]
+    whole, *others = [one.to_json()["output"] for one in api.predict(runs["pairs"], ["a big cat\tdog", *shorter])]
+    assert (found.answers, found.words) == (("the number",), ("a", "big", "cat"))  # without "dog" no text is left
+    assert found.falls_WA[:, 0].tolist() == pytest.approx([whole - other for other in others], abs=1e-6)
 
 
 def test_a_choice_without_each_word(runs: dict[str, Path]) -> None:
     found = occluded(runs["choices"], "a cat\tb dog\tc dog")
     assert found.words == ("a", "cat", "b", "dog", "c", "dog")
-    whole, third = (
-        one.to_json()["probabilities"]
-        for one in api.predict(runs["choices"], ["a cat\tb dog\tc dog", "a cat\tdog\tc dog"])
-    )
+    texts = ["a cat\tb dog\tc dog", "a cat\tdog\tc dog"]
+    whole, third = (one.to_json()["probabilities"] for one in api.predict(runs["choices"], texts))
     [label] = [name for name in whole if found.answers == (f"P({name})",)]
     assert found.falls_WA[2, 0] == pytest.approx(whole[label] - third[label], abs=1e-6)
 
@@ -143,10 +132,8 @@ CONTEXT = "Ben lives in New York. Anna Kim is a baker."
 def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) -> None:
     """The answer moves with what is left out before it; its own words stay. A threshold makes the model silent."""
     run = Run.open(runs["answers"])
-    recipe = run.recipe.model_copy(
-        update={"evaluation": run.recipe.evaluation.model_copy(update={"threshold": threshold})}
-    )
-    run = run.under(recipe)
+    evaluation = run.recipe.evaluation.model_copy(update={"threshold": threshold})
+    run = run.under(run.recipe.model_copy(update={"evaluation": evaluation}))
     text = f"Where does Ben live?\t{CONTEXT}"
     found = api.explain(run, text).occlusion
     assert found is not None
@@ -169,26 +156,18 @@ def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) ->
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)
 
 
-# ------------------------------------------------------------------------------------------------- on the command line
-
-
 @pytest.mark.parametrize("name", ["bilstm", "tags", "answers"])
 def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")
     text = {"tags": "Anna moved to Oslo", "answers": f"Where?\t{CONTEXT}"}.get(name, "The plot was superb.")
-    told = succeed("explain", runs[name], text, "--json").json["occlusion"]
-    assert np.array(told["falls"]).shape == (len(told["words"]), len(told["answers"]))
+    shown = succeed("explain", runs[name], text, "--json").json["occlusion"]
+    assert np.array(shown["falls"]).shape == (len(shown["words"]), len(shown["answers"]))
     lines = succeed("explain", runs[name], text).out.splitlines()
-    first = told["answers"] if name == "tags" else told["words"]
+    first = shown["answers"] if name == "tags" else shown["words"]
     assert [line.split()[0] for line in lines if re.search(r"-?\d\.\d{3}", line)][-len(first) :] == first
-    for suffix in (".svg", ".png", ".html", ".json"):
-        file = tmp_path / f"a{suffix}"
-        succeed("explain", runs[name], text, "--out", file)
-        content = file.read_bytes()
-        if suffix == ".json":
-            assert json.loads(content)["occlusion"] == told
-        elif suffix != ".png":
-            assert told["words"][0] in content.decode()
+    for suffix in (".svg", ".html"):
+        succeed("explain", runs[name], text, "--out", tmp_path / f"a{suffix}")
+        assert shown["words"][0] in (tmp_path / f"a{suffix}").read_text(encoding="utf-8")
 
 
 def test_bars_are_as_long_as_the_falls_and_a_tenth_of_the_value_at_least() -> None:
@@ -210,27 +189,24 @@ def test_tags_are_listed_with_the_words_that_they_depend_on_most() -> None:
     assert table.rows == [["Kim/PER", "0.900", "lives +0.300"], ["lives/O", "0.800", "here +0.400  Kim +0.200"]]
 
 
-def test_it_is_a_view_of_models_with_attention(runs: dict[str, Path]) -> None:
+def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: dict[str, Path]) -> None:
     text = "The plot was superb."
     assert "occlusion" not in succeed("explain", runs["bert"], text, "--json").json
-    assert succeed("explain", runs["bert"], text, "--view", "occlusion").out.startswith("how much P(")
     first, second = api.explain(runs["bert"], text, view="occlusion").report().sections
     assert isinstance(first.parts[0], Bars)
     assert second.heading == "Attention"
-
-
-def test_elmo_still_shows_its_mix(runs: dict[str, Path]) -> None:
     assert "gamma" in succeed("explain", runs["elmo"], "superb").out
     assert succeed("explain", runs["elmo"], "so superb", "--view", "occlusion").out.startswith("how much P(")
 
 
-def test_what_cannot_be_left_out(runs: dict[str, Path], tiny_run: Path) -> None:
-    [message] = fail("explain", runs["cnn"], "superb")
-    assert message.startswith("explain: without its only word the text is empty (give two words or more")
-    [message] = fail("explain", runs["cnn"], "good " * (MOST_WORDS + 1))
-    hint = f"(at most {MOST_WORDS}: give a part of it)"
-    assert message == f"explain: the text has {MOST_WORDS + 1} words, each of which would be left out once {hint}"
-    [message] = fail("explain", tiny_run, "a b c", "--view", "occlusion")
-    assert "has no label, number, tag or answer that could change where a word is left out" in message
-    [message] = fail("explain", runs["cnn"], "so good", "--head", "1")
-    assert message.startswith("--head: it does not change the view 'occlusion'")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["superb"], "explain: without its only word the text is empty (give two words or more"),
+        (["good " * (MOST_WORDS + 1)],
+         f"explain: the text has {MOST_WORDS + 1} words, each of which would be left out once (at most {MOST_WORDS}: "),
+        (["so good", "--head", "1"], "--head: it does not change the view 'occlusion' (leave it out)"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_left_out(runs: dict[str, Path], arguments: list[str], message: str) -> None:
+    assert fail("explain", runs["bilstm"], *arguments)[0].startswith(message)

@@ -42,10 +42,7 @@ def model_of(**fields: Any) -> MemoryNetwork:
 
 
 def batch_of(linear: bool = False) -> StoryBatch:
-    story = [
-        [[4, 5, 6], [7, 5, 8], [4, 9, 0]],
-        [[10, 5, 0], [0, 0, 0], [0, 0, 0]],
-    ]
+    story = [[[4, 5, 6], [7, 5, 8], [4, 9, 0]], [[10, 5, 0], [0, 0, 0], [0, 0, 0]]]
     times = [[4, 2, 1], [1, 0, 0]]
     question = [[6, 4], [9, 0]]
     return StoryBatch(

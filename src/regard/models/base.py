@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import torch
 from pydantic import Field, model_validator
@@ -143,19 +143,6 @@ class Output:
 # Models that write text
 
 
-class State(Protocol):
-    """The whole state of decoding. Rows come in groups of W, one group per source: row r belongs to source r // W."""
-
-    def select(self, rows_BW: Tensor) -> State:
-        """The state of these rows, in this order.
-
-        `rows_BW[b, w]` is the old row that the new row b * W + w continues. All rows of a group come from one source.
-        Groups keep their order: those that are not named are dropped with their source, so as many groups as before
-        are the same ones. W may change.
-        """
-        ...
-
-
 M = TypeVar("M", Memory, Tensor, None)
 
 
@@ -168,14 +155,24 @@ class RecurrentState(Generic[M]):
     memory: M
 
     def select(self, rows_BW: Tensor) -> Self:
+        """The state of these rows, in this order, as every state of a `Generator` gives it.
+
+        `rows_BW[b, w]` is the old row that the new row b * W + w continues. All rows of a group come from one source.
+        Groups keep their order: those that are not named are dropped with their source, so as many groups as before
+        are the same ones. W may change.
+        """
         memory, rows_R = self.memory, rows_BW.flatten()
-        if memory is not None and len(memory) != len(rows_BW):  # as many groups as before are the same ones
+        if memory is not None and len(memory) != len(rows_BW):
             memory = memory[sources_of(rows_BW, self.carry[0].shape[-2] // len(memory))]
         return replace(self, carry=tuple(part.index_select(-2, rows_R) for part in self.carry), memory=memory)
 
 
 class Generator(nn.Module):
-    """A model that writes text: the interface for training, search and scoring."""
+    """A model that writes text: the interface for training, search and scoring.
+
+    The whole state of decoding is a value with `select`. Its rows come in groups of W, one group per source: row r
+    belongs to source r // W.
+    """
 
     config: ModelConfig
     source_embedding: Embedding
@@ -232,8 +229,6 @@ class Contextual(nn.Module):
     """A pattern for the start of the weight names of a layer, with its number."""
 
     config: ModelConfig
-    letters: int | None = None
-    """How many characters it reads of a word outside the vocabulary; None: such a word is `<unk>`."""
     width: int
     """The width of the last layer."""
     depth: int

@@ -21,16 +21,7 @@ from regard.layers.attention import Linear, Visibility, is_recording
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import Bridge, Carry, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, Memory
-from regard.models.base import (
-    Generator,
-    ModelConfig,
-    Output,
-    Presets,
-    RecurrentState,
-    check_heads,
-    group_rows,
-    real_BL,
-)
+from regard.models.base import Generator, ModelConfig, Output, Presets, RecurrentState, check_heads, group_rows, real_BL
 from regard.models.transformer import DecoderBlock, TransformerConfig, TransformerDecoder, TransformerState
 
 

@@ -161,7 +161,7 @@ class ELMo(Contextual):
     def __init__(self, config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None = None) -> None:
         """`characters_VC` spells every token of the vocabulary (text/tokenizers.py), for `words: characters`."""
         super().__init__()
-        self.config, self.width, self.depth, self.letters = config, 2 * config.width, config.layers, config.letters
+        self.config, self.width, self.depth = config, 2 * config.width, config.layers
         self.embedding = _word_vectors(config, vocabulary_size, characters_VC)
         self.forward_layers, self.backward_layers = (
             nn.ModuleList(

@@ -13,15 +13,7 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear
 from regard.layers.embeddings import Readout, tied_embeddings
-from regard.layers.recurrence import (
-    Bridge,
-    Carry,
-    RecurrentEncoder,
-    as_carry,
-    as_torch,
-    recurrent_layers,
-    reversal,
-)
+from regard.layers.recurrence import Bridge, Carry, RecurrentEncoder, as_carry, as_torch, recurrent_layers, reversal
 from regard.models.base import Generator, Output, Presets, RecurrentConfig, RecurrentState
 
 

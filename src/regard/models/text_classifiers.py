@@ -68,10 +68,7 @@ class BiLSTM(Contextual):
 class CNNConfig(ModelConfig):
     """Convolutions over words (Kim 2014), from scratch."""
 
-    PRESETS: ClassVar[Presets] = {
-        "tiny": {"embedding": 64, "maps": 32},
-        "base": {"embedding": 300, "maps": 100},
-    }
+    PRESETS: ClassVar[Presets] = {"tiny": {"embedding": 64, "maps": 32}, "base": {"embedding": 300, "maps": 100}}
     reads = "text"
     head_defaults: ClassVar[Mapping[str, Any]] = {"dropout": 0.5}
 

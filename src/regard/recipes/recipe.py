@@ -223,6 +223,15 @@ def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tup
     return typed, base
 
 
+def leaves(tree: Any, path: str = "") -> dict[str, Any]:
+    """A recipe's values by their config paths: `data.train.0.corpus`."""
+    if not isinstance(tree, dict | list):
+        return {path: tree}
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    parts = (leaves(part, f"{path}.{name}" if path else str(name)) for name, part in items)
+    return {key: value for part in parts for key, value in part.items()}
+
+
 def expect_training_data(recipe: AnyRecipe) -> None:
     """Refuse a recipe that is not to be trained, as that of an imported run is."""
     if not recipe.data.train:

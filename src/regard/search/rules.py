@@ -342,7 +342,8 @@ class Rules:
             rule.forbid(log_p_BWV, live)
         if forced_B11 is None or own_BWV is None:
             return log_p_BWV
-        prefix_BWV = own_BWV.masked_fill_(~_is_token(forced_B11, own_BWV), NEVER)
+        is_other_B1V = forced_B11 != torch.arange(own_BWV.shape[-1], device=own_BWV.device)
+        prefix_BWV = own_BWV.masked_fill_(is_other_B1V, NEVER)
         return torch.where(forced_B11 == NO_TOKEN, log_p_BWV, prefix_BWV)
 
     def reasons(self, like_BWV: Tensor, live: Live) -> Tensor:
@@ -354,12 +355,8 @@ class Rules:
             reasons_BWV.masked_fill_((probe_BWV == NEVER) & (reasons_BWV == 0), number)
         if (forced_B11 := self._forced(live)) is None:
             return reasons_BWV
-        return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, ~_is_token(forced_B11, like_BWV) * len(self.names))
-
-
-def _is_token(tokens_B11: Tensor, like_BWV: Tensor) -> Tensor:
-    """True at the index of the token in the vocabulary."""
-    return tokens_B11 == torch.arange(like_BWV.shape[-1], device=like_BWV.device)
+        is_other_B1V = forced_B11 != torch.arange(like_BWV.shape[-1], device=like_BWV.device)
+        return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, is_other_B1V * len(self.names))
 
 
 def rules_for(

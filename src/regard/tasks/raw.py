@@ -260,7 +260,7 @@ def features(
     """
     tokenizer, texts, segments = task.tokenizers["text"], tuple(inputs.texts), model.config.segments
     folded = [tokenizer.fold(text) for text in texts]
-    encoded = readable(encode_each(tokenizer, folded, inputs.places, letters=model.letters))
+    encoded = readable(encode_each(tokenizer, folded, inputs.places, letters=model.config.letters))
     framed = [[tokenizer.begin if segments else tokenizer.end, *ids, tokenizer.end] for ids in encoded]
     rows = readable(not_longer(framed, getattr(model, "longest", None), inputs.places))
     notes, vectors = tuple(task.text_notes(inputs, rows)), dict[int, NDArray[np.float32]]()

@@ -20,7 +20,15 @@ from regard.errors import CheckpointError, ConfigError, Problem, RegardError, di
 from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig, count_parameters
 from regard.models.headed import Headed, weights_for
-from regard.recipes.recipe import AnyRecipe, TrainingConfig, load_recipe, other_fields, recipe_of, with_absolute_paths
+from regard.recipes.recipe import (
+    AnyRecipe,
+    TrainingConfig,
+    leaves,
+    load_recipe,
+    other_fields,
+    recipe_of,
+    with_absolute_paths,
+)
 from regard.runs import Run
 from regard.runs.run import is_vacant, load_weights, locked, put_weights, stored_weights
 from regard.tasks import TASKS, Task
@@ -96,10 +104,6 @@ def _train(
         display.say(sentence)
     before, resumed = run.recipe.training, trainer.restore()
     done = trainer.progress.step
-    if done > trainer.steps:
-        where = "training.epochs" if recipe.training.steps is None else "training.steps"
-        what = f"the run has made {done:,} steps, more than {trainer.steps:,}"
-        raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
     if resumed:
         for sentence in resume_notes(before, recipe.training, done, trainer.steps):
             display.say(sentence)
@@ -199,7 +203,7 @@ def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: A
 
 def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
     """A resumed training must have the same recipe, up to CHANGEABLE."""
-    before, now = dict(_leaves(run.recipe.model_dump())), dict(_leaves(recipe.model_dump()))
+    before, now = leaves(run.recipe.model_dump()), leaves(recipe.model_dump())
     problems = [
         Problem(path, f"the run was started with {before.get(path)!r}, this recipe says {now.get(path)!r}")
         for path in sorted(before.keys() | now.keys())
@@ -212,14 +216,6 @@ def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
                 Problem(str(run.folder), "cannot be resumed with another recipe", "give another --out"),
             ]
         )
-
-
-def _leaves(node: Any, path: str = "") -> list[tuple[str, Any]]:
-    if isinstance(node, dict):
-        return [leaf for key, value in node.items() for leaf in _leaves(value, f"{path}.{key}" if path else str(key))]
-    if isinstance(node, list) and any(isinstance(value, dict) for value in node):
-        return [leaf for number, value in enumerate(node) for leaf in _leaves(value, f"{path}.{number}")]
-    return [(path, node)]
 
 
 NAMED = 3

@@ -16,7 +16,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from regard.errors import DataError, DecodeError, RegardError, did_you_mean
-from regard.recipes.recipe import AnyRecipe
+from regard.recipes.recipe import AnyRecipe, leaves
 from regard.runs import Run
 from regard.runs.run import read_metrics
 from regard.runs.settings import (
@@ -287,23 +287,14 @@ def groups_of(recipes: Mapping[str, AnyRecipe | None]) -> dict[str, list[str]]:
 
 def differences(recipes: Mapping[str, AnyRecipe]) -> Table:
     """The config paths on which recipes differ, each with its value in every recipe; None where it has no such path."""
-    leaves = {name: _leaves(recipe.model_dump(mode="json")) for name, recipe in recipes.items()}
-    every = dict.fromkeys(path for own in leaves.values() for path in own)
+    values = {name: leaves(recipe.model_dump(mode="json")) for name, recipe in recipes.items()}
+    every = dict.fromkeys(path for own in values.values() for path in own)
     sections = list(dict.fromkeys(path.partition(".")[0] for path in every))
     return [
-        {"key": path, **{name: own.get(path) for name, own in leaves.items()}}
+        {"key": path, **{name: own.get(path) for name, own in values.items()}}
         for path in sorted(every, key=lambda path: sections.index(path.partition(".")[0]))
-        if len({json.dumps(own.get(path, "no such path")) for own in leaves.values()}) > 1
+        if len({json.dumps(own.get(path, "no such path")) for own in values.values()}) > 1
     ]
-
-
-def _leaves(tree: Any, path: str = "") -> dict[str, Any]:
-    """A recipe's values by their config paths: `data.train.0.corpus`."""
-    if not isinstance(tree, dict | list):
-        return {path: tree}
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
-    parts = (_leaves(part, f"{path}.{name}" if path else str(name)) for name, part in items)
-    return {key: value for part in parts for key, value in part.items()}
 
 
 # ------------------------------------------------------------------------------------------------------ in sentences

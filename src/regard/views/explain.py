@@ -239,7 +239,7 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
     text = text if target is None else f"{text} {target}"
     if not text.strip():
         raise DecodeError("there is no text", where="input")
-    [ids] = readable(encode_each(tokenizer, [tokenizer.fold(text)], ["input"], letters=model.letters))
+    [ids] = readable(encode_each(tokenizer, [tokenizer.fold(text)], ["input"], letters=model.config.letters))
     prompt = [tokenizer.end, *ids]
     readable(not_longer([prompt], None if longest is None else longest - 1, ["input"]))
     if beam is None:

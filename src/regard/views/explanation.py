@@ -30,15 +30,6 @@ Choice = int | Literal["mean", "all"]
 
 VIEWS: tuple[View, ...] = get_args(View)
 MAPS: tuple[View, ...] = ("alignment", "encoder", "decoder")
-MISSING: dict[str, str] = {str(kind): name for kind, name in NAMES.items()} | {
-    "heads": "attention",
-    "masks": "attention, so no masks",
-    "positions": "position encodings",
-    "mix": "mix of layers",
-    "probabilities": "token to predict in this text",
-    "occlusion": "label, number, tag or answer that could change where a word is left out",
-}
-"""What a model lacks that does not have a view."""
 CHANGES: dict[str, tuple[View, ...]] = {
     "--layer": (*MAPS, "heads"),
     "--head": MAPS,
@@ -85,14 +76,13 @@ class Options:
         """Refuse an option that would change nothing in the view, or in the numbers of one attention."""
         given = {"--layer": self.layer != "mean", "--head": self.head != "mean", "--rollout": self.rollout,
                  "--step": self.step is not None, "--words": self.words, "--padding": padding is not None}  # fmt: skip
-        for option in (option for option in CHANGES if given[option]):
-            if numbers and option in ("--rollout", "--words"):
-                what = "the numbers are those of one attention between tokens"
-                raise DecodeError(what, where=option, hint="leave it out")
-            if not numbers and view not in CHANGES[option]:
-                works_out = option == "--step" or (option, view) == ("--layer", "hops")
-                hint = "leave it out, or give --numbers" if works_out else "leave it out"
-                raise DecodeError(f"it does not change the view {view!r}", where=option, hint=hint)
+        shown = "the numbers of one attention" if numbers else f"the view {view!r}"
+        for option, views in CHANGES.items():
+            has_effect = option not in ("--rollout", "--words") if numbers else view in views
+            if given[option] and not has_effect:
+                numbers_would = not numbers and (option == "--step" or (option, view) == ("--layer", "hops"))
+                hint = "leave it out, or give --numbers" if numbers_would else "leave it out"
+                raise DecodeError(f"it does not change {shown}", where=option, hint=hint)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +127,8 @@ class Explanation:
         """The same with other options."""
         if not options.words:
             return replace(self, options=options)
-        starts = self.of_kind(self.kinds[0])[0].queries.starts if self.kinds else ()
+        queries = [attention.queries for kind in self.kinds for attention in self.of_kind(kind)]
+        starts = queries[0].starts if queries else ()
         return replace(
             self,
             options=options,
@@ -183,10 +174,13 @@ class Explanation:
     @property
     def view(self) -> View:
         """The view that is asked for, or the first that the model has."""
-        view = self.options.view or self.views[0]
-        if view not in self.views:
-            what = f"the model {self.model_kind!r} has no {MISSING[view]}"
-            raise DecodeError(what, where="--view", hint=f"allowed for it: {', '.join(self.views)}")
+        return self._view_of(self.views)
+
+    def _view_of(self, views: Sequence[View]) -> View:
+        view = self.options.view or views[0]
+        if view not in views:
+            what, hint = f"the model {self.model_kind!r} has no view {view!r}", f"allowed for it: {', '.join(views)}"
+            raise DecodeError(what, where="--view", hint=hint)
         return view
 
     def worked(self) -> Worked:
@@ -195,29 +189,27 @@ class Explanation:
         By default this is attention over the source, its last layer, first head and first step. A step is a token
         that is written; for the encoder's self-attention, one that is read.
         """
-        options, story = self.options, self.story
+        options = self.options
         if options.words:
             raise DecodeError("the numbers are those of tokens, not of words", where="--words", hint="leave it out")
         if not self.kinds:
             what = f"the model {self.model_kind!r} has no attention to work out"
             raise DecodeError(what, where="--numbers", hint="--view probabilities shows its token probabilities")
-        kind = next((kind for kind in self.kinds if options.view in (None, kind)), None)
-        if kind is None:
-            name = NAMES.get(cast("Kind", options.view), "such attention")
-            what = f"the model {self.model_kind!r} has no {name} to work out"
-            raise DecodeError(what, where="--view", hint=f"allowed for it: {', '.join(self.kinds)}")
-        if story is not None:
-            hops = len(story.weights_NS)
-            hop = _single("--layer", options.layer, hops, hops, "hop")
-            sentences = [f"{number} {text}" for number, text in zip(story.numbers, story.sentences, strict=True)]
-            worked = work_out_hop(cast("MemoryNetwork", self.model), cast("StoryBatch", self.batch), sentences, hop)
-            return replace(worked, title=f"{NAMES[kind]}, hop {hop} of {hops}: {story.question}", step=self.steps[0])
+        kind = cast("Kind", self._view_of(self.kinds))
         attentions, written = self.of_kind(kind), self.steps if kind != "encoder" else ()
-        layer = _single("--layer", options.layer, len(attentions), len(attentions))
-        attention = attentions[layer - 1]
-        head = _single("--head", options.head, len(attention.weights), 1)
-        step = _single("--step", options.step, len(written) or len(attention.queries.texts), 1)
-        worked = work_out(self.model, self.forward, attention, len(attentions), head - 1, step - 1)
+        layers, heads, queries = (len(self.story.weights_NS), 1, 1) if self.story else (
+            len(attentions), len(attentions[0].weights), len(written) or len(attentions[0].queries.texts)
+        )  # fmt: skip
+        layer = _single("--layer", options.layer, layers, layers, "hop" if self.story else "layer")
+        head = _single("--head", options.head, heads, 1)
+        step = _single("--step", options.step, queries, 1)
+        if self.story is not None:
+            named = zip(self.story.numbers, self.story.sentences, strict=True)
+            sentences = [f"{number} {text}" for number, text in named]
+            model, batch = cast("MemoryNetwork", self.model), cast("StoryBatch", self.batch)
+            title = f"{NAMES[kind]}, hop {layer} of {layers}: {self.story.question}"
+            return replace(work_out_hop(model, batch, sentences, layer), title=title, step=self.steps[0])
+        worked = work_out(self.model, self.forward, attentions[layer - 1], layers, head - 1, step - 1)
         return replace(worked, step=written[step - 1] if written else None)
 
     # Heat maps
