@@ -192,7 +192,7 @@ def test_a_plain_decoder_has_probabilities_to_show(home: Path) -> None:
     assert "has no attention to draw" in succeed("explain", folder, path, "--out", home / "y.svg").out
     assert "likeliest" in (home / "y.svg").read_text(encoding="utf-8")
     [message] = fail("explain", folder, path, "--view", "alignment")
-    assert "has no attention over the source" in message
+    assert "has no view 'alignment'" in message
 
 
 def test_numbers_of_one_look(run: Path, home: Path) -> None:

@@ -227,7 +227,7 @@ class LanguageModeling(RawTextTask):
         if isinstance(target, str) and prompt:
             whole = [tokenizer.end, *encode_target(tokenizer, f"{prompt} {target}")]
             if whole[: len(before)] != before:
-                what = f"{prompt[-20:]!r} is cut into other tokens where the text goes on"
+                what = f"{prompt[-20:]!r} is split into other tokens if the text continues"
                 hint = "end it where a word ends, or give exact tokens with --tokens"
                 raise DecodeError(what, where="source", hint=hint)
             after = whole[len(before) :]

@@ -170,7 +170,7 @@ class RawTextTask(Task):
         positions there.
         """
         notes, tokenizer, model = list[Note](), self.tokenizers["text"], self.recipe.model
-        if model.config.letters is None:
+        if model.letters is None:
             [symbol] = tokenizer.tokens([tokenizer.unk])
             for text, place, row in zip(inputs.texts, inputs.places, rows, strict=True):
                 if count := row.count(tokenizer.unk):
