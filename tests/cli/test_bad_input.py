@@ -88,142 +88,88 @@ MISTAKES = {
     "models": [
         Mistake(f"TRAIN '{LOCAL.format('local_m')}'", WINDOW),  # sources of 5 characters and their </s>
         Mistake(f"TRAIN '{LOCAL.format('local_p')}'", WINDOW),
-        Mistake(
-            "TRAIN 'model={kind: luong, score: dot, bidirectional: true}'",
-            "model: score: dot multiplies states of equal width",
-        ),
-        Mistake(
-            "TRAIN 'model={kind: transformer, width: 10, heads: 4}'",
-            "model: 4 heads do not divide the width 10 (heads that do: 1, 2, 5, 10)",
-        ),
-        Mistake(
-            "TRAIN model.tie=all tokenizer.joint=false",  # two of the same size, so that only the recipe can tell
-            "model: tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)",
-        ),
+        Mistake("TRAIN 'model={kind: luong, score: dot, bidirectional: true}'",
+            "model: score: dot multiplies states of equal width"),
+        Mistake("TRAIN 'model={kind: transformer, width: 10, heads: 4}'",
+            "model: 4 heads do not divide the width 10 (heads that do: 1, 2, 5, 10)"),
+        # two of the same size, so that only the recipe can tell
+        Mistake("TRAIN model.tie=all tokenizer.joint=false",
+            "model: tie: all needs one vocabulary for both sides (set tokenizer.joint=true, or tie: target)"),
         # a matrix of hidden * hidden takes 2**58 bytes, more than any machine has
         Mistake(f"TRAIN model.hidden={2**28}", "training.batch_tokens: out of memory"),
     ],
     "files": [
-        Mistake(
-            "TRAIN",
-            "train.t:61: train.t has 61 lines, train.s has 60 "
+        Mistake("TRAIN", "train.t:61: train.t has 61 lines, train.s has 60 "
             "(parallel files need the same number of lines; this line has no partner)",
-            {"train.t": TARGET + "ONE MORE\n"},
-        ),
+            {"train.t": TARGET + "ONE MORE\n"}),
         Mistake("TRAIN", f"train.t:2: byte 0xc9 at position 4 of the line {ICONV}", {"train.t": CAFE}),
-        Mistake(
-            "TRAIN 'data.test={source: train.s, target: test.t}'",  # one file does not hide another
+        # one file does not hide another
+        Mistake("TRAIN 'data.test={source: train.s, target: test.t}'",
             ["test.t:2: byte 0xc9 at position 4", "train.t:2: the line is empty"],
-            {"train.t": TARGET.replace("B C D", "", 1), "test.t": CAFE},
-        ),
-        Mistake(
-            "TRAIN",
-            f"train.s:1: byte 0xbe at position 1 of the line {ICONV}",
-            {"train.s": ("안녕하세요\n" + SOURCE.partition("\n")[2]).encode("cp949")},
-        ),
+            {"train.t": TARGET.replace("B C D", "", 1), "test.t": CAFE}),
+        Mistake("TRAIN", f"train.s:1: byte 0xbe at position 1 of the line {ICONV}",
+            {"train.s": ("안녕하세요\n" + SOURCE.partition("\n")[2]).encode("cp949")}),
         Mistake("TRAIN", "train.s:1: byte 0xff at position 1", {"train.s": SOURCE.encode("utf-16")}),
         Mistake("TRAIN", "train.s: the file is empty (one example a line is expected)", {"train.s": ""}),
-        Mistake(
-            "TRAIN",
-            "train.s:3: the line is empty (fill it, or data.bad_lines=drop drops such pairs)",
-            {"train.s": SOURCE.replace("c d e", "", 1)},
-        ),
-        Mistake(
-            "TRAIN",
-            [*["train.s:"] * 20, "and 10 more such lines"],
-            {"train.s": SOURCE.replace("c d e", "").replace("d e f", "").replace("e f g", "")},
-        ),
-        Mistake(
-            "TRAIN",
-            "train.t:4: the line has 100,000 characters, data.max_characters allows 20,000 "
+        Mistake("TRAIN", "train.s:3: the line is empty (fill it, or data.bad_lines=drop drops such pairs)",
+            {"train.s": SOURCE.replace("c d e", "", 1)}),
+        Mistake("TRAIN", [*["train.s:"] * 20, "and 10 more such lines"],
+            {"train.s": SOURCE.replace("c d e", "").replace("d e f", "").replace("e f g", "")}),
+        Mistake("TRAIN", "train.t:4: the line has 100,000 characters, data.max_characters allows 20,000 "
             "(split it, raise the limit, or data.bad_lines=drop drops such pairs)",
-            {"train.t": TARGET.replace("D E F", "X" * 100_000, 1)},
-        ),
-        Mistake(
-            "TRAIN 'data.train={file: t.tsv, source: 0, target: 1}'",
+            {"train.t": TARGET.replace("D E F", "X" * 100_000, 1)}),
+        Mistake("TRAIN 'data.train={file: t.tsv, source: 0, target: 1}'",
             "t.tsv:2: there is no column 1 (target) in this row (it has 1, numbered from 0: b)",
-            {"t.tsv": "a\tA\nb\n"},
-        ),
-        Mistake(
-            "TRAIN 'data.train={file: t.csv, source: Q, target: B}'",
-            "t.csv:1: there is no column 'B' (the columns are Q, A)",
-            {"t.csv": "Q,A\na,b\n"},
-        ),
-        Mistake(
-            "TRAIN 'data.train={file: t.jsonl, source: en, target: de}'",
+            {"t.tsv": "a\tA\nb\n"}),
+        Mistake("TRAIN 'data.train={file: t.csv, source: Q, target: B}'",
+            "t.csv:1: there is no column 'B' (the columns are Q, A)", {"t.csv": "Q,A\na,b\n"}),
+        Mistake("TRAIN 'data.train={file: t.jsonl, source: en, target: de}'",
             "t.jsonl:2: there is no column 'de' (the columns are en)",
-            {"t.jsonl": '{"en": "a", "de": "b"}\n{"en": "a"}\n'},
-        ),
-        Mistake(
-            "TRAIN 'data.train={file: t.jsonl, source: source, target: target}'",
-            "t.jsonl:2: not valid JSON: Expecting value",
-            {"t.jsonl": '{"source": "a", "target": "b"}\n{"source": \n'},
-        ),
+            {"t.jsonl": '{"en": "a", "de": "b"}\n{"en": "a"}\n'}),
+        Mistake("TRAIN 'data.train={file: t.jsonl, source: source, target: target}'",
+            "t.jsonl:2: not valid JSON: Expecting value", {"t.jsonl": '{"source": "a", "target": "b"}\n{"source": \n'}),
         Mistake("TRAIN data.train.source=tran.s", "tran.s: there is no such file (did you mean 'train.s'?)"),
-        Mistake(
-            "TRAIN data.train.source=corpus", "corpus: is a folder, not a file (name a file in it)", {"corpus": None}
-        ),
-        Mistake(
-            "TRAIN",
-            "train.s:2: this is a binary file, not a text: byte 0x80 at position 118",
-            {"train.s": bytes(range(256)) * 60},
-        ),
-        Mistake(
-            "TRAIN data.train.source=t.gz",
-            "t.gz:1: the .gz file is broken here",
-            {"t.gz": gzip.compress(os.urandom(500).hex().encode())[:200]},
-        ),
-        Mistake(
-            "TRAIN 'data.train={file: pairs.xlsx, source: 0, target: 1}'",
+        Mistake("TRAIN data.train.source=corpus", "corpus: is a folder, not a file (name a file in it)",
+            {"corpus": None}),
+        Mistake("TRAIN", "train.s:2: this is a binary file, not a text: byte 0x80 at position 118",
+            {"train.s": bytes(range(256)) * 60}),
+        Mistake("TRAIN data.train.source=t.gz", "t.gz:1: the .gz file is broken here",
+            {"t.gz": gzip.compress(os.urandom(500).hex().encode())[:200]}),
+        Mistake("TRAIN 'data.train={file: pairs.xlsx, source: 0, target: 1}'",
             "pairs.xlsx: one file with all columns cannot be a .xlsx (allowed: .tsv, .csv, .jsonl",
-            {"pairs.xlsx": "x"},
-        ),
+            {"pairs.xlsx": "x"}),
     ],
     "splits": [
         Mistake("TRAIN data.train=[]", "data.train: there is nothing to train on (name at least one corpus"),
         Mistake("TRAIN data.test=[]", "data.test: the list is empty: name at least one corpus"),
-        Mistake(
-            "TRAIN 'data.validation={source: train.s, target: train.t, split: 0.1}'",
-            "data.validation: a share of the training examples has no files of its own: give split or files, not both",
-        ),
+        Mistake("TRAIN 'data.validation={source: train.s, target: train.t, split: 0.1}'",
+            "data.validation: a share of the training examples has no files of its own: give split or files, not both"),
         Mistake("TRAIN 'data.validation={split: 0.9999}'", "data.train: no training pair is left"),
         Mistake("TRAIN data.max_length=2", "data.train: no training pair is left: dropped"),
     ],
     "recipes": [
         Mistake("TRAIN training.stesp=5", "training.stesp: unknown key 'stesp' (did you mean 'steps'?)"),
         Mistake("TRAIN model.hidden=-8", "model.hidden: should be greater than or equal to 1, not -8"),
-        Mistake(
-            "TRAIN training.batch_tokens=-1",
-            "training.batch_tokens: -1 is too small (allowed: 1 and more, or auto)",
-        ),
+        Mistake("TRAIN training.batch_tokens=-1",
+            "training.batch_tokens: -1 is too small (allowed: 1 and more, or auto)"),
         Mistake("TRAIN training.steps=null", "training: say when to stop: give steps, epochs, or both"),
         Mistake("TRAIN training.best=blue", "training.best: unknown metric 'blue' (did you mean 'bleu'?)"),
-        Mistake(
-            "TRAIN training.best=bleu training.decode=0",
-            "training.decode: bleu needs decoded examples (set it above 0)",
-        ),
+        Mistake("TRAIN training.best=bleu training.decode=0",
+            "training.decode: bleu needs decoded examples (set it above 0)"),
         Mistake("TRAIN 'tokenizer={kind: bpe, vocabulary: 6}'", "tokenizer.vocabulary: "),
-        Mistake(
-            "TRAIN 'tokenizer={file: tokenizer.json}'",
-            "@here/tokenizer.json: cannot be used as a tokenizer",
-            {"tokenizer.json": "{}"},
-        ),
-        Mistake(
-            "TRAIN 'tokenizer={file: tokeniser.json}'",
+        Mistake("TRAIN 'tokenizer={file: tokenizer.json}'", "@here/tokenizer.json: cannot be used as a tokenizer",
+            {"tokenizer.json": "{}"}),
+        Mistake("TRAIN 'tokenizer={file: tokeniser.json}'",
             "tokenizer.file: tokeniser.json: there is no such file (did you mean 'tokenizer.json'?)",
-            {"tokenizer.json": "{}"},
-        ),
-        Mistake(
-            "TRAIN 'tokenizer={file: old}'", "tokenizer.file: old is a folder, not a file (expected is", {"old": None}
-        ),
+            {"tokenizer.json": "{}"}),
+        Mistake("TRAIN 'tokenizer={file: old}'", "tokenizer.file: old is a folder, not a file (expected is",
+            {"old": None}),
         Mistake("TRAIN", "recipe.yaml:3: not valid YAML: ", {"recipe.yaml": "task: translation\ndata: {train\n"}),
         Mistake("TRAIN", "recipe.yaml: cannot be read as a recipe", {"recipe.yaml": b"\x89PNG\r\n\x1a\n"}),
         Mistake("check folder", "folder: this is a folder, not a recipe (give a .yaml file)", {"folder": None}),
         Mistake("train folder --out x", "folder: this is a folder, not a recipe (give a .yaml file)", {"folder": None}),
-        Mistake(
-            "train daets --out x",
-            "daets: there is no such recipe (a recipe is a .yaml file, or one that ships; did you mean 'dates'?)",
-        ),
+        Mistake("train daets --out x",
+            "daets: there is no such recipe (a recipe is a .yaml file, or one that ships; did you mean 'dates'?)"),
         Mistake("check foo.yml", f"foo.yml: {NO_FILE} 'regard recipes' lists those that ship)"),
         Mistake("check sentimnt.yaml", f"sentimnt.yaml: {NO_FILE} did you mean 'sentiment'?)"),
         Mistake("train mine.yml --out x", f"mine.yml: {NO_FILE} did you mean 'mine.yaml'?)", {"mine.yaml": "task: x"}),
@@ -237,34 +183,25 @@ MISTAKES = {
         *(Mistake(f"{verb} folder", f"folder: {NO_RUN}", {"folder": None}) for verb in ("evaluate", "diagnose")),
         *(Mistake(f"{verb} folder a", f"folder: {NO_RUN}", {"folder": None}) for verb in ("predict", "explain")),
         Mistake("score folder a b", f"folder: {NO_RUN}", {"folder": None}),
-        Mistake(
-            "predict bert a",
+        Mistake("predict bert a",
             "bert: not a run folder: it has no recipe.yaml (it looks like a model of transformers: "
-            "'regard import bert --out RUN' makes a run of it)",
-            {"bert/config.json": "{}"},
-        ),
+            "'regard import bert --out RUN' makes a run of it)", {"bert/config.json": "{}"}),
         Mistake("predict @runx a", "@runx: there is no such run folder (did you mean '@run'?)"),
         Mistake("predict @run/../zzz a", "@run/../zzz: there is no such run folder (allowed: "),
-        Mistake(
-            "predict recipe.yaml a", "recipe.yaml: is a file, not a run folder (make one with 'regard train RECIPE"
-        ),
-        Mistake(
-            "predict @run a --checkpoint 17", "@run/checkpoints/step-00000017: there is no such checkpoint (did you"
-        ),
-        Mistake(
-            "predict @run a --checkpoint first", "@run/checkpoints/first: there is no such checkpoint (allowed: step-"
-        ),
+        Mistake("predict recipe.yaml a",
+            "recipe.yaml: is a file, not a run folder (make one with 'regard train RECIPE"),
+        Mistake("predict @run a --checkpoint 17",
+            "@run/checkpoints/step-00000017: there is no such checkpoint (did you"),
+        Mistake("predict @run a --checkpoint first",
+            "@run/checkpoints/first: there is no such checkpoint (allowed: step-"),
         Mistake("predict @run a --device meta", "--device: there is no device 'meta' here (allowed: auto, "),
         Mistake("train recipe.yaml --out train.s", "train.s: there is a file of this name (give another --out)"),
         Mistake("train recipe.yaml --out train.s/run", "train.s/run: cannot be written: Not a directory"),
-        Mistake(
-            "train recipe.yaml --out notes", "notes: the folder exists already, and contains files", {"notes/a": ""}
-        ),
+        Mistake("train recipe.yaml --out notes", "notes: the folder exists already, and contains files",
+            {"notes/a": ""}),
         Mistake("train recipe.yaml --out notes --resume", f"notes: {NO_RUN}", {"notes/a": ""}),
-        Mistake(
-            "train recipe.yaml --out @run",
-            "@run: the run folder exists already (--resume continues it; give another --out for a new run)",
-        ),
+        Mistake("train recipe.yaml --out @run",
+            "@run: the run folder exists already (--resume continues it; give another --out for a new run)"),
     ],
     "inputs": [
         Mistake("predict @run ''", f"input 1: {EMPTY}"),
@@ -283,47 +220,36 @@ MISTAKES = {
         Mistake("predict @run --file in", [*["in:"] * 20, "and 980 more such problems", SKIP], {"in": "\n" * 1_000}),
         Mistake(f"predict @run '{'a b ' * 25_000}'", f"input 1: the text has 100,000 tokens {TOO_LONG}"),
         Mistake(f"score @run a {'b' * 5_000}", f"target: the text has 5,001 tokens {TOO_LONG}"),
-        Mistake(
-            "predict @run --file in", f"in:2: byte 0xe9 at position 4 of the line {ICONV}", {"in": b"a b\ncaf\xe9\n"}
-        ),
-        Mistake(
-            "predict @run", f"standard input:2: byte 0xe9 at position 4 of the line {ICONV}", stdin=b"a b\ncaf\xe9\n"
-        ),
+        Mistake("predict @run --file in", f"in:2: byte 0xe9 at position 4 of the line {ICONV}",
+            {"in": b"a b\ncaf\xe9\n"}),
+        Mistake("predict @run", f"standard input:2: byte 0xe9 at position 4 of the line {ICONV}",
+            stdin=b"a b\ncaf\xe9\n"),
         Mistake("predict @run caf\udce9", "input 1: the text is not valid UTF-8 (convert it, for example with iconv)"),
         Mistake("predict @run --file in.txt", "in.txt: there is no such file"),
         Mistake("predict @run a --file in.txt", "--file: give texts or --file, not both"),
         Mistake("predict @run --file in", "in: the file is empty (one example a line is expected)", {"in": ""}),
-        Mistake(
-            "predict @run a '' --skip-bad", "--skip-bad: it is for the lines of --file or standard input (leave it out)"
-        ),
+        Mistake("predict @run a '' --skip-bad",
+            "--skip-bad: it is for the lines of --file or standard input (leave it out)"),
         Mistake("predict @run --skip-bad --features a.npz", "--skip-bad: every input needs its vectors (leave it out)"),
-        Mistake(
-            "predict @run --file in --prefixes p --skip-bad",  # a bad prefix is no reason to skip an input
-            "prefix 3: the tokenizer cannot write '한'",
-            {"in": "a b\n\nc d\n", "p": "b\na\n한\n"},
-        ),
+        # a bad prefix is no reason to skip an input
+        Mistake("predict @run --file in --prefixes p --skip-bad", "prefix 3: the tokenizer cannot write '한'",
+            {"in": "a b\n\nc d\n", "p": "b\na\n한\n"}),
     ],
     "search": [
         Mistake("predict @run a --beam 0", "search.beam: should be greater than or equal to 1, not 0"),
         Mistake("predict @run a --beam 1000000", "search.beam: should be less than or equal to 1000, not 1000000"),
-        Mistake(
-            "predict @run a --length-penalty 3 --set search.normalisation=none",
-            "--length-penalty: search.normalisation: none has no length penalty (leave it out, or --set search.",
-        ),
+        Mistake("predict @run a --length-penalty 3 --set search.normalisation=none",
+            "--length-penalty: search.normalisation: none has no length penalty (leave it out, or --set search."),
         Mistake("predict @run a --nbest 0", "search.nbest: should be greater than or equal to 1, not 0"),
-        Mistake(
-            "predict @run a --beam 2 --nbest 5",
-            "search.nbest: a beam of 2 cannot give the best 5: at most beam, or raise beam to 5",
-        ),
+        Mistake("predict @run a --beam 2 --nbest 5",
+            "search.nbest: a beam of 2 cannot give the best 5: at most beam, or raise beam to 5"),
         Mistake("predict @run a --length-penalty -1", "search.length_penalty: should be greater than or equal to 0"),
         Mistake("predict @run a --set search.beem=2", "search.beem: unknown key 'beem' (did you mean 'beam'?)"),
         Mistake("predict @run a --set saerch.beam=2", "saerch: unknown key 'saerch' (did you mean 'search'?)"),
         Mistake("predict @run a --set search=2", "search: should be a mapping of keys to values, not 2"),
         Mistake("predict @run a --set beam", "beam: an override is key=value (for example training.steps=500)"),
-        Mistake(
-            "predict @run a --set model.hidden=2",
-            "model.hidden=2: model cannot be changed in a trained run (allowed: search, evaluation)",
-        ),
+        Mistake("predict @run a --set model.hidden=2",
+            "model.hidden=2: model cannot be changed in a trained run (allowed: search, evaluation)"),
         Mistake("predict @run a --set search.top_k=2", "search.top_k: only sampling uses top_k: set sample: true, or"),
         Mistake("score @run a 'a xyz' --tokens", "target: 'xyz' is not a token of this vocabulary"),
         Mistake("score @run a [] --tokens", 'target: there are no tokens (give at least one, "</s>" for one)'),
@@ -331,36 +257,22 @@ MISTAKES = {
     ],
     "measuring and drawing": [
         Mistake("evaluate @run --split tset", "--split: unknown split 'tset' (did you mean 'test'?)"),
-        Mistake(
-            "evaluate @run --split test", "data.test: the run's recipe has no test set (--split validation, or --file)"
-        ),
+        Mistake("evaluate @run --split test",
+            "data.test: the run's recipe has no test set (--split validation, or --file)"),
         Mistake("evaluate @run --split train --file x.tsv", "--file: give a split or files, not both"),
         Mistake(TWO_FILES, "t.s:2: t.s has 2 lines, t.t has 1", {"t.s": "a\nb\n", "t.t": "a\n"}),
         Mistake(TWO_FILES, "t.t:2: the line is empty (fill it, or drop the row)", {"t.s": "a\nb\n", "t.t": "a\n\n"}),
-        Mistake(
-            TWO_FILES,
-            "t.t:2: the line has 100,000 characters, data.max_characters allows 20,000",
-            {"t.s": "a\nb\n", "t.t": f"a\n{'b' * 100_000}\n"},
-        ),
-        Mistake(
-            TWO_FILES,
-            "t.s:2: the pair has 10,000 tokens (at most 2,048: split it)",
-            {"t.s": "a\nb\n", "t.t": f"a\n{'b' * 10_000}\n"},
-        ),
-        Mistake(
-            "evaluate @run --file a --file b --file c",
-            "--file: 3 files are too many (one with all columns, or 2: source, target)",
-        ),
-        Mistake(
-            "evaluate @run --file train.s",
-            "--file: train.s is no table, so it can hold only one of the columns "
-            "(--file SOURCE --file TARGET, or one table: .tsv, .csv, .jsonl, .parquet)",
-        ),
-        Mistake(
-            "evaluate @run --file t.jsonl",
+        Mistake(TWO_FILES, "t.t:2: the line has 100,000 characters, data.max_characters allows 20,000",
+            {"t.s": "a\nb\n", "t.t": f"a\n{'b' * 100_000}\n"}),
+        Mistake(TWO_FILES, "t.s:2: the pair has 10,000 tokens (at most 2,048: split it)",
+            {"t.s": "a\nb\n", "t.t": f"a\n{'b' * 10_000}\n"}),
+        Mistake("evaluate @run --file a --file b --file c",
+            "--file: 3 files are too many (one with all columns, or 2: source, target)"),
+        Mistake("evaluate @run --file train.s", "--file: train.s is no table, so it can hold only one of the columns "
+            "(--file SOURCE --file TARGET, or one table: .tsv, .csv, .jsonl, .parquet)"),
+        Mistake("evaluate @run --file t.jsonl",
             "t.jsonl:1: there is no column 'source' (the columns are en, ko; wanted are source, target: rename them)",
-            {"t.jsonl": '{"en": "a", "ko": "b"}\n'},
-        ),
+            {"t.jsonl": '{"en": "a", "ko": "b"}\n'}),
         Mistake("evaluate @run --file three.tsv", f"three.tsv: {THREE_COLUMNS}", THREE),
         Mistake("diagnose @run --file three.tsv", f"three.tsv: {THREE_COLUMNS}", THREE),
         Mistake("compare @run @run --file three.tsv", f"three.tsv: {THREE_COLUMNS}", THREE),
@@ -368,7 +280,7 @@ MISTAKES = {
         Mistake("explain @run a --out attention", f"attention: cannot write a file without suffix {DRAWN}"),
         Mistake("explain @run a --out no/x.svg", "no/x.svg: there is no folder no (give another --out)"),
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", [

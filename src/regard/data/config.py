@@ -237,6 +237,12 @@ class Splits(Config, Generic[C]):
     text, and images that cannot be read: stop and name them, or drop and count them."""
 
     @property
+    def corpora(self) -> list[C]:
+        """All corpora that the recipe names."""
+        parts = (part for part in (self.train, self.validation, self.test) if isinstance(part, list))
+        return [corpus for part in parts for corpus in part]
+
+    @property
     def limits(self) -> dict[str, int | float]:
         """The limits that examples are dropped by, by the reason's name in the report."""
         return {"over_long_line": self.max_characters}

@@ -23,12 +23,6 @@ class LabelledSplits(Splits[C]):
     validation: HeldOut[C] = Split(split=0.1)
     """Examples to choose the best checkpoint with. A share is drawn by whole texts or stories."""
 
-    @property
-    def corpora(self) -> list[C]:
-        """All corpora that the recipe names."""
-        parts = (part for part in (self.train, self.validation, self.test) if isinstance(part, list))
-        return [corpus for part in parts for corpus in part]
-
 
 class OneFile(Corpus):
     """Examples in a format of their own, each with all its columns in one file."""
@@ -146,7 +140,7 @@ class Choices(LabelledTable):
         if self.choices is None:
             raise ValueError("name the columns of the choices: choices: [ending0, ending1, ...]")
         if self.file is None and self.dataset is None:
-            raise ValueError("a text and its choices stand in one table: name it as 'file: ...'")
+            raise ValueError("a text and its choices must be in one table: name it as 'file: ...'")
         return self
 
 

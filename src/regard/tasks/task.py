@@ -317,9 +317,7 @@ class Task:
         """The recipe's corpora; for an imported run, one with the task's columns and nothing in them."""
         data = self.recipe.data
         [kind] = get_args(type(data).model_fields["train"].annotation)
-        parts = (getattr(data, name) for name in ("train", "validation", "test"))
-        named = [corpus for part in parts if isinstance(part, list) for corpus in part]
-        return named or [kind.model_construct()]
+        return data.corpora or [kind.model_construct()]
 
     def corpus_of(self, files: Sequence[str]) -> Any:
         """What `--file` names, as a corpus read like the recipe's own."""

@@ -361,6 +361,11 @@ class Trainer:
             raise CheckpointError(
                 "the training data has changed since the run began", where=str(self.run.folder), hint=hint
             )
+        self.progress = Progress.of(training["progress"])
+        if self.progress.step > self.steps:
+            where = "training.epochs" if self.config.steps is None else "training.steps"
+            what = f"the run has made {self.progress.step:,} steps, more than {self.steps:,}"
+            raise ConfigError(what, where=where, hint="use --checkpoint in other commands for an earlier checkpoint")
         put_weights(self.model, weights, folder)
         if self.average is not None:
             put_weights(self.average, load_weights(folder), folder)
@@ -368,7 +373,6 @@ class Trainer:
         if self.accelerator.scaler:
             self.accelerator.scaler.load_state_dict(training["scaler"])
         self.plateau.restore(training["plateau"])
-        self.progress = Progress.of(training["progress"])
         self.carry = carry_to(training.get("carry"), self.accelerator.device)
         self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)
