@@ -250,10 +250,10 @@ def test_windows_are_averaged(project: Project) -> None:
 def test_a_label_that_the_training_data_has_not(project: Project) -> None:
     write(project.folder / "dev.tsv", "sentence\tlabel\ngood\t1\nwell\t2\n")
     message = project.refused("data.validation={file: dev.tsv, text: sentence, label: label}")
-    assert message == ("dev.tsv:3: the label '2' does not stand in the training data (the training data has 0, 1)")
+    assert message == ("dev.tsv:3: the label '2' is not in the training data (the training data has 0, 1)")
     run = project.train()
     [message] = fail("evaluate", run, "--file", project.folder / "dev.tsv")
-    assert message.endswith("dev.tsv:3: the label '2' does not stand in the training data (the training data has 0, 1)")
+    assert message.endswith("dev.tsv:3: the label '2' is not in the training data (the training data has 0, 1)")
 
 
 ALIKE = "sentence\tlabel\ngood\tpos\nbad\tneg\nso bad\tneg\nfine\t{}\nso good\tpos\n"

@@ -88,10 +88,10 @@ def test_json_lines_with_answers_in_every_form(tmp_path: Path) -> None:
 
 CUT = CONTEXT.index("Lim")
 BAD = {
-    squad(asked("q1", "?", (3, "Sicily"))): "the answer 'Sicily' does not stand at 3 of its context (it stands",
-    squad(asked("q1", "?", (3, "Malta"))): "the answer 'Malta' does not stand in its context",
-    squad(asked("q1", "?", (-1, "Sicily"))): "the answer 'Sicily' does not stand at -1 of its context",
-    squad(asked("q1", "?", (38, "and"))): "the answer 'and' does not stand at 38 of its context (the offset",
+    squad(asked("q1", "?", (3, "Sicily"))): "the answer 'Sicily' is not at 3 of its context (it is at",
+    squad(asked("q1", "?", (3, "Malta"))): "the answer 'Malta' is not in its context",
+    squad(asked("q1", "?", (-1, "Sicily"))): "the answer 'Sicily' is not at -1 of its context",
+    squad(asked("q1", "?", (38, "and"))): "the answer 'and' is not at 38 of its context (the offset",
     squad(asked("q1", "?", (CUT, "Lim"))): f"the answer 'Lim' at {CUT} cuts through a character",
     squad(asked("q1", "?", (0, " "))): "an answer is empty",
     squad(asked("q1", "?", ("20", "Sicily"))): 'the start of the answer is "20"',
@@ -125,7 +125,7 @@ def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> No
         text = json.dumps(tree, indent=indent)
         line = text[: text.rindex('"question": "Where?"')].count("\n") + 1
         reader = open_corpus(QuestionedText(file=write(tmp_path / "a.json", text).name), tmp_path)
-        with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q7': the answer 'Malta' does not stand in"):
+        with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q7': the answer 'Malta' is not in"):
             list(reader)
         assert reader.where(2) == f"a.json:{line}: question 2"
         assert reader.where(0) == "a.json: question 0"
@@ -463,7 +463,7 @@ def test_bad_recipes_are_refused(tmp_path: Path) -> None:
     assert "a.csv: questions cannot be read from a .csv" in message(data={"train": {"file": "a.csv"}})
     assert "data.max_length" in message(data={**QUESTIONS["data"], "max_length": 9999})
     write(tmp_path / "a.jsonl", '{"context": "Anna left.", "question": "Who?", "answers": ["Ben"]}\n')
-    assert message(data={"train": {"file": "a.jsonl"}}).startswith("a.jsonl:1: the answer 'Ben' does not stand in its")
+    assert message(data={"train": {"file": "a.jsonl"}}).startswith("a.jsonl:1: the answer 'Ben' is not in its")
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")

@@ -157,9 +157,9 @@ BAD = {
     "one column": ("a.conll", "Anna\nleft\n", {}, "a.conll:1: there is one column: words and tags cannot be the same"),
     "missing column": ("a.conll", "Anna O\n", {"tags": 3}, "a.conll:1: there is no column 3 (tags)"),
     "named column": ("a.conll", "Anna O\n", {"tags": "ner"}, "a.conll:1: columns have no names here"),
-    "not IOB2": ("a.conll", "x O\nAnna I-PER\n", {"scheme": "iob2"}, "a.conll:2: 'I-PER' cannot stand after 'O' in"),
-    "not IOB1": ("a.conll", "Anna B-PER\n", {"scheme": "iob1"}, "a.conll:1: 'B-PER' cannot stand at the beginning"),
-    "not IOB": ("a.conll", "x O\ny O\nAnna S-PER\n", {"scheme": "iob2"}, "a.conll:3: 'S-PER' cannot stand after 'O'"),
+    "not IOB2": ("a.conll", "x O\nAnna I-PER\n", {"scheme": "iob2"}, "a.conll:2: 'I-PER' is not allowed after 'O' in"),
+    "not IOB1": ("a.conll", "Anna B-PER\n", {"scheme": "iob1"}, "a.conll:1: 'B-PER' is not allowed at the beginning"),
+    "not IOB": ("a.conll", "x O\ny O\nAnna S-PER\n", {"scheme": "iob2"}, "a.conll:3: 'S-PER' is not allowed after 'O'"),
     "unequal lists": ("a.jsonl", '{"tokens": ["a"], "tags": []}', {}, "a.jsonl:1: there are 1 words and 0 tags"),
     "no list": ("a.jsonl", '{"tokens": "Anna", "tags": []}', {}, "a.jsonl:1: the column 'tokens' holds \"Anna\""),
     "no tags": ("a.jsonl", '{"tokens": ["a"]}', {}, "a.jsonl:1: there is no column 'tags'"),
@@ -304,7 +304,7 @@ def test_every_entity_is_a_slice_of_whole_characters_of_the_text_as_typed(kind: 
 # Through the command line
 
 
-UNKNOWN = "does not stand in the training sentences or head.labels"
+UNKNOWN = "is not in the training sentences or head.labels"
 SOUND = "Anna B-PER\nleft O\n\nBen B-PER\nleft O\n\nMary B-PER\nleft O\n\n"
 OBJECTS: list[Any] = [
     {"tokens": ["Anna", "left"], "tags": ["B-PER", "O"]}, {"tokens": ["a", "b"], "tags": ["O"]}, [1, 2],
@@ -334,7 +334,7 @@ ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
     (
         "a.conll", "It O\n\n" + "Anna I-PER\nleft O\n\n" * 30 + "Ben\n", {"scheme": "iob2"},
         [
-            "a.conll:3: 'I-PER' cannot stand at the beginning of a sentence in the scheme iob2, and so in 29 more line",
+            "a.conll:3: 'I-PER' is not allowed at the beginning of a sentence in the scheme iob2, and so in 29 more",
             "a.conll:93: there is one column",
         ],
     ),

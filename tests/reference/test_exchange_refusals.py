@@ -173,7 +173,7 @@ def test_transformers_is_not_needed(tmp_path: Path) -> None:
           for option in ("model.layers=2", "task=tagging", "data.train=a.jsonl", "training.steps=3")),
         ("head.dropuot=0.1", "head.dropuot: unknown key 'dropuot'"),
         ("head.labels=[a,b,c]", "head.labels: the classes cannot be renamed (they are the model's own"),
-        ("head.labels=[a,a]", "head.labels: the label 'a' stands twice"),
+        ("head.labels=[a,a]", "head.labels: the label 'a' is listed twice"),
         ("data.max_length=9999", "data.max_length: texts of 9999 tokens are longer than the model's"),
         ("data={train: a}", "data={train: a}: a section is not set as a whole (name one of its keys: data.KEY=VALUE)"),
         ("head=null", "head=null: a section is not set as a whole (name one of its keys: head.KEY=VALUE)"),

@@ -147,7 +147,7 @@ def test_a_tagger_of_parts_of_speech(tmp_path: Path) -> None:
         result = measured(one, file)
         assert (result["sentences"], "f1" in result) == (2, False)
     [message] = fail("evaluate", run.folder, "--file", write(tmp_path / "b.conll", "Anna B-PER\nleft O\n"))
-    assert "the tag 'B-PER' of 'Anna' does not stand in the training sentences" in message
+    assert "the tag 'B-PER' of 'Anna' is not in the training sentences" in message
     assert message.endswith("(there are NOUN, O, VERB)")
 
 

@@ -249,24 +249,17 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert Tokenizer.from_json(pretty).fingerprint == tokenizer.fingerprint
 
 
-def bert() -> library.Tokenizer:
+def test_a_foreign_bert_tokenizer() -> None:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "hello", "wor", "##ld", "[", "]", "cls"]
-    vocabulary = {token: number for number, token in enumerate(names)}
-    made = library.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made = library.Tokenizer(models.WordPiece({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
     made.normalizer = library.normalizers.BertNormalizer(lowercase=True)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.decoder = library.decoders.WordPiece()
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    made.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
-    made.enable_truncation(2)
-    made.enable_padding(length=9)
-    return made
-
-
-def test_a_foreign_bert_tokenizer() -> None:
-    tokenizer = Tokenizer.from_json(bert().to_str())
+    made.add_special_tokens(names[:4])
+    tokenizer = Tokenizer.from_json(made.to_str())
     assert (tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end, tokenizer.size) == (0, 1, 2, 3, 10)
-    assert tokenizer.encode("Hello world hello") == [4, 5, 6, 4], "no [CLS], not cut, not padded"
+    assert tokenizer.encode("Hello world hello") == [4, 5, 6, 4], "no [CLS]"
     assert tokenizer.encode("[CLS]") == [7, 9, 8]
     assert tokenizer.decode([2, 4, 5, 6, 3]) == "hello world"
 
@@ -281,6 +274,8 @@ def test_a_foreign_byte_level_tokenizer_with_one_special_token() -> None:
     )
     made.train_from_iterator(["the cat, the hat"] * 9, trainer)
     size = made.get_vocab_size()
+    made.enable_truncation(2)
+    made.enable_padding(length=9)
     tokenizer = Tokenizer.from_json(made.to_str())
     assert tokenizer.end == made.token_to_id("<|endoftext|>")
     assert sorted((tokenizer.pad, tokenizer.unk, tokenizer.begin)) == [size, size + 1, size + 2]

@@ -139,7 +139,7 @@ def _tag_faults(sentence: Sentence, file: TextFile, scheme: str) -> tuple[Proble
     if scheme == "auto" or (word := first_fault(sentence.tags, cast("Scheme", scheme))) is None:
         return ()
     before = f"after {sentence.tags[word - 1]!r}" if word else "at the beginning of a sentence"
-    what = f"{sentence.tags[word]!r} cannot stand {before} in the scheme {scheme}"
+    what = f"{sentence.tags[word]!r} is not allowed {before} in the scheme {scheme}"
     return (Recurring(file.where(sentence.lines[word]), what, "scheme: auto reads it as conlleval does"),)
 
 

@@ -114,8 +114,8 @@ def csv_records(file: TextFile, separator: str = ",") -> Records:
         what = f"not valid CSV: {str(error).partition(' - ')[0]}"
         hint = "is a quote not closed? Quotes within a quoted field are doubled"
         if str(error).startswith("new-line character"):
-            what = "not valid CSV: lines end in CR alone, as on old Macs, or a CR stands within one"
-            hint = r"convert it: tr '\r' '\n' < OLD > NEW; a cell with a line break stands in double quotes"
+            what = "not valid CSV: lines end in CR alone, as on old Macs, or a line contains a CR"
+            hint = r"convert it: tr '\r' '\n' < OLD > NEW; a cell with a line break needs double quotes"
         raise DataError(what, where=file.where(line), hint=hint) from None
 
 
@@ -135,7 +135,7 @@ def _table_rows(file: TextFile, corpus: Corpus, records: Records) -> Iterator[Ro
             yield Row(line, nothing, Problem(file.where(line), what, hint) if filled else None)
         elif header and len(fields) > len(names) and any(fields[len(names) :]):
             what = f"this row has {len(fields)} cells, the header {len(names)}: {' | '.join(fields)[:200]}"
-            hint = "in .csv a text with a comma stands in double quotes; .tsv has no quoting"
+            hint = "in .csv a text with a comma needs double quotes; .tsv has no quoting"
             yield Row(line, nothing, Problem(file.where(line), what, hint))
         else:
             yield Row(line, tuple([fields[index] for index in indexes]))

@@ -140,7 +140,7 @@ class Choices(LabelledTable):
         if self.choices is None:
             raise ValueError("name the columns of the choices: choices: [ending0, ending1, ...]")
         if self.file is None and self.dataset is None:
-            raise ValueError("a text and its choices stand in one table: name it as 'file: ...'")
+            raise ValueError("a text and its choices must be in one table: name it as 'file: ...'")
         return self
 
 

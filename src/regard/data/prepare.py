@@ -95,8 +95,10 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     readers = [open_corpus(corpus, base, part) for corpus in corpora]
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
-    if checks.unreadable or (checks.faults.count and (recipe.data.bad_lines == "error" or not rows)):
-        raise checks.error(problems=checks.problems)
+    if checks.errors:
+        raise checks.errors[0]
+    if checks.faults.count and (recipe.data.bad_lines == "error" or not rows):
+        raise DataError(problems=checks.problems)
     texts: dict[str, Sequence[str]] = {
         name: [row.values[column] for _, _, row in rows] for column, name in enumerate(readers[0].columns)
     }
@@ -189,7 +191,7 @@ def _shares(data: Splits[Any]) -> dict[Part, float]:
 def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
     checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
     copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
-    if checks.unreadable or (checks.faults.count and data.bad_lines == "error"):
+    if checks.errors or (checks.faults.count and data.bad_lines == "error"):
         raise DataError(problems=checks.problems)
     chosen = _split(copies["train"], data, seed)
     chosen |= {split: np.arange(len(copies[split].examples)) for split in readers if split != "train"}
@@ -208,17 +210,15 @@ class _Checks:
     def __init__(self, data: Splits[Any], remedy: str) -> None:
         self.max_characters, self.remedy = data.max_characters, remedy
         self.faults = Faults()
-        self.unreadable: list[Problem] = []
+        self.errors: list[DataError] = []
         """What ended the reading of a corpus."""
-        self.error = DataError
-        """The class of that: a ColumnError gets more hints where a user's file is read."""
         self.read = 0
         """How many examples were read so far of the corpora at hand, bad ones included."""
         self.dropped: dict[str, Finding] = {}
 
     @property
     def problems(self) -> list[Problem]:
-        return [*self.unreadable, *self.faults.problems]
+        return [*(problem for error in self.errors for problem in error.problems), *self.faults.problems]
 
     def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[int, int, Row]]:
         """The rows that can be kept, as far as the corpora can be read; numbers of the corpus and the example first."""
@@ -235,8 +235,7 @@ class _Checks:
                     else:
                         yield number, self.read, row
             except DataError as error:
-                self.error = type(error)
-                self.unreadable += error.problems
+                self.errors.append(error)
 
     def _problems_in(self, reader: Reader, row: Row) -> list[tuple[str, Problem]]:
         """Why a row cannot be kept: the reason's name in the report, and what and where it is."""

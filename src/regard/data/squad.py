@@ -216,13 +216,13 @@ def _placed(answer: dict[str, Any], context: str, clusters: Clusters, where: str
         hint = "leave it out: an empty list of answers says that there is none"
         raise DataError("an answer is empty", where=where, hint=hint)
     if first < 0:
-        raise DataError(f"{shown} does not stand in its context", where=where, hint="copy it from there")
+        raise DataError(f"{shown} is not in its context", where=where, hint="copy it from there")
     start = first if start is None else start
     if start < 0 or not context.startswith(text, start):
-        hint = f"it stands at {first}: {context[max(0, first - 10) : first + len(text) + 10]!r}"
+        hint = f"it is at {first}: {context[max(0, first - 10) : first + len(text) + 10]!r}"
         if start >= 0 and context.encode("utf-16-le")[2 * start :].startswith(text.encode("utf-16-le")):
             hint = "the offset counts UTF-16 units, as Java and JavaScript do; characters (code points) are expected"
-        raise DataError(f"{shown} does not stand at {start} of its context", where=where, hint=hint)
+        raise DataError(f"{shown} is not at {start} of its context", where=where, hint=hint)
     if not (clusters.cut_at(start) and clusters.cut_at(start + len(text))):
         whole = context[slice(*clusters.whole(start, start + len(text)))]
         what = f"{shown} at {start} cuts through a character of several code points"

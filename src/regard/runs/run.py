@@ -180,7 +180,7 @@ class Run:
         if name.isdecimal():
             folder = self.checkpoints / step_name(int(name))
         if folder is None:
-            what, hint = "the run has no checkpoint yet", "'regard train ... --resume' goes on"
+            what, hint = "the run has no checkpoint yet", "'regard train ... --resume' continues"
             raise CheckpointError(what, where=str(self.folder), hint=hint)
         if not folder.is_dir():
             names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []

@@ -98,13 +98,13 @@ class Classification(TextLabelling):
             if other != label:
                 how = "white space" if label.split() == other.split() else "their Unicode form (NFC)"
                 what = f"the labels {other!r} and {label!r} differ only in {how}"
-                hint = "write them alike: what stands between a comma and a label belongs to it"
+                hint = "write them in the same way: a space between a comma and a label belongs to the label"
                 raise DataError(what, where=where(labels.index(label)), hint=hint)
         return sorted(classes, key=natural)
 
     def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.int64]:
         hint = "the training data has " + listed(self.labels)
-        return class_numbers(labels, self.labels, where, "does not stand in the training data", hint)
+        return class_numbers(labels, self.labels, where, "is not in the training data", hint)
 
     def objective(self, model: Headed) -> ClassCrossEntropy:
         head, weights_Y = self.recipe.head, None

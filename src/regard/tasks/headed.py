@@ -47,7 +47,7 @@ def as_texts(value: Any) -> Any:
     if isinstance(value, list):
         twice = [name for name, count in Counter(map(str, value)).items() if count > 1]
         if twice:
-            raise ValueError(f"the label {twice[0]!r} stands twice")
+            raise ValueError(f"the label {twice[0]!r} is listed twice")
         return [str(label) if isinstance(label, int) else label for label in value]
     if isinstance(value, dict):
         return {str(label) if isinstance(label, int) else label: weight for label, weight in value.items()}

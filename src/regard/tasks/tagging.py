@@ -135,7 +135,7 @@ class Tagging(HeadedTask):
         for row, (words, own) in enumerate(zip(sentences, tags, strict=True)):
             for word, tag in zip(words, own, strict=True):
                 if tag not in self.labels and tag not in first:
-                    what = f"the tag {tag!r} of {word!r} does not stand in the training sentences or head.labels"
+                    what = f"the tag {tag!r} of {word!r} is not in the training sentences or head.labels"
                     first[tag] = Problem(where(row), what, f"there are {', '.join(types)[:200]}")
         if first:
             raise DataError(problems=list(first.values())[:NAMED])

@@ -196,7 +196,7 @@ def writing(path: Path) -> Iterator[None]:
         raise CheckpointError(
             f"cannot be written: {error.strerror or error}",
             where=str(path),
-            hint="what was saved before is whole; --resume goes on from it once this can be written" if saved else "",
+            hint="what was saved before is whole; --resume continues from it once this can be written" if saved else "",
         ) from None
 
 
