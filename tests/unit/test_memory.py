@@ -21,14 +21,13 @@ from regard.runs import Run
 from regard.tasks import TASKS
 from regard.training.memory import (
     available_main_memory,
-    explained_out_of_memory,
     fitting_batch_tokens,
     largest_batch,
     largest_measured,
     saved_by,
     step_bytes,
 )
-from regard.training.train import make_accelerator, resolve, train
+from regard.training.train import explained_out_of_memory, make_accelerator, resolve, train
 
 Tree = dict[str, Any]
 MODELS: dict[str, Tree] = {

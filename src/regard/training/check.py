@@ -22,17 +22,18 @@ from regard.models.base import count_parameters
 from regard.recipes.propose import data_files, proposal_for
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.tasks import TASKS, Task
-from regard.training.memory import (
-    BYTES_PER_PARAMETER,
-    budget_note,
-    explained_out_of_memory,
-    saved_by,
-    sums_of,
-    with_fitting_batches,
-)
+from regard.training.memory import BYTES_PER_PARAMETER, saved_by, sums_of
 from regard.training.optimiser import build_optimiser, length_notes
 from regard.training.progress import Display, duration, total_steps
-from regard.training.train import check_metric, initialise, make_accelerator, resolve
+from regard.training.train import (
+    budget_note,
+    check_metric,
+    explained_out_of_memory,
+    initialise,
+    make_accelerator,
+    resolve,
+    with_fitting_batches,
+)
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from traceback import clear_frames
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,8 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from regard.data.batches import AnyBatch, Examples
-from regard.errors import ConfigError
 from regard.models.base import count_parameters
-from regard.recipes.recipe import AnyRecipe, TrainingConfig, recipe_of
+from regard.recipes.recipe import AnyRecipe
 from regard.tasks import TASKS
 from regard.text.tokenizers import Tokenizers
 from regard.training.optimiser import build_optimiser
@@ -97,18 +94,6 @@ def fitting_batch_tokens(
     return largest_measured(measure, rows=rows, length=length, available=available, limit=limit, longest=longest)
 
 
-def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
-    """A note if examples are longer than `training.batch_tokens`."""
-    assert isinstance(config.batch_tokens, int)
-    longer = int(np.count_nonzero(train.lengths > config.batch_tokens))
-    if not longer:
-        return []
-    return [
-        f"{longer:,} of {len(train):,} training examples are longer than training.batch_tokens={config.batch_tokens} "
-        f"(the longest: {int(train.lengths.max()):,} tokens): each of them is a batch of its own"
-    ]
-
-
 def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator) -> int:
     """The bytes that training with such batches needs, measured with a copy of the model."""
     device = accelerator.device
@@ -163,67 +148,6 @@ def _peak_bytes(device: torch.device, work: Callable[[], None]) -> int:
 def sums_of(result: Tensor | tuple[Tensor, Any]) -> Tensor:
     """The two sums of an objective, also if it returns a recurrent state too."""
     return result[0] if isinstance(result, tuple) else result
-
-
-@contextmanager
-def explained_out_of_memory(recipe: AnyRecipe, fitting: Callable[[], int] = lambda: 0) -> Iterator[None]:
-    """Turn an out-of-memory error into a ConfigError with a `batch_tokens` that fits, from `fitting` if it succeeds.
-
-    Otherwise half the batch is suggested, with twice the accumulation.
-    """
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not _out_of_memory(error):
-            raise
-        clear_frames(error.__traceback__)  # they still refer to large tensors
-        config = recipe.training
-        assert isinstance(config.batch_tokens, int)
-        try:
-            fits = fitting()
-        except (RuntimeError, MemoryError) as again:
-            if not _out_of_memory(again):
-                raise
-            fits = 0
-        tokens = fits if 0 < fits < config.batch_tokens else max(1, config.batch_tokens // 2)
-        accumulate = math.ceil(config.accumulate * config.batch_tokens / tokens)
-        raise ConfigError(
-            f"out of memory with batches of {config.batch_tokens:,} tokens",
-            where="training.batch_tokens",
-            hint=f"{tokens}{' fits, and' if tokens == fits else ''} with training.accumulate={accumulate} makes the "
-            "same steps, or use a smaller model",
-        ) from None
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """torch has an error class for GPU memory only. An illegal memory access is not meant."""
-    text = str(error).lower()
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or any(phrase in text for phrase in ("out of memory", "not enough memory", "can't allocate memory"))
-
-
-def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> int:
-    """The `batch_tokens` that would have fitted, measured after the training's memory is released."""
-    model.zero_grad(set_to_none=True)
-    model.to("cpu")
-    accelerator.free_memory()
-    return fitting_batch_tokens(recipe, train, model, accelerator)
-
-
-def with_fitting_batches(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> AnyRecipe:
-    """The recipe with `batch_tokens` lowered to what fits into the memory of every process."""
-    with explained_out_of_memory(recipe):
-        fitting = fitting_batch_tokens(recipe, train, model, accelerator)
-    tokens = int(accelerator.gather(torch.tensor([fitting], device=accelerator.device)).min())
-    if tokens == 0:
-        raise ConfigError(
-            f"not even the longest example, of {int(train.lengths.max()):,} tokens, fits into memory",
-            where="training.batch_tokens",
-            hint="use a smaller model, or lower data.max_length",
-        )
-    tree = recipe.model_dump()
-    tree["training"]["batch_tokens"] = tokens
-    return recipe_of(tree)
 
 
 def saved_by(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, int]:

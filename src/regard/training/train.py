@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any, cast
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
 from regard.config.load import Tree
-from regard.data.batches import auto_batch_tokens
+from regard.data.batches import Examples, auto_batch_tokens
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
@@ -36,7 +39,7 @@ from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
 from regard.text.vectors import read_vectors
 from regard.training.loop import Interrupted, Trainer
-from regard.training.memory import budget_note, explained_out_of_memory, fitting_afterwards, with_fitting_batches
+from regard.training.memory import fitting_batch_tokens
 from regard.training.optimiser import length_notes, resume_notes
 from regard.training.progress import Display
 
@@ -217,6 +220,84 @@ def _refuse_other_recipe(run: Run, recipe: AnyRecipe) -> None:
             ]
         )
 
+
+# Memory
+
+
+def with_fitting_batches(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> AnyRecipe:
+    """The recipe with `batch_tokens` lowered to what fits into the memory of every process."""
+    with explained_out_of_memory(recipe):
+        fitting = fitting_batch_tokens(recipe, train, model, accelerator)
+    tokens = int(accelerator.gather(torch.tensor([fitting], device=accelerator.device)).min())
+    if tokens == 0:
+        raise ConfigError(
+            f"not even the longest example, of {int(train.lengths.max()):,} tokens, fits into memory",
+            where="training.batch_tokens",
+            hint="use a smaller model, or lower data.max_length",
+        )
+    tree = recipe.model_dump()
+    tree["training"]["batch_tokens"] = tokens
+    return recipe_of(tree)
+
+
+@contextmanager
+def explained_out_of_memory(recipe: AnyRecipe, fitting: Callable[[], int] = lambda: 0) -> Iterator[None]:
+    """Turn an out-of-memory error into a ConfigError with a `batch_tokens` that fits, from `fitting` if it succeeds.
+
+    Otherwise half the batch is suggested, with twice the accumulation.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not _out_of_memory(error):
+            raise
+        clear_frames(error.__traceback__)  # they still refer to large tensors
+        config = recipe.training
+        assert isinstance(config.batch_tokens, int)
+        try:
+            fits = fitting()
+        except (RuntimeError, MemoryError) as again:
+            if not _out_of_memory(again):
+                raise
+            fits = 0
+        tokens = fits if 0 < fits < config.batch_tokens else max(1, config.batch_tokens // 2)
+        accumulate = math.ceil(config.accumulate * config.batch_tokens / tokens)
+        raise ConfigError(
+            f"out of memory with batches of {config.batch_tokens:,} tokens",
+            where="training.batch_tokens",
+            hint=f"{tokens}{' fits, and' if tokens == fits else ''} with training.accumulate={accumulate} makes the "
+            "same steps, or use a smaller model",
+        ) from None
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """torch has an error class for GPU memory only. An illegal memory access is not meant."""
+    text = str(error).lower()
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or any(phrase in text for phrase in ("out of memory", "not enough memory", "can't allocate memory"))
+
+
+def fitting_afterwards(recipe: AnyRecipe, train: Examples, model: nn.Module, accelerator: Accelerator) -> int:
+    """The `batch_tokens` that would have fitted, measured after the training's memory is released."""
+    model.zero_grad(set_to_none=True)
+    model.to("cpu")
+    accelerator.free_memory()
+    return fitting_batch_tokens(recipe, train, model, accelerator)
+
+
+def budget_note(config: TrainingConfig, train: Examples) -> list[str]:
+    """A note if examples are longer than `training.batch_tokens`."""
+    assert isinstance(config.batch_tokens, int)
+    longer = int(np.count_nonzero(train.lengths > config.batch_tokens))
+    if not longer:
+        return []
+    return [
+        f"{longer:,} of {len(train):,} training examples are longer than training.batch_tokens={config.batch_tokens} "
+        f"(the longest: {int(train.lengths.max()):,} tokens): each of them is a batch of its own"
+    ]
+
+
+# Initial weights: word vectors, and the weights of another run
 
 NAMED = 3
 """How many mismatching weights a message names."""
