@@ -179,9 +179,9 @@ def test_a_transformer_over_regions_rolls_out(transformer: Path, home: Path) -> 
     given = ("explain", transformer, path, "--target", caption, "--rollout")
     assert "rolled out to layer 1 · self-attention of the decoder" in succeed(*given, "--view", "decoder").out
     assert "rolled out to layer 1" in succeed(*given, "--out", home / "rollout.svg").out
-    found = api.explain(transformer, str(path), target=caption)
-    shares = found.rollout
-    np.testing.assert_allclose(shares.source[-1].sum(1) + shares.target[-1].sum(1), 1, rtol=1e-5)
+    rollouts = api.explain(transformer, str(path), target=caption).rollouts
+    of_source, of_target = (rollouts[kind][-1].weights[0] for kind in ("alignment", "decoder"))
+    np.testing.assert_allclose(of_source.sum(1) + of_target.sum(1), 1, rtol=1e-5)
     assert fail("explain", home / "run", path, "--rollout")[0].startswith("--rollout: the model 'captioner' has no")
 
 

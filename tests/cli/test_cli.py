@@ -497,7 +497,7 @@ def test_the_weights_are_those_of_the_tokens_that_were_written(tmp_path: Path, t
     written = api.predict(run, ["5 March 2024"], beam=1)[0].nbest[0]
     ids = vocabulary.token_ids(written.tokens)
     assert [*vocabulary.encode(written.output), vocabulary.end] != ids, "else this test shows nothing"
-    assert list(api.explain(run, "5 March 2024", beam=1).target) == vocabulary.pieces(ids)
+    assert list(api.explain(run, "5 March 2024", beam=1).target.texts) == vocabulary.pieces(ids)
 
 
 # What commands share: their order, the bar, the sums that move it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice, permutations
+from itertools import permutations
 from pathlib import Path
 from random import Random
 
@@ -100,15 +100,8 @@ def test_test_pictures_show_pairs_that_training_never_showed_in_words_that_it_di
     }
     assert words["b"] <= words["a"]
     assert words["a"] == {"a", "of", "left", "right", "above", "below", *RADIUS, *COLOURS, *OUTLINES}
-
-
-def test_both_languages_say_the_same_of_their_pictures() -> None:
-    for code, caption in islice(generate("shapes-ko", 200, 1, "train"), 200):
-        scene = parse(code, "")
-        assert caption == scene.caption("korean")
-        assert caption.split()[:3] == [
-            KOREAN[word] for word in (scene.second.size, scene.second.colour, scene.second.shape)
-        ]
+    for code, caption in generate("shapes-ko", 200, 1, "train"):
+        assert caption == parse(code, "").caption("korean")
 
 
 @pytest.mark.parametrize(("code", "words"), [

@@ -231,7 +231,7 @@ def prepare_pictures(
 ) -> Pictures:
     """The pictures of (folder, name) in their order, from the cache where no file has changed since.
 
-    `named` says where each is asked for, which messages name. Whether a file has changed is told by its size and time.
+    `named` says where each is asked for, which messages name. A file has changed if its size or time has.
     Those that cannot be read are refused, or left out with `drop` as long as others are left.
     """
     dtype = np.dtype(np.uint8 if reading.feature_width is None else np.float32)
@@ -262,7 +262,7 @@ def prepare_pictures(
 def _stamp(folder: Path, name: str) -> list[str | int]:
     """What tells a file from another one, and from itself once it has changed; a scene is its own stamp."""
     try:
-        found = (folder / name).stat()
+        file = (folder / name).stat()
     except (OSError, ValueError):
         return [name]
-    return [str((folder / name).absolute()), found.st_size, found.st_mtime_ns]
+    return [str((folder / name).absolute()), file.st_size, file.st_mtime_ns]

@@ -150,9 +150,9 @@ class RawTokens:
         for row, column in zip(*np.nonzero(unknown_BL), strict=True):
             place = int(places_BL[row, column])
             piece = int(np.searchsorted(starts, place, side="right")) - 1
-            found = np.flatnonzero(columns["unknown"][piece] == place - starts[piece])
-            if len(found):  # a text may itself contain <unk>
-                word = bytes(columns["words"][piece].tolist()).decode().split("\n")[int(found[0])]
+            unknown = np.flatnonzero(columns["unknown"][piece] == place - starts[piece])
+            if len(unknown):  # a text may itself contain <unk>
+                word = bytes(columns["words"][piece].tolist()).decode().split("\n")[int(unknown[0])]
                 places.append((int(row), int(column)))
                 words.append(letters_of(word, self.letters))
         return Spelling.of(places, words, places_BL.shape)
@@ -231,7 +231,7 @@ def cut(begins: Integers, ends: Integers, room: int) -> tuple[Integers, Integers
 class Streams(Pieces):
     """The whole text, document after document, read by a batch's rows side by side as so many streams.
 
-    The streams have about the same size, and each batch goes on in all of them where the batch before ended,
+    The streams have about the same size, and each batch continues all of them where the batch before ended,
     so that a recurrent state can be carried over: truncated back-propagation through time. The last stream may be the
     first to end; from then on a batch has a row less. The plan is the same in every epoch, so a position says which
     batch comes next, and a checkpoint only has to hold the carried state beside it.

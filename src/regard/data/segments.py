@@ -230,7 +230,7 @@ def sentence_spans(text: RawTokens, room: int) -> tuple[Integers, Integers, Inte
 
 HIDDEN, REPLACED = 0.8, 0.1
 CONTINUES = "##"
-"""What a piece begins with that goes on with a word, in the vocabularies of others."""
+"""What a piece begins with that continues a word, in the vocabularies of other tools."""
 SPACES = (MARK, "Ġ", " ")
 """What a piece begins with that has a space before it, in the vocabularies that say so."""
 
@@ -297,7 +297,7 @@ class Masking:
 
     @cached_property
     def _marks_continuing(self) -> bool:
-        """Whether the vocabulary marks the pieces that go on with a word, and not the spaces before words."""
+        """Whether the vocabulary marks the pieces that continue a word, and not the spaces before words."""
         spelt = self.tokenizer.tokens(range(self.tokenizer.size))
         if any(token.startswith(SPACES) for token in spelt):  # ### is then a heading, not the rest of a word
             return False
@@ -318,7 +318,7 @@ class Masking:
 
         An eojeol is all that stands between two spaces. A word is less: letters, digits and other signs are apart.
         Pieces that are marked as continuing belong to the piece before them, whatever is asked for: where words began
-        was decided by the vocabulary's makers, and spaces cannot be told any more.
+        was decided when the vocabulary was made, and spaces are lost.
         """
         kinds_BL = self._kinds_V[ids_BL]
         begins_BL = (kinds_BL >= 4) | self.is_special_V[ids_BL]

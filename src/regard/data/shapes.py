@@ -111,7 +111,7 @@ class Scene(NamedTuple):
 
     @property
     def kinds(self) -> str:
-        """What the parts of the corpus are told apart by."""
+        """What decides the part of the corpus."""
         return " and ".join(sorted((self.first.kind, self.second.kind)))
 
     @property
@@ -154,15 +154,15 @@ def parse(code: str, where: str) -> Scene:
     if len(things) != 2 or not all(things):
         hint = "for example: shapes: small red circle 20 32, large blue square 68 40"
         raise DataError(f"not a picture of two shapes: {code[:60]!r}", where=where, hint=hint)
-    found = [Thing(match[1], match[2], match[3], int(match[4]), int(match[5])) for match in things if match]
-    for thing in found:
+    scene = [Thing(match[1], match[2], match[3], int(match[4]), int(match[5])) for match in things if match]
+    for thing in scene:
         if max(thing.x, thing.y) > 100:
             what = f"{' '.join(thing[:3])} stands at {thing.x} {thing.y}, outside"
             raise DataError(what, where=where, hint="hundredths of the side: 0 to 100")
         for word, known in ((thing.size, [*RADIUS]), (thing.colour, [*COLOURS]), (thing.shape, [*OUTLINES])):
             if word not in known:
                 raise DataError(f"there is no {word!r} to draw", where=where, hint=did_you_mean(word, known))
-    return Scene(*found)
+    return Scene(*scene)
 
 
 def draw(scene: Scene, side: int) -> NDArray[np.uint8]:

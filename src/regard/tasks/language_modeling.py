@@ -1,4 +1,4 @@
-"""Language modeling: raw text in, a model that knows what comes next; it goes on with what it is given."""
+"""Language modeling: raw text in, a model that predicts the next token and continues a text."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class LanguageModeling(RawTextTask):
 
     @property
     def rewrites(self) -> bool:
-        """Whether the model writes the text that it has read, instead of going on with it."""
+        """Whether the model writes the text that it has read, instead of continuing it."""
         return getattr(self.recipe.model, "objective", None) == "autoencoder"
 
     def objective(self, model: Any) -> TextLoss:
@@ -144,7 +144,7 @@ class LanguageModeling(RawTextTask):
         return NextToken(model, smoothing)
 
     def validate(self, model: Any, examples: Pieces) -> dict[str, Any]:
-        """The loss, and how the model goes on with the first words of a few documents."""
+        """The loss, and how the model continues the first words of a few documents."""
         metrics: dict[str, Any] = self.loss(model, examples)
         writes = isinstance(model, LanguageModel) and not self.rewrites
         if writes and self.recipe.training.decode and math.isfinite(metrics["loss"]):
@@ -154,8 +154,8 @@ class LanguageModeling(RawTextTask):
             greedy = self.with_search(SearchConfig(beam=1, max_length=CONTINUATION))
             encoded = greedy.encode_inputs(model, Inputs.of(prompts))
             metrics["samples"] = [
-                {"source": made.input, "output": made.output, "target": " ".join(words[: PROMPT + CONTINUATION])}
-                for words, made in zip(split, greedy.predict_encoded(model, encoded), strict=True)
+                {"source": sample.input, "output": sample.output, "target": " ".join(words[: PROMPT + CONTINUATION])}
+                for words, sample in zip(split, greedy.predict_encoded(model, encoded), strict=True)
             ]
         return metrics
 
@@ -210,15 +210,15 @@ class LanguageModeling(RawTextTask):
         nats += text.spelt_out.nats
         return [{"input": document, "nats": cost} for document, cost in zip(text.texts(), nats.tolist(), strict=True)]
 
-    def refuse_to_go_on(self, model: Any, verb: str) -> None:
+    def refuse_to_continue(self, model: Any, verb: str) -> None:
         """Refuse a verb that writes, for a model that does not continue texts."""
         if not isinstance(model, LanguageModel) or self.rewrites:
-            what = "this model does not go on with a text: it reads in both directions, or writes what it has read"
+            what = "this model does not continue texts: it reads in both directions, or writes what it has read"
             raise DecodeError(what, where=verb, hint="predict --features gives its vectors")
 
     def score_text(self, model: Any, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
         """The source is the beginning of a text, the target its continuation. Two texts have a space between them."""
-        self.refuse_to_go_on(model, "score")
+        self.refuse_to_continue(model, "score")
         tokenizer = self.tokenizers["text"]
         prompt = tokenizer.fold(source).rstrip()
         target = tokenizer.fold(target).strip() if isinstance(target, str) else target
@@ -236,7 +236,7 @@ class LanguageModeling(RawTextTask):
         return after, scores[-len(after) :]
 
     def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[list[int]]:
-        self.refuse_to_go_on(model, "predict")
+        self.refuse_to_continue(model, "predict")
         rows = self.encode_prompts(model, inputs.texts, inputs.places)
         return EncodedInputs(
             inputs, rows, wording_of(self.tokenizers["text"], self.recipe.search, inputs.prefixes, len(inputs))
@@ -314,7 +314,7 @@ def measured(objective: TextLoss, examples: Pieces) -> tuple[list[float], int]:
 def continued(tokenizer: Tokenizer, typed: str, prompt: Sequence[int], hypothesis: Hypothesis) -> str:
     """A text as it was typed, and its continuation; the blank between two words may stand in either, but only once."""
     whole = tokenizer.decode([*prompt, *hypothesis.tokens])
-    # Whether a piece goes on with the last word or begins a new one shows only behind the prompt
+    # Whether a piece continues the last word or begins a new one shows only after the prompt
     known = commonprefix([whole, tokenizer.decode(prompt)])  # noqa: RUF071  # no paths
     written = whole[len(known) :]
     return typed + (written.lstrip(" ") if typed[-1:].isspace() else written)

@@ -1,4 +1,4 @@
-"""Masked language modeling: raw text in, a model that finds hidden words again, and tells what follows what."""
+"""Masked language modeling: raw text in, a model that predicts masked tokens and whether a sentence follows another."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MaskedData(RawData):
 
 
 class MaskedLanguageModeling(RawTextTask):
-    """Raw text, measured by how many hidden tokens are found again, and how many pairs of sentences are told."""
+    """Raw text, measured by the shares of masked tokens and of next sentences that are predicted."""
 
     name = "masked_language_modeling"
     unit = "masked tokens"
@@ -123,7 +123,7 @@ class MaskedLanguageModeling(RawTextTask):
     def check(self, data: Prepared[Segments]) -> None:
         check_max_length(self.recipe.data.max_length, self.recipe.model.max_positions, self.recipe.training.init)
         if not self.recipe.model.masked_head:
-            what = "a model without the head that finds hidden tokens again cannot learn to"
+            what = "a model without its masked-LM head cannot learn to predict masked tokens"
             raise ConfigError(what, where="model.masked_head", hint="leave it at true")
         if self.recipe.training.best.startswith("next_sentence") and not self.recipe.model.next_sentence:
             raise ConfigError("model.next_sentence is off", where="training.best", hint="choose another metric")
@@ -279,7 +279,7 @@ def filled(
     blank = {token for token, piece in pieces if len(piece) <= 2 and not _written(tokenizer, token).strip()}
     not_offered = sorted(tokenizer.special | blank)
     offered = min(nbest if nbest > 1 else SHOWN, tokenizer.size - len(not_offered))
-    found: dict[int, Filled] = {}
+    predictions: dict[int, Filled] = {}
     for numbers in by_length([len(row) for row in rows], SCORE_TOKENS):
         text = padded([rows[number] for number in numbers], tokenizer.pad)
         places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
@@ -291,8 +291,8 @@ def filled(
         gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
         for number in numbers:
             count = rows[number].count(tokenizer.mask)
-            found[number] = _filled(tokenizer, texts[number], [next(gaps) for _ in range(count)])
-    return [found[number] for number in range(len(texts))]
+            predictions[number] = _filled(tokenizer, texts[number], [next(gaps) for _ in range(count)])
+    return [predictions[number] for number in range(len(texts))]
 
 
 def _filled(tokenizer: Tokenizer, text: str, gaps: Sequence[tuple[list[float], list[int]]]) -> Filled:

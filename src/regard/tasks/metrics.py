@@ -1,4 +1,4 @@
-"""How well labels, numbers and answers are found. Shares are between 0 and 1."""
+"""How well labels, numbers and answers are predicted. Shares are between 0 and 1."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Numbers = NDArray[np.float64]
 Classes = NDArray[np.int64]
 
 
-def classification_metrics(true: Classes, found: Classes, labels: Sequence[str]) -> dict[str, Any]:
+def classification_metrics(true: Classes, predicted: Classes, labels: Sequence[str]) -> dict[str, Any]:
     """Accuracy, F1, Matthews' correlation, each class by itself, and what was taken for what.
 
-    A class has 0 where it is never found, or never there. `f1_macro` is the mean over the classes that are there or are
-    found; with one class for each example `f1_micro`, over all decisions, is the accuracy.
+    A class has 0 where it is never predicted, or never true. `f1_macro` is the mean over the classes that are true or
+    predicted somewhere; with one class for each example `f1_micro`, over all decisions, is the accuracy.
     """
     classes = len(labels)
-    matrix = np.bincount(true * classes + found, minlength=classes * classes).reshape(classes, classes)
-    right, found_Y, true_Y = np.diag(matrix).astype(float), matrix.sum(0), matrix.sum(1)
+    matrix = np.bincount(true * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+    right, predicted_Y, true_Y = np.diag(matrix).astype(float), matrix.sum(0), matrix.sum(1)
     precision, recall, f1_Y = (
         np.divide(part, whole, out=np.zeros_like(right), where=whole > 0)
-        for part, whole in ((right, found_Y), (right, true_Y), (2 * right, found_Y + true_Y))
+        for part, whole in ((right, predicted_Y), (right, true_Y), (2 * right, predicted_Y + true_Y))
     )
     accuracy = float(right.sum() / matrix.sum())
     columns = zip(labels, precision.tolist(), recall.tolist(), f1_Y.tolist(), true_Y.tolist(), strict=True)
     return {
         "accuracy": accuracy,
-        "f1_macro": float(f1_Y[found_Y + true_Y > 0].mean()),
+        "f1_macro": float(f1_Y[predicted_Y + true_Y > 0].mean()),
         "f1_micro": accuracy,
         "matthews": matthews(matrix),
         "classes": {label: {"precision": p, "recall": r, "f1": f, "examples": n} for label, p, r, f, n in columns},
@@ -45,32 +45,32 @@ def classification_metrics(true: Classes, found: Classes, labels: Sequence[str])
 
 
 def matthews(matrix: Classes) -> float:
-    """The correlation of true and found classes: 1 all right, 0 no better than chance. True classes are rows.
+    """The correlation of true and predicted classes: 1 all right, 0 no better than chance. True classes are rows.
 
-    Matthews 1975, for several classes Gorodkin 2004, with c right of s, t_k and p_k how often k is true and found:
+    Matthews 1975, for several classes Gorodkin 2004, with c right of s, t_k and p_k how often k is true and predicted:
         (c s - sum_k t_k p_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))
     """
     values = matrix.astype(float)
-    total, true, found = values.sum(), values.sum(1), values.sum(0)
-    spread = np.sqrt((total**2 - found @ found) * (total**2 - true @ true))
-    return float((np.trace(values) * total - true @ found) / spread) if spread else 0.0
+    total, true, predicted = values.sum(), values.sum(1), values.sum(0)
+    spread = np.sqrt((total**2 - predicted @ predicted) * (total**2 - true @ true))
+    return float((np.trace(values) * total - true @ predicted) / spread) if spread else 0.0
 
 
-def pearson(true: Numbers, found: Numbers) -> float:
+def pearson(true: Numbers, predicted: Numbers) -> float:
     """The linear correlation; 0 where one of the two does not vary."""
-    x, y = true - true.mean(), found - found.mean()
+    x, y = true - true.mean(), predicted - predicted.mean()
     norm = np.sqrt((x @ x) * (y @ y))
     return float(x @ y / norm) if norm else 0.0
 
 
-def spearman(true: Numbers, found: Numbers) -> float:
+def spearman(true: Numbers, predicted: Numbers) -> float:
     """The linear correlation of the ranks; equals share the mean of theirs."""
 
     def ranks(values: Numbers) -> Numbers:
         _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
         return (np.cumsum(counts) - (counts - 1) / 2)[places]
 
-    return pearson(ranks(true), ranks(found))
+    return pearson(ranks(true), ranks(predicted))
 
 
 Script = Literal["squad", "korquad"]
@@ -105,7 +105,7 @@ def f1(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
 
 def _best(compare: Callable[[str, str], float], answer: str, expected: Sequence[str], script: Script) -> float:
     """As in the script of SQuAD 2.0, an expected answer of which nothing is left does not count."""
-    there = [one for one in (normalised(text, script) for text in expected) if one] or [""]
+    there = list(filter(None, (normalised(text, script) for text in expected))) or [""]
     ours = normalised(answer, script)
     return max(compare(ours, theirs) for theirs in there)
 

@@ -271,11 +271,11 @@ def features(
             nothing = text.ids_BL.new_empty(0)
             batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)
         try:
-            found = model.features(batch, layer) if pooling is None else model.sentence(batch, layer, pooling)
+            states = model.features(batch, layer) if pooling is None else model.sentence(batch, layer, pooling)
         except IndexError:
             last = len(model.layers_of(batch)) - 1
             raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {last}, or -1") from None
-        vectors |= dict(zip(numbers, found.float().cpu().numpy(), strict=True))
+        vectors |= dict(zip(numbers, states.float().cpu().numpy(), strict=True))
     if pooling is not None:
         return Features(texts, np.stack([vectors[number] for number in range(len(rows))]), notes=notes)
     of_tokens = [vectors[number][1 : len(row) - 1] for number, row in enumerate(rows)]

@@ -398,19 +398,19 @@ def predictions(
 
     The search is recorded where `recorded` gives the tokens of a row's source.
     """
-    special, found = special_of(tokenizer, begin), dict[int, Prediction]()
+    special, predicted = special_of(tokenizer, begin), dict[int, Prediction]()
     for rows, source, config in batches:
         recorder = None if recorded is None else Recorder(source, config, tokenizer, special.end)
         wording = encoded.wording.of(rows)
         hypotheses = search(model, source, config, constraints=wording, special=special, observer=recorder)
-        for row, best in zip(rows, hypotheses, strict=True):
-            outputs = [Output(text_of(row, one), one.score, tuple(tokenizer.tokens(one.tokens))) for one in best]
-            found[row] = Prediction(encoded.inputs.texts[row], tuple(outputs))
+        for row, nbest in zip(rows, hypotheses, strict=True):
+            outputs = [Output(text_of(row, best), best.score, tuple(tokenizer.tokens(best.tokens))) for best in nbest]
+            predicted[row] = Prediction(encoded.inputs.texts[row], tuple(outputs))
         if recorder is not None and recorded is not None:
             for row, record in zip(rows, recorder.records(), strict=True):
-                found[row] = replace(found[row], search={"source": recorded(row), **record})
+                predicted[row] = replace(predicted[row], search={"source": recorded(row), **record})
         progress(len(rows))
-    return [found[row] for row in range(len(encoded))]
+    return [predicted[row] for row in range(len(encoded))]
 
 
 def wording_of(tokenizer: Tokenizer, config: SearchConfig, prefixes: Sequence[str] | None, count: int) -> Constraints:
