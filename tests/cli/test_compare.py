@@ -28,12 +28,13 @@ from regard.tasks.captioning import Captioning
 from regard.tasks.summarization import RougeConfig, Summarization
 from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.train import train
-from regard.views.compare import Comparison, compare, differences, findings, groups_of, names_of, verdict
+from regard.views.compare import Comparison, compare, findings, verdict
 from regard.views.files import page
 from regard.views.labels import main_metric, score_text, title
 from regard.views.report import Curves, HeatMaps
 from regard.views.search_errors import length_buckets, lengths_of
 from regard.views.significance import paired_tests_of_texts, sacrebleu_metrics
+from regard.views.systems import differences, groups_of, names_of
 from regard.views.terminal import show
 from tiny import TINY
 

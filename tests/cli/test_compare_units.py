@@ -23,8 +23,7 @@ from command_line import fail, succeed, write
 from regard.runs import Run
 from regard.runs.settings import examples_of
 from regard.training.train import train
-from regard.views.significance import mcnemar, paired_tests_of_sums
-from regard.views.systems import correlation, counts_of, f1_of
+from regard.views.significance import correlation, counts_of, f1_of, mcnemar, paired_tests_of_sums
 
 Tree = dict[str, Any]
 BASE: Tree = {

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batches import Batch, TextBatch, Tokens
 from regard.layers.attention import real_positions
-from regard.layers.embeddings import Embedding, Tie
-from regard.layers.recurrence import Carry, Cell
+from regard.layers.embeddings import Embedding, Tie, tied_embeddings
+from regard.layers.recurrence import Bridge, Carry, Cell, RecurrentEncoder
 from regard.layers.scores import Memory
 from regard.text.vectors import VectorsConfig
 
@@ -205,6 +205,22 @@ class Generator(nn.Module):
     def step(self, tokens_R: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Read one token per row (`<s>` first); logits_RV of the next one. The old state must not be used again."""
         raise NotImplementedError
+
+
+class RecurrentGenerator(Generator):
+    """What recurrent encoder-decoders begin with: embeddings, an encoder, and a bridge from its last state."""
+
+    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding, self.target_embedding = tied_embeddings(
+            source_size, target_size, config.embedding, config.tie
+        )
+        self.encoder = RecurrentEncoder(
+            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
+        )
+        self.bridge = Bridge(config.cell, self.encoder.width, config.hidden)
+        self.dropout = nn.Dropout(config.dropout)
 
 
 def sources_of(rows_BW: Tensor, group: int) -> Tensor:

@@ -13,19 +13,10 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout, tied_embeddings
-from regard.layers.recurrence import (
-    Bridge,
-    Carry,
-    FedCells,
-    RecurrentEncoder,
-    as_carry,
-    as_torch,
-    recurrent_layers,
-    word_gates,
-)
+from regard.layers.embeddings import Readout
+from regard.layers.recurrence import Carry, FedCells, as_carry, as_torch, recurrent_layers, word_gates
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
-from regard.models.base import Generator, Output, Presets, RecurrentConfig, RecurrentState
+from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
 
 
 class LuongConfig(RecurrentConfig):
@@ -154,7 +145,7 @@ class LuongState(RecurrentState[Memory]):
         return replace(super().select(rows_BW), fed_RD=self.fed_RD.index_select(0, rows_BW.flatten()))
 
 
-class Luong(Generator):
+class Luong(RecurrentGenerator):
     """
     Luong et al. 2015, section 3, equations 5 and 6; input feeding is section 3.3:
         h_t  = f(h_{t-1}, y_{t-1} [, h~_{t-1}])
@@ -168,23 +159,14 @@ class Luong(Generator):
     config: LuongConfig
 
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
-        super().__init__()
-        self.config = config
-        self.source_embedding, self.target_embedding = tied_embeddings(
-            source_size, target_size, config.embedding, config.tie
-        )
-        self.encoder = RecurrentEncoder(
-            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
-        )
+        super().__init__(config, source_size, target_size)
         memory_width = self.encoder.width
-        self.bridge = Bridge(config.cell, memory_width, config.hidden)
         sizes, fed = (config.hidden, config.layers), config.input_feeding
         self.decoder = (FedCells if fed else recurrent_layers)(config.cell, config.embedding, *sizes, config.dropout)
         self.attention = SCORES[config.score](config, memory_width)
         self.window = WINDOWS[config.reach](config)
         self.W_c = Linear(memory_width + config.hidden, config.embedding, bias=False)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
-        self.dropout = nn.Dropout(config.dropout)
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> LuongState:
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)

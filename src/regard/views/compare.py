@@ -6,17 +6,13 @@ import csv
 import io
 import json
 import math
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from regard.errors import DataError, DecodeError, RegardError, did_you_mean
-from regard.recipes.recipe import AnyRecipe, leaves
 from regard.runs import Run
 from regard.runs.run import read_metrics
 from regard.runs.settings import (
@@ -34,7 +30,16 @@ from regard.views.labels import count_text, main_metric, rounds_to_zero, score_t
 from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Text, Tone, Value
 from regard.views.report import Table as TablePart
 from regard.views.significance import LEVEL
-from regard.views.systems import Measured, System, Table, measure_texts, measure_units
+from regard.views.systems import (
+    Measured,
+    System,
+    Table,
+    differences,
+    groups_of,
+    measure_texts,
+    measure_units,
+    names_of,
+)
 
 TABLES = (
     "systems", "groups", "recipes", "significance", "lengths", "mcnemar", "curves", "errors", "examples", "differ_most",
@@ -199,15 +204,6 @@ def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: 
     return dict(zip(names, runs, strict=True))
 
 
-def names_of(runs: Sequence[Run]) -> list[str]:
-    """The folder's name for each run, its path where two folders are named alike, a number where paths are equal."""
-    names = [run.folder.resolve().name for run in runs]
-    for longer in ([str(run.folder) for run in runs], [f"{run.folder} ({n})" for n, run in enumerate(runs, 1)]):
-        counts = Counter(names)
-        names = [name if counts[name] == 1 else other for name, other in zip(names, longer, strict=True)]
-    return names
-
-
 # ------------------------------------------------------------------------------------------------------------ tables
 
 
@@ -261,40 +257,6 @@ def _group_row(group: str, scores: Sequence[Mapping[str, float]]) -> dict[str, A
         row |= {metric: mean(values), f"{metric}_deviation": stdev(values) if len(values) > 1 else None,
                 f"{metric}_lowest": min(values), f"{metric}_highest": max(values)}  # fmt: skip
     return row
-
-
-def groups_of(recipes: Mapping[str, AnyRecipe | None]) -> dict[str, list[str]]:
-    """The names of systems that differ only in the seed of their training, by the name of their group.
-
-    Runs with the same seed are not repetitions of each other, so each of them begins a group of its own.
-    """
-    groups: dict[tuple[str, int], list[str]] = {}
-    seen: Counter[tuple[str, int]] = Counter()
-    for name, recipe in recipes.items():
-        key, seed = name, 0
-        if recipe is not None:
-            tree = recipe.model_dump(mode="json")
-            seed = tree["training"].pop("seed")
-            key = json.dumps(tree, sort_keys=True)
-        groups.setdefault((key, seen[key, seed]), []).append(name)
-        seen[key, seed] += 1
-    named: dict[str, list[str]] = {}
-    for names in groups.values():  # by what the names of the members begin with, without the seed
-        shared = re.sub(r"([-_. ]+seed)?[-_. ]*\d*$", "", commonprefix(names))  # noqa: RUF071
-        named[names[0] if len(names) == 1 else f"{shared or names[0]} ({len(names)} seeds)"] = names
-    return named
-
-
-def differences(recipes: Mapping[str, AnyRecipe]) -> Table:
-    """The config paths on which recipes differ, each with its value in every recipe; None where it has no such path."""
-    values = {name: leaves(recipe.model_dump(mode="json")) for name, recipe in recipes.items()}
-    every = dict.fromkeys(path for own in values.values() for path in own)
-    sections = list(dict.fromkeys(path.partition(".")[0] for path in every))
-    return [
-        {"key": path, **{name: own.get(path) for name, own in values.items()}}
-        for path in sorted(every, key=lambda path: sections.index(path.partition(".")[0]))
-        if len({json.dumps(own.get(path, "no such path")) for own in values.values()}) > 1
-    ]
 
 
 # ------------------------------------------------------------------------------------------------------ in sentences

@@ -9,12 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from regard.config import Config
 from regard.errors import ConfigError, DataError
 from regard.models.base import Generator, device_of
 from regard.runs import Run
@@ -29,12 +25,11 @@ from regard.runs.settings import (
     with_search,
 )
 from regard.search import SearchConfig
-from regard.tasks import TextToText
 from regard.tasks.text_to_text import LengthsOf
-from regard.text.normalise import nfc
 from regard.views.labels import count_text, percent, title
-from regard.views.report import Bars, Cell, Curves, Report, Section, Series, Table, Text, Value
+from regard.views.report import Bars, Cell, Report, Section, Table, Text, Value
 from regard.views.search_errors import (
+    MARGIN,
     SAME_TOKENS,
     UNKNOWN_NOTE,
     VERDICTS,
@@ -44,15 +39,19 @@ from regard.views.search_errors import (
     ReferenceWatch,
     Scored,
     Share,
+    Sweep,
     Tally,
     Verdict,
+    Width,
     decode_best,
     judge,
     length_buckets,
     lengths_of,
+    resampled,
     score_references,
+    sweep_metric,
 )
-from regard.views.significance import RESAMPLES, for_metrics, sacrebleu_metrics, score_of, statistics_of, streams_of
+from regard.views.significance import for_metrics
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -60,8 +59,6 @@ EXAMPLES, IN_TERMINAL = 20, 3
 """Errors of each kind that are shown, and how many of them in the terminal."""
 WARM_UP = 16
 """Sentences that are decoded before any are timed: the first ones on a device wait for it to get ready."""
-MARGIN = 0.1
-"""Points of a metric from 0 to 100 that nobody would notice."""
 FEW = 30
 """Errors below which shares say little."""
 NOTEWORTHY = 0.1
@@ -88,128 +85,6 @@ BECAUSE = {
     PENALTY: "only by the length normalisation, since the model gives the reference the higher log P",
 }
 """Why each of these helps."""
-
-
-# ------------------------------------------------------------------------------------------------------ other beams
-
-
-@dataclass(frozen=True, eq=False)
-class Width:
-    """What one width of the beam gives."""
-
-    beam: int
-    seconds: float
-    """To decode all sentences."""
-    metrics: Mapping[str, float]
-    """The task's own, over all outputs."""
-    resampled: NDArray[np.float64]
-    """The metric that the widths are compared by, on resamples of the sentences."""
-    tally: Tally
-
-
-class Behind(NamedTuple):
-    """How many points a width is behind another, with the 95 % interval."""
-
-    difference: float
-    low: float
-    high: float
-
-    @property
-    def matters(self) -> bool:
-        """Significant, and large enough to be noticed."""
-        return self.difference > MARGIN and self.low > 0
-
-
-@dataclass(frozen=True, eq=False)
-class Sweep:
-    """Several widths, narrowest first."""
-
-    metric: str
-    """What they are compared by."""
-    widths: Sequence[Width]
-
-    def quality(self, width: Width) -> float:
-        return width.metrics[self.metric]
-
-    def best_above(self, beam: int) -> Width:
-        """The highest quality of wider beams; among equals the narrowest."""
-        wider = [width for width in self.widths if width.beam > beam]
-        return max(wider, key=lambda width: (self.quality(width), -width.beam))
-
-    @cached_property
-    def best(self) -> Width:
-        return self.best_above(0)
-
-    @cached_property
-    def enough(self) -> Width:
-        """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
-        return next(width for width in self.widths if not self.behind(width).matters)
-
-    def behind(self, width: Width, other: Width | None = None) -> Behind:
-        """A width against another or the best one: all are measured on the same draws, so this is a paired test."""
-        other = other or self.best
-        low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
-        return Behind(self.quality(other) - self.quality(width), float(low), float(high))
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "beam": width.beam,
-                **width.metrics,
-                "behind_best": self.behind(width)._asdict(),
-                "enough": width is self.enough,
-                **{name: share.count for name, share in width.tally.shares.items()},
-                "seconds": width.seconds,
-            }
-            for width in self.widths
-        ]
-
-    def section(self, beam: int) -> Section:
-        """What the widths are compared by comes first, so that a narrow terminal has room for it."""
-        main, rows = title(self.metric), list[list[Value]]()
-        others = [name for name in self.widths[0].metrics if name != self.metric]
-        for width in self.widths:
-            mark = "*" * (width is self.enough) + "<" * (width.beam == beam)
-            first, *further = (Cell(width.metrics[name], ".2f") for name in (self.metric, *others))
-            behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
-            seconds = Cell(width.seconds, ".2f")
-            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *further, behind])
-        columns = ["beam", main, "search errors", "seconds", *map(title, others), f"{main} behind the best"]
-        sentences = count_text(self.widths[0].tally.sentences, "sentences")
-        note = f"< in use; * from here on wider no longer pays in {main}, as far as {sentences} can show"
-        why = (
-            f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
-            f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
-        )
-        places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
-        ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
-        quality = Series(main, places, [self.quality(width) for width in self.widths])
-        seconds_series = Series("seconds", places, [width.seconds for width in self.widths])
-        curves = [
-            Curves([quality], "beam", main, x_ticks=ticks),
-            Curves([seconds_series], "beam", "seconds", x_ticks=ticks, y_range=(0.0, None)),
-        ]
-        table = Table(columns, rows, notes=[note])
-        return Section("Other beams", [table, Text([why], tone="muted"), *curves], in_terminal=1)
-
-
-def sweep_metric(task: TextToText) -> str:
-    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
-    better = [name for name, higher in task.higher_is_better.items() if higher]
-    return "chrf" if "chrf" in better else better[0]
-
-
-def resampled(
-    outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
-) -> NDArray[np.float64]:
-    """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is fixed, so the same
-    rows are drawn of all outputs for the same references."""
-    [metric] = sacrebleu_metrics([sweep_metric(task)], task, config).values()
-    streams = streams_of([[*map(nfc, texts)] for texts in references])
-    statistics = statistics_of(metric, [*map(nfc, outputs)], streams)
-    generator, size = np.random.default_rng(1), len(statistics)
-    draws = [statistics[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES)]
-    return score_of(metric, np.stack(draws))
 
 
 # ------------------------------------------------------------------------------------------------------------ advice

@@ -1,19 +1,23 @@
 """Search errors and model errors: did the search miss a reference that the model prefers, or does the model prefer
-what was written? References are scored, outputs judged, errors counted, and references followed through the search.
+what was written? References are scored, outputs judged, errors counted by length and for several widths of the beam,
+and references followed through the search.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.config import Config
 from regard.data.dataset import Dataset
 from regard.models.base import Generator
 from regard.runs import Run
@@ -23,6 +27,9 @@ from regard.search.rules import Rules, rules_for
 from regard.tasks.task import by_length, padded
 from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
+from regard.views.labels import count_text, title
+from regard.views.report import Cell, Curves, Section, Series, Table, Text, Value
+from regard.views.significance import RESAMPLES, sacrebleu_metrics, score_of, statistics_of, streams_of
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -40,6 +47,8 @@ BUCKETS = 8
 """Most groups of sentences by length."""
 OUTER = 0.01
 """The share of sentences at either end that get no group of their own: they join the first and the last one."""
+MARGIN = 0.1
+"""Points of a metric from 0 to 100 that nobody would notice."""
 
 
 # ----------------------------------------------------------------------------------------------------- one sentence
@@ -297,10 +306,6 @@ class Share:
         low, high = (middle - half) / (1 + z2_n), (middle + half) / (1 + z2_n)
         return (0.0 if self.count == 0 else low), (1.0 if self.count == self.of else high)
 
-    def to_json(self) -> dict[str, float]:
-        low, high = self.interval
-        return {"share": self.share, "low": low, "high": high}
-
 
 @dataclass(frozen=True)
 class Tally:
@@ -335,7 +340,8 @@ class Tally:
         return {**self.counts, "search_errors_low": low, "search_errors_high": high}
 
     def to_json(self) -> dict[str, Any]:
-        shares = {name: share.to_json() for name, share in self.shares.items()}
+        parts = ("share", "low", "high")
+        shares = {name: dict(zip(parts, (own.share, *own.interval), strict=True)) for name, own in self.shares.items()}
         return {**self.counts, "shares": shares, "sentence_chrf": self.chrf}
 
 
@@ -380,3 +386,125 @@ def length_buckets(lengths: Sequence[int]) -> list[Bucket]:
         shortest, longest = min(number * width + 1, *own), max((number + 1) * width, *own)
         buckets.append(Bucket(shortest, longest, rows[number], float(np.mean(own))))
     return buckets
+
+
+# ------------------------------------------------------------------------------------------------------ other beams
+
+
+@dataclass(frozen=True, eq=False)
+class Width:
+    """What one width of the beam gives."""
+
+    beam: int
+    seconds: float
+    """To decode all sentences."""
+    metrics: Mapping[str, float]
+    """The task's own, over all outputs."""
+    resampled: NDArray[np.float64]
+    """The metric that the widths are compared by, on resamples of the sentences."""
+    tally: Tally
+
+
+class Behind(NamedTuple):
+    """How many points a width is behind another, with the 95 % interval."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def matters(self) -> bool:
+        """Significant, and large enough to be noticed."""
+        return self.difference > MARGIN and self.low > 0
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Several widths, narrowest first."""
+
+    metric: str
+    """What they are compared by."""
+    widths: Sequence[Width]
+
+    def quality(self, width: Width) -> float:
+        return width.metrics[self.metric]
+
+    def best_above(self, beam: int) -> Width:
+        """The highest quality of wider beams; among equals the narrowest."""
+        wider = [width for width in self.widths if width.beam > beam]
+        return max(wider, key=lambda width: (self.quality(width), -width.beam))
+
+    @cached_property
+    def best(self) -> Width:
+        return self.best_above(0)
+
+    @cached_property
+    def enough(self) -> Width:
+        """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
+        return next(width for width in self.widths if not self.behind(width).matters)
+
+    def behind(self, width: Width, other: Width | None = None) -> Behind:
+        """A width against another or the best one: all are measured on the same draws, so this is a paired test."""
+        other = other or self.best
+        low, high = np.quantile(other.resampled - width.resampled, [0.025, 0.975])
+        return Behind(self.quality(other) - self.quality(width), float(low), float(high))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "beam": width.beam,
+                **width.metrics,
+                "behind_best": self.behind(width)._asdict(),
+                "enough": width is self.enough,
+                **{name: share.count for name, share in width.tally.shares.items()},
+                "seconds": width.seconds,
+            }
+            for width in self.widths
+        ]
+
+    def section(self, beam: int) -> Section:
+        """What the widths are compared by comes first, so that a narrow terminal has room for it."""
+        main, rows = title(self.metric), list[list[Value]]()
+        others = [name for name in self.widths[0].metrics if name != self.metric]
+        for width in self.widths:
+            mark = "*" * (width is self.enough) + "<" * (width.beam == beam)
+            first, *further = (Cell(width.metrics[name], ".2f") for name in (self.metric, *others))
+            behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
+            seconds = Cell(width.seconds, ".2f")
+            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *further, behind])
+        columns = ["beam", main, "search errors", "seconds", *map(title, others), f"{main} behind the best"]
+        sentences = count_text(self.widths[0].tally.sentences, "sentences")
+        note = f"< in use; * from here on wider no longer pays in {main}, as far as {sentences} can show"
+        why = (
+            f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
+            f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
+        )
+        places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
+        ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
+        quality = Series(main, places, [self.quality(width) for width in self.widths])
+        seconds_series = Series("seconds", places, [width.seconds for width in self.widths])
+        curves = [
+            Curves([quality], "beam", main, x_ticks=ticks),
+            Curves([seconds_series], "beam", "seconds", x_ticks=ticks, y_range=(0.0, None)),
+        ]
+        table = Table(columns, rows, notes=[note])
+        return Section("Other beams", [table, Text([why], tone="muted"), *curves], in_terminal=1)
+
+
+def sweep_metric(task: TextToText) -> str:
+    """What the widths of a beam are compared by: chrF, which is fair to short outputs, or the task's first metric."""
+    better = [name for name, higher in task.higher_is_better.items() if higher]
+    return "chrf" if "chrf" in better else better[0]
+
+
+def resampled(
+    outputs: Sequence[str], references: Sequence[Sequence[str]], task: TextToText, config: Config
+) -> NDArray[np.float64]:
+    """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is fixed, so the same
+    rows are drawn of all outputs for the same references."""
+    [metric] = sacrebleu_metrics([sweep_metric(task)], task, config).values()
+    streams = streams_of([[*map(nfc, texts)] for texts in references])
+    statistics = statistics_of(metric, [*map(nfc, outputs)], streams)
+    generator, size = np.random.default_rng(1), len(statistics)
+    draws = [statistics[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES)]
+    return score_of(metric, np.stack(draws))
