@@ -11,7 +11,6 @@ import torch
 from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from regard.config import Config
 from regard.data.config import Recipe
 from regard.data.dataset import Dataset
 from regard.data.framing import Framed, Framing, Long, labelled_batch
@@ -24,7 +23,6 @@ from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import (
     EncodedInputs,
     Example,
-    NoSettings,
     Note,
     Prediction,
     Task,
@@ -72,7 +70,6 @@ class HeadedTask(Task):
     """
 
     columns = ("text",)
-    evaluation: ClassVar[type[Config]] = NoSettings
     models = any_config(lambda config: config.reads == "text")
     recipe: HeadedRecipe
     head: ClassVar[type[HeadConfig]] = HeadConfig

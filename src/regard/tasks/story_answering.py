@@ -29,7 +29,7 @@ from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
-from regard.tasks.task import Done, EncodedInputs, Example, NoSettings, Note, Task, ignore, problem_in_text
+from regard.tasks.task import Done, EncodedInputs, Example, Note, Task, ignore, problem_in_text
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK
@@ -49,7 +49,6 @@ class StoryAnswering(Task):
     unit = "questions"
     columns = ("text",)
     data = StoryData
-    evaluation = NoSettings
     models = any_config(lambda config: config.reads == "story")
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "error": False}
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {

@@ -152,7 +152,7 @@ class Note:
 
 
 class NoSettings(Config):
-    """There is nothing to choose: the metrics need no settings."""
+    """The metrics of the task have no settings."""
 
 
 class Task:
@@ -167,7 +167,7 @@ class Task:
     """The columns that have a tokenizer."""
     data: ClassVar[type[Any]]
     """The recipe's section `data`."""
-    evaluation: ClassVar[type[Config]]
+    evaluation: ClassVar[type[Config]] = NoSettings
     """The recipe's section `evaluation`."""
     models: ClassVar[Any]
     """The configs of the models that it trains: a union told apart by `kind`."""
