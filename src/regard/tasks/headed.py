@@ -218,9 +218,7 @@ class HeadedTask(ExampleTask):
         return type(self)(self.recipe.model_copy(update={"head": head}), self.tokenizers)
 
     def check(self, data: Prepared[Any]) -> None:
-        check_max_length(
-            self.recipe.data.max_length, getattr(self.recipe.model, "max_positions", None), self.recipe.training.init
-        )
+        check_max_length(self.recipe)
         freeze, kind = self.recipe.head.freeze, self.recipe.model.kind
         layers = 1 if kind == "cnn" else self.recipe.model.layers
         if freeze != "all" and freeze > layers:

@@ -51,7 +51,6 @@ from regard.views.search_errors import (
     score_references,
     sweep_metric,
 )
-from regard.views.significance import for_metrics
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -401,7 +400,7 @@ def _try_width(
     with _timed(seconds, f"measuring {part}"):
         judged = judge(run, scored, written)
         outputs, references = zip(*((sentence.output, sentence.scored.references) for sentence in judged), strict=True)
-        metrics = run.task.metrics(outputs, for_metrics(references), config)
+        metrics = run.task.metrics(outputs, references, config)
         draws = resampled(outputs, references, run.task, config)
     numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
     return Width(beam, seconds[part], numbers, draws, Tally.of(judged)), judged

@@ -50,7 +50,6 @@ from regard.views.significance import (
     Counts,
     Rows,
     counts_of,
-    for_metrics,
     mcnemar,
     paired_tests_of_sums,
     paired_tests_of_texts,
@@ -209,7 +208,7 @@ def measure_texts(
     systems += others
 
     outputs = {system.name: system.outputs for system in systems}
-    every = {name: task.metrics(own, for_metrics(references), config) for name, own in outputs.items()}
+    every = {name: task.metrics(own, references, config) for name, own in outputs.items()}
     metrics = [name for name, value in every[baseline].items() if isinstance(value, float)]
     progress("testing", 0, len(metrics))
     measures, moved = sacrebleu_metrics(metrics, task, config), summed(partial(progress, "testing"), len(metrics))
@@ -287,17 +286,13 @@ def alignment_of(run: Run, model: Generator, source: Source, target_ids: Sequenc
         model(batch.to(device_of(model)))
     weights = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
     weights_TS = torch.cat(weights, dim=1)[0].mean(0).float().cpu().numpy()
-    if isinstance(source, Picture):
-        columns = source.names()
-    else:
-        tokenizer = run.tokenizers["source"]
-        columns = tokenizer.pieces([*source, tokenizer.end])
+    columns = source.names() if isinstance(source, Picture) else run.tokenizers["source"].pieces(source)
     return HeatMap([*map(label, target.pieces(target_ids))], [*map(label, columns)], weights_TS, title)
 
 
 def _shown(texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> list[int]:
     """Short, medium and long sentences, among those whose heat map is small enough for every run."""
-    fitting = [row for row in range(len(texts)) if all(lengths[row] < LONGEST_MAP for lengths in tokens)]
+    fitting = [row for row in range(len(texts)) if all(lengths[row] <= LONGEST_MAP for lengths in tokens)]
     ordered = sorted(fitting, key=lambda row: len(texts[row]))
     return list(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT)) if ordered else []
 
@@ -306,13 +301,13 @@ def _lengths_table(
     outputs: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
     lengths: Sequence[int],
-    measure: Callable[[Sequence[str], Sequence[Any]], Mapping[str, float]],
+    measure: Callable[[Sequence[str], Sequence[Sequence[str]]], Mapping[str, float]],
     metrics: Sequence[str],
 ) -> Table:
     """The metrics of every system on the sentences of each length."""
     table: Table = []
     for bucket in length_buckets(lengths):
-        rows, expected = bucket.rows, for_metrics([references[row] for row in bucket.rows])
+        rows, expected = bucket.rows, [references[row] for row in bucket.rows]
         ends = {"from": bucket.shortest, "to": bucket.longest, "mean_length": bucket.mean, "sentences": len(rows)}
         for name, own in outputs.items():
             scores = measure([own[row] for row in rows], expected)
