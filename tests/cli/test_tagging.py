@@ -437,7 +437,8 @@ def test_entities_are_slices_of_the_text() -> None:
     spans = [Span(0, 4), Span(5, 8), Span(9, 14), Span(15, 17), Span(18, 22), Span(22, 23)]
     words = tuple(TaggedWord(span, tag, 0.5) for span, tag in zip(spans, tags, strict=True))
     found = TaggedInput(text, words, finds_entities=True)
-    assert found.entities == [("PER", 0, 8, "Anna Kim", 0.25), ("LOC", 18, 22, "Oslo", 0.5)]
+    entities = [tuple(entity.values()) for entity in found.entities]
+    assert entities == [("PER", 0, 8, "Anna Kim", 0.25), ("LOC", 18, 22, "Oslo", 0.5)]
     assert TaggedInput(text, words, finds_entities=False).entities == []
 
 
