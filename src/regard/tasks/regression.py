@@ -55,7 +55,7 @@ class Regression(TextLabelling):
         refuse_labels(labels, lambda label: "" if math.isfinite(_number(label)) else "is not a number", where)
         return np.array([_number(label) for label in labels], dtype=np.float32)
 
-    def first_weights(self, model: Headed, train: Dataset) -> None:  # type: ignore[override]
+    def first_weights(self, model: Headed, train: Dataset) -> None:
         """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for the lowest and of 1
         for the highest."""
         targets, head = self.targets(train), model.head

@@ -32,7 +32,7 @@ from regard.tasks.classification import Classified
 from regard.tasks.task import Done, EncodedInputs, Example, Note, Task, ignore, problem_in_text
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
-from regard.text.vocabularies import PAD, PUNCTUATION, UNK
+from regard.text.vocabularies import PAD, PUNCTUATION, UNK, train_story_words
 
 AT_ONCE = 256
 """Questions that are answered at once."""
@@ -84,7 +84,7 @@ class StoryAnswering(Task):
         if isinstance(config.file, str):
             return Tokenizers({"text": tokenizer_named(config.file, base)})
         texts = (line for name in ("story", "question", "answer") for text in train[name] for line in text.split("\n"))
-        return Tokenizers({"text": Tokenizer.train_story_words(config, texts)})
+        return Tokenizers({"text": Tokenizer(train_story_words(texts, config.vocabulary, config.lowercase))})
 
     def encoding(self) -> list[Any]:
         return [self.recipe.model.sentences]
