@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.config import Config
 from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
@@ -29,7 +28,6 @@ from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     EncodedInputs,
     Inputs,
-    NoSettings,
     Note,
     Prediction,
     Task,
@@ -57,7 +55,6 @@ class RawTextTask(Task):
 
     columns = ("text",)
     reads_raw_text = True
-    evaluation: ClassVar[type[Config]] = NoSettings
     special: ClassVar[Sequence[str]] = SPECIAL
     """The special tokens of a vocabulary that is trained."""
 

@@ -17,9 +17,8 @@ from regard.models.memory_network import MemoryNetwork
 from regard.tasks.story_answering import facts_found
 from regard.views.labels import label, shorten
 from regard.views.leave_one_out import Occlusion
-from regard.views.recording import NAMES, NO_PIECES, Attention, Kind, Pieces
+from regard.views.recording import NAMES, NO_PIECES, Attention, Kind, Pieces, Step, Worked, work_out, work_out_hop
 from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Numbers, Part, Report, Section, Table, Value, muted
-from regard.views.steps import Step, Worked, work_out, work_out_hop
 from regard.views.terminal import SHADES
 
 View = Literal[
