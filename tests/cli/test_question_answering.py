@@ -30,8 +30,7 @@ from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig
-from regard.tasks.metrics import best_threshold, exact_match, f1, normalised
-from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.question_answering import QuestionAnswering, best_threshold, exact_match, f1, normalised
 from regard.tasks.task import Inputs
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers

@@ -25,8 +25,8 @@ from regard.recipes.recipe import recipe_of
 from regard.runs.run import load_weights
 from regard.tasks.story_answering import StoryAnswering
 from regard.views.explanation import Story
+from regard.views.recording import Step
 from regard.views.report import HeatMaps, Table
-from regard.views.steps import Step
 
 BABI = """\
 1 Mary moved to the bathroom.

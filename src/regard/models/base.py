@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import torch
 from pydantic import Field, model_validator
@@ -94,14 +94,12 @@ class RecurrentConfig(ModelConfig):
     """Width of the token embeddings."""
     hidden: int = Field(512, ge=1)
     """Width of the recurrent state, of each encoder direction and of the decoder."""
-    layers: int = Field(1, ge=1)
-    """Recurrent layers on each side."""
-    bidirectional: bool = False
-    """Whether the encoder also reads from right to left."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings, between layers and before the readout."""
-    tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
+
+    if TYPE_CHECKING:  # each model declares these fields, in its own order
+        layers: int
+        bidirectional: bool
+        dropout: float
+        tie: Tie
 
 
 class BlocksConfig(ModelConfig):

@@ -29,7 +29,8 @@ from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
-from regard.tasks.task import Done, EncodedInputs, Example, Note, Task, ignore, problem_in_text
+from regard.tasks.headed import Example, ExampleTask, by_dataset
+from regard.tasks.task import Done, EncodedInputs, Note, ignore, problem_in_text
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
 from regard.text.vocabularies import PAD, PUNCTUATION, UNK, train_story_words
@@ -40,7 +41,7 @@ LIKELIEST = 5
 """How many answers are named with their probabilities."""
 
 
-class StoryAnswering(Task):
+class StoryAnswering(ExampleTask):
     """Stories with questions, measured by the share of wrong answers: task by task, and their mean."""
 
     name = "story_answering"
@@ -319,7 +320,7 @@ class StoryAnswering(Task):
     def predict_encoded(
         self, model: MemoryNetwork, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Answer]:
-        [(_, examples)] = encoded.datasets()
+        [(_, examples)] = by_dataset(encoded.readable())
         answers: list[Answer] = []
         for start in range(0, len(examples), AT_ONCE):
             rows = np.arange(start, min(start + AT_ONCE, len(examples)))
