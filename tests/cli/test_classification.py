@@ -20,6 +20,7 @@ from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
 from regard.tasks.task import Inputs
+from task_cases import rows_of
 
 Tree = dict[str, Any]
 TRAINING: Tree = {
@@ -395,7 +396,7 @@ GLUE = SHARED / "glue"
     ],
 )  # fmt: skip
 def test_glue_is_read_as_it_lies_there(file: str, columns: Tree, rows: int, labels: set[str]) -> None:
-    found = list(open_corpus(Labelled(file=file, **columns), GLUE))
+    found = list(rows_of(open_corpus(Labelled(file=file, **columns), GLUE)))
     assert len(found) == rows
     assert {row.values[-1] for row in found} == labels
 
