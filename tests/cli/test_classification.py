@@ -21,6 +21,7 @@ from regard.errors import CheckpointError
 from regard.runs import Run
 from regard.tasks import TASKS
 from regard.tasks.task import Inputs
+from task_cases import rows_of
 
 Tree = dict[str, Any]
 TRAINING: Tree = {
@@ -402,7 +403,7 @@ GLUE = SHARED / "glue"
     ],
 )  # fmt: skip
 def test_glue_is_read_as_it_lies_there(file: str, columns: Tree, rows: int, labels: set[str]) -> None:
-    found = list(open_corpus(Labelled(file=file, **columns), GLUE))
+    found = list(rows_of(open_corpus(Labelled(file=file, **columns), GLUE)))
     assert len(found) == rows
     assert {row.values[-1] for row in found} == labels
 

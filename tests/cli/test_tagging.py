@@ -35,6 +35,7 @@ from regard.tasks.tagging import TaggedInput, TaggedWord, Tagging, accuracy, ent
 from regard.tasks.task import Inputs
 from regard.text.normalise import Span
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from task_cases import rows_of
 from texts import TEXTS
 
 REAL = SHARED / "conll2003_en"
@@ -55,13 +56,13 @@ TAGS = st.lists(st.sampled_from(["O", *(f"{prefix}-{one}" for prefix in "BIES" f
 
 
 def read(path: Path, **settings: Any) -> list[tuple[list[str], list[str]]]:
-    rows = open_corpus(TaggedText(file=path.name, **settings), path.parent)
-    return [tuple(map(json.loads, row.values)) for row in rows]  # type: ignore[misc]
+    reader = open_corpus(TaggedText(file=path.name, **settings), path.parent)
+    return [tuple(map(json.loads, row.values)) for row in rows_of(reader)]  # type: ignore[misc]
 
 
 def places(path: Path) -> list[str]:
     reader = open_corpus(TaggedText(file=path.name), path.parent)
-    return [reader.where(row.line) for row in reader]
+    return [reader.where(row.line) for row in rows_of(reader)]
 
 
 # Schemes
@@ -176,7 +177,7 @@ def test_bad_files_are_named_with_their_line(tmp_path: Path, case: tuple[str, st
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
 def test_conll_2003_is_read_as_its_readme_counts_it() -> None:
     reader = open_corpus(TaggedText(file="eng.testa.xz", scheme="iob1"), REAL)
-    rows = [json.loads(row.values[1]) for row in reader]
+    rows = [json.loads(row.values[1]) for row in rows_of(reader)]
     assert (len(rows), sum(map(len, rows))) == (3250, 51362)
     assert sum(tag == "B-MISC" for row in rows for tag in row) == 4
     assert sum(len(entities_in(row)) for row in rows) == 5942  # as published: 1837 LOC, 922 MISC, 1341 ORG, 1842 PER

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear, is_recording, unpack_rows
-from regard.layers.embeddings import Readout
+from regard.layers.embeddings import Readout, Tie
 from regard.layers.recurrence import CELLS, Carry, Cell, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState, group_rows
@@ -35,15 +35,19 @@ class BahdanauConfig(RecurrentConfig):
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     cell: Cell = "gru"
     """The recurrent cell: plain RNN, GRU (the paper's) or LSTM."""
-    layers: int = Field(1, ge=1)
-    """Recurrent layers of the encoder."""
-    bidirectional: bool = True
-    """Whether the encoder also reads from right to left."""
     score: Literal["additive", "concat", "fully_connected"] = "additive"
     """How a decoder state s is scored against an encoder state h: the paper's v_a . tanh(W_a s + U_a h), the same
     function as w . tanh(W_b [s ; h]), or two fully connected layers over [s ; h]."""
     attention: int = Field(512, ge=1)
     """Width of the attention's hidden layer."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers of the encoder."""
+    bidirectional: bool = True
+    """Whether the encoder also reads from right to left."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between encoder layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout
+from regard.layers.embeddings import Readout, Tie
 from regard.layers.recurrence import Carry, FedCells, as_carry, as_torch, recurrent_layers, word_gates
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
@@ -35,6 +35,10 @@ class LuongConfig(RecurrentConfig):
     embedding: int = Field(512, ge=1)
     """Width of the token embeddings, and of the attentional state that the readout reads: tanh keeps its values small,
     so a width far below `hidden` learns badly."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers on each side."""
+    bidirectional: bool = False
+    """Whether the encoder also reads from right to left."""
     score: Literal["dot", "general", "concat", "scaled_dot"] = "general"
     """How a decoder state h_t is scored against an encoder state h_s: h_t . h_s, h_t . W_a h_s,
     v_a . tanh(W_a [h_t ; h_s]), or h_t . h_s / sqrt(width). `dot` and `scaled_dot` need an encoder that reads in one
@@ -49,6 +53,10 @@ class LuongConfig(RecurrentConfig):
     input_feeding: bool = True
     """Whether the decoder also reads the attentional state of the step before. Without it the decoder's states do not
     depend on the attention, and training computes all steps in one call."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
     @model_validator(mode="after")
     def _products_of_equal_width(self) -> LuongConfig:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout
+from regard.layers.embeddings import Readout, Tie
 from regard.layers.recurrence import Carry, as_carry, as_torch, recurrent_layers, reversal
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
 
@@ -29,10 +30,18 @@ class RNNConfig(RecurrentConfig):
     kind: Literal["rnn"] = "rnn"
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers on each side."""
+    bidirectional: bool = False
+    """Whether the encoder also reads from right to left."""
     reverse_source: bool = False
     """Read the source backwards, as Sutskever does: it brings the first words of both sides close together."""
     context: Literal["start", "every_step"] = "start"
     """Where the sentence vector enters the decoder: in its first state (Sutskever), or in every input too (Cho)."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
 class RNN(RecurrentGenerator):

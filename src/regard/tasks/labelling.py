@@ -39,8 +39,8 @@ from regard.models import config_of
 from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
-from regard.tasks.headed import READ_TOKENS, HeadedTask
-from regard.tasks.task import Done, EncodedInputs, Example, Prediction, ignore, problem_in_text
+from regard.tasks.headed import Example, HeadedTask, by_dataset
+from regard.tasks.task import READ_TOKENS, Done, EncodedInputs, Prediction, ignore, problem_in_text
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -323,7 +323,7 @@ class TextLabelling(HeadedTask):
     ) -> list[Prediction]:
         """Inputs with the same number of texts are batched together."""
         scores: dict[int, Scores] = {}
-        for numbers, examples in encoded.datasets():
+        for numbers, examples in by_dataset(encoded.readable()):
             scores |= dict(zip(numbers, self.scores(model, examples, progress), strict=True))
         return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
 

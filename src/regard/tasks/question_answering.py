@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import string
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -38,16 +41,16 @@ from regard.data.store import Integers, TokenColumn
 from regard.errors import DecodeError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
-from regard.tasks.headed import HeadedTask
-from regard.tasks.metrics import Script, best_threshold, exact_match, f1
-from regard.tasks.task import Done, EncodedInputs, Example, ignore, nothing_known, problem_in_text
+from regard.tasks.headed import Example, HeadedTask, by_dataset
+from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
 from regard.text.files import TextFile
-from regard.text.normalise import Span, trimmed
+from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 AT_ONCE = 256
 """Questions whose windows are read together."""
 Logits = NDArray[np.float32]
+Script = Literal["squad", "korquad"]
 
 
 class AnswerEvaluation(Config):
@@ -313,7 +316,7 @@ class QuestionAnswering(HeadedTask):
     def predict_encoded(
         self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Answered]:
-        [(_, examples)] = encoded.datasets()
+        [(_, examples)] = by_dataset(encoded.readable())
         return [
             self.answered(encoded.inputs.texts[row], examples, row, best)
             for row, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress)
@@ -477,3 +480,62 @@ def question_in(text: str, place: str) -> tuple[str, str]:
     if what:
         raise DecodeError(what, where=place, hint=hint)
     return question, context
+
+
+# Answers as the scripts of SQuAD and KorQuAD compare them
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_BRACKETS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+
+
+def normalised(text: str, script: Script) -> str:
+    """Lower case, without punctuation and more than one space; English without articles."""
+    if script == "korquad":
+        return fold_white_space(text.translate(_BRACKETS).lower().translate(_PUNCTUATION))
+    return fold_white_space(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)))
+
+
+def exact_match(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
+    """1 if the answer is one of those expected."""
+    return _best(lambda ours, theirs: float(ours == theirs), answer, expected, script)
+
+
+def f1(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
+    """2 P R / (P + R) of the words, or characters, each counted as often as both have it."""
+
+    def overlap(ours: str, theirs: str) -> float:
+        parts = [Counter(side.replace(" ", "") if script == "korquad" else side.split()) for side in (ours, theirs)]
+        if not all(parts):  # where one side is no answer, only equals agree
+            return float(ours == theirs)
+        return 2 * (parts[0] & parts[1]).total() / (parts[0].total() + parts[1].total())
+
+    return _best(overlap, answer, expected, script)
+
+
+def _best(compare: Callable[[str, str], float], answer: str, expected: Sequence[str], script: Script) -> float:
+    """As in the script of SQuAD 2.0, an expected answer of which nothing is left does not count."""
+    there = list(filter(None, (normalised(text, script) for text in expected))) or [""]
+    ours = normalised(answer, script)
+    return max(compare(ours, theirs) for theirs in there)
+
+
+def best_threshold(
+    no_answer: Sequence[float], scores: Sequence[float], unanswered: Sequence[bool]
+) -> tuple[float, float]:
+    """The threshold above which not to answer that gives the highest mean score, and that mean.
+
+    `scores` are of the answers, `no_answer` says how much likelier none is; as find_best_thresh of SQuAD 2.0 does it,
+    but half-way to the next question.
+    """
+    gains = defaultdict[float, float](float)
+    for value, score, none in zip(no_answer, scores, unanswered, strict=True):
+        gains[value] += score - none
+    values = sorted(gains)
+    total = best = float(sum(unanswered))
+    threshold = values[0] - 1.0
+    for value, above in zip(values, [*values[1:], values[-1] + 2.0], strict=True):
+        total += gains[value]
+        if total > best:
+            best, threshold = total, (value + above) / 2
+    return threshold, best / len(scores)

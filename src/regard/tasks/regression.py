@@ -18,7 +18,6 @@ from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
-from regard.tasks.metrics import pearson, spearman
 from regard.tasks.task import Done
 
 WORST = 0.1
@@ -60,7 +59,7 @@ class Regression(TextLabelling):
         refuse_labels(labels, lambda label: "" if math.isfinite(_number(label)) else "is not a number", where)
         return np.array([_number(label) for label in labels], dtype=np.float32)
 
-    def first_weights(self, model: Headed, train: Dataset) -> None:  # type: ignore[override]
+    def first_weights(self, model: Headed, train: Dataset) -> None:
         """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for the lowest and of 1
         for the highest."""
         targets, head = self.targets(train), model.head
@@ -115,3 +114,20 @@ def _number(label: str) -> float:
         return float(label)
     except ValueError:
         return math.nan
+
+
+def pearson(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:
+    """The linear correlation; 0 where one of the two does not vary."""
+    x, y = true - true.mean(), predicted - predicted.mean()
+    norm = np.sqrt((x @ x) * (y @ y))
+    return float(x @ y / norm) if norm else 0.0
+
+
+def spearman(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:
+    """The linear correlation of the ranks; equals share the mean of theirs."""
+
+    def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+    return pearson(ranks(true), ranks(predicted))

@@ -29,10 +29,11 @@ from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.classification import Classified
-from regard.tasks.task import Done, EncodedInputs, Example, Note, Task, ignore, problem_in_text
+from regard.tasks.headed import Example, ExampleTask, by_dataset
+from regard.tasks.task import Done, EncodedInputs, Note, ignore, problem_in_text
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, Tokenizers, tokenizer_named
-from regard.text.vocabularies import PAD, PUNCTUATION, UNK
+from regard.text.vocabularies import PAD, PUNCTUATION, UNK, train_story_words
 
 AT_ONCE = 256
 """Questions that are answered at once."""
@@ -40,7 +41,7 @@ LIKELIEST = 5
 """How many answers are named with their probabilities."""
 
 
-class StoryAnswering(Task):
+class StoryAnswering(ExampleTask):
     """Stories with questions, measured by the share of wrong answers: task by task, and their mean."""
 
     name = "story_answering"
@@ -84,7 +85,7 @@ class StoryAnswering(Task):
         if isinstance(config.file, str):
             return Tokenizers({"text": tokenizer_named(config.file, base)})
         texts = (line for name in ("story", "question", "answer") for text in train[name] for line in text.split("\n"))
-        return Tokenizers({"text": Tokenizer.train_story_words(config, texts)})
+        return Tokenizers({"text": Tokenizer(train_story_words(texts, config.vocabulary, config.lowercase))})
 
     def encoding(self) -> list[Any]:
         return [self.recipe.model.sentences]
@@ -314,7 +315,7 @@ class StoryAnswering(Task):
     def predict_encoded(
         self, model: MemoryNetwork, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Answer]:
-        [(_, examples)] = encoded.datasets()
+        [(_, examples)] = by_dataset(encoded.readable())
         answers: list[Answer] = []
         for start in range(0, len(examples), AT_ONCE):
             rows = np.arange(start, min(start + AT_ONCE, len(examples)))

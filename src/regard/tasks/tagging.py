@@ -40,8 +40,8 @@ from regard.data.store import Integers
 from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
-from regard.tasks.headed import HeadedTask, Labels
-from regard.tasks.task import Done, EncodedInputs, Example, ignore, nothing_known, problem_in_text
+from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset
+from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
 from regard.text.files import TextFile
 from regard.text.normalise import Span, word_spans
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -339,7 +339,7 @@ class Tagging(HeadedTask):
         self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[TaggedInput]:
         """Each text with the best tag of every word."""
-        [(_, examples)] = encoded.datasets()
+        [(_, examples)] = by_dataset(encoded.readable())
         return [
             self._tagged(text, self.split(text), self._best_tags(log_p_WY), np.exp(log_p_WY.max(-1)).tolist())
             for text, log_p_WY in zip(encoded.inputs.texts, self.tag_all(model, examples, progress), strict=True)

@@ -27,7 +27,7 @@ from regard.runs.settings import (
 from regard.search import SearchConfig
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.labels import count_text, percent, title
-from regard.views.report import Bars, Cell, Report, Section, Table, Text, Value
+from regard.views.report import Bars, Cell, Report, Section, Table, Value, muted
 from regard.views.search_errors import (
     MARGIN,
     SAME_TOKENS,
@@ -38,7 +38,6 @@ from regard.views.search_errors import (
     Outcome,
     ReferenceWatch,
     Scored,
-    Share,
     Sweep,
     Tally,
     Verdict,
@@ -87,9 +86,6 @@ BECAUSE = {
 """Why each of these helps."""
 
 
-# ------------------------------------------------------------------------------------------------------------ advice
-
-
 def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
     """One sentence or two for each thing that is worth doing, the most important first."""
     causes, lead = Counter[str](), ""
@@ -100,12 +96,19 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
     if not tally.errors:
         yield "No output is worse than its reference: there is nothing to mend here."
     elif tally.search_errors >= tally.model_errors:
-        yield f"{percent(tally.shares['search_errors'].share)} search errors{_search(tally, beam, sweep)}"
+        wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
+        yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
     else:
         lead = max((MORE, *BECAUSE), key=lambda remedy: causes[remedy])
-        yield _model(tally, lead, causes[lead], beam, sweep)
+        why = "" if lead == MORE else f", {causes[lead]:,} of them {BECAUSE[lead]}"
+        rest = ""
+        if sweep and sweep.enough.beam > beam:
+            what_for = "for the others" if tally.search_errors else "for outputs that come closer to them"
+            rest = f"; {what_for} raise the beam to {_gain(sweep, sweep.enough)}"
+        share = percent(tally.shares["model_errors"].share)
+        yield f"{share} model errors{why}: {lead}. No beam, however wide, would prefer these references{rest}."
     if sweep:
-        yield from _width(beam, sweep)
+        yield from _width(sweep)
     reasons = Counter(error.unreachable for error in errors if error.unreachable and not error.scored.unknown)
     for reason, count in reasons.items():
         if count >= NOTEWORTHY * len(errors):
@@ -117,72 +120,52 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
             are = "is" if count == 1 else "are"
             yield f"{count_text(count, 'errors')} {are} the model's {BECAUSE[remedy]}: {remedy}."
     if 0 < tally.errors < FEW:
-        low, high = map(percent, tally.shares["search_errors"].interval)
+        _, low, high = map(percent, tally.shares["search_errors"])
         few = f"There {'is' if tally.errors == 1 else 'are'} only {count_text(tally.errors, 'errors')}"
         yield f"{few}: the true share of search errors may be anywhere from {low} to {high}."
 
 
-def _search(tally: Tally, beam: int, sweep: Sweep | None) -> str:
+def _wider(tally: Tally, sweep: Sweep) -> str:
     """What to do about search errors: how the sentence goes on that begins with their share."""
-    if sweep is None:
-        return f": raise the beam above {beam}."
     widest = sweep.widths[-1]
-    if sweep.enough.beam > beam:
-        return f": raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}."
-    if widest.beam == beam:
-        return f": raise the beam above {beam}, the widest that was tried."
-    best = sweep.best_above(beam)
-    behind = sweep.behind(_at(sweep, beam), best)
+    if sweep.enough.beam > sweep.beam:
+        return f": raise the beam to {_gain(sweep, sweep.enough)}."
+    if widest is sweep.now:
+        return f": raise the beam above {sweep.beam}, the widest that was tried."
+    best = sweep.best_above(sweep.beam)
+    behind = sweep.behind(sweep.now, best)
     if behind.matters:
-        return f": raise the beam to {best.beam}{_gain(sweep, beam, best)}."
+        return f": raise the beam to {_gain(sweep, best)}."
     if behind.difference > MARGIN:
-        sentences = count_text(tally.sentences, "sentences")
-        chance = f"with {sentences} that may be chance. Measure more of them, or try that beam"
-        return f": a beam of {best.beam} writes better{_gain(sweep, beam, best)}, but {chance}."
+        chance = f"with {count_text(tally.sentences, 'sentences')} that may be chance"
+        better = _gain(sweep, best, "writes better ")
+        return f": a beam of {better}, but {chance}. Measure more of them, or try that beam."
     none = f", but no beam up to {widest.beam} writes better by more than {MARGIN} points of {title(sweep.metric)}"
     if 2 * widest.tally.search_errors < tally.search_errors:
         return f"{none}: what the model prefers to the references is as wrong. More data or a larger model."
     return f"{none}: the references lie too far off the beam. Train longer, so that the model rates how they begin."
 
 
-def _model(tally: Tally, remedy: str, count: int, beam: int, sweep: Sweep | None) -> str:
-    """`count` errors have the cause that `remedy` removes, which most model errors have."""
-    why = "" if remedy == MORE else f", {count:,} of them {BECAUSE[remedy]}"
-    sentence = f"{percent(tally.shares['model_errors'].share)} model errors{why}: {remedy}."
-    sentence += " No beam, however wide, would prefer these references"
-    if sweep and sweep.enough.beam > beam:
-        what_for = "for the others" if tally.search_errors else "for outputs that come closer to them"
-        sentence += f"; {what_for} raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}"
-    return f"{sentence}."
+def _gain(sweep: Sweep, then: Width, verb: str = "") -> str:
+    now, quality = sweep.now, sweep.quality
+    qualities = f"{title(sweep.metric)} {quality(now):.1f} -> {quality(then):.1f}"
+    return f"{then.beam} {verb}({qualities}, {then.seconds / now.seconds:.1f} times the time)"
 
 
-def _at(sweep: Sweep, beam: int) -> Width:
-    return next(width for width in sweep.widths if width.beam == beam)
-
-
-def _gain(sweep: Sweep, beam: int, then: Width) -> str:
-    now = _at(sweep, beam)
-    qualities = f"{title(sweep.metric)} {sweep.quality(now):.1f} -> {sweep.quality(then):.1f}"
-    return f" ({qualities}, {then.seconds / now.seconds:.1f} times the time)"
-
-
-def _width(beam: int, sweep: Sweep) -> Iterator[str]:
+def _width(sweep: Sweep) -> Iterator[str]:
     """Few sentences prove little: what is not significant is not called equal."""
-    now, enough, widest = _at(sweep, beam), sweep.enough, sweep.widths[-1]
-    if enough.beam < beam:
+    now, enough, widest = sweep.now, sweep.enough, sweep.widths[-1]
+    if enough.beam < now.beam:
         share = enough.seconds / now.seconds
         quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
         qualities = f"{title(sweep.metric)} {sweep.quality(now):.2f} and {sweep.quality(enough):.2f}"
-        better = f"a beam of {beam} writes better than one of {enough.beam}{quicker} ({qualities})"
+        better = f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} ({qualities})"
         yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
     if sweep.best is not widest and sweep.behind(widest).matters:
         yield (
             f"Beams wider than {sweep.best.beam} make it worse: they find what the model prefers, and that is wrong. "
             "Look at the length normalisation before anything else."
         )
-
-
-# -------------------------------------------------------------------------------------------------------- the result
 
 
 @dataclass(frozen=True)
@@ -293,12 +276,12 @@ class Diagnosis:
     def report(self) -> Report:
         metrics = ", ".join(f"{title(name)} {value:.2f}" for name, value in self.metrics.items())
         measured = f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
-        sweep = [self.beam_sweep.section(self.search.beam)] if self.beam_sweep else []
         worst = [
             Section(f"The worst {KINDS[kind]}", [example.table() for example in examples], in_terminal=IN_TERMINAL)
             for kind, examples in self.examples.items()
             if examples
         ]
+        sweep = [self.beam_sweep.section()] if self.beam_sweep else []
         opening = f"{measured}, beam {self.search.beam}: {metrics}."
         sections = [self._counts(), self._lengths(), *sweep, *worst]
         return Report(f"Diagnosis of {Path(self.run).name}", sections, opening, self.advice)
@@ -307,20 +290,20 @@ class Diagnosis:
         tally, raw = self.tally, self.raw_search_errors
         alone: dict[str, Value] = {"errors": "", "search_errors": raw, "model_errors": tally.errors - raw}
         rows: list[list[Value]] = [["sentences", tally.sentences, "", ""]]
-        rows += [[name.replace("_", " "), share.count, _share_text(share), alone[name]]
-                 for name, share in tally.shares.items()]  # fmt: skip
+        rows += [[name.replace("_", " "), tally.counts[name], text, alone[name]]
+                 for name, text in tally.share_texts.items()]  # fmt: skip
         rows += [
             [f"{KINDS[kind]} whose reference no search could have given: {reason}", count, "", ""]
             for kind, reasons in self.unreachable.items()
             for reason, count in reasons.items()
         ]
         table = Table(["", "count", "share, 95 %", "by log P alone"], rows)
-        return Section("Search errors and model errors", [table, Text([EXPLAINED], tone="muted")], in_terminal=1)
+        return Section("Search errors and model errors", [table, muted(EXPLAINED)], in_terminal=1)
 
     def _lengths(self) -> Section:
         unit, by_length = self.by_length
         rows: list[list[Value]] = [
-            [bucket.name, tally.sentences, Cell(tally.chrf, ".1f"), *map(_share_text, tally.shares.values())]
+            [bucket.name, tally.sentences, Cell(tally.chrf, ".1f"), *tally.share_texts.values()]
             for bucket, tally in by_length
         ]
         shares = {
@@ -328,16 +311,8 @@ class Diagnosis:
             for kind, name in KINDS.items()
         }
         table = Table([unit, "sentences", "sentence chrF", "errors", *KINDS.values()], rows)
-        bars = Bars([bucket.name for bucket, _ in by_length], shares, "% of the sentences", stacked=True, span=100.0)
+        bars = Bars([bucket.name for bucket, _ in by_length], shares, "% of the sentences", span=100.0)
         return Section(f"By {self.lengths_of} length in {unit}", [table, bars], in_terminal=1)
-
-
-def _share_text(share: Share) -> str:
-    low, high = share.interval
-    return f"{percent(share.share)} ({100 * low:.0f}–{100 * high:.0f})" if share.of else "–"
-
-
-# ---------------------------------------------------------------------------------------------------------- the verb
 
 
 def diagnose(
@@ -375,7 +350,7 @@ def diagnose(
     measured, judged = tried[search.beam]
     with _timed(seconds, "watching"):
         examples = {verdict: _examples(run, model, judged, verdict) for verdict in VERDICTS}
-    widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()]) if sweep else None
+    widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()], search.beam) if sweep else None
     return Diagnosis(
         str(run.folder), search, judged, measured.metrics, examples, widths, seconds, measured_on(run, split, files),
         run.task.lengths_of,

@@ -66,6 +66,7 @@ SHOWN_AT = (0.1, 0.5, 0.9)
 """Which sentences are shown with their attention: those at these quantiles of length."""
 LONGEST_MAP = 40
 """Source tokens beyond which a heat map no longer fits beside another."""
+Unit = Literal["sentences", "documents", "examples"]
 SPEED = ("decoding_seconds", "sentences_per_second", "tokens_per_second")
 
 
@@ -95,15 +96,15 @@ class System:
 class Measured:
     """Systems measured: all that differs between systems that write texts and others."""
 
-    unit: Literal["sentences", "documents", "examples"]
+    unit: Unit
     systems: Sequence[System]
     scores: Mapping[str, Mapping[str, float]]
     """By the system's name, then by metric."""
     tables: Mapping[str, Table]
     """The significance tests, and tables that only this kind of system has."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any]
     """What else JSON says beside the tables."""
-    note: str | None = None
+    note: str | None
     """What a reader must know of the scores."""
 
     @property
@@ -177,9 +178,6 @@ def differ_most(gains: Sequence[Sequence[float]] | Sequence[Rows]) -> list[int]:
     return [int(row) for row in np.argsort(-distances, kind="stable")[:DIFFER_MOST] if distances[row] > 0]
 
 
-# --------------------------------------------------------------------------------------------- systems that write texts
-
-
 def measure_texts(
     runs: Mapping[str, Run],
     datasets: Sequence[Dataset],
@@ -215,10 +213,16 @@ def measure_texts(
     measures, moved = sacrebleu_metrics(metrics, task, config), summed(partial(progress, "testing"), len(metrics))
     chrf = {name: sentence_chrf(first, own, references) for name, own in outputs.items()}
     unit, lengths = lengths_of(texts)
+    errors: Table = []
+    for system in systems:
+        if system.tally is not None:
+            _, low, high = system.tally.shares["search_errors"]
+            interval = {"search_errors_low": low, "search_errors_high": high}
+            errors.append({"system": system.name, **system.tally.counts, **interval})
     tables = {
         "significance": paired_tests_of_texts(outputs, references, measures, baseline, moved),
         "lengths": _lengths_table(outputs, references, lengths, partial(task.metrics, config=config), metrics),
-        "errors": [{"system": system.name, **system.tally.row} for system in systems if system.tally is not None],
+        "errors": errors,
         "examples": _sentences_table(shown, outputs, sentences[0], chrf),
         "differ_most": _sentences_table(differ_most([*chrf.values()]), outputs, sentences[0], chrf),
     }
@@ -226,7 +230,7 @@ def measure_texts(
     signatures = {name.removesuffix("_signature"): text for name, text in texts_of if isinstance(text, str)}
     facts = {"signatures": signatures, "length_unit": unit, "lengths_of": task.lengths_of}
     scores = {name: {metric: own[metric] for metric in metrics} for name, own in every.items()}
-    return Measured("sentences", systems, scores, tables, facts)
+    return Measured("sentences", systems, scores, tables, facts, None)
 
 
 def _sentences(dataset: Dataset, inputs: Sequence[Sequence[int]]) -> list[tuple[str, tuple[str, ...]]]:
@@ -335,9 +339,6 @@ def _sentences_table(
     ]  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------ systems measured unit by unit
-
-
 def measure_units(
     runs: Mapping[str, Run], examples: Sequence[Any], baseline: str, load: Callable[[Run], Any], progress: Progress
 ) -> Measured:
@@ -381,6 +382,5 @@ def measure_units(
     }
     scores = {name: {metric: float(of(own.sum(0))) for metric, of in metrics.items()} for name, own in rows.items()}
     note = UNKNOWN_NOTE if any(system.speed.get("unknown") for system in systems) else None
-    return Measured(
-        "documents" if runs[baseline].task.reads_raw_text else "examples", systems, scores, tables, note=note
-    )
+    unit: Unit = "documents" if runs[baseline].task.reads_raw_text else "examples"
+    return Measured(unit, systems, scores, tables, {}, note)
