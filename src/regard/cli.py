@@ -24,7 +24,7 @@ from regard.errors import DecodeError, InputError, Problem, RegardError
 
 if TYPE_CHECKING:
     from regard.api import Predictions
-    from regard.runs.settings import Progress
+    from regard.runs.examples import Progress
     from regard.tasks.task import Note
     from regard.training.check import Check
     from regard.views.report import Result

@@ -31,9 +31,8 @@ from regard.data.corpora import generate
 from regard.data.file_inputs import corpus_of
 from regard.errors import DataError
 from regard.recipes.shipped import shipped, shipped_text, summary
-from regard.runs.settings import summed
 from regard.tasks.captioning import Captioning
-from regard.tasks.task import by_length
+from regard.tasks.task import by_length, summed
 from regard.tasks.translation import EvaluationConfig, Parallel, Translation
 
 RECIPE = """
