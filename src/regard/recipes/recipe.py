@@ -202,18 +202,12 @@ def recipe_of(tree: Tree) -> AnyRecipe:
         given = tree.get("task")
         what = "this key is required" if given is None else f"unknown task {given!r}"
         raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
-    return validate(recipe_for(task), task.complete(_with_defaults(tree, task)))
-
-
-def _with_defaults(tree: Tree, task: type[Task]) -> Tree:
-    """What suits the task better than the defaults of the sections, where the recipe does not say."""
-    own = {
-        name: {**values, **section}
-        for name, values in task.defaults.items()
-        if isinstance(section := tree.get(name, {}), dict)
-        and (name in tree or not Recipe.model_fields[name].is_required())
-    }
-    return {**tree, **own}
+    tree = {**tree}
+    for name, values in task.defaults.items():  # what suits the task better than the defaults of the sections
+        section = tree.get(name, {})
+        if isinstance(section, dict) and (name in tree or not Recipe.model_fields[name].is_required()):
+            tree[name] = {**values, **section}
+    return validate(recipe_for(task), task.complete(tree))
 
 
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
@@ -399,7 +393,10 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     if task.reads_raw_text and given is not None:
         model = {name: kind for name, kind in model.items() if name == "kind"} | (given.get("model") or {})
         tokenizer = given.get("tokenizer") or {}
-    their_model, their_tokenizer = _sections_of(base, init)
+    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
+    if sides := [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]:
+        files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
+    their_model, their_tokenizer = theirs["model"], {**theirs.get("tokenizer", {}), **files}
     whole = {**their_model, **task.init_model, "vectors": None, **model}
     if not task.reads_raw_text and "preset" in model:
         whole = model
@@ -417,15 +414,6 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     if problems:
         raise ConfigError(problems=problems)
     return {**tree, "model": whole, "tokenizer": {**their_tokenizer, **tokenizer}}
-
-
-def _sections_of(base: Path, init: str) -> tuple[Tree, Tree]:
-    """The model of a run, and its tokenizer, or one for each side."""
-    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
-    sides = [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]
-    if sides:
-        files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
-    return theirs["model"], {**theirs.get("tokenizer", {}), **files}
 
 
 def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
