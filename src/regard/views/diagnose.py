@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,11 @@ from regard.views.search_errors import (
     judge,
     length_buckets,
     lengths_of,
+    metrics_of,
     resampled,
     score_references,
     sweep_metric,
 )
-from regard.views.significance import for_metrics
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -168,35 +168,24 @@ def _width(sweep: Sweep) -> Iterator[str]:
         )
 
 
-@dataclass(frozen=True)
-class Example:
+def _example(judged: Judged, outcome: Outcome) -> Table:
     """An error, and what became of its reference in the search."""
-
-    judged: Judged
-    outcome: Outcome
-    token: str
-    """The reference's token at that step, as it is shown."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.judged.to_json(), "fate": {**asdict(self.outcome), "token": self.token}}
-
-    def table(self) -> Table:
-        judged, scored, outcome = self.judged, self.judged.scored, self.outcome
-        at, slots = f"at step {outcome.step}, {self.token!r}", count_text(outcome.slots, "open slots")
-        became = {
-            "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
-            "forbidden": f"left the beam {at}, which may not be written there",
-            "finished": f"was written to its end, step {outcome.step}, and another one won",
-            "left": f"was still in the beam at step {outcome.step}, without a chance to win",
-        }[outcome.kind]
-        rows: list[list[Value]] = [
-            ["source", "", "", scored.source],
-            ["reference", Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
-            ["output", Cell(judged.written.objective, ".3f"), Cell(judged.written.score, ".1f"), judged.output],
-        ]
-        heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
-        notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
-        return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
+    scored, written = judged.scored, judged.written
+    at, slots = f"at step {outcome.step}, {outcome.token!r}", count_text(outcome.slots, "open slots")
+    became = {
+        "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
+        "forbidden": f"left the beam {at}, which may not be written there",
+        "finished": f"was written to its end, step {outcome.step}, and another one won",
+        "left": f"was still in the beam at step {outcome.step}, without a chance to win",
+    }[outcome.kind]
+    rows: list[list[Value]] = [
+        ["source", "", "", scored.source],
+        ["reference", Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
+        ["output", Cell(written.objective, ".3f"), Cell(written.score, ".1f"), judged.output],
+    ]
+    heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
+    notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
+    return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +198,8 @@ class Diagnosis:
     """Every sentence."""
     metrics: Mapping[str, float]
     """The task's own, over all outputs."""
-    examples: Mapping[Verdict, Sequence[Example]]
-    """The worst errors of each kind, the worst first."""
+    examples: Mapping[Verdict, Sequence[tuple[Judged, Outcome]]]
+    """The worst errors of each kind, the worst first, and what became of their references in the search."""
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
     """How long each part took."""
@@ -250,7 +239,10 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         sweep, raw, (unit, by_length) = self.beam_sweep, self.raw_search_errors, self.by_length
-        examples = {f"{kind}_errors": [example.to_json() for example in worst] for kind, worst in self.examples.items()}
+        examples = {
+            f"{kind}_errors": [{**judged.to_json(), "fate": asdict(outcome)} for judged, outcome in worst]
+            for kind, worst in self.examples.items()
+        }
         return {
             "run": self.run,
             **self.measured_on,
@@ -277,7 +269,7 @@ class Diagnosis:
         metrics = ", ".join(f"{title(name)} {value:.2f}" for name, value in self.metrics.items())
         measured = f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
         worst = [
-            Section(f"The worst {KINDS[kind]}", [example.table() for example in examples], in_terminal=IN_TERMINAL)
+            Section(f"The worst {KINDS[kind]}", [_example(*example) for example in examples], in_terminal=IN_TERMINAL)
             for kind, examples in self.examples.items()
             if examples
         ]
@@ -368,7 +360,7 @@ def _try_width(
     run: Run, model: Generator, scored: Sequence[Scored], beam: int, seconds: dict[str, float], progress: Progress
 ) -> tuple[Width, list[Judged]]:
     """What a width of the beam gives, in all and sentence by sentence."""
-    part, config = f"beam {beam}", run.recipe.evaluation
+    part = f"beam {beam}"
     moved = summed(partial(progress, part), len(scored))
     with _timed(seconds, part):
         search = with_search(run.recipe, beam, 1, None, []).search
@@ -376,13 +368,12 @@ def _try_width(
     with _timed(seconds, f"measuring {part}"):
         judged = judge(run, scored, written)
         outputs, references = zip(*((sentence.output, sentence.scored.references) for sentence in judged), strict=True)
-        metrics = run.task.metrics(outputs, for_metrics(references), config)
-        draws = resampled(outputs, references, run.task, config)
-    numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
-    return Width(beam, seconds[part], numbers, draws, Tally.of(judged)), judged
+        metrics = metrics_of(run, outputs, references)
+        draws = resampled(outputs, references, run.task, run.recipe.evaluation)
+    return Width(beam, seconds[part], metrics, draws, Tally.of(judged)), judged
 
 
-def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict) -> list[Example]:
+def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict) -> list[tuple[Judged, Outcome]]:
     """The errors of a kind with the lowest chrF, among equals those with the largest difference of the objective.
 
     The search runs once more for these, to follow their references.
@@ -400,7 +391,6 @@ def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Ver
     for _ in run.task.decode(model, [error.scored.source_ids for error in worst], search, watch=watch):
         pass
     outcomes = {row: outcome for rows, own in watches for row, outcome in zip(rows, own.outcomes, strict=True)}
-    return [
-        Example(sentence, outcomes[row], target.pieces([sentence.scored.tokens[outcomes[row].step - 1]])[0])
-        for row, sentence in enumerate(worst)
-    ]
+    tokens = [error.scored.tokens[outcomes[row].step - 1] for row, error in enumerate(worst)]
+    shown = [target.pieces([token])[0] for token in tokens]
+    return [(error, replace(outcomes[row], token=shown[row])) for row, error in enumerate(worst)]

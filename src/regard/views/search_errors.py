@@ -29,7 +29,7 @@ from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Cell, Curves, Section, Series, Table, Value, muted
-from regard.views.significance import RESAMPLES, sacrebleu_metrics, score_of, statistics_of, streams_of
+from regard.views.significance import RESAMPLES, for_metrics, sacrebleu_metrics, score_of, statistics_of, streams_of
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -155,6 +155,12 @@ def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis]) -> 
     return [Judged(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
 
 
+def metrics_of(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The task's own, without the signatures."""
+    metrics = run.task.metrics(outputs, for_metrics(references), run.recipe.evaluation)
+    return {name: value for name, value in metrics.items() if isinstance(value, float)}
+
+
 def sentence_chrf(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
     """sacreBLEU's chrF of each output alone, from 0 to 100, against the closest of its references, all in NFC."""
     from sacrebleu.metrics.chrf import CHRF
@@ -224,6 +230,8 @@ class Outcome:
     """Its rank among all candidates of the step, from 1; None where it may not be written."""
     slots: int = 0
     """How many candidates the step took."""
+    token: str = ""
+    """The reference's token at that step, as it is shown."""
 
 
 class ReferenceWatch:
