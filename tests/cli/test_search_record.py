@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import fail, succeed, write
+from model_cases import tokens_of
 from places import ROOT
 from regard import predict
 from regard.search import BannedTexts, Constraints, Hypothesis, Recorder, SearchConfig, search
 from regard.search.decode import BEYOND, NOT_DRAWN, SETTLED
 from regard.text.vocabularies import END
-from toy_models import Toy, table_toy, tokens_of
+from toy_models import Toy, table_toy
 
 A, B, C, D = 4, 5, 6, 7
 

@@ -225,10 +225,7 @@ class HeadedTask(ExampleTask):
         layers = 1 if kind == "cnn" else self.recipe.model.layers
         if freeze != "all" and freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
-        self._check_auxiliary()
-
-    def _check_auxiliary(self) -> None:
-        """The language model's loss is that of the states which the head reads."""
+        # the language model's loss is that of the states which the head reads
         head, model = self.recipe.head, self.recipe.model
         if head.auxiliary > 0 and not model.causal:
             what = f"{model.kind} is no language model that reads from left to right"

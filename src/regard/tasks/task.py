@@ -278,10 +278,10 @@ class Task:
         """The model that the recipe describes, with fresh weights from torch's generator."""
         raise NotImplementedError
 
-    def first_weights(self, model: Any, train: Examples) -> None:
+    def first_weights(self, model: Any, train: Dataset) -> None:
         """Start the model's own readout from how often each token is a target; called before the first step."""
         if getattr(model, "output", None) is not None:
-            model.output.initialise_bias(torch.from_numpy(train.frequencies()))
+            model.output.initialise_bias(torch.from_numpy(self.frequencies(train)))
 
     def objective(self, model: Any) -> nn.Module:
         """The model under its loss: batch -> [2], the loss to minimise and the loss to report, both summed.

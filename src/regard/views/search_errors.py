@@ -23,7 +23,7 @@ from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import Hypothesis, SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
-from regard.search.rules import Rules, rules_for
+from regard.search.rules import Rules
 from regard.tasks.task import by_length, padded
 from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
@@ -202,7 +202,7 @@ def why_forbidden(
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
         batch = task.source_batch([sources[row] for row in rows])
-        rules = rules_for(batch, config, wording.of(rows), special_of(target, target.begin))
+        rules = Rules(batch, config, wording.of(rows), special_of(target, target.begin))
         ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
         like_B1V = torch.zeros(len(rows), 1, target.size)
         for step in range(ids_BT.shape[1]):
