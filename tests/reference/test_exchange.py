@@ -360,19 +360,6 @@ def test_shards_pickles_and_half_precision_give_the_same_run(tmp_path: Path) -> 
     assert torch.equal(weight, model.bert.embeddings.word_embeddings.weight.float())
 
 
-@pytest.mark.parametrize("added", [0.0, 0.1])
-def test_positions_in_the_file_must_be_sinusoidal(tmp_path: Path, added: float) -> None:
-    """Older files hold them beside the weights."""
-    theirs = save_marian(tmp_path / "theirs")
-    table_LD = theirs.model.encoder.embed_positions.weight.detach() + added
-    weights = load_file(tmp_path / "theirs" / "model.safetensors")
-    save_file(weights | {"model.encoder.embed_positions.weight": table_LD}, tmp_path / "theirs" / "model.safetensors")
-    if added:
-        assert "the positions are not sinusoidal" in fail("import", tmp_path / "theirs", "--out", tmp_path / "run")[0]
-    else:
-        assert regard.import_run(tmp_path / "theirs", out=tmp_path / "run").recipe.model.positions == "sinusoidal"
-
-
 @pytest.mark.parametrize("name", ["encoder.embed_tokens", "decoder.embed_tokens", "lm_head", "final_logits_bias"])
 def test_a_table_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
     """Except for the bias of the readout, which some files do not have."""

@@ -50,7 +50,8 @@ TOOLS: dict[str, Sequence[tuple[str, str]]] = {
 KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
 """A model of the `tokenizers` library -> `tokenizer.kind`."""
 CHANGEABLE = ("data", "head", "search", "evaluation")
-"""The sections of a recipe that a model folder may leave open."""
+"""The sections of a recipe that a model folder may leave open, except for the splits of the data."""
+SPLITS = ("data.train", "data.validation", "data.test")
 
 
 def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] = ()) -> Run:
@@ -62,28 +63,19 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     target = Path(out)
     if target.exists():
         raise CheckpointError("the run folder exists already", where=str(target), hint="give another --out")
-    _check_overrides(overrides)
+    for override in overrides:
+        section, _, key = override.partition("=")[0].partition(".")
+        if section not in CHANGEABLE or not key or f"{section}.{key}".startswith(SPLITS):
+            hint = f"allowed are keys of {', '.join(CHANGEABLE)}, except {', '.join(SPLITS)}"
+            raise ConfigError("the model folder decides this", where=override, hint=hint)
     folder = open_folder(source)
     kind, architecture = str(folder.config.get("model_type")), folder.architecture
     if architecture not in READERS or kind not in DEFAULTS:
-        article = "an" if architecture[:1] in "AEIOU" else "a"
-        what = f"{article} {architecture} of the type {kind!r} cannot be imported"
+        what = f"{architecture} of the type {kind!r} cannot be imported"
         raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
     imported = READERS[architecture](folder)
     write_folder(target, lambda partial: _write_run(partial, imported, folder, overrides))
     return Run.open(target)
-
-
-def _check_overrides(overrides: Sequence[str]) -> None:
-    """Refuse overrides of what the folder itself decides."""
-    for override in overrides:
-        section, _, key = override.partition("=")[0].partition(".")
-        if section not in CHANGEABLE or (section == "data" and key.split(".")[0] in ("train", "validation", "test")):
-            hint = f"allowed: {', '.join(CHANGEABLE)}, except data.train, data.validation and data.test"
-            raise ConfigError("the model folder decides this", where=override, hint=hint)
-        if not key:
-            hint = f"name one of its keys: {section}.KEY=VALUE"
-            raise ConfigError("a section is not set as a whole", where=override, hint=hint)
 
 
 def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides: Sequence[str]) -> None:
@@ -98,7 +90,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             "model": imported.model,
             "training": {"epochs": 1},
             **imported.sections,
-            "data": {"train": []} | imported.sections.get("data", {}),
+            "data": {**imported.sections.get("data", {}), "train": []},
         }
     )
     if overrides:
