@@ -16,7 +16,9 @@ import regard
 from command_line import fail, succeed
 from exchange_cases import SAVERS, change, save_bert
 from regard.errors import CheckpointError, DataError
+from regard.exchange.exchange import TOOLS
 from regard.exchange.folder import ModelFolder
+from regard.models.captioner import CaptionerConfig
 from regard.runs import Run
 
 transformers = pytest.importorskip("transformers")
@@ -218,6 +220,14 @@ def test_options_of_export(
     monkeypatch.chdir(tmp_path)
     assert message in fail("export", tiny_run, *arguments.split())[0]
     assert not (tmp_path / "out").exists()
+
+
+def test_a_captioner_is_not_exported(tmp_path: Path, tiny_run: Path) -> None:
+    run = Run.open(tiny_run)
+    run = run.under(run.recipe.model_copy(update={"task": "captioning", "model": CaptionerConfig()}))
+    for tool in TOOLS:
+        with pytest.raises(CheckpointError, match=f"captioner for captioning cannot be exported to {tool} "):
+            regard.export_run(run, to=tool, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from regard.text.files import write_folder
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
     **dict.fromkeys([*bert.PRETRAINED, *bert.HEADED.values()], bert.read),
     **dict.fromkeys(gpt2.ARCHITECTURES, gpt2.read),
-    **dict.fromkeys(marian.ARCHITECTURES.values(), marian.read),
+    **{DEFAULTS[kind]: marian.read for kind in marian.TYPES.values()},
 }
 """Architecture in config.json -> how such a folder is read."""
 WRITERS: dict[tuple[str, str], Callable[[Run, str], Exported]] = {
@@ -157,13 +157,30 @@ def export_run(
         write_folder(target, ctranslate2.write(run, quantize, checkpoint))
     else:
         exported = WRITERS[task, kind](run, checkpoint)
-        card = _model_card(run, exported, checkpoint)
-        write_folder(target, lambda partial: _write_model(partial, run, exported, card))
+        write_folder(target, lambda partial: _write_model(partial, run, exported, checkpoint))
     return target
 
 
-def _write_model(folder: Path, run: Run, exported: Exported, card: str) -> None:
-    """Fill a folder for `transformers`. A second tokenizer gets a subfolder, which AutoTokenizer reads by its name."""
+def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) -> None:
+    """Fill a folder for `transformers`. A second tokenizer gets a subfolder, which AutoTokenizer reads by its name.
+
+    The code of the model card runs as it is printed; its recipe names files without their folders.
+    """
+    step = load_facts(run.checkpoint(checkpoint)).get("step", 0)
+    events = read_metrics(run.folder / "metrics.jsonl")
+    validations = [event for event in events if event["event"] == "validation" and event["step"] <= step]
+    card = render(
+        "model_card.md",
+        name=run.folder.resolve().name,
+        environment=_without_folders(run.environment),
+        recipe=run.recipe,
+        settings=write_yaml(_without_folders(run.recipe.model_dump())),
+        joint=run.tokenizers.joint,
+        architecture=exported.architecture,
+        not_exported=exported.not_exported,
+        step=step,
+        metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
+    )
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
     texts = {"README.md": card, "config.json": json.dumps(config, indent=1)}
     if exported.generation:
@@ -184,25 +201,6 @@ def export_note(out: Path) -> str | None:
     return (
         "source and target have a vocabulary each: decode outputs with "
         f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} shows"
-    )
-
-
-def _model_card(run: Run, exported: Exported, checkpoint: str) -> str:
-    """README.md. Its code runs as it is printed; its recipe names files without their folders."""
-    step = load_facts(run.checkpoint(checkpoint)).get("step", 0)
-    events = read_metrics(run.folder / "metrics.jsonl")
-    validations = [event for event in events if event["event"] == "validation" and event["step"] <= step]
-    return render(
-        "model_card.md",
-        name=run.folder.resolve().name,
-        environment=_without_folders(run.environment),
-        recipe=run.recipe,
-        settings=write_yaml(_without_folders(run.recipe.model_dump())),
-        joint=run.tokenizers.joint,
-        architecture=exported.architecture,
-        not_exported=exported.not_exported,
-        step=step,
-        metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
     )
 
 

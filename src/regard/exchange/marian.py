@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.errors import DataError
-from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
+from regard.exchange.folder import DEFAULTS, Exported, Fields, Imported, ModelFolder, config_fields, require_settings
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
 from regard.layers.embeddings import sinusoidal_positions
@@ -28,8 +28,6 @@ from regard.search import SearchConfig
 from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.text.vocabularies import convert_sentencepiece
 
-ARCHITECTURES = {"post": "MarianMTModel", "pre": "PegasusForConditionalGeneration"}
-"""`model.norm` -> their architecture."""
 TYPES = {"post": "marian", "pre": "pegasus"}
 """`model.norm` -> `model_type`."""
 TASKS = {"post": "translation", "pre": "summarization"}
@@ -153,7 +151,7 @@ def _read_search(folder: ModelFolder) -> dict[str, Any]:
 def write(run: Run, checkpoint: str) -> Exported:
     """A MarianMTModel or, pre-norm, a PegasusForConditionalGeneration."""
     config, source, target = run.recipe.model, run.tokenizers["source"], run.tokenizers["target"]
-    allowed = {"norm": tuple(ARCHITECTURES), "positions": ("sinusoidal",), "scaled": (True,)}
+    allowed = {"norm": tuple(TYPES), "positions": ("sinusoidal",), "scaled": (True,)}
     require_settings(run, "model", {**allowed, "look_ahead": (False,), "residual": (True,)}, tool="transformers")
     order_D = _order(config.width)
     theirs = to_theirs(
@@ -182,7 +180,7 @@ def write(run: Run, checkpoint: str) -> Exported:
         "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
     }
     return Exported(
-        ARCHITECTURES[config.norm],
+        DEFAULTS[TYPES[config.norm]],
         _write_config(run) | ids,
         theirs,
         f"$A {end}",
@@ -277,18 +275,19 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
     """A tokenizer.json for both sides, or one each. Marian has a SentencePiece model for each side and one vocabulary
     for both or one each; Pegasus has one SentencePiece model, whose pieces come after tokens of its pre-training."""
     if (folder.path / "source.spm").exists():
-        names = ("vocab.json", "vocab.json" if shared else "target_vocab.json")
-        ids = [folder.json(name) for name in names]
-        for name, numbers in zip(names, ids, strict=True):
-            if sorted(numbers.values()) != list(range(len(numbers))) or not {END, UNKNOWN, PAD} <= numbers.keys():
+        trees = []
+        for side, name in (("source", "vocab.json"), ("target", "vocab.json" if shared else "target_vocab.json")):
+            ids = folder.json(name)
+            if sorted(ids.values()) != list(range(len(ids))) or not {END, UNKNOWN, PAD} <= ids.keys():
                 hint = f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and {PAD} among them"
                 raise DataError("is no vocabulary of a Marian model", where=str(folder.path / name), hint=hint)
-        return [_tree(folder, "source.spm", ids[0]), _tree(folder, "target.spm", ids[1])]
-    names = [name for name in ("tokenizer.json", "target/tokenizer.json") if (folder.path / name).exists()]
-    if names:
-        for name in names:  # raises an error that names the damaged file
-            Tokenizer.from_json(json.dumps(folder.json(name)), where=str(folder.path / name))
-        return [folder.json(name) for name in names]
+            trees.append(_tree(folder, f"{side}.spm", ids))
+        return trees
+    files = [file for file in ("tokenizer.json", "target/tokenizer.json") if (folder.path / file).exists()]
+    if files:
+        for file in files:  # raises an error that names the damaged file
+            Tokenizer.load(folder.path / file)
+        return [folder.json(file) for file in files]
     path, settings = folder.path / "spiece.model", folder.path / "tokenizer_config.json"
     if not path.exists():
         hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"

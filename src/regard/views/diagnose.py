@@ -142,7 +142,7 @@ class Sweep:
 
     @cached_property
     def enough(self) -> Width:
-        """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
+        """The narrowest that is not behind the best in a way that matters: wider ones do not improve quality."""
         return next(width for width in self.widths if not self.behind(width).matters)
 
     def behind(self, width: Width, other: Width | None = None) -> Behind:
@@ -176,7 +176,7 @@ class Sweep:
             rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *further, behind])
         columns = ["beam", main, "search errors", "seconds", *map(title, others), f"{main} behind the best"]
         sentences = count_text(self.widths[0].tally.sentences, "sentences")
-        note = f"< in use; * from here on wider no longer pays in {main}, as far as {sentences} can show"
+        note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
         why = (
             f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
             f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
@@ -223,7 +223,7 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
             by_length = PENALTY if error.raw_verdict == "search" else MORE
             causes[VOCABULARY if error.scored.unknown else by_length] += 1
     if not tally.errors:
-        yield "No output is worse than its reference: there is nothing to mend here."
+        yield "No output is worse than its reference: there are no errors to correct."
     elif tally.search_errors >= tally.model_errors:
         yield f"{percent(tally.shares['search_errors'].share)} search errors{_search(tally, beam, sweep)}"
     else:
