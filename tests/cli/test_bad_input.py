@@ -84,6 +84,8 @@ JSON_LIST = '--tokens: not a JSON list of strings (for example ["▁a", "</s>"])
 TWO_FILES = "evaluate @run --file t.s --file t.t"
 THREE_COLUMNS = "it has 3 columns, and nothing says which is the source and which the target (name them source, target"
 THREE: Files = {"three.tsv": "".join(f"{number}\tGo home {number}.\t집에 {number}.\n" for number in range(9))}
+TEXT_PAIRS = "".join(f"the dog sees a cat {number}\t개가 고양이를 본다 {number}\n" for number in range(60))
+NEEDED = "two columns of text are needed, or a text and its label, but"
 MISTAKES = {
     "models": [
         Mistake(f"TRAIN '{LOCAL.format('local_m')}'", WINDOW),  # sources of 5 characters and their </s>
@@ -178,6 +180,30 @@ MISTAKES = {
         Mistake("recipes dates --out train.s", "train.s: the file exists already (give another --out)"),
         Mistake("recipes --out x", "--out: name the recipe to copy (allowed: "),
         Mistake("recipes dates --out train.s/x", "train.s/x: Not a directory"),
+    ],
+    "data without a recipe": [
+        Mistake("check missing.tsv", "missing.tsv: there is no such file"),
+        Mistake("check p.txt", "p.txt: the format is unclear: most lines have tabs (a table (.tsv, .csv, ",
+            {"p.txt": TEXT_PAIRS}),
+        Mistake("check one.tsv", f"one.tsv: {NEEDED} only column 0 looks like text",
+            {"one.tsv": "".join(f"the dog sees a cat {number}\t17\t0.5\n" for number in range(60))}),
+        Mistake("check ids.tsv", f"ids.tsv: {NEEDED} no column looks like text",
+            {"ids.tsv": "".join(f"{number}\t{number}\t{number}\n" for number in range(60))}),
+        Mistake("check empty.tsv", "empty.tsv: the file is empty", {"empty.tsv": ""}),
+        Mistake("check blank.jsonl", f"blank.jsonl: {NEEDED} no column", {"blank.jsonl": "\n\n"}),
+        Mistake("check broken.jsonl", "broken.jsonl:1: not valid JSON", {"broken.jsonl": "{\n"}),
+        Mistake("check rows.json", "rows.json: there is no list of objects under 'data' (expected is SQuAD's",
+            {"rows.json": '{"rows": []}'}),
+        Mistake("check image.txt", "image.txt:1: this is a PNG image, not a text",
+            {"image.txt": b"\x89PNG\r\n\x1a\n\0\xff"}),
+        Mistake("check p.tsv p.tsv", "p.tsv: 2 files cannot be read together (one file with all columns",
+            {"p.tsv": TEXT_PAIRS}),
+        Mistake("check train.s train.s train.s", "train.s: 3 files cannot be read together"),
+        Mistake("check p.tsv training.steps=5", "training.steps=5: a proposal takes no overrides (save it with --out",
+            {"p.tsv": TEXT_PAIRS}),
+        Mistake("check dates --out x.yaml", "--out: it is only for a recipe that is proposed for data files"),
+        Mistake("check mixed", "mixed: this is a folder, not a recipe (give a .yaml file)",
+            {"mixed/a.txt": "one\n", "mixed/recipe.yaml": "task: translation\n"}),
     ],
     "runs": [
         *(Mistake(f"{verb} folder", f"folder: {NO_RUN}", {"folder": None}) for verb in ("evaluate", "diagnose")),

@@ -16,8 +16,7 @@ import regard as api
 from command_line import fail, succeed
 from regard.errors import DecodeError
 from regard.views.explanation import Explanation, Options, View
-from regard.views.recording import module_calls
-from regard.views.steps import Worked
+from regard.views.recording import Worked, module_calls
 from regard.views.terminal import console_of, show
 from tiny import TINY
 

@@ -13,7 +13,7 @@ import torch
 import regard as api
 from command_line import fail, succeed, write
 from regard.views.explanation import Explanation, Options
-from regard.views.steps import Worked
+from regard.views.recording import Worked
 
 TOLD = "Mary went to the kitchen.\nJohn walked to the garden.\n"
 STORY = f"{TOLD}Where is Mary?"

@@ -432,45 +432,10 @@ def test_sixty_labelled_rows_are_learned(folder: Path) -> None:
     assert told in succeed("evaluate", "run").out
 
 
-# What cannot be proposed for
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing.tsv"], "missing.tsv: there is no such file"),
-        (["pairs.txt"], "pairs.txt: the format is unclear: most lines have tabs (a table (.tsv, .csv, "),
-        (["one.tsv"], "one.tsv: two columns of text are needed, or a text and its label, but only column 0 looks like"),
-        (
-            ["ids.tsv"],
-            "ids.tsv: two columns of text are needed, or a text and its label, but no column looks",
-        ),
-        (["empty.tsv"], "empty.tsv: the file is empty"),
-        (["blank.jsonl"], "blank.jsonl: two columns of text are needed, or a text and its label, but no column"),
-        (["broken.jsonl"], "broken.jsonl:1: not valid JSON"),
-        (["rows.json"], "rows.json: there is no list of objects under 'data' (expected is SQuAD's"),
-        (["image.txt"], "image.txt:1: this is a PNG image, not a text"),
-        (["pairs.tsv", "pairs.tsv"], "pairs.tsv: 2 files cannot be read together (one file with all columns"),
-        (["pairs.txt", "pairs.txt", "pairs.txt"], "pairs.txt: 3 files cannot be read together"),
-        (["pairs.tsv", "training.steps=5"], "training.steps=5: a proposal takes no overrides (save it with --out"),
-        (["dates", "--out", "x.yaml"], "--out: it is only for a recipe that is proposed for data files"),
-        (["mixed"], "mixed: this is a folder, not a recipe (give a .yaml file)"),
-    ],
-)
-def test_refusals(folder: Path, arguments: list[str], message: str) -> None:
-    contents: dict[str, str | bytes] = {
-        "pairs.tsv": table(None, EN, KO), "pairs.txt": table(None, EN, KO), "empty.tsv": "", "blank.jsonl": "\n\n",
-        "broken.jsonl": "{\n", "rows.json": '{"rows": []}', "image.txt": b"\x89PNG\r\n\x1a\n\0\xff",
-        "one.tsv": table(None, EN, ["17"] * COUNT, ["0.5"] * COUNT), "ids.tsv": table(None, IDS, IDS, IDS),
-        "mixed/a.txt": "one\n\ntwo\n", "mixed/b.py": "one\n",
-    }  # fmt: skip
-    for name, content in contents.items():
-        put(name, content)
+def test_the_texts_of_a_folder_with_other_files(folder: Path) -> None:
+    put("mixed/a.txt", "one\n\ntwo\n")
+    put("mixed/b.py", "one\n")
     assert tree_for("mixed")["data"]["train"]["text"] == "mixed/**/*.txt"
-    put("mixed/recipe.yaml", "task: translation\n")
-    [found] = fail("check", *arguments)
-    assert found.startswith(message)
-    assert not Path("x.yaml").exists()
 
 
 # How often each label occurs

@@ -20,7 +20,6 @@ from regard.data.readers import FORMATS, open_corpus
 from regard.models import MODELS, Kind, any_config, build_model
 from regard.models.rnn import RNN, RNNConfig
 from regard.tasks import TASKS
-from regard.tasks.task import NoSettings
 from regard.tasks.text_to_text import TextToText
 from regard.tasks.translation import Parallel
 
@@ -52,7 +51,6 @@ class Titles(TextToText):
 
     name = "titles"
     data = Data[Parallel]
-    evaluation = NoSettings
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "perplexity": False, "exact_match": True}
 
     @staticmethod

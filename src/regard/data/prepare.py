@@ -241,7 +241,8 @@ class _Checks:
         """Why a row cannot be kept: the reason's name in the report, and what and where it is."""
         if row.fault is not None:
             return [("cells", row.fault)]
-        may_be_empty, problems = reader.corpus.may_be_empty, list[tuple[str, Problem]]()
+        may_be_empty = reader.corpus.may_be_empty
+        problems: list[tuple[str, Problem]] = []
         for column, text in enumerate(row.values):
             if not (may_be_empty or text.strip()):
                 where, what = reader.where(row.line, reader.columns[column]), reader.empty(row, column)
@@ -287,9 +288,10 @@ def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, pro
     with ExitStack() as stack:
         writers = [stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8))) for name in columns]
         for chunk in in_chunks(checks.good_rows(readers), lambda item: sum(map(len, item[2].values))):
-            places.append(np.array([(number, row.line, example) for number, example, row in chunk]).T)
+            numbers, examples, rows = zip(*chunk, strict=True)
+            places.append(np.array([numbers, [row.line for row in rows], examples]))
             for column, writer in enumerate(writers):
-                texts = [row.values[column] for _, _, row in chunk]
+                texts = [row.values[column] for row in rows]
                 writer.extend_texts(texts)
                 hashes[column].append(_hashes_of(texts))
             progress(f"reading {split}", checks.read)

@@ -8,14 +8,14 @@ from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear, is_recording, unpack_rows
-from regard.layers.embeddings import Readout, tied_embeddings
-from regard.layers.recurrence import CELLS, Bridge, Carry, Cell, RecurrentEncoder, fed_step, word_gates
+from regard.layers.embeddings import Readout, Tie
+from regard.layers.recurrence import CELLS, Carry, Cell, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
-from regard.models.base import Generator, Output, Presets, RecurrentConfig, RecurrentState, group_rows
+from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState, group_rows
 
 SCORES = {"additive": AdditiveAttention, "concat": ConcatAttention, "fully_connected": FullyConnectedAttention}
 
@@ -35,15 +35,19 @@ class BahdanauConfig(RecurrentConfig):
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     cell: Cell = "gru"
     """The recurrent cell: plain RNN, GRU (the paper's) or LSTM."""
-    layers: int = Field(1, ge=1)
-    """Recurrent layers of the encoder."""
-    bidirectional: bool = True
-    """Whether the encoder also reads from right to left."""
     score: Literal["additive", "concat", "fully_connected"] = "additive"
     """How a decoder state s is scored against an encoder state h: the paper's v_a . tanh(W_a s + U_a h), the same
     function as w . tanh(W_b [s ; h]), or two fully connected layers over [s ; h]."""
     attention: int = Field(512, ge=1)
     """Width of the attention's hidden layer."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers of the encoder."""
+    bidirectional: bool = True
+    """Whether the encoder also reads from right to left."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between encoder layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
         rows_R, first = rows_R[kept_R], last
 
 
-class Bahdanau(Generator):
+class Bahdanau(RecurrentGenerator):
     """
     Bahdanau et al. 2015, section 3.1 and A.2.2:
         c_i = sum_j alpha_ij h_j                        the attention's query is s_{i-1}
@@ -93,21 +97,12 @@ class Bahdanau(Generator):
     config: BahdanauConfig
 
     def __init__(self, config: BahdanauConfig, source_size: int, target_size: int) -> None:
-        super().__init__()
-        self.config = config
-        self.source_embedding, self.target_embedding = tied_embeddings(
-            source_size, target_size, config.embedding, config.tie
-        )
-        self.encoder = RecurrentEncoder(
-            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
-        )
+        super().__init__(config, source_size, target_size)
         memory_width = self.encoder.width
-        self.bridge = Bridge(config.cell, memory_width, config.hidden)
         self.attention = SCORES[config.score](config.hidden, memory_width, config.attention)
         self.cell = CELLS[config.cell](config.embedding + memory_width, config.hidden)
         self.UVC_o = Linear(config.hidden + config.embedding + memory_width, 2 * config.embedding)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
-        self.dropout = nn.Dropout(config.dropout)
 
     def encode(self, source: Tokens) -> tuple[Carry, Memory]:
         """The first decoder state, and what the decoder attends to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import torch
 from pydantic import Field, model_validator
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from regard.config import Config
 from regard.data.batches import Batch, TextBatch, Tokens
 from regard.layers.attention import real_positions
-from regard.layers.embeddings import Embedding, Tie
-from regard.layers.recurrence import Carry, Cell
+from regard.layers.embeddings import Embedding, Tie, tied_embeddings
+from regard.layers.recurrence import Bridge, Carry, Cell, RecurrentEncoder
 from regard.layers.scores import Memory
 from regard.text.vectors import VectorsConfig
 
@@ -94,14 +94,12 @@ class RecurrentConfig(ModelConfig):
     """Width of the token embeddings."""
     hidden: int = Field(512, ge=1)
     """Width of the recurrent state, of each encoder direction and of the decoder."""
-    layers: int = Field(1, ge=1)
-    """Recurrent layers on each side."""
-    bidirectional: bool = False
-    """Whether the encoder also reads from right to left."""
-    dropout: float = Field(0.2, ge=0, lt=1)
-    """Dropout on embeddings, between layers and before the readout."""
-    tie: Tie = "none"
-    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
+
+    if TYPE_CHECKING:  # each model declares these fields, in its own order
+        layers: int
+        bidirectional: bool
+        dropout: float
+        tie: Tie
 
 
 class BlocksConfig(ModelConfig):
@@ -163,7 +161,7 @@ class RecurrentState(Generic[M]):
         """
         memory, rows_R = self.memory, rows_BW.flatten()
         if memory is not None and len(memory) != len(rows_BW):
-            memory = memory[sources_of(rows_BW, self.carry[0].shape[-2] // len(memory))]
+            memory = memory[rows_BW[:, 0] // (self.carry[0].shape[-2] // len(memory))]
         return replace(self, carry=tuple(part.index_select(-2, rows_R) for part in self.carry), memory=memory)
 
 
@@ -207,9 +205,20 @@ class Generator(nn.Module):
         raise NotImplementedError
 
 
-def sources_of(rows_BW: Tensor, group: int) -> Tensor:
-    """The source of each selected group, given the old group size."""
-    return rows_BW[:, 0] // group
+class RecurrentGenerator(Generator):
+    """What recurrent encoder-decoders begin with: embeddings, an encoder, and a bridge from its last state."""
+
+    def __init__(self, config: RecurrentConfig, source_size: int, target_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding, self.target_embedding = tied_embeddings(
+            source_size, target_size, config.embedding, config.tie
+        )
+        self.encoder = RecurrentEncoder(
+            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
+        )
+        self.bridge = Bridge(config.cell, self.encoder.width, config.hidden)
+        self.dropout = nn.Dropout(config.dropout)
 
 
 def group_rows(x_RD: Tensor, sources: int) -> Tensor:
@@ -225,8 +234,6 @@ class Contextual(nn.Module):
 
     pooling: ClassVar[Pooling] = "mean"
     """How `sentence` makes one vector of a text by default."""
-    layer_names: ClassVar[str] = r"(?:blocks|layers|forward_layers|backward_layers)\.(\d+)\."
-    """A pattern for the start of the weight names of a layer, with its number."""
 
     config: ModelConfig
     width: int
@@ -235,19 +242,16 @@ class Contextual(nn.Module):
     """The number of layers above the embeddings."""
     output: Any
     """The module that `readout` runs; None under a head that does not need it."""
+    next_sentence: Any
+    """BERT's head for next-sentence prediction; None under another head."""
     by_token: bool = False
     """Whether the head above it has an answer for each token."""
 
     def depth_of(self, name: str) -> int:
         """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights after all layers."""
-        if match := re.match(self.layer_names, name):
+        if match := re.match(r"(?:blocks|layers|forward_layers|backward_layers)\.(\d+)\.", name):
             return int(match[1]) + 1
         return 0 if name.startswith(("embedding", "positions")) else self.depth
-
-    def drop_pretraining_heads(self, *, keep_readout: bool = False) -> None:
-        """Remove the modules that only pre-training needs."""
-        if not keep_readout:
-            self.output = None
 
     def readout(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., D] -> logits [..., V]."""

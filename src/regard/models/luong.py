@@ -13,19 +13,10 @@ from torch import Tensor, nn
 from regard.data.batches import Batch, Tokens
 from regard.errors import ConfigError
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout, tied_embeddings
-from regard.layers.recurrence import (
-    Bridge,
-    Carry,
-    FedCells,
-    RecurrentEncoder,
-    as_carry,
-    as_torch,
-    recurrent_layers,
-    word_gates,
-)
+from regard.layers.embeddings import Readout, Tie
+from regard.layers.recurrence import Carry, FedCells, as_carry, as_torch, recurrent_layers, word_gates
 from regard.layers.scores import ConcatAttention, DotAttention, Focus, GeneralAttention, Memory, ScoredAttention
-from regard.models.base import Generator, Output, Presets, RecurrentConfig, RecurrentState
+from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
 
 
 class LuongConfig(RecurrentConfig):
@@ -44,6 +35,10 @@ class LuongConfig(RecurrentConfig):
     embedding: int = Field(512, ge=1)
     """Width of the token embeddings, and of the attentional state that the readout reads: tanh keeps its values small,
     so a width far below `hidden` learns badly."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers on each side."""
+    bidirectional: bool = False
+    """Whether the encoder also reads from right to left."""
     score: Literal["dot", "general", "concat", "scaled_dot"] = "general"
     """How a decoder state h_t is scored against an encoder state h_s: h_t . h_s, h_t . W_a h_s,
     v_a . tanh(W_a [h_t ; h_s]), or h_t . h_s / sqrt(width). `dot` and `scaled_dot` need an encoder that reads in one
@@ -58,6 +53,10 @@ class LuongConfig(RecurrentConfig):
     input_feeding: bool = True
     """Whether the decoder also reads the attentional state of the step before. Without it the decoder's states do not
     depend on the attention, and training computes all steps in one call."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
     @model_validator(mode="after")
     def _products_of_equal_width(self) -> LuongConfig:
@@ -154,7 +153,7 @@ class LuongState(RecurrentState[Memory]):
         return replace(super().select(rows_BW), fed_RD=self.fed_RD.index_select(0, rows_BW.flatten()))
 
 
-class Luong(Generator):
+class Luong(RecurrentGenerator):
     """
     Luong et al. 2015, section 3, equations 5 and 6; input feeding is section 3.3:
         h_t  = f(h_{t-1}, y_{t-1} [, h~_{t-1}])
@@ -168,23 +167,14 @@ class Luong(Generator):
     config: LuongConfig
 
     def __init__(self, config: LuongConfig, source_size: int, target_size: int) -> None:
-        super().__init__()
-        self.config = config
-        self.source_embedding, self.target_embedding = tied_embeddings(
-            source_size, target_size, config.embedding, config.tie
-        )
-        self.encoder = RecurrentEncoder(
-            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
-        )
+        super().__init__(config, source_size, target_size)
         memory_width = self.encoder.width
-        self.bridge = Bridge(config.cell, memory_width, config.hidden)
         sizes, fed = (config.hidden, config.layers), config.input_feeding
         self.decoder = (FedCells if fed else recurrent_layers)(config.cell, config.embedding, *sizes, config.dropout)
         self.attention = SCORES[config.score](config, memory_width)
         self.window = WINDOWS[config.reach](config)
         self.W_c = Linear(memory_width + config.hidden, config.embedding, bias=False)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
-        self.dropout = nn.Dropout(config.dropout)
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> LuongState:
         h_BSD, last = self.encoder(self.dropout(self.source_embedding(source.ids_BL)), source)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from pydantic import Field
+from torch import Tensor
 
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear
-from regard.layers.embeddings import Readout, tied_embeddings
-from regard.layers.recurrence import Bridge, Carry, RecurrentEncoder, as_carry, as_torch, recurrent_layers, reversal
-from regard.models.base import Generator, Output, Presets, RecurrentConfig, RecurrentState
+from regard.layers.embeddings import Readout, Tie
+from regard.layers.recurrence import Carry, as_carry, as_torch, recurrent_layers, reversal
+from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState
 
 
 class RNNConfig(RecurrentConfig):
@@ -29,13 +30,21 @@ class RNNConfig(RecurrentConfig):
     kind: Literal["rnn"] = "rnn"
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it."""
+    layers: int = Field(1, ge=1)
+    """Recurrent layers on each side."""
+    bidirectional: bool = False
+    """Whether the encoder also reads from right to left."""
     reverse_source: bool = False
     """Read the source backwards, as Sutskever does: it brings the first words of both sides close together."""
     context: Literal["start", "every_step"] = "start"
     """Where the sentence vector enters the decoder: in its first state (Sutskever), or in every input too (Cho)."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """Dropout on embeddings, between layers and before the readout."""
+    tie: Tie = "none"
+    """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
 
-class RNN(Generator):
+class RNN(RecurrentGenerator):
     """
     Sutskever et al. 2014, section 2; Cho et al. 2014, section 2.2:
         h_t = f(h_{t-1}, x_t)                      the encoder; its last state is the context c
@@ -46,20 +55,11 @@ class RNN(Generator):
     config: RNNConfig
 
     def __init__(self, config: RNNConfig, source_size: int, target_size: int) -> None:
-        super().__init__()
-        self.config = config
-        self.source_embedding, self.target_embedding = tied_embeddings(
-            source_size, target_size, config.embedding, config.tie
-        )
-        self.encoder = RecurrentEncoder(
-            config.cell, config.embedding, config.hidden, config.layers, config.bidirectional, config.dropout
-        )
-        self.bridge = Bridge(config.cell, self.encoder.width, config.hidden)
+        super().__init__(config, source_size, target_size)
         read_width = config.embedding + (self.encoder.width if config.context == "every_step" else 0)
         self.decoder = recurrent_layers(config.cell, read_width, config.hidden, config.layers, config.dropout)
         self.V = Linear(config.hidden, config.embedding)
         self.output = Readout(config.embedding, target_size, None if config.tie == "none" else self.target_embedding)
-        self.dropout = nn.Dropout(config.dropout)
 
     def encode(self, source: Tokens) -> tuple[Carry, Tensor]:
         """The first decoder state, and the context c_BD."""

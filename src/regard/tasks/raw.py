@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.config import Config
 from regard.data.batches import MaskedBatch, TextBatch, spelled
 from regard.data.config import Recipe
 from regard.data.corpora import Part
@@ -29,7 +28,6 @@ from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
     EncodedInputs,
     Inputs,
-    NoSettings,
     Note,
     Prediction,
     Task,
@@ -57,7 +55,6 @@ class RawTextTask(Task):
 
     columns = ("text",)
     reads_raw_text = True
-    evaluation: ClassVar[type[Config]] = NoSettings
     special: ClassVar[Sequence[str]] = SPECIAL
     """The special tokens of a vocabulary that is trained."""
 
@@ -109,6 +106,14 @@ class RawTextTask(Task):
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         return examples.columns["text"].lengths
+
+    def frequencies(self, examples: Any) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = examples.frequencies()
+        return counts
+
+    def pieces(self, examples: Any, row: int) -> dict[str, list[str]]:
+        pieces: dict[str, list[str]] = examples.pieces(row)
+        return pieces
 
     def read_documents(self, corpora: Sequence[RawText], part: Part, base: Path) -> RawTokens:
         """All documents of the corpora, to measure a run on."""

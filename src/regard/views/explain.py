@@ -27,8 +27,7 @@ from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Options, Story, View
 from regard.views.leave_one_out import leave_one_out
-from regard.views.recording import Kind, Pieces, module_calls, positions_of, record, roll_out
-from regard.views.steps import Step, steps_of
+from regard.views.recording import Kind, Pieces, Step, module_calls, positions_of, record, roll_out, steps_of
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""

@@ -10,15 +10,17 @@ A metric is a function of sums over units: each sentence, document or example ha
 right / all, a perplexity exp(loss / words), and BLEU and chrF are computed from counts of n-grams (sacreBLEU's). The
 bootstrap of texts is sacreBLEU's own. Its randomisation counts only differences that are larger than the observed one,
 so that two sentences are significant: swapping all outputs gives exactly the difference observed. It is counted here,
-as in any permutation test.
+as in any permutation test. What is summed for each kind of task stands at the end.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import zip_longest
+from operator import eq
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +28,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import Config
+from regard.data.conll import entities_in, is_chunk_tag
+from regard.objectives.cross_entropy import perplexity
 from regard.tasks import TextToText
+from regard.text.normalise import fold_white_space
+from regard.views.labels import number_text
 
 LEVEL = 0.05
 """The p-value below which a difference is called significant."""
@@ -38,6 +44,8 @@ AT_ONCE = 2**24
 """Numbers that are drawn together."""
 ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
 """The longest n-grams that each kind of BLEU counts."""
+MOST_CLASSES = 64
+"""Classes of which all pairs are counted for F1."""
 
 Rows = NDArray[np.float64]
 Metric = Callable[[Rows], Rows]
@@ -62,9 +70,6 @@ def _row(metric: str, system: str, score: float, interval: float, difference: fl
         "metric": metric, "system": system, "score": score, "interval": interval, "difference": difference,
         "p_bootstrap": p_bootstrap, "p_randomisation": p_randomisation, "significant": significant,
     }  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------------------ sums over units
 
 
 def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Row]:
@@ -130,9 +135,6 @@ def mcnemar(only_baseline: int, only_system: int) -> dict[str, float]:
         "chi_square": chi_square,
         "p_chi_square": math.erfc(math.sqrt(chi_square / 2)),
     }
-
-
-# ------------------------------------------------------------------------------------------- texts and references
 
 
 def paired_tests_of_texts(
@@ -224,3 +226,136 @@ def sacrebleu_metrics(names: Sequence[str], task: TextToText, config: Config) ->
         else:
             measures[name] = CHRF(lowercase=settings["lowercase"]) if name == "chrf" else sentence_mean(name)
     return measures
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What one run does with every unit."""
+
+    rows: Rows
+    """[units, K]: what the metrics are computed from."""
+    metrics: Mapping[str, Metric]
+    """The first one decides."""
+    gains: Rows
+    """[units]: how well each unit is done, the higher the better."""
+    outputs: Sequence[str]
+    """What the run predicts for each unit, as it is shown."""
+    right: Rows | None = None
+    """[units]: 1 where the run is right, for tasks that are right or wrong."""
+    classes: Sequence[str] = ()
+    """The classes whose pairs are counted for F1, in all columns of `rows` but the first two."""
+
+
+Predictions = Sequence[Mapping[str, Any]]
+"""Of each unit what `Task.by_unit` says."""
+
+
+def counts_of(predictions: Predictions) -> Counts:
+    """By what the predictions have: of texts their cost, of classes accuracy and F1, of numbers the correlation."""
+    first = predictions[0]
+    if "nats" in first:
+        return _language(predictions)
+    if "masked" in first:
+        return _masked(predictions)
+    if "right" not in first:
+        return _numbers(predictions)
+    if "tags" in first:
+        return _tags(predictions)
+    return _classes(predictions) if "label" in first and "f1" not in first else _answers(predictions)
+
+
+def _column(predictions: Predictions, key: str) -> Rows:
+    return np.array([prediction[key] for prediction in predictions], dtype=np.float64)
+
+
+def _share(sums: Rows) -> Rows:
+    share: Rows = sums[..., 1] / sums[..., 0]
+    return share
+
+
+def _language(predictions: Predictions) -> Counts:
+    """Perplexity a word, the end of a document counted as one, and bits a character: both are independent of the
+    tokenizer, if the losses include what it costs to spell out unknown tokens."""
+    losses, texts = _column(predictions, "nats"), [prediction["input"] for prediction in predictions]
+    words = np.array([len(text.split()) + 1 for text in texts], dtype=np.float64)
+    characters = np.array([len(fold_white_space(text)) for text in texts], dtype=np.float64)
+    metrics: dict[str, Metric] = {
+        "word_perplexity": lambda sums: np.exp(np.minimum(sums[..., 0] / sums[..., 1], 700.0)),
+        "bits_per_character": lambda sums: sums[..., 0] / math.log(2) / np.maximum(1.0, sums[..., 2]),
+    }
+    outputs = [f"perplexity {number_text(perplexity(mean), 1)}" for mean in losses / words]
+    return Counts(np.stack([losses, words, characters], axis=1), metrics, -losses / words, outputs)
+
+
+def _masked(predictions: Predictions) -> Counts:
+    """The share of masked tokens that are predicted, and their loss."""
+    rows = np.stack([_column(predictions, key) for key in ("loss", "correct", "masked")], axis=1)
+    metrics: dict[str, Metric] = {
+        "masked_accuracy": lambda sums: sums[..., 1] / np.maximum(1.0, sums[..., 2]),
+        "loss": lambda sums: sums[..., 0] / np.maximum(1.0, sums[..., 2]),
+    }
+    outputs = [f"{right:.0f} of {masked:.0f} found, loss {loss / max(1, masked):.2f}" for loss, right, masked in rows]
+    return Counts(rows, metrics, -rows[:, 0] / np.maximum(1.0, rows[:, 2]), outputs)
+
+
+def _numbers(predictions: Predictions) -> Counts:
+    true, predicted = (_column(predictions, key) for key in ("label", "output"))
+    rows = np.stack([np.ones_like(true), true, predicted, true**2, predicted**2, true * predicted], axis=1)
+    return Counts(rows, {"pearson": correlation}, -np.abs(true - predicted), [f"{value:.3f}" for value in predicted])
+
+
+def correlation(sums: Rows) -> Rows:
+    """Pearson's, of n, sum x, sum y, sum x^2, sum y^2, sum x y; 0 where one of the two does not vary."""
+    n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    spread = np.sqrt(np.maximum(0, (n * xx - x * x) * (n * yy - y * y)))
+    r: Rows = np.divide(n * xy - x * y, spread, out=np.zeros_like(spread), where=spread > 1e-12)
+    return r
+
+
+def _tags(predictions: Predictions) -> Counts:
+    """Of each sentence its words and the right tags among them; entities that are predicted, expected, and both."""
+    pairs = [(prediction["tags"], prediction["expected_tags"]) for prediction in predictions]
+    counts = []
+    for tags, true in pairs:
+        predicted, expected = {*entities_in(tags)}, {*entities_in(true)}
+        counts.append([len(true), sum(map(eq, tags, true)), len(predicted), len(expected), len(predicted & expected)])
+    rows, metrics = np.array(counts, dtype=np.float64), {"accuracy": _share}
+    if all(is_chunk_tag(tag) for both in pairs for tags in both for tag in tags):
+        metrics = {"f1": lambda sums: 2 * sums[..., 4] / np.maximum(1.0, sums[..., 2] + sums[..., 3]), **metrics}
+    right = (rows[:, 0] == rows[:, 1]).astype(np.float64)
+    outputs = [f"{prediction['output']}" for prediction in predictions]
+    return Counts(rows, metrics, rows[:, 1] - rows[:, 0], outputs, right)
+
+
+def _answers(predictions: Predictions) -> Counts:
+    """Exact matches and the mean of the answers' F1, or accuracy alone where there is no F1."""
+    right, has_f1 = _column(predictions, "right"), "f1" in predictions[0]
+    f1 = _column(predictions, "f1") if has_f1 else np.zeros_like(right)
+    metrics: dict[str, Metric] = {"accuracy": _share}
+    if has_f1:
+        metrics = {"f1": lambda sums: sums[..., 2] / sums[..., 0], "exact_match": _share}
+    outputs = [f"{prediction['output']}" for prediction in predictions]
+    return Counts(np.stack([np.ones_like(right), right, f1], axis=1), metrics, right + f1, outputs, right)
+
+
+def _classes(predictions: Predictions) -> Counts:
+    """Each row counts one pair of a true and a predicted class, so that F1 is a function of sums, too."""
+    pairs = [(f"{prediction['label']}", f"{prediction['output']}") for prediction in predictions]
+    named = predictions[0].get("probabilities")
+    classes = sorted({*(label for pair in pairs for label in pair), *(named if isinstance(named, dict) else ())})
+    right = _column(predictions, "right")
+    rows, metrics = np.stack([np.ones_like(right), right], axis=1), {"accuracy": _share}
+    if len(classes) <= MOST_CLASSES:
+        places = [classes.index(true) * len(classes) + classes.index(output) for true, output in pairs]
+        rows = np.concatenate([rows, np.eye(len(classes) ** 2)[places]], axis=1)
+        metrics["f1_macro"] = lambda sums: f1_of(sums[..., 2:].reshape(*sums.shape[:-1], len(classes), len(classes)))
+    outputs = [output if output == true else f"{output} ({true})" for true, output in pairs]
+    return Counts(rows, metrics, right, outputs, right, classes)
+
+
+def f1_of(confusion: Rows) -> Rows:
+    """The mean F1 of the classes that occur or are predicted; true classes are rows, predicted ones columns."""
+    right, both = np.diagonal(confusion, axis1=-2, axis2=-1), confusion.sum(-1) + confusion.sum(-2)
+    f1 = np.divide(2 * right, both, out=np.zeros_like(both), where=both > 0)
+    mean: Rows = f1.sum(-1) / np.maximum(1, (both > 0).sum(-1))
+    return mean
