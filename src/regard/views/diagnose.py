@@ -87,7 +87,7 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
             by_length = PENALTY if error.raw_verdict == "search" else MORE
             causes[VOCABULARY if error.scored.unknown else by_length] += 1
     if not tally.errors:
-        yield "No output is worse than its reference: there is nothing to mend here."
+        yield "No output is worse than its reference: there are no errors to correct."
     elif tally.search_errors >= tally.model_errors:
         wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
         yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
