@@ -334,7 +334,7 @@ class Explanation:
     def _sections(self, view: View) -> Iterator[Section]:
         if self.picture is not None and self.of_kind("alignment"):
             images = [*self._images(self.picture)]
-            hint = "The first picture is what the model saw. Then one for each word: bright is where it looked."
+            hint = "First the input picture, then one picture for each word: bright regions have high attention."
             parts = [*images, muted(hint)]
             yield _section("Regions that each word looked at", parts, view == "alignment", len(images))
         if self.attentions:
