@@ -40,6 +40,18 @@ def ignore(done: int) -> None:
     """Default: no progress is shown."""
 
 
+def summed(progress: Callable[[int, int], None], total: int) -> Done:
+    """Add up how many more are done, and report the sum out of `total`."""
+    done = 0
+
+    def add(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total)
+
+    return add
+
+
 @dataclass(frozen=True)
 class Inputs:
     """What is predicted for."""
@@ -278,10 +290,10 @@ class Task:
         """The model that the recipe describes, with fresh weights from torch's generator."""
         raise NotImplementedError
 
-    def first_weights(self, model: Any, train: Examples) -> None:
+    def first_weights(self, model: Any, train: Dataset) -> None:
         """Start the model's own readout from how often each token is a target; called before the first step."""
         if getattr(model, "output", None) is not None:
-            model.output.initialise_bias(torch.from_numpy(train.frequencies()))
+            model.output.initialise_bias(torch.from_numpy(self.frequencies(train)))
 
     def objective(self, model: Any) -> nn.Module:
         """The model under its loss: batch -> [2], the loss to minimise and the loss to report, both summed.
