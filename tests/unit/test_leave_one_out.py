@@ -106,21 +106,16 @@ def test_an_answer_without_each_word_is_what_predict_says_of_the_shorter_text(
 
 
 def test_tags_without_each_other_word(runs: dict[str, Path]) -> None:
-    words = ["Anna", "moved", "to", "Oslo"]
-    found = occluded(runs["tags"], " ".join(words))
-    run = Run.open(runs["tags"])
-    model, task = run.load_model(), run.task
+    words, run = ["Anna", "moved", "to", "Oslo"], Run.open(runs["tags"])
+    found, model, task = occluded(runs["tags"], " ".join(words)), run.load_model(), run.task
     [whole] = task.tag_words(model, task.encode_words([words]))
     tags = whole.argmax(-1)
     assert found.answers == tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
     for out in range(4):
         [log_p] = task.tag_words(model, task.encode_words([words[:out] + words[out + 1 :]]))
-        for place in range(4):
-            if place == out:
-                assert found.falls_WA[out, place] == 0
-            else:
-                p = math.exp(log_p[place - (place > out), tags[place]])
-                assert found.falls_WA[out, place] == pytest.approx(found.values[place] - p, abs=1e-6)
+        p = [math.exp(log_p[place - (place > out), tags[place]]) for place in range(4) if place != out]
+        p.insert(out, found.values[out])  # the fall of a word's own tag is 0
+        assert found.falls_WA[out] == pytest.approx(np.array(found.values) - p, abs=1e-6)
 
 
 CONTEXT = "Ben lives in New York. Anna Kim is a baker."
@@ -154,10 +149,9 @@ def test_an_answer_to_a_question_without_each_word(runs: dict[str, Path], thresh
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["bilstm", "tags", "answers"])
-def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "text"), [("bilstm", "The plot was superb."), ("tags", "Anna moved to Oslo")])
+def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str, text: str) -> None:
     pytest.importorskip("matplotlib")
-    text = {"tags": "Anna moved to Oslo", "answers": f"Where?\t{CONTEXT}"}.get(name, "The plot was superb.")
     shown = succeed("explain", runs[name], text, "--json").json["occlusion"]
     assert np.array(shown["falls"]).shape == (len(shown["words"]), len(shown["answers"]))
     lines = succeed("explain", runs[name], text).out.splitlines()
