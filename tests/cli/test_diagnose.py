@@ -41,6 +41,8 @@ GARDEN: Table = {
 UNKNOWN_FIRST: Table = {**GARDEN, "<s>": {"<unk>": 0.5, "a": 0.3, "b": 0.2}, "<unk>": END}
 """`<unk>` alone has P = 0.5, more than any output."""
 
+REPEATS: Table = {"<s>": {"a": 1.0}, "a": {"a": 0.5, "b": 0.3, "</s>": 0.2}, "b": END}
+
 Diagnosed = Callable[..., Diagnosis]
 
 
@@ -70,9 +72,6 @@ def counts(diagnosis: Diagnosis) -> tuple[int, ...]:
     return tuple(diagnosis.tally.counts.values())
 
 
-# The planted cases
-
-
 def test_a_crippled_search_shows_search_errors(diagnosed: Diagnosed) -> None:
     diagnosis = diagnosed(*["bg"] * 40, beam=1, sweep=(1, 2, 3, 5, 10, 20))
     assert counts(diagnosis) == (40, 40, 40, 0)
@@ -95,7 +94,7 @@ def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(diagnosed: Dia
     assert diagnosis.advice[0] == (
         "100 % model errors: more data or a larger model. No beam, however wide, would prefer these references."
     )
-    example = diagnosis.examples["model"][0].judged
+    example, _ = diagnosis.examples["model"][0]
     assert (example.output, example.scored.reference) == ("bg", "ad")
     assert (example.scored.log_p, example.written.score) == pytest.approx((math.log(0.15), math.log(0.27)))
     assert len(diagnosis.examples["model"]) == 20
@@ -106,18 +105,18 @@ def test_both_kinds_and_a_tie_by_hand(diagnosed: Diagnosed) -> None:
     diagnosis = diagnosed("bg", "ad", "c", "af", beam=1)
     assert [sentence.verdict for sentence in diagnosis.errors] == ["search", "model", "model"]
     assert counts(diagnosis) == (4, 3, 1, 2)
-    assert diagnosis.tally.shares["search_errors"] == Share(1, 3)
+    assert diagnosis.tally.shares["search_errors"] == Share.of(1, 3)
 
 
 def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(diagnosed: Diagnosed) -> None:
     """`c` has log P = log 0.22 over 2 tokens; the search writes `af`, log 0.2 over 3."""
-    short = diagnosed("c", "b", beam=1, penalty=1.0).judged[0]
-    assert (short.scored.objective, short.written.objective) == pytest.approx((math.log(0.2) / 2, math.log(0.2) / 3))
     table = {**GARDEN, "<s>": {"a": 0.5, "b": 0.28, "c": 0.22}}
-    raw = diagnosed("c", "b", table=table, beam=1)
-    assert (raw.judged[0].verdict, raw.judged[0].raw_verdict) == ("search", "search")
+    raw = diagnosed("c", "b", table=table, beam=1).judged[0]
+    assert (raw.verdict, raw.raw_verdict) == ("search", "search")
     normalised = diagnosed("c", "b", table=table, beam=1, penalty=1.0)
-    assert (normalised.judged[0].verdict, normalised.judged[0].raw_verdict) == ("model", "search")
+    short = normalised.judged[0]
+    assert (short.verdict, short.raw_verdict) == ("model", "search")
+    assert (short.scored.objective, short.written.objective) == pytest.approx((math.log(0.22) / 2, math.log(0.2) / 3))
     assert normalised.to_json()["raw"] == {"search_errors": 1, "model_errors": 1}
     assert normalised.advice[0].startswith("100 % model errors: more data or a larger model.")
     assert normalised.advice[1] == (
@@ -137,6 +136,8 @@ def test_the_verdict_follows_the_objective_and_the_raw_one_stands_beside_it(diag
         # c, and the impossible empty output, have ended and keep their slots
         ({"beam": 5}, "ad", ("finished", 3, 3, 3), "</s>"),
         ({"beam": 5}, "한", ("forbidden", 1, None, 5), "<unk>"),
+        # a penalty of 2 makes the second a count as 0.5^2 = 0.25, behind b with 0.3
+        ({"beam": 1, "repetition_penalty": 2.0, "table": REPEATS}, "aa", ("fell", 2, 2, 1), "a"),
         # nothing can win any more against c
         ({"beam": 2, "table": {**GARDEN, "<s>": {"c": 0.6, "a": 0.4}}}, "af", ("left", 2, None, 0), "f"),
     ],
@@ -145,20 +146,8 @@ def test_what_became_of_a_reference_by_hand(
     diagnosed: Diagnosed, search: dict[str, Any], reference: str, outcome: tuple[Any, ...], token: str
 ) -> None:
     diagnosis = diagnosed(reference, **search)
-    [example] = [*diagnosis.examples["search"], *diagnosis.examples["model"]]
-    assert (astuple(example.outcome), example.token) == (outcome, token)
-
-
-def test_ranks_count_repetitions_as_the_search_does(diagnosed: Diagnosed) -> None:
-    """A penalty of 2 makes the second `a` count as 0.5^2 = 0.25, behind `b` with 0.3."""
-    table: Table = {"<s>": {"a": 1.0}, "a": {"a": 0.5, "b": 0.3, "</s>": 0.2}, "b": END}
-    [example] = diagnosed("aa", table=table, beam=1, repetition_penalty=2.0).examples["model"]
-    assert example.judged.output == "ab"
-    assert example.judged.scored.objective == pytest.approx(2 * math.log(0.5) + math.log(0.2))
-    assert astuple(example.outcome) == ("fell", 2, 2, 1)
-
-
-# References that the search may not write
+    [(_, found)] = [*diagnosis.examples["search"], *diagnosis.examples["model"]]
+    assert astuple(found) == (*outcome, token)
 
 
 def test_what_the_vocabulary_cannot_write_is_the_models_fault(diagnosed: Diagnosed, tmp_path: Path) -> None:
@@ -214,10 +203,9 @@ def test_a_reference_against_a_rule_is_the_searchs_fault_and_named(
 
 
 def test_rules_that_forbid_other_references(diagnosed: Diagnosed) -> None:
-    table: Table = {"<s>": {"a": 1.0}, "a": {"a": 0.6, "</s>": 0.4}}
-    repeated = diagnosed("aa", "a", table=table, beam=3, no_repeat_ngram=1)
+    """What first keeps the search from `g한` is the ban; but without it the search could not write it either."""
+    repeated = diagnosed("aa", "a", table=REPEATS, beam=3, no_repeat_ngram=1)
     assert [sentence.scored.forbidden for sentence in repeated.judged] == ["repeated n-gram", None]
-    # What first keeps the search from `g한` is the ban; but without it the search could not write it either.
     banned = diagnosed("g한", table=UNKNOWN_FIRST, beam=5, banned=["g"])
     assert banned.judged[0].scored.forbidden == "banned"
     assert banned.unreachable == {"search": {}, "model": {"unknown token": 1}}
@@ -233,9 +221,6 @@ def test_what_the_tokenizer_does_not_keep_is_no_search_error(tmp_path: Path) -> 
     overrides = ["evaluation.lowercase=true"]
     relaxed = regard.diagnose(run, files=files, length_penalty=0.0, overrides=overrides, sweep=()).to_json()
     assert (relaxed["errors"], relaxed["not_exact"]) == (0, 1)
-
-
-# Against plain loops
 
 
 def draw_table(seed: int) -> Table:
@@ -298,12 +283,12 @@ def test_verdicts_and_falls_against_plain_loops(
         assert sentence.error == (wanted != output)
         if abs(objective[wanted] - objective[output]) > 1e-4:
             assert sentence.verdict == ("search" if objective[wanted] > objective[output] else "model")
-    for example in [*diagnosis.examples["search"], *diagnosis.examples["model"]]:
-        fell = plain_fall(table, example.judged.scored.reference, beam)
-        if example.outcome.kind == "fell":
-            assert (example.outcome.step, example.outcome.rank) == fell
+    for judged, outcome in [*diagnosis.examples["search"], *diagnosis.examples["model"]]:
+        fell = plain_fall(table, judged.scored.reference, beam)
+        if outcome.kind == "fell":
+            assert (outcome.step, outcome.rank) == fell
         else:  # the search may be over before the reference falls
-            assert fell is None or example.outcome.kind == "left"
+            assert fell is None or outcome.kind == "left"
 
 
 @pytest.mark.parametrize(
@@ -340,17 +325,14 @@ def test_a_reference_is_scored_as_the_search_scores_it(tiny_run: Path, tmp_path:
         assert (sentence.scored.objective, sentence.scored.log_p) == pytest.approx(scores, rel=1e-4)
 
 
-# Shares, lengths, beams
-
-
 @pytest.mark.parametrize(
     ("count", "of", "low", "high"),
     [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718), (0, 0, 0, 1)],
 )
 def test_wilson_against_published_intervals(count: int, of: int, low: float, high: float) -> None:
     """Newcombe 1998, "Two-sided confidence intervals for the single proportion", table I, method 3."""
-    assert Share(count, of).interval == pytest.approx((low, high), abs=5e-5)
-    assert Share(of - count, of).interval == pytest.approx((1 - high, 1 - low), abs=5e-5)
+    assert Share.of(count, of)[1:] == pytest.approx((low, high), abs=5e-5)
+    assert Share.of(of - count, of)[1:] == pytest.approx((1 - high, 1 - low), abs=5e-5)
 
 
 def test_equal_scores_are_the_models_fault() -> None:
@@ -368,10 +350,10 @@ def test_errors_by_source_length_by_hand(tmp_path: Path) -> None:
     assert by_length[0][1].chrf == pytest.approx(100 / 3)
 
 
-def sweep_of(draws: dict[int, list[float]], tally: Tally) -> Sweep:
+def sweep_of(draws: dict[int, list[float]], tally: Tally, beam: int = 1) -> Sweep:
     """Widths with what the metric was for all sentences, the first value, and for draws; seconds are the width."""
-    widths = [Width(beam, float(beam), {"chrf": own[0]}, np.array(own), tally) for beam, own in draws.items()]
-    return Sweep("chrf", widths)
+    widths = [Width(width, float(width), {"chrf": own[0]}, np.array(own), tally) for width, own in draws.items()]
+    return Sweep("chrf", widths, beam)
 
 
 NONE = Tally(20, 0, 0, 0, 0.0)
@@ -425,22 +407,14 @@ def test_advice_by_what_a_wider_beam_gives(search_errors: int, wider: list[float
 
 def test_few_sentences_prove_no_narrow_beam() -> None:
     """Beam 1 is two points behind, which may be chance: that is the advice, and not that it is as good."""
-    [_, sentence] = advice(NONE, (), 5, sweep_of({1: [40.0, 50.0, 30.0], 5: [42.0, 40.0, 50.0]}, NONE))
+    [_, sentence] = advice(NONE, (), 5, sweep_of({1: [40.0, 50.0, 30.0], 5: [42.0, 40.0, 50.0]}, NONE, 5))
     assert sentence == (
         "20 sentences cannot show that a beam of 5 writes better than one of 1, which takes 20 % of the time (chrF "
         "42.00 and 40.00)."
     )
 
 
-def test_draws_spread_as_the_mean_of_a_sample_does() -> None:
-    """Of 900 summaries 300 are right: the standard error of ROUGE is 100 sqrt(1/3 x 2/3 / 900)."""
-    task: Any = Summarization
-    drawn = resampled(["a"] * 300 + ["b"] * 600, [["a"]] * 900, task, Summarization.evaluation())
-    assert drawn.mean() == pytest.approx(100 / 3, abs=0.2)
-    assert drawn.std() == pytest.approx(100 * math.sqrt(2 / 9 / 900), rel=0.1)
-
-
-def test_draws_are_of_sacrebleus_metric_and_the_same_for_all() -> None:
+def test_draws_are_of_sacrebleus_metric_or_the_mean_of_sentences_and_the_same_for_all() -> None:
     texts, outputs = ["a cat", "two dogs ran", "no", "it is late"], ["a cat", "two cats run", "yes", "it was late"]
     rows = np.random.default_rng(1).integers(0, 4, 4)
     by_hand = CHRF().corpus_score([outputs[row] for row in rows], [[texts[row] for row in rows]]).score
@@ -448,12 +422,13 @@ def test_draws_are_of_sacrebleus_metric_and_the_same_for_all() -> None:
     drawn, again = (resampled(outputs, [[text] for text in texts], task, Translation.evaluation()) for _ in range(2))
     assert drawn[0] == pytest.approx(by_hand)
     assert (drawn == again).all()
+    # Of 900 summaries 300 are right: the standard error of ROUGE is 100 sqrt(1/3 x 2/3 / 900).
+    task = Summarization
+    drawn = resampled(["a"] * 300 + ["b"] * 600, [["a"]] * 900, task, Summarization.evaluation())
+    assert drawn.std() == pytest.approx(100 * math.sqrt(2 / 9 / 900), rel=0.1)
 
 
-# The command line
-
-
-def test_counts_and_metrics_agree(tiny_run: Path) -> None:
+def test_counts_metrics_and_scores_are_those_of_the_other_commands(tiny_run: Path) -> None:
     """What keys JSON has is in the snapshots."""
     tree = succeed("diagnose", tiny_run, "--json", "--beam", 3).json
     assert tree["sentences"] == 15
@@ -464,32 +439,25 @@ def test_counts_and_metrics_agree(tiny_run: Path) -> None:
     evaluated = succeed("evaluate", tiny_run, "--json", "--beam", 3).json
     for name in ("bleu", "chrf", "exact_match"):
         assert tree[name] == pytest.approx(evaluated[name])
+    for example in [*tree["examples"]["search_errors"][:2], *tree["examples"]["model_errors"][:2]]:
+        score = succeed("score", tiny_run, example["source"], example["reference"], "--json").json["score"]
+        [predicted] = succeed("predict", tiny_run, example["source"], "--beam", 3, "--json").jsons
+        assert example["reference_log_p"] == pytest.approx(score, rel=1e-4)
+        assert example["output"] == predicted["output"]
+        assert example["output_log_p"] == pytest.approx(predicted["score"], rel=1e-4)
 
 
 def test_it_says_what_it_was_measured_on(tiny_run: Path, tmp_path: Path) -> None:
     """A run without a test set is measured by its validation set, and that is not passed over in silence."""
-    quick = ("--no-sweep", "--limit", 2)
-    tree = succeed("diagnose", tiny_run, *quick, "--json").json
-    assert (tree["split"], tree["note"]) == ("validation", "the run's recipe has no test set")
     out, expected = tmp_path / "page.html", "2 sentences of the validation set (the run's recipe has no test set)"
-    assert expected in succeed("diagnose", tiny_run, *quick, "--out", out).out
+    assert expected in succeed("diagnose", tiny_run, "--no-sweep", "--limit", 2, "--out", out).out
     assert expected in html.unescape(out.read_text(encoding="utf-8"))
-    tree = succeed("diagnose", tiny_run, *quick, "--split", "validation", "--json").json
-    assert (tree["split"], "note" in tree) == ("validation", False)
     [file] = pairs(tmp_path, "ab", "bc", sources="ab")
-    tree = succeed("diagnose", tiny_run, *quick, "--file", file, "--json").json
-    assert (tree["files"], "split" in tree) == ([file], False)
-
-
-def test_scores_are_those_of_the_other_commands(tiny_run: Path) -> None:
-    tree = succeed("diagnose", tiny_run, "--json", "--no-sweep", "--limit", 4).json
-    assert (tree["beam_sweep"], tree["sentences"]) == ([], 4)
-    for example in [*tree["examples"]["search_errors"], *tree["examples"]["model_errors"]]:
-        score = succeed("score", tiny_run, example["source"], example["reference"], "--json").json["score"]
-        [predicted] = succeed("predict", tiny_run, example["source"], "--json").jsons
-        assert example["reference_log_p"] == pytest.approx(score, rel=1e-4)
-        assert example["output"] == predicted["output"]
-        assert example["output_log_p"] == pytest.approx(predicted["score"], rel=1e-4)
+    for option, value, kept in (("--split", "validation", "validation"), ("--file", file, [file])):
+        tree = succeed("diagnose", tiny_run, "--no-sweep", "--limit", 2, option, value, "--json").json
+        assert {name: tree[name] for name in ("split", "files", "note") if name in tree} == {
+            "files" if option == "--file" else "split": kept
+        }
 
 
 def test_the_terminal_and_the_page_say_it_in_words(tmp_path: Path) -> None:
@@ -517,6 +485,8 @@ def test_a_page_without_errors_or_other_beams(tmp_path: Path) -> None:
     assert "The worst" not in written
     swept = regard.diagnose(run, files=files, sweep=[1, 4], progress=lambda *call: calls.append(call))
     assert [type(figure) for figure in swept.report().figures] == [Bars, Curves, Curves]
+    with pytest.raises(ConfigError, match=r"search\.beam"):
+        regard.diagnose(run, files=files, sweep=[0, 1])
     assert [call for call in calls if call[1] == 5] == [("beam 1", 5, 5), ("beam 2", 5, 5), ("beam 4", 5, 5)]
 
 
@@ -542,8 +512,3 @@ def test_bad_options(
     write(tmp_path / "b.txt", "ba\n")
     [printed] = fail("diagnose", tiny_run, *options.split())
     assert re.fullmatch(message, printed), printed
-
-
-def test_mistakes_in_python_are_errors_of_ours(tiny_run: Path) -> None:
-    with pytest.raises(ConfigError, match=r"search\.beam"):
-        regard.diagnose(tiny_run, sweep=[0, 1])

@@ -20,6 +20,7 @@ from regard.errors import DataError, Problem
 from regard.tasks.summarization import Summarized
 from regard.tasks.translation import Parallel
 from regard.text.files import TextFile
+from task_cases import rows_of
 
 datasets = pytest.importorskip("datasets")
 arrow = pytest.importorskip("pyarrow")
@@ -30,7 +31,7 @@ PAIRS = [("a house", "집 한 채"), ("  two  spaces ", "größer\nline 2"), (""
 
 
 def read(folder: Path, **fields: object) -> list[Row]:
-    return list(open_corpus(Parallel.model_validate(fields), folder))
+    return list(rows_of(open_corpus(Parallel.model_validate(fields), folder)))
 
 
 def problem_of(folder: Path, **fields: object) -> Problem:
@@ -94,7 +95,7 @@ def test_memory_does_not_grow_with_a_parquet_file(tmp_path: Path) -> None:
     tracemalloc.start()
     before = arrow.total_allocated_bytes()
     most, count = 0, 0
-    for _ in open_corpus(Parallel(file="p.parquet", source="a", target="a"), tmp_path):
+    for _ in open_corpus(Parallel(file="p.parquet", source="a", target="a"), tmp_path).rows():
         count += 1
         if count % 10_000 == 0:
             most = max(most, arrow.total_allocated_bytes() - before)
@@ -157,9 +158,9 @@ def test_datasets_saved_to_disk_and_folders_of_files(saved: Path, folder: Path) 
         assert read(saved, dataset=name, split="test", **NESTED) == rows(PAIRS[:2])
         assert read(saved, dataset=name, size=1, **NESTED) == rows(PAIRS[:1])
         reader = open_corpus(Parallel(dataset=name, **NESTED), saved, "test")
-        assert list(reader) == rows(PAIRS[:2])
+        assert list(reader.rows()) == rows(PAIRS[:2])
         assert reader.where(2) == f"{name}:2"
-    assert list(open_corpus(Parallel(dataset="alone", **NESTED), saved, "validation")) == rows(PAIRS)
+    assert list(open_corpus(Parallel(dataset="alone", **NESTED), saved, "validation").rows()) == rows(PAIRS)
 
 
 def test_a_dataset_is_known_by_its_content(folder: Path) -> None:
@@ -256,9 +257,9 @@ def test_documents_and_summaries_are_read_as_source_and_target(tmp_path: Path) -
     write(tmp_path / "p.csv", "article,title\nlong text,short\n")
     reader = open_corpus(Summarized(file="p.csv", document="article", summary="title"), tmp_path)
     assert reader.columns == ("source", "target")
-    assert list(reader) == [Row(2, ("long text", "short"))]
+    assert list(reader.rows()) == [Row(2, ("long text", "short"))]
     with pytest.raises(DataError, match=r"there is no column 2 \(summary\) in this row"):
-        list(open_corpus(Summarized(file="p.csv", document=0, summary=2), tmp_path))
+        list(open_corpus(Summarized(file="p.csv", document=0, summary=2), tmp_path).rows())
     write(tmp_path / "a", "x\n")
     parallel = open_corpus(Summarized(document="a", summary="a"), tmp_path)
     assert parallel.where(1, "target") == "a:1"

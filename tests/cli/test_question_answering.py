@@ -20,7 +20,7 @@ from labelled_cases import QUESTIONS, SMALL
 from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.dataset import Dataset
-from regard.data.framing import padded_rows
+from regard.data.framing import labelled_batch
 from regard.data.readers import open_corpus
 from regard.data.squad import QuestionedText, answers_in
 from regard.errors import DataError
@@ -30,11 +30,11 @@ from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
 from regard.search import SearchConfig
-from regard.tasks.metrics import best_threshold, exact_match, f1, normalised
-from regard.tasks.question_answering import QuestionAnswering
+from regard.tasks.question_answering import QuestionAnswering, best_threshold, exact_match, f1, normalised
 from regard.tasks.task import Inputs
 from regard.text.normalise import trimmed
 from regard.text.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from task_cases import rows_of
 from texts import TEXTS
 
 REAL = SHARED
@@ -57,7 +57,7 @@ def squad(*questions: dict[str, Any], context: str = CONTEXT) -> str:
 
 
 def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
-    return [row.values for row in open_corpus(QuestionedText(file=path.name, **keys), path.parent)]
+    return [row.values for row in rows_of(open_corpus(QuestionedText(file=path.name, **keys), path.parent))]
 
 
 # Reading
@@ -126,7 +126,7 @@ def test_a_bad_answer_is_named_by_the_line_of_its_question(tmp_path: Path) -> No
         line = text[: text.rindex('"question": "Where?"')].count("\n") + 1
         reader = open_corpus(QuestionedText(file=write(tmp_path / "a.json", text).name), tmp_path)
         with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q7': the answer 'Malta' is not in"):
-            list(reader)
+            list(rows_of(reader))
         assert reader.where(2) == f"a.json:{line}: question 2"
         assert reader.where(0) == "a.json: question 0"
 
@@ -137,11 +137,11 @@ def test_a_question_without_text_has_the_line_of_another_key(tmp_path: Path) -> 
     line = text[: text.index('"q1"')].count("\n") + 1
     write(tmp_path / "a.json", text)
     with pytest.raises(DataError, match=rf"^a\.json:{line}: question 'q1': there is no column 'question'"):
-        list(open_corpus(QuestionedText(file="a.json"), tmp_path))
+        list(rows_of(open_corpus(QuestionedText(file="a.json"), tmp_path)))
     del tree["data"][0]["paragraphs"][0]["qas"][1]["id"], tree["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     write(tmp_path / "a.json", json.dumps(tree, indent=1))
     with pytest.raises(DataError, match=r"^a\.json: question 'q1': there is no column 'question'"):
-        list(open_corpus(QuestionedText(file="a.json"), tmp_path))
+        list(rows_of(open_corpus(QuestionedText(file="a.json"), tmp_path)))
 
 
 def test_every_bad_question_is_told(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_scores_by_hand() -> None:
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs ../shared/data")
 def test_published_predictions_have_their_published_scores() -> None:
     file = "dev-v1.1.rebuilt.json.xz"
-    questions = [row.values for row in open_corpus(QuestionedText(file=file), REAL / "squad")]
+    questions = [row.values for row in rows_of(open_corpus(QuestionedText(file=file), REAL / "squad"))]
     assert len(questions) == 10_570
     for model, *expected in (
         ("BERT", 86.20624408703878, 92.19557978351129),
@@ -305,7 +305,8 @@ def test_every_model_answers_the_same_alone_and_among_others(characters: Tokeniz
     typed = ["Where?\tAnna lives in Oslo.", "Anna?\t민수는 서울에 산다. Anna lives in Oslo.", "Oslo\tAnna."]
     questions, contexts = map(list, zip(*(one.split("\t") for one in typed), strict=True))
     examples = examples_of(task, contexts, questions)
-    assert worth_packing(padded_rows([task.windows(examples, row)[0].row for row in range(3)], 0)[0])
+    rows = [[task.windows(examples, row)[0].row] for row in range(3)]
+    assert worth_packing(labelled_batch(rows, torch.zeros(3), 0).text)
     together = [one.to_json() for one in task.predict(model, Inputs.of(typed))]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):

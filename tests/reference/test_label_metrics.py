@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.tasks.classification import balanced, probabilities
-from regard.tasks.metrics import classification_metrics, pearson, spearman
+from regard.tasks.classification import balanced, classification_metrics, probabilities
+from regard.tasks.regression import pearson, spearman
 from regard.text.normalise import natural
 from regard.views.labels import metric_lines
 

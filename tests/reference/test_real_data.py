@@ -13,6 +13,7 @@ from regard.config import write_yaml
 from regard.data.documents import PIECE, RawText
 from regard.data.readers import open_corpus
 from regard.tasks.translation import Parallel
+from task_cases import rows_of
 
 DATA = SHARED
 MODEL = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8}
@@ -44,7 +45,7 @@ def test_multi30k_is_read_as_it_lies_there(tmp_path: Path) -> None:
 
 def test_korean_chat_goes_from_csv_to_a_run(tmp_path: Path) -> None:
     file = str(DATA / "ko_chatbot" / "ChatbotData.csv.xz")
-    rows = list(open_corpus(Parallel(file=file, source="Q", target="A"), Path()))
+    rows = list(rows_of(open_corpus(Parallel(file=file, source="Q", target="A"), Path())))
     assert len(rows) == 11_823
     data = {"train": {"file": file, "source": "Q", "target": "A", "size": 400}}
     path = recipe(tmp_path, data, tokenizer={"kind": "character", "joint": False})
@@ -84,7 +85,7 @@ def test_a_recipe_that_ships_fits_the_data_it_is_for(name: str, train: str, monk
 
 
 def test_books_stay_whole_however_long_they_are() -> None:
-    rows = [*open_corpus(RawText(text="books_en/train.txt.xz"), DATA)]
+    rows = [*rows_of(open_corpus(RawText(text="books_en/train.txt.xz"), DATA))]
     assert sum(not row.continues for row in rows) == 73
     assert max(len(row.values[0]) for row in rows) < 100_000 < 1_500_000 < sum(row.continues for row in rows) * PIECE
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from regard.data.dataset import Dataset
+from regard.data.formats import Row
 from regard.data.prepare import END, Prepared, prepare
 from regard.data.raw import RawTokens, encode_documents
+from regard.data.readers import Reader
+from regard.errors import DataError
 from regard.recipes.recipe import recipe_of
 from regard.tasks import TASKS
 from regard.tasks.raw import RawTextTask
@@ -23,6 +26,14 @@ DATA: dict[str, Any] = {
     "tagging": {"file": "a.conll"},
     "question_answering": {"file": "a.json"},
 }
+
+
+def rows_of(reader: Reader) -> Iterator[Row]:
+    """The rows of a corpus, up to the first that cannot be read."""
+    for row in reader.rows():
+        if row.fault is not None:
+            raise DataError(problems=[row.fault])
+        yield row
 
 
 def make_task(name: str, tokenizers: Tokenizers, **sections: Any) -> Any:

@@ -218,7 +218,7 @@ def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: P
     assert "dropped 4 of 20 training pairs: 4 with an image that cannot be read (first: captions.tsv:" in told
     counted = succeed("check", album / "recipe.yaml", "data.bad_lines=drop", "--json").json["data"]["splits"]["train"]
     again = Captioning.prepare(loaded, base).train
-    lengths = [len(again.pieces(row)["target"]) for row in range(len(again))]
+    lengths = [len(again.task.pieces(again, row)["target"]) for row in range(len(again))]
     assert counted["columns"]["target"]["tokens"] == sum(lengths) == 30
     assert counted["columns"]["target"]["unknown"] == 0
     histogram = counted["columns"]["target"]["lengths"]
@@ -227,7 +227,7 @@ def test_broken_images_are_dropped_and_counted_where_the_recipe_says_so(album: P
     assert len(again) == len(kept) == 10
     for row, before in enumerate(kept):
         assert again.where(row) == whole.where(before)
-        assert again.pieces(row) == whole.pieces(before)
+        assert again.task.pieces(again, row) == whole.task.pieces(whole, before)
         assert np.array_equal(shown(again, row), shown(whole, before))
     for path in (album / "images").glob("*.png"):
         write(path, "broken")

@@ -23,12 +23,12 @@ from regard.errors import DataError
 from regard.text.normalise import fold_white_space, split_sentences
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import MASKING
-from task_cases import prepare_raw, raw_tokens, read_raw
+from task_cases import prepare_raw, raw_tokens, read_raw, rows_of
 
 
 def documents_in(folder: Path, **fields: Any) -> list[tuple[str, str]]:
     reader = open_corpus(RawText.model_validate(fields), folder)
-    return [(reader.where(row.line), row.values[0]) for row in reader]
+    return [(reader.where(row.line), row.values[0]) for row in rows_of(reader)]
 
 
 @pytest.fixture
@@ -105,12 +105,12 @@ def test_a_long_document_is_read_in_pieces_and_stays_one(tmp_path: Path) -> None
     assert len(LONG) > 2 * PIECE
     (tmp_path / "long.txt").write_text(f"{LONG}\n\nA short one.", encoding="utf-8")
     corpus = RawText(text="long.txt")
-    rows = [*open_corpus(corpus, tmp_path)]
+    rows = [*rows_of(open_corpus(corpus, tmp_path))]
     assert [row.continues for row in rows] == [False, True, True, False]
     assert max(len(row.values[0]) for row in rows) <= 1.05 * PIECE
     assert "".join(row.values[0] for row in rows[:3]) == LONG
     first = open_corpus(RawText(text="long.txt", size=1, prefix="<en> "), tmp_path)
-    assert "".join(row.values[0] for row in first) == f"<en> {LONG}"
+    assert "".join(row.values[0] for row in rows_of(first)) == f"<en> {LONG}"
 
 
 @pytest.mark.parametrize(

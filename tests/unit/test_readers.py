@@ -7,9 +7,7 @@ import gzip
 import io
 import json
 import lzma
-import pickle
 import tracemalloc
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from regard.data.config import Corpus
 from regard.data.formats import Row
 from regard.data.readers import open_corpus
 from regard.errors import DataError, Problem
+from task_cases import rows_of
 
 
 class Pairs(Corpus):
@@ -43,7 +42,7 @@ def put(folder: Path, name: str, text: str | bytes) -> str:
 
 
 def read(folder: Path, **fields: object) -> list[Row]:
-    return list(open_corpus(Pairs.model_validate(fields), folder))
+    return list(rows_of(open_corpus(Pairs.model_validate(fields), folder)))
 
 
 def problem_of(folder: Path, **fields: object) -> Problem:
@@ -148,20 +147,11 @@ def test_size_stops_before_what_is_broken(tmp_path: Path) -> None:
     assert len(read(tmp_path, source="b", target="b", size=9)) == 2
 
 
-def test_a_reader_reads_again_and_travels_to_another_process(tmp_path: Path) -> None:
-    put(tmp_path, "a", "1\n2\n")
-    reader = open_corpus(Pairs(source="a", target="a"), tmp_path)
-    first = iter(reader)
-    next(first)
-    assert list(reader) == list(pickle.loads(pickle.dumps(reader))) == numbered([("1", "1"), ("2", "2")])
-    assert next(first) == Row(2, ("2", "2"))
-
-
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     put(tmp_path, "a", "some words in a line\n" * 200_000)
     reader = open_corpus(Pairs(source="a", target="a"), tmp_path)
     tracemalloc.start()
-    assert sum(1 for _ in islice(reader, 200_000)) == 200_000
+    assert sum(1 for _ in reader.rows()) == 200_000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000 < (tmp_path / "a").stat().st_size
@@ -309,7 +299,7 @@ def test_missing_files_are_all_named_with_a_near_one(tmp_path: Path) -> None:
 def test_rows_before_the_missing_partner_are_read(tmp_path: Path) -> None:
     put(tmp_path, "a", "1\n2\n3\n")
     put(tmp_path, "b", "1\n2\n")
-    rows = iter(open_corpus(Pairs(source="a", target="b"), tmp_path))
+    rows = open_corpus(Pairs(source="a", target="b"), tmp_path).rows()
     assert [next(rows).line, next(rows).line] == [1, 2]
     with pytest.raises(DataError, match="a:3: a has 3 lines, b has 2"):
         next(rows)

@@ -19,7 +19,7 @@ from regard.runs import Run
 from regard.runs.run import load_weights
 from regard.text.files import TextFile
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
-from regard.text.vectors import Vectors, read_vectors
+from regard.text.vectors import read_vectors
 from regard.training.train import train
 
 Tree = dict[str, Any]
@@ -34,8 +34,8 @@ def word_tokenizer(text: str = TEXT, **options: Any) -> Tokenizer:
 def found(text: str | bytes, tokenizer: Tokenizer, folder: Path, width: int = 2, name: str = "words.vec") -> Tree:
     """Token -> vector."""
     file = TextFile(name, write(folder / name, text))
-    vectors: Vectors = read_vectors(file, tokenizer, width)
-    return dict(zip(tokenizer.tokens(vectors.tokens.tolist()), vectors.values.tolist(), strict=True))
+    tokens, vectors = read_vectors(file, tokenizer, width, "the width")
+    return dict(zip(tokenizer.tokens(tokens.tolist()), vectors.tolist(), strict=True))
 
 
 # Reading

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -244,9 +243,8 @@ class Measured(ABC):
 class Examples(Measured):
     """The examples of one split, as training uses them."""
 
-    @abstractmethod
-    def where(self, example: int) -> str:
-        """The place of an example in the user's files: `train.en:17`."""
+    where: Callable[[int], str]
+    """The place of an example in the user's files: `train.en:17`."""
 
     def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
         """The batches of an epoch, in order; the same for the same seed and epoch on every machine."""
@@ -256,25 +254,9 @@ class Examples(Measured):
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
         """These examples as tensors; random choices depend on the seed and the epoch alone."""
 
-    @abstractmethod
-    def frequencies(self) -> NDArray[np.int64]:
-        """How often each token of the vocabulary is a target."""
-
-    @abstractmethod
-    def pieces(self, example: int) -> dict[str, list[str]]:
-        """An example token by token, as a model reads it."""
-
-    def label_counts(self) -> dict[str, int]:
-        """How often each label occurs, for tasks with labels."""
-        return {}
-
     def longest_example(self) -> int:
         """The example that needs the most memory."""
         return int(np.argmax(self.lengths))
-
-    def fingerprint(self) -> int:
-        """A checksum of what the order of the batches depends on."""
-        return zlib.crc32(self.lengths.tobytes())
 
 
 def plan(dataset: Measured, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:

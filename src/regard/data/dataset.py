@@ -47,7 +47,6 @@ class Encoder(Protocol):
     def lengths(self, examples: Dataset) -> NDArray[np.int32]: ...
     def length_differences(self, examples: Dataset) -> NDArray[np.int32] | None: ...
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> AnyBatch: ...
-    def frequencies(self, examples: Dataset) -> NDArray[np.int64]: ...
     def pieces(self, examples: Dataset, row: int) -> dict[str, list[str]]: ...
     def label_counts(self, examples: Dataset) -> dict[str, int]: ...
     def longest_example(self, examples: Dataset) -> int: ...
@@ -63,15 +62,15 @@ class Dataset(Examples):
     texts: Mapping[str, TextColumn]
     corpora: Integers
     weights: tuple[float, ...]
-    place: Where
+    where: Where
 
     @classmethod
-    def of(cls, task: Encoder, texts: Mapping[str, Sequence[str]], place: Where) -> Dataset:
-        """Texts encoded in memory; `place` names where each stands."""
-        columns = {name: TokenColumn.of(rows) for name, rows in task.encode(texts, place).items()}
+    def of(cls, task: Encoder, texts: Mapping[str, Sequence[str]], where: Where) -> Dataset:
+        """Texts encoded in memory."""
+        columns = {name: TokenColumn.of(rows) for name, rows in task.encode(texts, where).items()}
         size = len(next(iter(texts.values())))
         in_memory = {name: TextColumn.of(rows) for name, rows in texts.items()}
-        return cls(task, columns, in_memory, np.zeros(size, dtype=np.int16), (1.0,), place)
+        return cls(task, columns, in_memory, np.zeros(size, dtype=np.int16), (1.0,), where)
 
     def select(self, rows: Integers) -> Dataset:
         """These examples alone, in this order."""
@@ -80,11 +79,8 @@ class Dataset(Examples):
         }
         texts = {name: column.select(rows) for name, column in self.texts.items()}
         return replace(
-            self, columns=columns, texts=texts, corpora=self.corpora[rows], place=lambda row: self.place(int(rows[row]))
+            self, columns=columns, texts=texts, corpora=self.corpora[rows], where=lambda row: self.where(int(rows[row]))
         )
-
-    def where(self, example: int) -> str:
-        return self.place(example)
 
     @cached_property
     def lengths(self) -> NDArray[np.int32]:
@@ -97,20 +93,8 @@ class Dataset(Examples):
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
         return self.task.collate(self, examples, seed, epoch)
 
-    def frequencies(self) -> NDArray[np.int64]:
-        return self.task.frequencies(self)
-
-    def pieces(self, example: int) -> dict[str, list[str]]:
-        return self.task.pieces(self, example)
-
-    def label_counts(self) -> dict[str, int]:
-        return self.task.label_counts(self)
-
     def longest_example(self) -> int:
         return self.task.longest_example(self)
-
-    def fingerprint(self) -> int:
-        return self.task.fingerprint(self)
 
 
 @dataclass(frozen=True)

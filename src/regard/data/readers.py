@@ -15,7 +15,7 @@ from regard.data.config import TABLES, Corpus
 from regard.data.conll import conll_rows, tagged_rows
 from regard.data.corpora import VERSION, Part
 from regard.data.documents import document_rows, text_table_rows
-from regard.data.formats import TABLE_ROWS, Key, Row, keys_of, numeric_keys, table_rows, texts_in
+from regard.data.formats import TABLE_ROWS, Row, keys_of, numeric_keys, table_rows, texts_in
 from regard.data.squad import question_rows, squad_rows
 from regard.data.stories import babi_rows, story_rows
 from regard.errors import DataError, Problem, did_you_mean, first_of, import_extra
@@ -43,7 +43,7 @@ def open_corpus(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
 
     `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one.
     """
-    reader = Reader(corpus, base, part)
+    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part)
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
@@ -53,9 +53,9 @@ def open_corpus(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
         elif file.suffixes[0] == ".parquet":
             what = "a Parquet file holds all columns, it is not one of parallel files"
             raise DataError(what, where=file.name, hint=f"file: {file.name}, and the columns by their names")
-    if reader.dataset is not None:
-        _ = reader.dataset.folder  # a name that cannot be one
-        import_extra("datasets", extra="hf", where=reader.dataset.name)
+    if isinstance(reader, DatasetReader):
+        _ = reader.folder  # a name that cannot be one
+        import_extra("datasets", extra="hf", where=reader.name)
     return reader
 
 
@@ -82,23 +82,8 @@ class Reader:
         """Whether each column has a file of its own."""
         return self.corpus.file is None and len(self.corpus.columns) == len(self.files) > 1
 
-    @cached_property
-    def dataset(self) -> HubDataset | None:
-        """The dataset to read instead of files."""
-        corpus = self.corpus
-        if corpus.dataset is None:
-            return None
-        return HubDataset(corpus.dataset, self.base, corpus.subset, corpus.split, self.part)
-
-    def __iter__(self) -> Iterator[Row]:
-        """Every row, or a DataError for the first that cannot be read."""
-        for row in self.rows():
-            if row.fault is not None:
-                raise DataError(problems=[row.fault])
-            yield row
-
     def rows(self) -> Iterator[Row]:
-        """The same with those that have a fault, for callers that may drop them."""
+        """All rows, also those that have a fault."""
         size, prefix = self.corpus.size, self.corpus.prefix
         begun = 0
         for row in self._all_rows():
@@ -112,11 +97,8 @@ class Reader:
                 return
 
     def _all_rows(self) -> Iterator[Row]:
-        corpus = self.corpus
-        if corpus.corpus is not None:
-            return (Row(line, cells) for line, cells in enumerate(corpus.built_in(self.part), 1))
-        if self.dataset is not None:
-            return self.dataset.rows(list(keys_of(corpus).values()), numeric_keys(corpus))
+        if self.corpus.corpus is not None:
+            return (Row(line, cells) for line, cells in enumerate(self.corpus.built_in(self.part), 1))
         return _parallel_rows(self.files) if self.parallel else self._rows_of_files()
 
     def _rows_of_files(self) -> Iterator[Row]:
@@ -137,8 +119,6 @@ class Reader:
         """The place of a row, or of one of its columns, as messages name it: `train.en:17`."""
         if self.corpus.corpus is not None:
             return f"corpus {self.corpus.corpus}:{line}"
-        if self.dataset is not None:
-            return self.dataset.where(line)
         if self.parallel:
             return self.files[self.columns.index(column) if column else 0].where(line)
         return self.corpus.place(self.files[line // FILES], line % FILES)
@@ -158,13 +138,13 @@ class Reader:
 
     def fingerprint(self) -> str:
         """A hash of all that decides the rows: how they are read, and the bytes of the files."""
-        settings: list[Any] = [self.corpus.settings(), self.columns]
-        if self.corpus.corpus is not None:
-            settings += [self.part, VERSION]
-        if self.dataset is not None:
-            settings += [self.part, self.dataset.digest()]
-        settings += [[file.suffixes, file.digest()] for file in self.files]
+        settings = [self.corpus.settings(), self.columns, *self._content()]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
+
+    def _content(self) -> list[Any]:
+        if self.corpus.corpus is not None:
+            return [self.part, VERSION]
+        return [[file.suffixes, file.digest()] for file in self.files]
 
 
 def _parallel_rows(files: Sequence[TextFile]) -> Iterator[Row]:
@@ -188,18 +168,16 @@ def is_saved(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class HubDataset:
-    """One split of a dataset: of a folder that `save_to_disk` wrote, a folder of data files, or a name on the Hub."""
+class DatasetReader(Reader):
+    """The rows of a dataset: of a folder that `save_to_disk` wrote, a folder of data files, or a name on the Hub.
 
-    name: str
-    """As the user wrote it."""
-    base: Path
-    """What the name of a folder is relative to."""
-    subset: str | None
-    split: str | None
-    """The split that was asked for."""
-    part: str
-    """The split to take if none was asked for and there are several."""
+    The split is the one that the corpus names; else the part, if there are several.
+    """
+
+    @property
+    def name(self) -> str:
+        """As the user wrote it."""
+        return str(self.corpus.dataset)
 
     @property
     def folder(self) -> Path | None:
@@ -212,23 +190,19 @@ class HubDataset:
             raise DataError("there is no such folder", where=self.name, hint=f"looked in {self.base.absolute()}")
         return None
 
-    def where(self, row: int) -> str:
-        return f"{self.name}:{row}"
+    def where(self, line: int, column: str | None = None) -> str:
+        return f"{self.name}:{line}"
 
-    def rows(self, keys: list[Key], numeric: frozenset[Key] = frozenset()) -> Iterator[Row]:
-        """The texts of the columns; `translation.en` is the field `en` of `translation`, a null is an empty text.
-
-        Those of the `numeric` ones may be numbers.
-        """
-        row = 0
+    def _all_rows(self) -> Iterator[Row]:
+        """A null is an empty text."""
+        keys, numeric, row = keys_of(self.corpus).values(), numeric_keys(self.corpus), 0
         for row, example in enumerate(self.examples(), 1):
             texts = [texts_in(example, key, self.where(row), number=key in numeric)[0] for key in keys]
             yield Row(row, tuple(texts))
         if row == 0:
             raise DataError("the split has no rows", where=self.name)
 
-    def digest(self) -> str:
-        """A hash of the bytes that the rows are read from."""
+    def _content(self) -> list[Any]:
         folder = self.folder
         if folder is None:
             files = [Path(file["filename"]) for file in self._load().cache_files]
@@ -239,7 +213,7 @@ class HubDataset:
             with path.open("rb") as stream:
                 digest.update(str(path.relative_to(folder) if folder else path.name).encode())
                 digest.update(hashlib.file_digest(stream, "blake2b").digest())
-        return digest.hexdigest()
+        return [self.part, digest.hexdigest()]
 
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """The rows as they are, with all columns."""
@@ -253,20 +227,20 @@ class HubDataset:
     def _load(self) -> Any:
         """The split, not read yet."""
         datasets = import_extra("datasets", extra="hf", where=self.name)
-        folder = self.folder
+        folder, subset, split = self.folder, self.corpus.subset, self.corpus.split
         try:
             if folder is None:
-                return datasets.load_dataset(self.name, self.subset, split=self.split or self.part)
+                return datasets.load_dataset(self.name, subset, split=split or self.part)
             if is_saved(folder):
                 loaded = datasets.load_from_disk(str(folder))
             else:
-                loaded = datasets.load_dataset(str(folder), self.subset, streaming=True)  # no copy in its cache
+                loaded = datasets.load_dataset(str(folder), subset, streaming=True)  # no copy in its cache
         except Exception as error:  # no connection, no such name, no such subset, a broken file: one class each
             raise self._unreadable(error) from None
         splits = loaded if isinstance(loaded, Mapping) else {}
-        if not splits and self.split is None:
+        if not splits and split is None:
             return loaded
-        wanted = self.split or (self.part if len(splits) > 1 else next(iter(splits)))
+        wanted = split or (self.part if len(splits) > 1 else next(iter(splits)))
         if wanted not in splits:
             hint = did_you_mean(wanted, splits) if splits else "leave 'split' out"
             raise DataError(f"there is no split {wanted!r}", where=self.name, hint=hint)

@@ -31,7 +31,7 @@ from regard.data.documents import RawText
 from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
 from regard.data.formats import Key, count_rows, leaves_in, object_in, plain_columns, read_parquet
 from regard.data.labelled import list_of
-from regard.data.readers import HubDataset, is_saved
+from regard.data.readers import DatasetReader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
 from regard.errors import ConfigError, DataError
@@ -406,7 +406,7 @@ def _flow(value: Any) -> str:
 def recognise(names: Sequence[str]) -> DataProfile:
     """What is in one file, in two parallel files, or in a folder: a saved dataset, or texts."""
     if len(names) == 1 and is_saved(Path(names[0])):
-        examples, rows = _sample(HubDataset(names[0], Path(), None, None, "train").examples())
+        examples, rows = _sample(DatasetReader(Corpus(dataset=names[0]), Path(), "train").examples())
         return _texts(_Table({"dataset": Path(names[0])}, _columns_of(examples), rows))
     if len(names) == 1 and (pattern := text_files_in(Path(names[0]))):
         return _raw_text(pattern)

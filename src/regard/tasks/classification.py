@@ -20,7 +20,6 @@ from regard.models.headed import Headed
 from regard.objectives.labels import ClassCrossEntropy
 from regard.tasks.headed import Labels, as_texts
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
-from regard.tasks.metrics import classification_metrics
 from regard.text.normalise import fold_white_space, natural, nfc
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
@@ -91,7 +90,13 @@ class Classification(TextLabelling):
         if len(classes) < 2:
             raise DataError(f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least")
         if len(classes) > max(MANY, len(labels) / 2):
-            raise _not_labels(train, self.recipe.data.train[0], len(classes))
+            corpus = self.recipe.data.train[0]
+            text = corpus.texts[0]
+            what = f"{len(classes):,} different labels in {len(labels):,} examples, such as {labels[0][:60]!r}"
+            hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
+            if len(set(train[text])) < len(classes) / 2:
+                hint = f"are the columns swapped? {text}: {corpus.label}, label: {corpus.columns[text]}"
+            raise DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
         seen: dict[str, str] = {}
         for label in classes:  # those that look the same would silently be two classes
             other = seen.setdefault(fold_white_space(nfc(label)), label)
@@ -159,17 +164,6 @@ class Classified:
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
 
 
-def _not_labels(train: Mapping[str, Sequence[str]], corpus: Labelled, labels: int) -> DataError:
-    """Most examples have a label of their own: texts, names or numbers were taken for labels."""
-    count, name = len(train["label"]), corpus.texts[0]
-    what = f"{labels:,} different labels in {count:,} examples, such as {train['label'][0][:60]!r}"
-    if len(set(train[name])) < labels / 2:
-        hint = f"are the columns swapped? {name}: {corpus.label}, label: {corpus.columns[name]}"
-    else:
-        hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
-    return DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
-
-
 def listed(names: Sequence[str]) -> str:
     """The first few names."""
     return ", ".join([*names[:SHOWN], *([f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else [])])
@@ -195,3 +189,44 @@ def probabilities(scores_XY: Scores) -> Scores:
     e_XY = np.exp(scores_XY.astype(np.float64) - scores_XY.max(-1, keepdims=True))
     p_XY: Scores = e_XY / e_XY.sum(-1, keepdims=True)
     return p_XY
+
+
+def classification_metrics(
+    true: NDArray[np.int64], predicted: NDArray[np.int64], labels: Sequence[str]
+) -> dict[str, Any]:
+    """Accuracy, F1, Matthews' correlation, each class by itself, and what was taken for what.
+
+    A class has 0 where it is never predicted, or never true. `f1_macro` is the mean over the classes that are true or
+    predicted somewhere; with one class for each example `f1_micro`, over all decisions, is the accuracy.
+    """
+    classes = len(labels)
+    matrix = np.bincount(true * classes + predicted, minlength=classes * classes).reshape(classes, classes)
+    right, predicted_Y, true_Y = np.diag(matrix).astype(float), matrix.sum(0), matrix.sum(1)
+    precision, recall, f1_Y = (
+        np.divide(part, whole, out=np.zeros_like(right), where=whole > 0)
+        for part, whole in ((right, predicted_Y), (right, true_Y), (2 * right, predicted_Y + true_Y))
+    )
+    accuracy = float(right.sum() / matrix.sum())
+    columns = zip(labels, precision.tolist(), recall.tolist(), f1_Y.tolist(), true_Y.tolist(), strict=True)
+    return {
+        "accuracy": accuracy,
+        "f1_macro": float(f1_Y[predicted_Y + true_Y > 0].mean()),
+        "f1_micro": accuracy,
+        "matthews": matthews(matrix),
+        "classes": {label: {"precision": p, "recall": r, "f1": f, "examples": n} for label, p, r, f, n in columns},
+        "confusion": {
+            label: dict(zip(labels, row, strict=True)) for label, row in zip(labels, matrix.tolist(), strict=True)
+        },
+    }
+
+
+def matthews(matrix: NDArray[np.int64]) -> float:
+    """The correlation of true and predicted classes: 1 all right, 0 no better than chance. True classes are rows.
+
+    Matthews 1975, for several classes Gorodkin 2004, with c right of s, t_k and p_k how often k is true and predicted:
+        (c s - sum_k t_k p_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k t_k^2))
+    """
+    values = matrix.astype(float)
+    total, true, predicted = values.sum(), values.sum(1), values.sum(0)
+    spread = np.sqrt((total**2 - predicted @ predicted) * (total**2 - true @ true))
+    return float((np.trace(values) * total - true @ predicted) / spread) if spread else 0.0

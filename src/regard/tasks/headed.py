@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self
 
+import numpy as np
 import torch
 from pydantic import BeforeValidator
 from torch import Tensor, nn
 
 from regard.data.config import Recipe
 from regard.data.dataset import Dataset
+from regard.data.file_inputs import FileInput, HeldFile
+from regard.data.formats import object_in
 from regard.data.framing import Framed, Framing, Long, labelled_batch
 from regard.data.prepare import Prepared
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError, DecodeError, Problem
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual, device_of
 from regard.models.headed import HeadConfig, Headed, build_base
 from regard.tasks.raw import check_max_length, spelling_options
 from regard.tasks.task import (
+    READ_TOKENS,
     EncodedInputs,
-    Example,
+    Inputs,
     Note,
     Prediction,
     Task,
+    Unreadable,
     by_length,
     is_foreign,
     nothing_known,
@@ -35,8 +41,6 @@ FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw", "learning_rate": 5e-5, "betas": [0.9, 0.999], "weight_decay": 0.01,
 }  # fmt: skip
 """How a pre-trained Transformer is fine-tuned, where the recipe does not say (Devlin et al. 2019, appendix A.3)."""
-READ_TOKENS = 8_192
-"""Padded tokens that are read at once."""
 TRANSFORMERS = ("gpt", "bert")
 
 
@@ -56,6 +60,53 @@ Labels = Annotated[list[str] | None, BeforeValidator(as_texts)]
 """A head's classes in their order; None where the training data tells them."""
 
 
+class Example(NamedTuple):
+    """An input that was encoded as one row of a dataset."""
+
+    examples: Dataset
+    row: int
+
+
+class ExampleTask(Task):
+    """A task whose inputs are encoded as the examples of its data are."""
+
+    def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[Example]:
+        """Inputs with the same columns are encoded in one dataset."""
+        rows: dict[int, Example | Unreadable] = {}
+        alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
+        for number, (text, place) in enumerate(zip(inputs.texts, inputs.places, strict=True)):
+            try:
+                texts = self.input_columns(text, place)
+                alike[tuple(texts)][number] = texts
+            except DecodeError as error:
+                rows[number] = Unreadable(error.problems)
+        for names, by_number in alike.items():
+            columns = {name: [texts[name] for texts in by_number.values()] for name in names}
+            examples = Dataset.of(self, columns, [inputs.places[number] for number in by_number].__getitem__)
+            for row, number in enumerate(by_number):
+                problems = self.encoded_problems(examples, row)
+                rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
+        return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
+
+    def input_columns(self, text: str, place: str) -> Mapping[str, str]:
+        """An input as the texts of an example, by column; or a DecodeError."""
+        raise NotImplementedError
+
+    def encoded_problems(self, examples: Dataset, row: int) -> Sequence[Problem]:
+        """Why an input that was encoded cannot be read after all."""
+        return ()
+
+
+def by_dataset(rows: Sequence[Example]) -> Iterator[tuple[list[int], Dataset]]:
+    """The numbers of the inputs that were encoded in one dataset, and their examples."""
+    groups = defaultdict[int, list[int]](list)
+    for number, example in enumerate(rows):
+        groups[id(example.examples)].append(number)
+    for numbers in groups.values():
+        examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
+        yield numbers, examples if chosen == [*range(len(examples))] else examples.select(np.array(chosen))
+
+
 class HeadedRecipe(Recipe, Protocol):
     """A recipe with the section `head`."""
 
@@ -63,7 +114,7 @@ class HeadedRecipe(Recipe, Protocol):
     def head(self) -> Any: ...
 
 
-class HeadedTask(Task):
+class HeadedTask(ExampleTask):
     """A task whose model is a base, pre-trained or fresh, under a head of its own.
 
     A subclass names `data` (with `max_length`, `stride`, perhaps `long`) and `head`, and says what head there is.
@@ -127,6 +178,22 @@ class HeadedTask(Task):
             for number, logits_LY in zip(numbers, logits_BLY, strict=True):
                 yield number, logits_LY[: len(rows[number].ids)]
 
+    def object_input(self, text: str, place: str) -> FileInput | None:
+        """A typed JSON object as a row of a .jsonl file with the task's columns; None where the text is no object."""
+        if not text.lstrip().startswith("{"):
+            return None
+        try:
+            object_in(line := text.replace("\n", " "), "")
+            content = line.encode()
+        except (DataError, UnicodeEncodeError):
+            return None
+        try:
+            [row] = self.inputs_in(HeldFile("typed.jsonl", content=content)) or []
+        except DataError as error:
+            row = FileInput("", place, error.problems[0])
+        fault = None if row.fault is None else replace(row.fault, where=place)
+        return FileInput(row.text, place, fault)
+
     def text_model(self, model: Headed) -> Contextual:
         return model.base
 
@@ -158,10 +225,7 @@ class HeadedTask(Task):
         layers = 1 if kind == "cnn" else self.recipe.model.layers
         if freeze != "all" and freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
-        self._check_auxiliary()
-
-    def _check_auxiliary(self) -> None:
-        """The language model's loss is that of the states which the head reads."""
+        # the language model's loss is that of the states which the head reads
         head, model = self.recipe.head, self.recipe.model
         if head.auxiliary > 0 and not model.causal:
             what = f"{model.kind} is no language model that reads from left to right"

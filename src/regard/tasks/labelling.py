@@ -39,8 +39,8 @@ from regard.models import config_of
 from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
-from regard.tasks.headed import READ_TOKENS, HeadedTask
-from regard.tasks.task import Done, EncodedInputs, Example, Prediction, ignore, problem_in_text
+from regard.tasks.headed import Example, HeadedTask, by_dataset
+from regard.tasks.task import READ_TOKENS, Done, EncodedInputs, Prediction, ignore, problem_in_text
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
@@ -238,7 +238,11 @@ class TextLabelling(HeadedTask):
         alone = bool(self.recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
         listed = list_of([*columns.values()][1:]) if self.arrangement == "choices" else None
         return (
-            FileInput(row.values[0] if alone else _with_tabs(row.values), file.where(row.line), row.fault)
+            FileInput(
+                row.values[0] if alone else "\t".join(text.replace("\t", " ") for text in row.values),
+                file.where(row.line),
+                row.fault,
+            )
             for row in table_rows(file, columns, header, listed)
         )
 
@@ -319,14 +323,9 @@ class TextLabelling(HeadedTask):
     ) -> list[Prediction]:
         """Inputs with the same number of texts are batched together."""
         scores: dict[int, Scores] = {}
-        for numbers, examples in encoded.datasets():
+        for numbers, examples in by_dataset(encoded.readable()):
             scores |= dict(zip(numbers, self.scores(model, examples, progress), strict=True))
         return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
-
-
-def _with_tabs(texts: Sequence[str]) -> str:
-    """Texts as they are typed, so that a tab within one becomes a blank."""
-    return "\t".join(text.replace("\t", " ") for text in texts)
 
 
 def refuse_labels(

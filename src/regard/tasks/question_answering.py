@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import string
 import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -38,18 +41,16 @@ from regard.data.store import Integers, TokenColumn
 from regard.errors import DecodeError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TokenHead
 from regard.objectives.labels import SpanCrossEntropy
-from regard.tasks.headed import HeadedTask
-from regard.tasks.metrics import Script, best_threshold, exact_match, f1
-from regard.tasks.task import Done, EncodedInputs, Example, ignore, nothing_known, problem_in_text
+from regard.tasks.headed import Example, HeadedTask, by_dataset
+from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
 from regard.text.files import TextFile
-from regard.text.normalise import Span, trimmed
+from regard.text.normalise import Span, fold_white_space, trimmed
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
 
 AT_ONCE = 256
 """Questions whose windows are read together."""
-READ_TOKENS = 8_192
-"""Padded tokens that are read at once."""
 Logits = NDArray[np.float32]
+Script = Literal["squad", "korquad"]
 
 
 class AnswerEvaluation(Config):
@@ -180,15 +181,11 @@ class QuestionAnswering(HeadedTask):
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         """All rows of a question together."""
-        framing = self.framing
-        questions = np.minimum(examples.columns["question"].lengths, self.longest_question)
-
-        def positions(question: int, context: int) -> int:
-            parts = windows(context, framing.longest - 3 - question, framing.stride)
-            return sum(question + 3 + stop - start for start, stop in parts)
-
-        pairs = zip(questions.tolist(), examples.columns["context"].lengths.tolist(), strict=True)
-        return np.array([positions(*pair) for pair in pairs], dtype=np.int32)
+        questions = np.minimum(examples.columns["question"].lengths, self.longest_question).tolist()
+        contexts = examples.columns["context"].lengths.tolist()
+        pairs = zip(questions, contexts, strict=True)
+        positions = [self.framing.positions(context, question + 3) for question, context in pairs]
+        return np.array(positions, dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
         """Rows with the places of the answer; a row without the whole answer has none."""
@@ -244,7 +241,11 @@ class QuestionAnswering(HeadedTask):
             rows = table_rows(file, columns)
         else:
             return None
-        return (FileInput(_as_json(*row.values[:2]), corpus.place(file, row.line), row.fault) for row in rows)
+
+        def as_typed(context: str, question: str) -> str:
+            return json.dumps({"question": question, "context": context}, ensure_ascii=False)
+
+        return (FileInput(as_typed(*row.values[:2]), corpus.place(file, row.line), row.fault) for row in rows)
 
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
@@ -254,7 +255,14 @@ class QuestionAnswering(HeadedTask):
         losses, lines = self.measured(model, examples, progress)
         metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
         if self.recipe.head.no_answer:
-            metrics |= _no_answer_metrics(lines)
+            answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
+            if answerable:
+                metrics |= {f"answerable_{name}": value for name, value in _means(answerable).items()}
+            if others:
+                metrics["unanswerable_right"] = _means(others)["exact_match"]
+            no_answer, scores = ([line[name] for line in lines] for name in ("no_answer", "answer_f1"))
+            threshold, best = best_threshold(no_answer, scores, [not line["expected"] for line in lines])
+            metrics |= {"best_threshold": threshold, "best_f1": best}
         return {**metrics, "predictions": lines}
 
     def measured(
@@ -308,7 +316,7 @@ class QuestionAnswering(HeadedTask):
     def predict_encoded(
         self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore
     ) -> list[Answered]:
-        [(_, examples)] = encoded.datasets()
+        [(_, examples)] = by_dataset(encoded.readable())
         return [
             self.answered(encoded.inputs.texts[row], examples, row, best)
             for row, best, _ in self.answers_to(model, examples, self.recipe.search.nbest, progress)
@@ -410,17 +418,6 @@ def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: float(np.mean([line[name] for line in lines])) for name in ("exact_match", "f1")}
 
 
-def _no_answer_metrics(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Of the questions that have an answer; the share of the others for which none is given; the best threshold."""
-    answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
-    metrics = {f"answerable_{name}": value for name, value in _means(answerable).items()} if answerable else {}
-    if others:
-        metrics["unanswerable_right"] = _means(others)["exact_match"]
-    no_answer, scores = ([line[name] for line in lines] for name in ("no_answer", "answer_f1"))
-    threshold, best = best_threshold(no_answer, scores, [not line["expected"] for line in lines])
-    return {**metrics, "best_threshold": threshold, "best_f1": best}
-
-
 @dataclass(frozen=True)
 class Answered:
     """A question, its text, and what the model answers; none where there is no answer."""
@@ -466,10 +463,6 @@ class Answered:
             yield f"{math.exp(score):.4f}\t{text}"
 
 
-def _as_json(context: str, question: str) -> str:
-    return json.dumps({"question": question, "context": context}, ensure_ascii=False)
-
-
 def question_in(text: str, place: str) -> tuple[str, str]:
     """What was typed -> question and context: between them a tab, or both in a JSON object."""
     hint = 'question, tab, text; or {"question": "...", "context": "..."}'
@@ -487,3 +480,62 @@ def question_in(text: str, place: str) -> tuple[str, str]:
     if what:
         raise DecodeError(what, where=place, hint=hint)
     return question, context
+
+
+# Answers as the scripts of SQuAD and KorQuAD compare them
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_BRACKETS = str.maketrans(dict.fromkeys("'\"《》<>〈〉()‘’", " "))
+
+
+def normalised(text: str, script: Script) -> str:
+    """Lower case, without punctuation and more than one space; English without articles."""
+    if script == "korquad":
+        return fold_white_space(text.translate(_BRACKETS).lower().translate(_PUNCTUATION))
+    return fold_white_space(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)))
+
+
+def exact_match(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
+    """1 if the answer is one of those expected."""
+    return _best(lambda ours, theirs: float(ours == theirs), answer, expected, script)
+
+
+def f1(answer: str, expected: Sequence[str], script: Script = "squad") -> float:
+    """2 P R / (P + R) of the words, or characters, each counted as often as both have it."""
+
+    def overlap(ours: str, theirs: str) -> float:
+        parts = [Counter(side.replace(" ", "") if script == "korquad" else side.split()) for side in (ours, theirs)]
+        if not all(parts):  # where one side is no answer, only equals agree
+            return float(ours == theirs)
+        return 2 * (parts[0] & parts[1]).total() / (parts[0].total() + parts[1].total())
+
+    return _best(overlap, answer, expected, script)
+
+
+def _best(compare: Callable[[str, str], float], answer: str, expected: Sequence[str], script: Script) -> float:
+    """As in the script of SQuAD 2.0, an expected answer of which nothing is left does not count."""
+    there = list(filter(None, (normalised(text, script) for text in expected))) or [""]
+    ours = normalised(answer, script)
+    return max(compare(ours, theirs) for theirs in there)
+
+
+def best_threshold(
+    no_answer: Sequence[float], scores: Sequence[float], unanswered: Sequence[bool]
+) -> tuple[float, float]:
+    """The threshold above which not to answer that gives the highest mean score, and that mean.
+
+    `scores` are of the answers, `no_answer` says how much likelier none is; as find_best_thresh of SQuAD 2.0 does it,
+    but half-way to the next question.
+    """
+    gains = defaultdict[float, float](float)
+    for value, score, none in zip(no_answer, scores, unanswered, strict=True):
+        gains[value] += score - none
+    values = sorted(gains)
+    total = best = float(sum(unanswered))
+    threshold = values[0] - 1.0
+    for value, above in zip(values, [*values[1:], values[-1] + 2.0], strict=True):
+        total += gains[value]
+        if total > best:
+            best, threshold = total, (value + above) / 2
+    return threshold, best / len(scores)

@@ -107,6 +107,14 @@ class RawTextTask(Task):
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         return examples.columns["text"].lengths
 
+    def frequencies(self, examples: Any) -> NDArray[np.int64]:
+        counts: NDArray[np.int64] = examples.frequencies()
+        return counts
+
+    def pieces(self, examples: Any, row: int) -> dict[str, list[str]]:
+        pieces: dict[str, list[str]] = examples.pieces(row)
+        return pieces
+
     def read_documents(self, corpora: Sequence[RawText], part: Part, base: Path) -> RawTokens:
         """All documents of the corpora, to measure a run on."""
         pieces = read(self, self.recipe, corpora, part, base)

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from regard.data.config import as_list
 from regard.data.dataset import Dataset
 from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
-from regard.tasks.metrics import pearson, spearman
 from regard.tasks.task import Done
 
 WORST = 0.1
@@ -47,15 +47,19 @@ class Regression(TextLabelling):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().complete(tree)
-        causal = isinstance(tree.get("model"), dict) and config_of(tree["model"].get("kind")).causal
-        both_orders = causal and _has_pairs(tree) and not tree["head"].get("apart")
+        data, model = tree.get("data"), tree.get("model")
+        train = as_list(data.get("train")) if isinstance(data, dict) else None
+        first = train[0] if isinstance(train, list) and train else None
+        has_pairs = isinstance(first, dict) and first.get("first") is not None
+        causal = isinstance(model, dict) and config_of(model.get("kind")).causal
+        both_orders = causal and has_pairs and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 
     def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.float32]:
         refuse_labels(labels, lambda label: "" if math.isfinite(_number(label)) else "is not a number", where)
         return np.array([_number(label) for label in labels], dtype=np.float32)
 
-    def first_weights(self, model: Headed, train: Dataset) -> None:  # type: ignore[override]
+    def first_weights(self, model: Headed, train: Dataset) -> None:
         """Start from the mean of the numbers; where two texts are compared, from a cosine of 0 for the lowest and of 1
         for the highest."""
         targets, head = self.targets(train), model.head
@@ -105,16 +109,25 @@ class Estimated:
         yield f"{self.output:.4f}"
 
 
-def _has_pairs(tree: Mapping[str, Any]) -> bool:
-    """Whether the corpora of a recipe that is not checked yet name two texts."""
-    data = tree.get("data")
-    train = data.get("train") if isinstance(data, dict) else None
-    first = train[0] if isinstance(train, list) and train else train
-    return isinstance(first, dict) and first.get("first") is not None
-
-
 def _number(label: str) -> float:
     try:
         return float(label)
     except ValueError:
         return math.nan
+
+
+def pearson(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:
+    """The linear correlation; 0 where one of the two does not vary."""
+    x, y = true - true.mean(), predicted - predicted.mean()
+    norm = np.sqrt((x @ x) * (y @ y))
+    return float(x @ y / norm) if norm else 0.0
+
+
+def spearman(true: NDArray[np.float64], predicted: NDArray[np.float64]) -> float:
+    """The linear correlation of the ranks; equals share the mean of theirs."""
+
+    def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+    return pearson(ranks(true), ranks(predicted))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -19,8 +18,7 @@ from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
-from regard.data.file_inputs import FileInput, HeldFile, TolerantFile, is_table
-from regard.data.formats import object_in
+from regard.data.file_inputs import FileInput, TolerantFile, is_table
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of
@@ -32,6 +30,8 @@ from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unkn
 Row = TypeVar("Row")
 Done = Callable[[int], None]
 """Called with how many more inputs or examples are finished."""
+READ_TOKENS = 8_192
+"""Padded tokens that are read at once."""
 LONGEST = 2048
 """Longest input in tokens: beyond it a line break is missing rather than a sentence long."""
 
@@ -98,15 +98,6 @@ class EncodedInputs(Generic[Row]):
     def readable(self) -> list[Row]:
         return readable(self.rows)
 
-    def datasets(self: EncodedInputs[Example]) -> Iterator[tuple[list[int], Dataset]]:
-        """The numbers of the inputs that were encoded in one dataset, and their examples."""
-        rows, groups = self.readable(), defaultdict[int, list[int]](list)
-        for number, example in enumerate(rows):
-            groups[id(example.examples)].append(number)
-        for numbers in groups.values():
-            examples, chosen = rows[numbers[0]].examples, [rows[number].row for number in numbers]
-            yield numbers, examples if chosen == [*range(len(examples))] else examples.select(np.array(chosen))
-
 
 def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
     """All rows, or one InputError with the problems of those that cannot be read."""
@@ -114,13 +105,6 @@ def readable(rows: Sequence[Row | Unreadable]) -> list[Row]:
     if problems:
         raise InputError(problems=first_of(problems))
     return [row for row in rows if not isinstance(row, Unreadable)]
-
-
-class Example(NamedTuple):
-    """An input that was encoded as one row of a dataset."""
-
-    examples: Dataset
-    row: int
 
 
 class Prediction(Protocol):
@@ -294,10 +278,10 @@ class Task:
         """The model that the recipe describes, with fresh weights from torch's generator."""
         raise NotImplementedError
 
-    def first_weights(self, model: Any, train: Examples) -> None:
+    def first_weights(self, model: Any, train: Dataset) -> None:
         """Start the model's own readout from how often each token is a target; called before the first step."""
         if getattr(model, "output", None) is not None:
-            model.output.initialise_bias(torch.from_numpy(train.frequencies()))
+            model.output.initialise_bias(torch.from_numpy(self.frequencies(train)))
 
     def objective(self, model: Any) -> nn.Module:
         """The model under its loss: batch -> [2], the loss to minimise and the loss to report, both summed.
@@ -367,22 +351,6 @@ class Task:
         """A typed text as an input; a task with tables may read a JSON object as one of their rows."""
         return FileInput(text, place)
 
-    def object_input(self, text: str, place: str) -> FileInput | None:
-        """A typed JSON object as a row of a .jsonl file with the task's columns; None where the text is no object."""
-        if not text.lstrip().startswith("{"):
-            return None
-        try:
-            object_in(line := text.replace("\n", " "), "")
-            content = line.encode()
-        except (DataError, UnicodeEncodeError):
-            return None
-        try:
-            [row] = self.inputs_in(HeldFile("typed.jsonl", content=content)) or []
-        except DataError as error:
-            row = FileInput("", place, error.problems[0])
-        fault = None if row.fault is None else replace(row.fault, where=place)
-        return FileInput(row.text, place, fault)
-
     def gather(self, lines: Sequence[FileInput], story: Sequence[FileInput] = ()) -> list[FileInput]:
         """Lines -> inputs; here every line is an input. `story` is what questions among the lines are about."""
         return list(lines)
@@ -400,33 +368,8 @@ class Task:
         raise NotImplementedError
 
     def encode_inputs(self, model: Any, inputs: Inputs) -> EncodedInputs[Any]:
-        """What the model reads of each input, or why it cannot be read: here an example.
-
-        Inputs with the same columns are in one dataset.
-        """
-        rows: dict[int, Example | Unreadable] = {}
-        alike: dict[tuple[str, ...], dict[int, Mapping[str, str]]] = defaultdict(dict)
-        for number, (text, place) in enumerate(zip(inputs.texts, inputs.places, strict=True)):
-            try:
-                texts = self.input_columns(text, place)
-                alike[tuple(texts)][number] = texts
-            except DecodeError as error:
-                rows[number] = Unreadable(error.problems)
-        for names, by_number in alike.items():
-            columns = {name: [texts[name] for texts in by_number.values()] for name in names}
-            examples = Dataset.of(self, columns, [inputs.places[number] for number in by_number].__getitem__)
-            for row, number in enumerate(by_number):
-                problems = self.encoded_problems(examples, row)
-                rows[number] = Unreadable(tuple(problems)) if problems else Example(examples, row)
-        return EncodedInputs(inputs, [rows[number] for number in range(len(inputs))])
-
-    def input_columns(self, text: str, place: str) -> Mapping[str, str]:
-        """An input as the texts of an example, by column; or a DecodeError."""
+        """What the model reads of each input, or why it cannot be read."""
         raise NotImplementedError
-
-    def encoded_problems(self, examples: Dataset, row: int) -> Sequence[Problem]:
-        """Why an input that was encoded cannot be read after all."""
-        return ()
 
     def predict_encoded(
         self, model: Any, encoded: EncodedInputs[Any], *, record: bool = False, progress: Done = ignore

@@ -57,14 +57,14 @@ def one_line(text: str) -> str:
     Control characters become U+FFFD. Joiners, direction marks and variation selectors are removed: they change the
     width of the characters beside them.
     """
-    return "".join(map(_visible, nfc(fold_white_space(text))))
-
-
-def _visible(character: str) -> str:
-    category = unicodedata.category(character)
-    if category in ("Cc", "Cs") or character in "\ufffe\uffff":
-        return "\ufffd"
-    return "" if category == "Cf" or "\ufe00" <= character <= "\ufe0f" else character
+    shown = ""
+    for character in nfc(fold_white_space(text)):
+        category = unicodedata.category(character)
+        if category in ("Cc", "Cs") or character in "\ufffe\uffff":
+            shown += "\ufffd"
+        elif category != "Cf" and not "\ufe00" <= character <= "\ufe0f":
+            shown += character
+    return shown
 
 
 Sentences = Literal["punctuation", "lines"]
@@ -179,14 +179,11 @@ def _split_punctuation(text: str, clusters: list[Span]) -> list[Span]:
         first += 1
     while last > first and _is_punctuation(text[clusters[last - 1].start]):
         last -= 1
-    if last < len(clusters) and _abbreviated(text[clusters[first].start : clusters[last].end]):
-        last += 1
+    if last < len(clusters):
+        begun = text[clusters[first].start : clusters[last].end]
+        last += begun.endswith(".") and ("." in begun[:-1] or (len(begun) == 2 and begun[0].isalpha()))
     word = [Span(clusters[first].start, clusters[last - 1].end)] if first < last else []
     return [*clusters[:first], *word, *clusters[last:]]
-
-
-def _abbreviated(word: str) -> bool:
-    return word.endswith(".") and ("." in word[:-1] or (len(word) == 2 and word[0].isalpha()))
 
 
 def _is_punctuation(character: str) -> bool:

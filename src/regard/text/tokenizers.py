@@ -26,7 +26,6 @@ from regard.text.vocabularies import (
     characters_of_bytes,
     convert_sentencepiece,
     special_names,
-    train_story_words,
     train_vocabulary,
     without_first_mark,
 )
@@ -131,11 +130,6 @@ class Tokenizer:
             raise DataError(f"not valid Unicode, there is half a surrogate pair: {error.object[:40]!r}") from None
 
     @classmethod
-    def train_story_words(cls, config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
-        """Learn the words of stories, for memory networks."""
-        return cls(train_story_words(texts, config.vocabulary, config.lowercase))
-
-    @classmethod
     def from_json(cls, text: str, where: str = "") -> Tokenizer:
         """Read the tokenizer.json of any tool; missing special tokens are added. `where` names it in messages."""
         try:
@@ -189,7 +183,8 @@ class Tokenizer:
         words = self.unknown_words([texts[number] for number in with_unknown])
         for number, row_words in zip(with_unknown, words, strict=True):
             for position, typed in row_words:
-                word = self._spelt_like_pieces(typed, first=position == 0)
+                word = self._normalise(typed)[len(self._prepended) :]
+                word = _shown(MARK + word if position == 0 and self._marks_first else word)
                 rows[number][position] = UnknownWord(self.unk, word, letters_of(word, letters))
         return rows
 
@@ -256,8 +251,7 @@ class Tokenizer:
 
     def normalised(self, text: str) -> str:
         """A stripped text as it would be decoded: in NFC, and lower case if configured."""
-        normalizer, decoder = self._tokenizer.normalizer, self._tokenizer.decoder
-        spelt: str = text.strip() if normalizer is None else normalizer.normalize_str(text.strip())
+        spelt, decoder = self._normalise(text.strip()), self._tokenizer.decoder
         return spelt if self._byte_level or decoder is None else decoder.decode([spelt]).strip()
 
     def token_bytes(self) -> list[bytes]:
@@ -265,13 +259,11 @@ class Tokenizer:
 
         The decoded text of some tokens is their concatenation, without a space at its beginning.
         """
-        suffix, spelt = self._decoder.get("suffix"), self.tokens(range(self.size))
-        if self._byte_level:
-            return [b"" if token in self.special else bytes_of(own) for token, own in enumerate(spelt)]
-        if suffix:  # the end of a word is marked, not its beginning
-            return [
-                b"" if token in self.special else own.replace(suffix, " ").encode() for token, own in enumerate(spelt)
-            ]
+        suffix = self._decoder.get("suffix")  # of a vocabulary that marks the end of a word, not its beginning
+        if self._byte_level or suffix:
+            spelt = self.tokens(range(self.size))
+            added = [own.replace(suffix, " ").encode() if suffix else bytes_of(own) for own in spelt]
+            return [b"" if token in self.special else own for token, own in enumerate(added)]
         first = next(token for token in range(self.size) if self.decode([token]).strip())
         start = len(self.decode([first]))
         added = [self.decode([first, token])[start:].encode() for token in range(self.size)]
@@ -304,21 +296,15 @@ class Tokenizer:
             tokens = characters_of_bytes(tokens, [token in self.special for token in ids])
         return [_shown(token) for token in tokens]
 
-    def _spelt_like_pieces(self, text: str, *, first: bool) -> str:
-        """How `pieces` would show a word that is not in the vocabulary.
-
-        The text includes the space before the word; `first` says that it begins the input.
-        """
+    def _normalise(self, text: str) -> str:
         normalizer = self._tokenizer.normalizer
-        normal = text if normalizer is None else normalizer.normalize_str(text)
-        normal = normal[len(self._prepended) :]
-        return _shown(MARK + normal if first and self._marks_first else normal)
+        normal: str = text if normalizer is None else normalizer.normalize_str(text)
+        return normal
 
     @cached_property
     def _prepended(self) -> str:
         """What the normaliser puts before every text: a mark, or nothing."""
-        normalizer = self._tokenizer.normalizer
-        return MARK if normalizer is not None and normalizer.normalize_str("a").startswith(MARK) else ""
+        return MARK if self._normalise("a").startswith(MARK) else ""
 
     @cached_property
     def _marks_first(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,24 +42,12 @@ class VectorsConfig(Config):
         return self
 
 
-@dataclass(frozen=True)
-class Vectors:
-    """The vectors that a file has for a vocabulary."""
+def read_vectors(
+    file: TextFile, tokenizer: Tokenizer, width: int, setting: str
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The ids of the tokens that have a vector in the file, and their vectors, a row each; other words are skipped.
 
-    tokens: NDArray[np.int64]
-    """The ids of the tokens that have a vector."""
-    values: NDArray[np.float32]
-    """Their vectors, a row each."""
-
-
-Best = dict[int, tuple[int, NDArray[np.float32]]]
-"""Token -> its vector, and the rank of the spelling that it was found by: lower is better."""
-
-
-def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str = "the width") -> Vectors:
-    """The vectors of a vocabulary's tokens, which must have this width; all other lines are skipped.
-
-    `setting` is the name of the width in messages.
+    The vectors must have this width; `setting` is its name in messages.
     A token is looked up as the vocabulary spells it (`▁Paris`), then without the mark (`Paris`), then in lower case.
     """
     if file.suffixes[0] == ".bin":
@@ -74,7 +61,7 @@ def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str 
             if word:
                 spellings.setdefault(word, []).append((token, rank))
     faults = Faults()
-    best: Best = {}
+    best: dict[int, tuple[int, NDArray[np.float32]]] = {}  # token -> the rank of its spelling (lower is better), vector
     try:
         for where, text in _vector_lines(file, width, setting):
             try:
@@ -94,7 +81,7 @@ def read_vectors(file: TextFile, tokenizer: Tokenizer, width: int, setting: str 
         hint = f"its words should be spelt like {examples}; are they of the same language?"
         raise DataError("none of its vectors is of a token in the vocabulary", where=file.name, hint=hint)
     tokens = np.array(sorted(best), dtype=np.int64)
-    return Vectors(tokens, np.stack([best[token][1] for token in tokens.tolist()]))
+    return tokens, np.stack([best[token][1] for token in tokens.tolist()])
 
 
 def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[str, str]]:
@@ -107,7 +94,10 @@ def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[st
         if line == 1:
             fields = text.split(" ")
             is_header = len(fields) == 2 and all(field.isdecimal() for field in fields)
-            _check_width(fields, is_header, width, file.where(line), setting)
+            actual = int(fields[1]) if is_header else _width_of(fields, width, file.where(line))
+            if actual != width:
+                what = f"the vectors have {actual} numbers, the embeddings of the model {width}"
+                raise DataError(what, where=file.where(line), hint=f"set {setting} to {actual}, or take other vectors")
             if is_header:
                 announced = int(fields[0])
                 continue
@@ -117,22 +107,16 @@ def _vector_lines(file: TextFile, width: int, setting: str) -> Iterator[tuple[st
         raise DataError(what, where=file.where(line), hint="is it cut off? Copy or download it again")
 
 
-def _check_width(fields: list[str], is_header: bool, width: int, where: str, setting: str) -> None:
-    """Refuse a file whose first line, a header or a vector, has another width."""
+def _width_of(fields: list[str], expected: int, where: str) -> int:
+    """How many numbers there are behind the first word, which may have spaces in it."""
     if len(fields) < 2:
         raise _broken(f"{fields[0][:40]!r} has no numbers behind it", where)
     numbers = [*map(_is_number, fields)]
-    if is_header:
-        actual = int(fields[1])
-    elif len(fields) > width and all(numbers[-width:]) and not all(numbers[1:]):  # a word with spaces in it
-        actual = width
-    elif not all(numbers[1:]):
-        raise _broken(f"{fields[numbers.index(False, 1)][:40]!r} is not a number", where)
-    else:
-        actual = len(fields) - 1
-    if actual != width:
-        what = f"the vectors have {actual} numbers, the embeddings of the model {width}"
-        raise DataError(what, where=where, hint=f"set {setting} to {actual}, or take other vectors")
+    if all(numbers[1:]):
+        return len(fields) - 1
+    if len(fields) > expected and all(numbers[-expected:]):
+        return expected
+    raise _broken(f"{fields[numbers.index(False, 1)][:40]!r} is not a number", where)
 
 
 def _word_of(text: str, width: int, where: str) -> str:

@@ -268,17 +268,10 @@ def _score_without(piece: str, scores: Scores) -> float:
 # ----------------------------------------------------------------------------------------------------------- bytes
 
 
-def _byte_alphabet() -> list[str]:
-    """The character that stands for each byte in a byte vocabulary: GPT-2's table, as in the library.
-
-    Printable Latin-1 stands for itself; the other bytes take the characters from U+0100 on, in order.
-    """
-    plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
-    return [chr(byte if byte in plain else next(others)) for byte in range(256)]
-
-
-BYTES = _byte_alphabet()
+_PLAIN, _OTHERS = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}, iter(range(0x100, 0x200))
+BYTES = [chr(byte if byte in _PLAIN else next(_OTHERS)) for byte in range(256)]
+"""The character that stands for each byte in a byte vocabulary: GPT-2's table, as in the library. Printable Latin-1
+stands for itself; the other bytes take the characters from U+0100 on, in order."""
 _BYTE_OF = {character: byte for byte, character in enumerate(BYTES)}
 
 

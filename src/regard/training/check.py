@@ -216,13 +216,13 @@ def _model_facts(recipe: AnyRecipe, model: nn.Module) -> dict[str, Any]:
 def _data_facts(data: Prepared[Any], notes: list[str]) -> dict[str, Any]:
     """Counts, findings and the first examples, token by token as the model reads them."""
     train, splits = data.train, {"train": data.train, "validation": data.validation, "test": data.test}
-    labels = {name: split.label_counts() for name, split in splits.items() if split is not None}
+    labels = {name: data.task.label_counts(split) for name, split in splits.items() if split is not None}
     return {
         **data.report.to_json(),
         "vocabulary": {column: tokenizer.size for column, tokenizer in data.tokenizers.items()},
         **({"labels": labels} if labels["train"] else {}),
         "findings": [*data.report.sentences(), *notes],
-        "samples": [{"where": train.where(row), **train.pieces(row)} for row in range(min(3, len(train)))],
+        "samples": [{"where": train.where(row), **data.task.pieces(train, row)} for row in range(min(3, len(train)))],
     }
 
 

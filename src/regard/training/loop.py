@@ -307,7 +307,7 @@ class Trainer:
                 "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
                 "random": random_state(),
                 "plateau": self.plateau.state(),
-                "data": self.data.train.fingerprint(),
+                "data": self.task.fingerprint(self.data.train),
                 "progress": asdict(progress),
                 "carry": self.carry,
             },
@@ -355,7 +355,7 @@ class Trainer:
             return False
         self.run.check_tokenizer(folder)
         weights, training = load_training(folder)
-        data = self.data.train.fingerprint()
+        data = self.task.fingerprint(self.data.train)
         if training.get("data", data) != data:
             hint = "restore the data, or start a new run with another --out"
             raise CheckpointError(

@@ -327,9 +327,9 @@ def _take_vectors(model: nn.Module, side: str, file: TextFile, setting: str, tok
     if side not in embeddings:
         raise ConfigError("this model has no word embeddings", where="model.vectors", hint="leave it out")
     weight_VD = embeddings[side].weight
-    vectors = read_vectors(file, tokenizers[side], weight_VD.shape[1], setting)
-    weight_VD[torch.from_numpy(vectors.tokens)] = torch.from_numpy(vectors.values)
-    return f"vectors: {len(vectors.tokens):,} of {len(weight_VD):,} {side} tokens found"
+    tokens, vectors = read_vectors(file, tokenizers[side], weight_VD.shape[1], setting)
+    weight_VD[torch.from_numpy(tokens)] = torch.from_numpy(vectors)
+    return f"vectors: {len(tokens):,} of {len(weight_VD):,} {side} tokens found"
 
 
 def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -> str:

@@ -27,8 +27,9 @@ from regard.runs.settings import (
 )
 from regard.views.files import write
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
-from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Text, Tone, Value
+from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Text, Tone, Value, muted
 from regard.views.report import Table as TablePart
+from regard.views.search_errors import VERDICTS
 from regard.views.significance import LEVEL
 from regard.views.systems import (
     Measured,
@@ -71,7 +72,7 @@ ERRORS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class Comparison(Measured):
     """What `compare` found. All numbers are in the tables; JSON and CSV hold the same ones."""
 
     task: str
@@ -79,34 +80,28 @@ class Comparison:
     """The system that the others are tested against."""
     metrics: Mapping[str, bool]
     """Whether more is better, the metric that decides first."""
-    measured: Measured
     groups: Mapping[str, Sequence[str]]
     """Systems that differ only in the seed, by the group's name; a system of its own is a group of one."""
-    tables: Mapping[str, Table]
     measured_on: Mapping[str, Any]
     """Which split or files the units are of (runs/settings.py)."""
 
-    @property
-    def systems(self) -> Sequence[System]:
-        return self.measured.systems
-
     def to_json(self) -> dict[str, Any]:
-        note = {} if self.measured.note is None else {"note": self.measured.note}
         return {
             "task": self.task,
-            **noted(self.measured_on, note),
-            self.measured.unit: self.measured.count,
+            **noted(self.measured_on, {"note": self.note} if self.note else {}),
+            self.unit: self.count,
             "baseline": self.baseline,
             "metrics": list(self.metrics),
-            **self.measured.facts,
+            **self.facts,
             **self.tables,
         }
 
     def report(self) -> Report:
         """A section that would have nothing to show is left out; the terminal has the first table alone."""
-        measured = self.measured
-        details = {
-            f"Quality by {measured.facts.get('lengths_of')} length": _lengths(self),
+        signatures = [f"{title(name)}: {text}" for name, text in self.facts.get("signatures", {}).items()]
+        tests = TESTS_OF_TEXTS if self.decodes else TESTS_OF_SUMS.format(self.unit)
+        details: dict[str, Sequence[Part]] = {
+            f"Quality by {self.facts.get('lengths_of')} length": _lengths(self),
             "Right and wrong": _mcnemar(self),
             "Learning curves": _curves(self),
             "Speed and size": _speed(self),
@@ -114,11 +109,12 @@ class Comparison:
             "Recipes: only the differences": _recipes(self),
             "The same sentences, with attention": _examples(self),
             "Where they differ most": [*_units(self, "differ_most").values()],
-            "How it was measured": _methods(measured),
+            "How it was measured": [Text([*signatures, tests])],
         }
-        sections = [_quality(self), *(Section(heading, parts, 0) for heading, parts in details.items() if parts)]
+        sections = [Section("Quality", _quality(self), 1)]
+        sections += [Section(heading, parts, 0) for heading, parts in details.items() if parts]
         task = self.task.replace("_", " ").capitalize()
-        units = f"{count_text(measured.count, measured.unit)} of {measured_text(self.measured_on)}"
+        units = f"{count_text(self.count, self.unit)} of {measured_text(self.measured_on)}"
         names = ", ".join(system.name for system in self.systems)
         return Report(f"Comparison: {names}", sections, f"{task}, {units}, baseline {self.baseline}.", findings(self))
 
@@ -183,8 +179,11 @@ def compare(
         measured = measure_units(named, examples, baseline, load, progress)
     metrics = {metric: first.task.higher_is_better.get(metric, True) for metric in measured.scores[baseline]}
     groups = groups_of({system.name: system.recipe for system in measured.systems})
-    tables, on = _tables(measured, groups), measured_on(first, split, files)
-    return Comparison(first.recipe.task, baseline, metrics, measured, groups, tables, on)
+    known = vars(measured) | {"tables": _tables(measured, groups)}
+    on = measured_on(first, split, files)
+    return Comparison(
+        **known, task=first.recipe.task, baseline=baseline, metrics=metrics, groups=groups, measured_on=on
+    )
 
 
 def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None) -> dict[str, Run]:
@@ -204,37 +203,40 @@ def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: 
     return dict(zip(names, runs, strict=True))
 
 
-# ------------------------------------------------------------------------------------------------------------ tables
-
-
 def _tables(measured: Measured, groups: Mapping[str, Sequence[str]]) -> dict[str, Table]:
     runs = {system.name: system.run for system in measured.systems if system.run is not None}
+    logs = {name: list(read_metrics(run.folder / "metrics.jsonl")) for name, run in runs.items()}
     tables = {
-        "systems": [_system_row(system, groups, measured) for system in measured.systems],
-        "groups": [_group_row(group, [measured.scores[name] for name in names]) for group, names in groups.items()],
+        "systems": [_system_row(system, logs.get(system.name), groups, measured) for system in measured.systems],
+        "groups": [],
         "recipes": differences({name: run.recipe for name, run in runs.items()}),
         "curves": [
             {"system": name} | {key: value for key, value in line.items() if isinstance(value, int | float)}
-            for name, run in runs.items()
-            for line in read_metrics(run.folder / "metrics.jsonl")
+            for name, log in logs.items()
+            for line in log
             if line["event"] == "validation"
         ],
         **measured.tables,
     }
+    for group, names in groups.items():
+        row: dict[str, Any] = {"group": group, "runs": len(names)}
+        for metric in measured.scores[names[0]]:
+            values = [measured.scores[name][metric] for name in names]
+            row |= {metric: mean(values), f"{metric}_deviation": stdev(values) if len(values) > 1 else None,
+                    f"{metric}_lowest": min(values), f"{metric}_highest": max(values)}  # fmt: skip
+        tables["groups"].append(row)
     return {name: tables[name] for name in TABLES if name in tables}
 
 
-def _system_row(system: System, groups: Mapping[str, Sequence[str]], measured: Measured) -> dict[str, Any]:
+def _system_row(
+    system: System, log: Table | None, groups: Mapping[str, Sequence[str]], measured: Measured
+) -> dict[str, Any]:
     """What a system is, how good and how fast; steps and seconds of training by its log, without validations."""
-    recipe = system.recipe
-    training: dict[str, Any] = {"training_steps": None, "training_seconds": None}
-    if system.run:
-        step, seconds = 0, 0.0
-        for line in read_metrics(system.run.folder / "metrics.jsonl"):
-            if line["event"] == "train":
-                seconds += line["seconds_per_step"] * (line["step"] - step)
-                step = line["step"]
-        training = {"training_steps": step, "training_seconds": seconds}
+    recipe, step, seconds = system.recipe, 0, 0.0
+    for line in log or ():
+        if line["event"] == "train":
+            seconds += line["seconds_per_step"] * (line["step"] - step)
+            step = line["step"]
     return {
         "system": system.name,
         "group": next(group for group, names in groups.items() if system.name in names),
@@ -244,22 +246,10 @@ def _system_row(system: System, groups: Mapping[str, Sequence[str]], measured: M
         **({"beam": recipe.search.beam if recipe else None} if measured.decodes else {}),
         "parameters": system.parameters,
         **measured.scores[system.name],
-        **training,
+        "training_steps": step if recipe else None,
+        "training_seconds": seconds if recipe else None,
         **system.speed,
     }
-
-
-def _group_row(group: str, scores: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Mean and spread over the seeds: the sample's standard deviation, the lowest and the highest."""
-    row: dict[str, Any] = {"group": group, "runs": len(scores)}
-    for metric in scores[0]:
-        values = [own[metric] for own in scores]
-        row |= {metric: mean(values), f"{metric}_deviation": stdev(values) if len(values) > 1 else None,
-                f"{metric}_lowest": min(values), f"{metric}_highest": max(values)}  # fmt: skip
-    return row
-
-
-# ------------------------------------------------------------------------------------------------------ in sentences
 
 
 def verdict(comparison: Comparison, row: Mapping[str, Any]) -> str:
@@ -278,40 +268,32 @@ def findings(comparison: Comparison) -> list[str]:
     seeds of a group have one in common."""
     metric, baseline = main_metric([*comparison.metrics]), comparison.baseline
     rows = {row["system"]: row for row in comparison.tables["significance"] if row["metric"] == metric}
-    others = {group: names for group, names in comparison.groups.items() if [*names] != [baseline]}
-    sentences = [
-        _seeds_text(comparison, group, [rows[name] for name in names])
-        if len(names) > 1
-        else _system_text(baseline, rows[names[0]])
-        for group, names in others.items()
-    ]
+    means = {row["group"]: row for row in comparison.tables["groups"]}
+    base = next(group for group, names in comparison.groups.items() if baseline in names)
+    sentences = []
+    for group, names in comparison.groups.items():
+        row, difference = rows[names[0]], means[group][metric] - means[base][metric]
+        text = f"{group}: {title(metric)} {_spread_text(means[group], metric)}"
+        if len(names) > 1:
+            if group != base:
+                alone = sum(verdict(comparison, rows[name]) in ("better", "worse") for name in names)
+                text += f", {_change_text(metric, difference)} {base}; "
+                text += f"{alone} of {len(names)} seeds differ significantly from {baseline}"
+        elif group == base:
+            continue
+        elif rounds_to_zero(metric, row["difference"]):
+            text += f", the same as {baseline}{' in the digits shown' if row['difference'] else ''}"
+        else:
+            chance = "a significant difference" if row["significant"] else "which may be chance"
+            bootstrap, randomisation = (_p_text(row[key]) for key in ("p_bootstrap", "p_randomisation"))
+            text += f", {_change_text(metric, row['difference'])} {baseline}, {chance} "
+            text += f"(p {bootstrap} by bootstrap, {randomisation} by randomisation)"
+        sentences.append(f"{text}.")
     for row in comparison.tables.get("mcnemar", []):
         right = f"right alone {row['only_system_right']:,} times, {baseline} {row['only_baseline_right']:,} times"
         p_values = f"McNemar p {_p_text(row['p_exact'])} exact, {_p_text(row['p_chi_square'])} by chi-square"
         sentences.append(f"{row['system']}: {right} ({p_values}).")
     return sentences
-
-
-def _system_text(baseline: str, row: Mapping[str, Any]) -> str:
-    metric, difference = row["metric"], row["difference"]
-    score = f"{row['system']}: {title(metric)} {score_text(metric, row['score'])}"
-    if rounds_to_zero(metric, difference):
-        return f"{score}, the same as {baseline}{' in the digits shown' if difference else ''}."
-    chance = "a significant difference" if row["significant"] else "which may be chance"
-    p_values = f"p {_p_text(row['p_bootstrap'])} by bootstrap, {_p_text(row['p_randomisation'])} by randomisation"
-    return f"{score}, {_change_text(metric, difference)} {baseline}, {chance} ({p_values})."
-
-
-def _seeds_text(comparison: Comparison, group: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Mean and spread of the seeds of one system, and how many of them differ significantly."""
-    metric, table = rows[0]["metric"], {row["group"]: row for row in comparison.tables["groups"]}
-    score = f"{group}: {title(metric)} {_spread_text(table[group], metric)}"
-    if any(row["system"] == comparison.baseline for row in rows):
-        return f"{score}."
-    base = next(name for name, names in comparison.groups.items() if comparison.baseline in names)
-    change = _change_text(metric, table[group][metric] - table[base][metric])
-    alone = sum(verdict(comparison, row) in ("better", "worse") for row in rows)
-    return f"{score}, {change} {base}; {alone} of {len(rows)} seeds differ significantly from {comparison.baseline}."
 
 
 def _change_text(metric: str, difference: float) -> str:
@@ -333,93 +315,85 @@ def _p_text(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-# ---------------------------------------------------------------------------------------------------------- sections
+def _quality(comparison: Comparison) -> list[Part]:
+    """All groups in one table, the most important column first; then all tests.
 
-
-def _quality(comparison: Comparison) -> Section:
-    """All groups in one table, then a table of the tests for each metric."""
-    note = (
-        f"± is half the 95 % interval by bootstrap over {comparison.measured.unit}. Better or worse than "
-        f"{comparison.baseline}: both paired tests give a p-value below {LEVEL}.{NOTES.get(comparison.task, '')}"
-    )
-    tests = [_tests(comparison, metric) for metric in comparison.metrics]
-    return Section("Quality", [_summary(comparison), *tests, Text([note], tone="muted")], in_terminal=1)
-
-
-def _summary(comparison: Comparison) -> TablePart:
-    """A row a group, the most important column first; a star marks a significant difference of a single system."""
-    measured, main = comparison.measured, main_metric([*comparison.metrics])
-    differing = {
-        (row["system"], row["metric"])
-        for row in comparison.tables["significance"]
-        if row["system"] != comparison.baseline and verdict(comparison, row) in ("better", "worse")
-    }
+    A star marks a significant difference of a single system.
+    """
+    baseline, unit, main = comparison.baseline, comparison.unit, main_metric([*comparison.metrics])
+    tests, differing = list[list[Value]](), set[tuple[str, str]]()
+    tones: dict[str, Tone] = {"better": "good", "worse": "bad"}
+    for row in comparison.tables["significance"]:
+        name, metric, against = row["system"], row["metric"], list[Value]([None, None, None, "baseline"])
+        if name != baseline:
+            result = verdict(comparison, row)
+            differing |= {(name, metric)} if result in tones else set()
+            against = [score_text(metric, row["difference"], sign="+"), _p_text(row["p_bootstrap"]),
+                       _p_text(row["p_randomisation"]), Cell(result, tone=tones.get(result, "muted"))]  # fmt: skip
+        tests.append([title(metric), name, *(score_text(metric, row[key]) for key in ("score", "interval")), *against])
     systems = {row["system"]: row for row in comparison.tables["systems"]}
     metrics = sorted(comparison.metrics, key=lambda metric: metric != main)
-    rows = list[list[Value]]()
+    rows, starred, unknown = list[list[Value]](), False, ["unknown"] if comparison.note else []
     for group in comparison.tables["groups"]:
         names = comparison.groups[group["group"]]
         own = [systems[name] for name in names]
-        stars = ["*" if len(names) == 1 and (names[0], metric) in differing else " " for metric in metrics]
-        scores = [_spread_text(group, metric) + star for metric, star in zip(metrics, stars, strict=True)]
+        stars = [len(names) == 1 and (names[0], metric) in differing for metric in metrics]
+        scores = [_spread_text(group, metric) + " *"[star] for metric, star in zip(metrics, stars, strict=True)]
         share = own[0].get("unknown", 0.0)
-        unknown = ["< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.1f} %"] if measured.note else []
-        speeds = [row["sentences_per_second" if measured.decodes else "per_second"] for row in own]
-        rows.append([group["group"], *scores, *unknown, own[0]["parameters"], None if None in speeds else mean(speeds)])
-    columns = ["system", *map(title, metrics), *(["unknown"] if measured.note else [])]
-    starred = any(f"{cell}".endswith("*") for row in rows for cell in row[1:])
-    notes = [f"* differs significantly from {comparison.baseline}"] if starred else []
-    notes += ["± is the standard deviation over the seeds"] if len(rows) < len(systems) else []
-    notes += [f"note: {measured.note}"] if measured.note else []
-    return TablePart([*columns, "parameters", f"{measured.unit} / s"], rows, notes=notes)
+        shares = ["< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.1f} %" for _ in unknown]
+        speeds = [row["sentences_per_second" if comparison.decodes else "per_second"] for row in own]
+        rows.append([group["group"], *scores, *shares, own[0]["parameters"], None if None in speeds else mean(speeds)])
+        starred |= any(stars)
+    notes = {
+        f"* differs significantly from {baseline}": starred,
+        "± is the standard deviation over the seeds": len(rows) < len(systems),
+        f"note: {comparison.note}": comparison.note,
+    }
+    note = (
+        f"± is half the 95 % interval by bootstrap over {unit}. Better or worse than {baseline}: both paired tests "
+        f"give a p-value below {LEVEL}.{NOTES.get(comparison.task, '')}"
+    )
+    columns = ["system", *map(title, metrics), *unknown, "parameters", f"{unit} / s"]
+    heads = ["metric", "system", "score", "±", "difference", "p (bootstrap)", "p (randomisation)", ""]
+    summary = TablePart(columns, rows, notes=[text for text, shown in notes.items() if shown])
+    return [summary, TablePart(heads, tests, title="Tests"), muted(note)]
 
 
-def _tests(comparison: Comparison, metric: str) -> TablePart:
-    rows, tones = list[list[Value]](), dict[str, Tone]({"better": "good", "worse": "bad"})
-    for row in (row for row in comparison.tables["significance"] if row["metric"] == metric):
-        against: list[Value] = [None, None, None, "baseline"]
-        if row["system"] != comparison.baseline:
-            result = verdict(comparison, row)
-            against = [score_text(metric, row["difference"], sign="+"), _p_text(row["p_bootstrap"]),
-                       _p_text(row["p_randomisation"]), Cell(result, tone=tones.get(result, "muted"))]  # fmt: skip
-        rows.append([row["system"], *(score_text(metric, row[key]) for key in ("score", "interval")), *against])
-    columns = ["system", "score", "±", "difference", "p (bootstrap)", "p (randomisation)", ""]
-    return TablePart(columns, rows, title=title(metric))
-
-
-def _series(comparison: Comparison, table: str, group: str, x: str, y: str) -> Series:
-    """The means over the systems of a group, between the lowest and the highest where there are several."""
-    values: dict[float, list[float]] = {}
-    for row in comparison.tables[table]:
-        if row["system"] in comparison.groups[group] and math.isfinite(row.get(y, math.nan)):
-            values.setdefault(row[x], []).append(row[y])
-    places = sorted(values)
-    several = len(comparison.groups[group]) > 1
-    low, high = ([end(values[place]) for place in places] if several else None for end in (min, max))
-    return Series(group, places, [mean(values[place]) for place in places], low, high)
+def _series(comparison: Comparison, table: str, x: str, y: str) -> list[Series]:
+    """Of each group the means over its systems, between the lowest and the highest where there are several."""
+    series = []
+    for group, names in comparison.groups.items():
+        values: dict[float, list[float]] = {}
+        for row in comparison.tables[table]:
+            if row["system"] in names and math.isfinite(row.get(y, math.nan)):
+                values.setdefault(row[x], []).append(row[y])
+        places = sorted(values)
+        low, high = ([end(values[place]) for place in places] if len(names) > 1 else None for end in (min, max))
+        series.append(Series(group, places, [mean(values[place]) for place in places], low, high))
+    return [one for one in series if one.x]
 
 
 def _lengths(comparison: Comparison) -> list[Part]:
     """Quality by length, a figure a metric: it falls with length where there is no attention."""
-    rows, facts = comparison.tables.get("lengths", []), comparison.measured.facts
-    buckets = list(dict.fromkeys((row["from"], row["to"], row["sentences"], row["mean_length"]) for row in rows))
-    ticks = [(length, f"{first}–{last}") for first, last, _, length in buckets]
-    names = [system.name for system in comparison.systems]
-    curves, tables = list[Part](), list[Part]()
-    for metric in comparison.metrics if rows else ():
-        series = [_series(comparison, "lengths", group, "mean_length", metric) for group in comparison.groups]
-        axis = f"{facts['lengths_of']} length ({facts['length_unit']})"
-        curves.append(Curves(series, axis, title(metric), y_range=(0, None), x_ticks=ticks))
-        scores = {(row["from"], row["system"]): score_text(metric, row[metric]) for row in rows}
-        body = [
-            [f"{first}–{last}", sentences, *(scores[first, name] for name in names)]
-            for first, last, sentences, _ in buckets
-        ]
-        columns = [facts["length_unit"], "sentences", *names]
-        tables.append(TablePart(columns, body, title=f"The numbers: {title(metric)}", folded=True))
-    if rows and len(comparison.groups) < len(comparison.systems):
-        curves.append(Text(["A band spans the seeds."], tone="muted"))
-    return curves + tables
+    rows, facts = comparison.tables.get("lengths", []), comparison.facts
+    if not rows:
+        return []
+    names = {row["mean_length"]: f"{row['from']}–{row['to']}" for row in rows}
+    axis = f"{facts['lengths_of']} length ({facts['length_unit']})"
+    parts: list[Part] = [
+        Curves(_series(comparison, "lengths", "mean_length", metric), axis, title(metric), from_zero=True,
+               x_ticks=[*names.items()])
+        for metric in comparison.metrics
+    ]  # fmt: skip
+    if len(comparison.groups) < len(comparison.systems):
+        parts.append(muted("A band spans the seeds."))
+    columns = [facts["length_unit"], "sentences", "system", *map(title, comparison.metrics)]
+    cells = [
+        [names[row["mean_length"]], row["sentences"], row["system"],
+         *(score_text(metric, row[metric]) for metric in comparison.metrics)]
+        for row in rows
+    ]  # fmt: skip
+    return [*parts, TablePart(columns, cells, title="The numbers", folded=True)]
 
 
 def _table(rows: Table, columns: Mapping[str, str], note: str) -> TablePart:
@@ -440,50 +414,42 @@ def _mcnemar(comparison: Comparison) -> list[Part]:
 
 def _curves(comparison: Comparison) -> list[Part]:
     """Loss and metrics of the validations, over the steps of the training."""
-    rows, measured = comparison.tables["curves"], comparison.measured
-    trained = {row["system"] for row in rows}
-    groups = [group for group, names in comparison.groups.items() if trained & {*names}]
     curves: list[Part] = [
-        Curves([_series(comparison, "curves", group, "step", name) for group in groups], "training step",
-               f"validation {title(name)}", y_range=(None if name == "loss" else 0, None))
-        for name in ("loss", *comparison.metrics)
-        if any(name in row for row in rows)
-    ]  # fmt: skip
+        Curves(series, "training step", f"validation {title(name)}", from_zero=name != "loss")
+        for name in dict.fromkeys(("loss", *comparison.metrics))
+        if (series := _series(comparison, "curves", "step", name))
+    ]
     note = "From the runs' own logs, on the validation examples."
-    if measured.unit != "examples":
+    if comparison.unit != "examples":
         note += " Losses are per token: only runs with the same tokenizer can be compared by them."
-    if measured.decodes:
+    if comparison.decodes:
         note += " Metrics are those of greedy search on the first of them (training.decode)."
-    return [*curves, Text([note], tone="muted")] if curves else []
+    return [*curves, muted(note)] if curves else []
 
 
 def _speed(comparison: Comparison) -> list[Part]:
     columns = {"system": "system", "model": "model", "parameters": "parameters"}
     note = "Training is the time of the steps in the run's log, on the machine it was trained on, without validations."
-    if comparison.measured.decodes:
+    if comparison.decodes:
         columns |= {"beam": "beam", "sentences_per_second": "sentences / s", "tokens_per_second": "target tokens / s",
                     "decoding_seconds": "decoding (s)"}  # fmt: skip
         note = f"Decoding was measured here, on all sentences, without loading the model. {note}"
     else:
-        columns |= {"per_second": f"{comparison.measured.unit} / s", "measuring_seconds": "measuring (s)"}
+        columns |= {"per_second": f"{comparison.unit} / s", "measuring_seconds": "measuring (s)"}
     columns |= {"training_steps": "training steps", "training_seconds": "training (s)"}
     return [_table(comparison.tables["systems"], columns, note)]
 
 
 def _errors(comparison: Comparison) -> list[Part]:
-    rows, body = comparison.tables.get("errors", []), list[list[Value]]()
-    for row in rows:
-        shares: list[Value] = [None, None]
-        if row["errors"]:
-            interval = f"{row['search_errors_low']:.1%} – {row['search_errors_high']:.1%}"
-            shares = [Cell(row["search_errors"] / row["errors"], ".1%"), interval]
-        counts = (row[key] for key in ("system", "sentences", "errors", "search_errors", "model_errors"))
-        body.append([*counts, *shares])
-    columns = ["system", "sentences", "errors", "search errors", "model errors", "search errors, share",
-               "95 % interval"]  # fmt: skip
-    kinds = {f"{kind} errors": [float(row[f"{kind}_errors"]) for row in rows] for kind in ("search", "model")}
-    bars = Bars([row["system"] for row in rows], kinds, "sentences", stacked=True)
-    return [TablePart(columns, body), bars, Text([ERRORS], tone="muted")] if rows else []
+    tallies = {system.name: system.tally for system in comparison.systems if system.tally is not None}
+    if not tallies:
+        return []
+    columns = ["system", "sentences", "errors", "search errors", "model errors", "search errors, share"]
+    rows: list[list[Value]] = [
+        [name, *own.counts.values(), own.share_texts["search_errors"]] for name, own in tallies.items()
+    ]
+    kinds = {f"{kind} errors": [float(own.counts[f"{kind}_errors"]) for own in tallies.values()] for kind in VERDICTS}
+    return [TablePart(columns, rows), Bars([*tallies], kinds, "sentences"), muted(ERRORS)]
 
 
 def _recipes(comparison: Comparison) -> list[Part]:
@@ -509,7 +475,7 @@ def _examples(comparison: Comparison) -> list[Part]:
         parts += [table, *(HeatMaps([heat_map], title=heat_map.title) for heat_map in maps if heat_map is not None)]
     without = [system.name for system in comparison.systems if system.run is not None and not system.alignments]
     if parts and without:
-        parts.append(Text([f"There is no attention to show of {', '.join(without)}."], tone="muted"))
+        parts.append(muted(f"There is no attention to show of {', '.join(without)}."))
     return parts
 
 
@@ -528,10 +494,3 @@ def _units(comparison: Comparison, table: str) -> dict[int, Part]:
             heading = f"{first['number']}. {first['text'][:LONGEST]}"
             tables[first["number"]] = TablePart(["", ""], [[row["system"], row["says"]] for row in group], heading)
     return tables
-
-
-def _methods(measured: Measured) -> list[Part]:
-    if not measured.decodes:
-        return [Text([TESTS_OF_SUMS.format(measured.unit)])]
-    signatures = [f"{title(name)}: {text}" for name, text in measured.facts["signatures"].items()]
-    return [Text(signatures, bullets=True), Text([TESTS_OF_TEXTS])]

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from regard.runs.settings import (
 from regard.search import SearchConfig
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.labels import count_text, percent, title
-from regard.views.report import Bars, Cell, Report, Section, Table, Text, Value
+from regard.views.report import Bars, Cell, Report, Section, Table, Value, muted
 from regard.views.search_errors import (
     MARGIN,
     SAME_TOKENS,
@@ -38,7 +38,6 @@ from regard.views.search_errors import (
     Outcome,
     ReferenceWatch,
     Scored,
-    Share,
     Sweep,
     Tally,
     Verdict,
@@ -47,11 +46,11 @@ from regard.views.search_errors import (
     judge,
     length_buckets,
     lengths_of,
+    metrics_of,
     resampled,
     score_references,
     sweep_metric,
 )
-from regard.views.significance import for_metrics
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -87,9 +86,6 @@ BECAUSE = {
 """Why each of these helps."""
 
 
-# ------------------------------------------------------------------------------------------------------------ advice
-
-
 def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | None) -> Iterator[str]:
     """One sentence or two for each thing that is worth doing, the most important first."""
     causes, lead = Counter[str](), ""
@@ -100,12 +96,19 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
     if not tally.errors:
         yield "No output is worse than its reference: there is nothing to mend here."
     elif tally.search_errors >= tally.model_errors:
-        yield f"{percent(tally.shares['search_errors'].share)} search errors{_search(tally, beam, sweep)}"
+        wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
+        yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
     else:
         lead = max((MORE, *BECAUSE), key=lambda remedy: causes[remedy])
-        yield _model(tally, lead, causes[lead], beam, sweep)
+        why = "" if lead == MORE else f", {causes[lead]:,} of them {BECAUSE[lead]}"
+        rest = ""
+        if sweep and sweep.enough.beam > beam:
+            what_for = "for the others" if tally.search_errors else "for outputs that come closer to them"
+            rest = f"; {what_for} raise the beam to {_gain(sweep, sweep.enough)}"
+        share = percent(tally.shares["model_errors"].share)
+        yield f"{share} model errors{why}: {lead}. No beam, however wide, would prefer these references{rest}."
     if sweep:
-        yield from _width(beam, sweep)
+        yield from _width(sweep)
     reasons = Counter(error.unreachable for error in errors if error.unreachable and not error.scored.unknown)
     for reason, count in reasons.items():
         if count >= NOTEWORTHY * len(errors):
@@ -117,63 +120,46 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
             are = "is" if count == 1 else "are"
             yield f"{count_text(count, 'errors')} {are} the model's {BECAUSE[remedy]}: {remedy}."
     if 0 < tally.errors < FEW:
-        low, high = map(percent, tally.shares["search_errors"].interval)
+        _, low, high = map(percent, tally.shares["search_errors"])
         few = f"There {'is' if tally.errors == 1 else 'are'} only {count_text(tally.errors, 'errors')}"
         yield f"{few}: the true share of search errors may be anywhere from {low} to {high}."
 
 
-def _search(tally: Tally, beam: int, sweep: Sweep | None) -> str:
+def _wider(tally: Tally, sweep: Sweep) -> str:
     """What to do about search errors: how the sentence goes on that begins with their share."""
-    if sweep is None:
-        return f": raise the beam above {beam}."
     widest = sweep.widths[-1]
-    if sweep.enough.beam > beam:
-        return f": raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}."
-    if widest.beam == beam:
-        return f": raise the beam above {beam}, the widest that was tried."
-    best = sweep.best_above(beam)
-    behind = sweep.behind(_at(sweep, beam), best)
+    if sweep.enough.beam > sweep.beam:
+        return f": raise the beam to {_gain(sweep, sweep.enough)}."
+    if widest is sweep.now:
+        return f": raise the beam above {sweep.beam}, the widest that was tried."
+    best = sweep.best_above(sweep.beam)
+    behind = sweep.behind(sweep.now, best)
     if behind.matters:
-        return f": raise the beam to {best.beam}{_gain(sweep, beam, best)}."
+        return f": raise the beam to {_gain(sweep, best)}."
     if behind.difference > MARGIN:
-        sentences = count_text(tally.sentences, "sentences")
-        chance = f"with {sentences} that may be chance. Measure more of them, or try that beam"
-        return f": a beam of {best.beam} writes better{_gain(sweep, beam, best)}, but {chance}."
+        chance = f"with {count_text(tally.sentences, 'sentences')} that may be chance"
+        better = _gain(sweep, best, "writes better ")
+        return f": a beam of {better}, but {chance}. Measure more of them, or try that beam."
     none = f", but no beam up to {widest.beam} writes better by more than {MARGIN} points of {title(sweep.metric)}"
     if 2 * widest.tally.search_errors < tally.search_errors:
         return f"{none}: what the model prefers to the references is as wrong. More data or a larger model."
     return f"{none}: the references lie too far off the beam. Train longer, so that the model rates how they begin."
 
 
-def _model(tally: Tally, remedy: str, count: int, beam: int, sweep: Sweep | None) -> str:
-    """`count` errors have the cause that `remedy` removes, which most model errors have."""
-    why = "" if remedy == MORE else f", {count:,} of them {BECAUSE[remedy]}"
-    sentence = f"{percent(tally.shares['model_errors'].share)} model errors{why}: {remedy}."
-    sentence += " No beam, however wide, would prefer these references"
-    if sweep and sweep.enough.beam > beam:
-        what_for = "for the others" if tally.search_errors else "for outputs that come closer to them"
-        sentence += f"; {what_for} raise the beam to {sweep.enough.beam}{_gain(sweep, beam, sweep.enough)}"
-    return f"{sentence}."
+def _gain(sweep: Sweep, then: Width, verb: str = "") -> str:
+    now, quality = sweep.now, sweep.quality
+    qualities = f"{title(sweep.metric)} {quality(now):.1f} -> {quality(then):.1f}"
+    return f"{then.beam} {verb}({qualities}, {then.seconds / now.seconds:.1f} times the time)"
 
 
-def _at(sweep: Sweep, beam: int) -> Width:
-    return next(width for width in sweep.widths if width.beam == beam)
-
-
-def _gain(sweep: Sweep, beam: int, then: Width) -> str:
-    now = _at(sweep, beam)
-    qualities = f"{title(sweep.metric)} {sweep.quality(now):.1f} -> {sweep.quality(then):.1f}"
-    return f" ({qualities}, {then.seconds / now.seconds:.1f} times the time)"
-
-
-def _width(beam: int, sweep: Sweep) -> Iterator[str]:
+def _width(sweep: Sweep) -> Iterator[str]:
     """Few sentences prove little: what is not significant is not called equal."""
-    now, enough, widest = _at(sweep, beam), sweep.enough, sweep.widths[-1]
-    if enough.beam < beam:
+    now, enough, widest = sweep.now, sweep.enough, sweep.widths[-1]
+    if enough.beam < now.beam:
         share = enough.seconds / now.seconds
         quicker = f", which takes {percent(share)} of the time" if share < 1 else ""
         qualities = f"{title(sweep.metric)} {sweep.quality(now):.2f} and {sweep.quality(enough):.2f}"
-        better = f"a beam of {beam} writes better than one of {enough.beam}{quicker} ({qualities})"
+        better = f"a beam of {now.beam} writes better than one of {enough.beam}{quicker} ({qualities})"
         yield f"{count_text(now.tally.sentences, 'sentences')} cannot show that {better}."
     if sweep.best is not widest and sweep.behind(widest).matters:
         yield (
@@ -182,38 +168,24 @@ def _width(beam: int, sweep: Sweep) -> Iterator[str]:
         )
 
 
-# -------------------------------------------------------------------------------------------------------- the result
-
-
-@dataclass(frozen=True)
-class Example:
+def _example(judged: Judged, outcome: Outcome) -> Table:
     """An error, and what became of its reference in the search."""
-
-    judged: Judged
-    outcome: Outcome
-    token: str
-    """The reference's token at that step, as it is shown."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.judged.to_json(), "fate": {**asdict(self.outcome), "token": self.token}}
-
-    def table(self) -> Table:
-        judged, scored, outcome = self.judged, self.judged.scored, self.outcome
-        at, slots = f"at step {outcome.step}, {self.token!r}", count_text(outcome.slots, "open slots")
-        became = {
-            "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
-            "forbidden": f"left the beam {at}, which may not be written there",
-            "finished": f"was written to its end, step {outcome.step}, and another one won",
-            "left": f"was still in the beam at step {outcome.step}, without a chance to win",
-        }[outcome.kind]
-        rows: list[list[Value]] = [
-            ["source", "", "", scored.source],
-            ["reference", Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
-            ["output", Cell(judged.written.objective, ".3f"), Cell(judged.written.score, ".1f"), judged.output],
-        ]
-        heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
-        notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
-        return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
+    scored, written = judged.scored, judged.written
+    at, slots = f"at step {outcome.step}, {outcome.token!r}", count_text(outcome.slots, "open slots")
+    became = {
+        "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
+        "forbidden": f"left the beam {at}, which may not be written there",
+        "finished": f"was written to its end, step {outcome.step}, and another one won",
+        "left": f"was still in the beam at step {outcome.step}, without a chance to win",
+    }[outcome.kind]
+    rows: list[list[Value]] = [
+        ["source", "", "", scored.source],
+        ["reference", Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
+        ["output", Cell(written.objective, ".3f"), Cell(written.score, ".1f"), judged.output],
+    ]
+    heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
+    notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
+    return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,8 +198,8 @@ class Diagnosis:
     """Every sentence."""
     metrics: Mapping[str, float]
     """The task's own, over all outputs."""
-    examples: Mapping[Verdict, Sequence[Example]]
-    """The worst errors of each kind, the worst first."""
+    examples: Mapping[Verdict, Sequence[tuple[Judged, Outcome]]]
+    """The worst errors of each kind, the worst first, and what became of their references in the search."""
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
     """How long each part took."""
@@ -267,7 +239,10 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         sweep, raw, (unit, by_length) = self.beam_sweep, self.raw_search_errors, self.by_length
-        examples = {f"{kind}_errors": [example.to_json() for example in worst] for kind, worst in self.examples.items()}
+        examples = {
+            f"{kind}_errors": [{**judged.to_json(), "fate": asdict(outcome)} for judged, outcome in worst]
+            for kind, worst in self.examples.items()
+        }
         return {
             "run": self.run,
             **self.measured_on,
@@ -293,12 +268,12 @@ class Diagnosis:
     def report(self) -> Report:
         metrics = ", ".join(f"{title(name)} {value:.2f}" for name, value in self.metrics.items())
         measured = f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
-        sweep = [self.beam_sweep.section(self.search.beam)] if self.beam_sweep else []
         worst = [
-            Section(f"The worst {KINDS[kind]}", [example.table() for example in examples], in_terminal=IN_TERMINAL)
+            Section(f"The worst {KINDS[kind]}", [_example(*example) for example in examples], in_terminal=IN_TERMINAL)
             for kind, examples in self.examples.items()
             if examples
         ]
+        sweep = [self.beam_sweep.section()] if self.beam_sweep else []
         opening = f"{measured}, beam {self.search.beam}: {metrics}."
         sections = [self._counts(), self._lengths(), *sweep, *worst]
         return Report(f"Diagnosis of {Path(self.run).name}", sections, opening, self.advice)
@@ -307,20 +282,20 @@ class Diagnosis:
         tally, raw = self.tally, self.raw_search_errors
         alone: dict[str, Value] = {"errors": "", "search_errors": raw, "model_errors": tally.errors - raw}
         rows: list[list[Value]] = [["sentences", tally.sentences, "", ""]]
-        rows += [[name.replace("_", " "), share.count, _share_text(share), alone[name]]
-                 for name, share in tally.shares.items()]  # fmt: skip
+        rows += [[name.replace("_", " "), tally.counts[name], text, alone[name]]
+                 for name, text in tally.share_texts.items()]  # fmt: skip
         rows += [
             [f"{KINDS[kind]} whose reference no search could have given: {reason}", count, "", ""]
             for kind, reasons in self.unreachable.items()
             for reason, count in reasons.items()
         ]
         table = Table(["", "count", "share, 95 %", "by log P alone"], rows)
-        return Section("Search errors and model errors", [table, Text([EXPLAINED], tone="muted")], in_terminal=1)
+        return Section("Search errors and model errors", [table, muted(EXPLAINED)], in_terminal=1)
 
     def _lengths(self) -> Section:
         unit, by_length = self.by_length
         rows: list[list[Value]] = [
-            [bucket.name, tally.sentences, Cell(tally.chrf, ".1f"), *map(_share_text, tally.shares.values())]
+            [bucket.name, tally.sentences, Cell(tally.chrf, ".1f"), *tally.share_texts.values()]
             for bucket, tally in by_length
         ]
         shares = {
@@ -328,16 +303,8 @@ class Diagnosis:
             for kind, name in KINDS.items()
         }
         table = Table([unit, "sentences", "sentence chrF", "errors", *KINDS.values()], rows)
-        bars = Bars([bucket.name for bucket, _ in by_length], shares, "% of the sentences", stacked=True, span=100.0)
+        bars = Bars([bucket.name for bucket, _ in by_length], shares, "% of the sentences", span=100.0)
         return Section(f"By {self.lengths_of} length in {unit}", [table, bars], in_terminal=1)
-
-
-def _share_text(share: Share) -> str:
-    low, high = share.interval
-    return f"{percent(share.share)} ({100 * low:.0f}–{100 * high:.0f})" if share.of else "–"
-
-
-# ---------------------------------------------------------------------------------------------------------- the verb
 
 
 def diagnose(
@@ -375,7 +342,7 @@ def diagnose(
     measured, judged = tried[search.beam]
     with _timed(seconds, "watching"):
         examples = {verdict: _examples(run, model, judged, verdict) for verdict in VERDICTS}
-    widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()]) if sweep else None
+    widths = Sweep(sweep_metric(run.task), [width for width, _ in tried.values()], search.beam) if sweep else None
     return Diagnosis(
         str(run.folder), search, judged, measured.metrics, examples, widths, seconds, measured_on(run, split, files),
         run.task.lengths_of,
@@ -393,7 +360,7 @@ def _try_width(
     run: Run, model: Generator, scored: Sequence[Scored], beam: int, seconds: dict[str, float], progress: Progress
 ) -> tuple[Width, list[Judged]]:
     """What a width of the beam gives, in all and sentence by sentence."""
-    part, config = f"beam {beam}", run.recipe.evaluation
+    part = f"beam {beam}"
     moved = summed(partial(progress, part), len(scored))
     with _timed(seconds, part):
         search = with_search(run.recipe, beam, 1, None, []).search
@@ -401,13 +368,12 @@ def _try_width(
     with _timed(seconds, f"measuring {part}"):
         judged = judge(run, scored, written)
         outputs, references = zip(*((sentence.output, sentence.scored.references) for sentence in judged), strict=True)
-        metrics = run.task.metrics(outputs, for_metrics(references), config)
-        draws = resampled(outputs, references, run.task, config)
-    numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
-    return Width(beam, seconds[part], numbers, draws, Tally.of(judged)), judged
+        metrics = metrics_of(run, outputs, references)
+        draws = resampled(outputs, references, run.task, run.recipe.evaluation)
+    return Width(beam, seconds[part], metrics, draws, Tally.of(judged)), judged
 
 
-def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict) -> list[Example]:
+def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict) -> list[tuple[Judged, Outcome]]:
     """The errors of a kind with the lowest chrF, among equals those with the largest difference of the objective.
 
     The search runs once more for these, to follow their references.
@@ -425,7 +391,6 @@ def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Ver
     for _ in run.task.decode(model, [error.scored.source_ids for error in worst], search, watch=watch):
         pass
     outcomes = {row: outcome for rows, own in watches for row, outcome in zip(rows, own.outcomes, strict=True)}
-    return [
-        Example(sentence, outcomes[row], target.pieces([sentence.scored.tokens[outcomes[row].step - 1]])[0])
-        for row, sentence in enumerate(worst)
-    ]
+    tokens = [error.scored.tokens[outcomes[row].step - 1] for row, error in enumerate(worst)]
+    shown = [target.pieces([token])[0] for token in tokens]
+    return [(error, replace(outcomes[row], token=shown[row])) for row, error in enumerate(worst)]

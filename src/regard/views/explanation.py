@@ -19,7 +19,7 @@ from regard.tasks.story_answering import facts_found
 from regard.views.labels import label, shorten
 from regard.views.leave_one_out import Occlusion
 from regard.views.recording import NAMES, Attention, Kind, Pieces, Step, Worked, work_out, work_out_hop
-from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Numbers, Part, Report, Section, Table, Text, Value
+from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Numbers, Part, Report, Section, Table, Value, muted
 from regard.views.terminal import SHADES
 
 View = Literal[
@@ -302,7 +302,7 @@ class Explanation:
             drawn = self.select(replace(options, words=True)).heat_maps()
             images = [ImageMap(pixels, grid, one.rows, one.values, names, one.title) for one in drawn]
             hint = "The first picture is what the model saw. Then one for each word: bright is where it looked."
-            parts = [*images, Text([hint], tone="muted")]
+            parts = [*images, muted(hint)]
             yield _section("Regions that each word looked at", parts, view == "alignment", len(images))
         if self.attentions:
             asked = self.heat_maps() if view in (*MAPS, "heads", "masks", "positions") else []

@@ -10,7 +10,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -106,9 +106,6 @@ def page(report: Report) -> str:
     return _template().render(report=report)
 
 
-# ----------------------------------------------------------------------------------------------------------- pictures
-
-
 def draw(figures: Sequence[Figure], path: Path) -> bytes:
     """All figures in one picture, of the format that the suffix of the path names."""
     panels = [panel for figure in figures for panel in (figure.drawn if isinstance(figure, HeatMaps) else [figure])]
@@ -153,8 +150,7 @@ def _size(panel: Panel) -> tuple[float, float]:
             rows, columns = panel.values.shape
             return max(4.0, columns * CELL + 2.5 + 0.11 * (panel.label_width - 18)), max(3.0, rows * CELL + 2.5)
         case Bars():
-            lines = len(panel.categories) * (1 if panel.stacked else len(panel.series))
-            return 6.5, max(2.5, lines * CELL + 1.5)
+            return 6.5, max(2.5, len(panel.categories) * CELL + 1.5)
         case ImageMap():
             across = min(ACROSS, len(panel.words) + 1)
             return 1.6 * across, 1.9 * math.ceil((len(panel.words) + 1) / across) + 0.5
@@ -182,29 +178,26 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
             axes.fill_between(series.x, series.low, series.high, color=look["color"], alpha=0.16, linewidth=0)
     axes.set_xlabel(curves.x_label, parse_math=False)
     axes.set_ylabel(curves.y_label, parse_math=False)
-    axes.set_ylim(*curves.y_range)
+    axes.set_ylim(bottom=0 if curves.from_zero else None)
     if curves.x_ticks:
         axes.set_xticks(*map(list, zip(*curves.x_ticks, strict=True)), parse_math=False)
     _finish(axes, "y", several=len(curves.series) > 1)
 
 
 def _draw_bars(axes: Any, bars: Bars) -> None:
-    rows, single = np.arange(len(bars.categories)), len(bars.series) == 1
-    start, thick = np.zeros(len(rows)), 0.76 if bars.stacked else 0.76 / max(1, len(bars.series))
-    for n, (name, given) in enumerate(bars.series.items()):
-        values = np.array(given, dtype=np.float64)
-        colours = [PALETTE[1] if single and value < 0 else PALETTE[n % 8] for value in values]
-        shift = 0 if bars.stacked else (n - (len(bars.series) - 1) / 2) * thick
-        drawn = axes.barh(rows + shift, values, thick, left=start if bars.stacked else None, color=colours, label=name)
-        if single:
+    rows, several = np.arange(len(bars.categories)), len(bars.series) > 1
+    start = np.zeros(len(rows))
+    for n, (name, values) in enumerate(bars.series.items()):
+        colours = [PALETTE[1] if not several and value < 0 else PALETTE[n % 8] for value in values]
+        drawn = axes.barh(rows, values, 0.76, left=start, color=colours, label=name)
+        if not several:
             axes.bar_label(drawn, fmt="%.3f", padding=3, fontsize=8)
-        start += np.nan_to_num(values)
+        start += values
     axes.set_yticks(rows, [shorten(one_line(text), 28) for text in bars.categories], fontsize=9, parse_math=False)
     axes.invert_yaxis()
-    low = min((min(values) for values in bars.series.values()), default=0.0)
-    axes.set_xlim(-1.15 * bars.longest if low < 0 else 0, 1.15 * bars.longest)
+    axes.set_xlim(-1.15 * bars.longest if min(start) < 0 else 0, 1.15 * bars.longest)
     axes.set_xlabel(bars.value_label, parse_math=False)
-    _finish(axes, "x", several=len(bars.series) > 1)
+    _finish(axes, "x", several=several)
 
 
 def _finish(axes: Any, ruled: str, *, several: bool) -> None:
@@ -247,17 +240,27 @@ def _draw_image_map(place: Any, image: ImageMap) -> None:
         axes.set(xticks=[], yticks=[])
 
 
-# -------------------------------------------------------------------------------------------------------------- fonts
-
-
 def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
     """Installed fonts that together have every letter of the text: matplotlib's own, then FONTS, then any.
 
     A letter that none has would be drawn as a box: `strict` refuses it.
     """
+    module = _module(".font_manager", path)
+    fonts = module.fontManager.ttflist
+    for file in sorted({*module.findSystemFonts()} - {font.fname for font in fonts}):  # installed since the last time
+        with suppress(OSError, RuntimeError):
+            module.fontManager.addfont(file)
+
+    def rank(font: Any) -> tuple[bool, bool, bool, str]:
+        plain = font.style == "normal" and font.weight in (400, "normal", "regular", "book")
+        # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too, by its Japanese name.
+        korean = font.name in FONTS or font.name.startswith("Noto Sans CJK")
+        return font.name != "DejaVu Sans", not plain, not korean, font.name
+
     missing = {character for character in one_line(text) if not character.isspace()}
     families: list[str] = []
-    for font in _installed(path):
+    # matplotlib's "Last Resort" has a box for every letter there is.
+    for font in sorted((font for font in fonts if "Last Resort" not in font.name), key=rank):
         if not missing and families:
             break
         with suppress(OSError, RuntimeError):
@@ -272,22 +275,3 @@ def fonts_for(text: str, path: Path, *, strict: bool = True) -> list[str]:
         hint = "install one, for Korean 'apt install fonts-noto-cjk' or fonts-nanum; .svg and .html need none here"
         raise RegardError(f"no installed font has {some}", where=str(path), hint=hint)
     return families or ["DejaVu Sans"]
-
-
-def _installed(path: Path) -> Iterator[Any]:
-    """Those that matplotlib has in its cache, the best first; then those that were installed since."""
-
-    def rank(font: Any) -> tuple[bool, bool, bool, str]:
-        plain = font.style == "normal" and font.weight in (400, "normal", "regular", "book")
-        # matplotlib opens the first face of a collection, and knows Noto's, which has Hangul too, by its Japanese name.
-        korean = font.name in FONTS or font.name.startswith("Noto Sans CJK")
-        return font.name != "DejaVu Sans", not plain, not korean, font.name
-
-    module = _module(".font_manager", path)
-    known = list(module.fontManager.ttflist)
-    # matplotlib's "Last Resort" has a box for every letter there is.
-    yield from sorted((font for font in known if "Last Resort" not in font.name), key=rank)
-    for file in sorted({*module.findSystemFonts()} - {font.fname for font in known}):
-        with suppress(OSError, RuntimeError):
-            module.fontManager.addfont(file)
-    yield from sorted((font for font in module.fontManager.ttflist if font not in known), key=rank)

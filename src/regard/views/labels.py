@@ -28,9 +28,6 @@ COLUMNS = 12
 """Most columns of a table of metrics; what has more is listed line by line, without counts of zero."""
 
 
-# ------------------------------------------------------------------------------------------------------------ tokens
-
-
 def label(piece: str) -> str:
     """A token as it is shown beside a figure.
 
@@ -69,9 +66,6 @@ def shorten(text: str, width: int) -> str:
             break
         kept += cluster
     return f"{kept}…"
-
-
-# ----------------------------------------------------------------------------------------------- numbers and metrics
 
 
 def number(value: float) -> str:

@@ -70,12 +70,16 @@ Value = Cell | str | int | float | None
 
 @dataclass(frozen=True)
 class Text(Part):
-    """Paragraphs, or a list of bullets."""
+    """Paragraphs."""
 
     kind = "text"
     paragraphs: Sequence[str]
-    bullets: bool = False
     tone: Tone = ""
+
+
+def muted(text: str) -> Text:
+    """An explanation below a table or a figure."""
+    return Text([text], tone="muted")
 
 
 @dataclass(frozen=True)
@@ -115,36 +119,35 @@ class Series:
 
 @dataclass(frozen=True)
 class Curves(Part):
-    """Series over the same axes. Ends of `y_range` that are None, and `x_ticks` (place and text), follow the data."""
+    """Series over the same axes. `x_ticks` are places with their texts; None: they follow the data."""
 
     kind = "curves"
     series: Sequence[Series]
     x_label: str
     y_label: str
     title: str = ""
-    y_range: tuple[float | None, float | None] = (None, None)
+    from_zero: bool = False
+    """Whether the y-axis begins at 0."""
     x_ticks: Sequence[tuple[float, str]] | None = None
 
 
 @dataclass(frozen=True)
 class Bars(Part):
-    """Horizontal bars: for each category one bar a series, below each other or `stacked` end to end."""
+    """Horizontal bars, one a category; several series stand end to end."""
 
     kind = "bars"
     categories: Sequence[str]
     series: Mapping[str, Sequence[float]]
     value_label: str = ""
     title: str = ""
-    stacked: bool = False
     span: float = 0.0
     """The axis goes at least to this value."""
 
     @property
     def longest(self) -> float:
         """The largest value that the axis must hold, whatever its sign; 1 where all are 0."""
-        values = np.abs(np.nan_to_num(np.array([*self.series.values()], dtype=np.float64)))
-        ends = values.sum(0) if self.stacked else values
-        return max(self.span, float(ends.max(initial=0.0))) or 1.0
+        ends = [sum(map(abs, values)) for values in zip(*self.series.values(), strict=True)]
+        return max(self.span, *ends) or 1.0
 
     def to_json(self) -> dict[str, Any]:
         return super().to_json() | {"longest": self.longest}
@@ -162,15 +165,6 @@ class HeatMap:
     """What selects this map in each chooser of `HeatMaps`: ("attention over the source", "layer 1", "head 2")."""
     label_width: int = 18
     """Terminal columns that a label may take; longer ones are cut."""
-
-    def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=np.float64)
-        if values.shape != (len(self.rows), len(self.columns)) or not values.size:
-            raise ValueError(f"values {values.shape} for {len(self.rows)} rows and {len(self.columns)} columns")
-        if not np.isfinite(values).all():
-            raise ValueError("the values of a heat map must be finite")
-        values.setflags(write=False)
-        object.__setattr__(self, "values", values)
 
     @property
     def peak(self) -> float:
@@ -215,7 +209,6 @@ class HeatMaps(Part):
     shown: Sequence[int] = (0,)
     """The maps that were asked for: the terminal and figures draw these, a page opens with the first of them."""
     title: str = ""
-    notes: Sequence[str] = ()
     tokens: Collection[str] = ()
     """The offers of the first chooser whose rows and columns are tokens: a page also shows these as two lines, of
     which the first reacts to the pointer."""
@@ -241,7 +234,7 @@ class HeatMaps(Part):
             sides = {"rows": tuple(one.rows), "columns": tuple(one.columns)}
             numbers = {side: labels.setdefault(texts, len(labels)) for side, texts in sides.items()}
             maps.append(one.packed(None if place in self.shown else kept) | numbers)
-        plain = {name: _plain(getattr(self, name)) for name in ("kind", "title", "choosers", "tokens", "notes")}
+        plain = {name: _plain(getattr(self, name)) for name in ("kind", "title", "choosers", "tokens")}
         return plain | {"first": self.shown[0], "kept": kept, "labels": [*map(list, labels)], "maps": maps}
 
 

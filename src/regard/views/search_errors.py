@@ -23,13 +23,13 @@ from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import Hypothesis, SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
-from regard.search.rules import Rules, rules_for
+from regard.search.rules import Rules
 from regard.tasks.task import by_length, padded
 from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
-from regard.views.labels import count_text, title
-from regard.views.report import Cell, Curves, Section, Series, Table, Text, Value
-from regard.views.significance import RESAMPLES, sacrebleu_metrics, score_of, statistics_of, streams_of
+from regard.views.labels import count_text, percent, title
+from regard.views.report import Cell, Curves, Section, Series, Table, Value, muted
+from regard.views.significance import RESAMPLES, for_metrics, sacrebleu_metrics, score_of, statistics_of, streams_of
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -49,9 +49,6 @@ OUTER = 0.01
 """The share of sentences at either end that get no group of their own: they join the first and the last one."""
 MARGIN = 0.1
 """Points of a metric from 0 to 100 that nobody would notice."""
-
-
-# ----------------------------------------------------------------------------------------------------- one sentence
 
 
 @dataclass(frozen=True)
@@ -158,6 +155,12 @@ def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis]) -> 
     return [Judged(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
 
 
+def metrics_of(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The task's own, without the signatures."""
+    metrics = run.task.metrics(outputs, for_metrics(references), run.recipe.evaluation)
+    return {name: value for name, value in metrics.items() if isinstance(value, float)}
+
+
 def sentence_chrf(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
     """sacreBLEU's chrF of each output alone, from 0 to 100, against the closest of its references, all in NFC."""
     from sacrebleu.metrics.chrf import CHRF
@@ -165,9 +168,6 @@ def sentence_chrf(run: Run, outputs: Sequence[str], references: Sequence[Sequenc
     chrf = CHRF(lowercase=getattr(run.recipe.evaluation, "lowercase", False))
     pairs = zip(outputs, references, strict=True)
     return [chrf.sentence_score(nfc(output), [*map(nfc, texts)]).score for output, texts in pairs]
-
-
-# ------------------------------------------------------------------------------------------------------- references
 
 
 def score_references(run: Run, model: Generator, dataset: Dataset, inputs: Sequence[Sequence[int]]) -> list[Scored]:
@@ -202,7 +202,7 @@ def why_forbidden(
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
         batch = task.source_batch([sources[row] for row in rows])
-        rules = rules_for(batch, config, wording.of(rows), special_of(target, target.begin))
+        rules = Rules(batch, config, wording.of(rows), special_of(target, target.begin))
         ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
         like_B1V = torch.zeros(len(rows), 1, target.size)
         for step in range(ids_BT.shape[1]):
@@ -230,6 +230,8 @@ class Outcome:
     """Its rank among all candidates of the step, from 1; None where it may not be written."""
     slots: int = 0
     """How many candidates the step took."""
+    token: str = ""
+    """The reference's token at that step, as it is shown."""
 
 
 class ReferenceWatch:
@@ -279,32 +281,25 @@ class ReferenceWatch:
                 self._decided[b] = Outcome("finished" if kept else "fell", step, rank, slots)
 
 
-# ----------------------------------------------------------------------------------------------------------- counts
+class Share(NamedTuple):
+    """A share with its 95 % interval."""
 
+    share: float
+    low: float
+    high: float
 
-@dataclass(frozen=True)
-class Share:
-    """`count` of `of`, with its 95 % interval."""
-
-    count: int
-    of: int
-
-    @property
-    def share(self) -> float:
-        return self.count / self.of if self.of else 0.0
-
-    @property
-    def interval(self) -> tuple[float, float]:
+    @classmethod
+    def of(cls, count: int, total: int) -> Share:
         """Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference", with p = count / n:
 
         (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
         """
-        if self.of == 0:
-            return 0.0, 1.0
-        p, z2_n = self.share, 1.959964**2 / self.of
+        if total == 0:
+            return cls(0.0, 0.0, 1.0)
+        p, z2_n = count / total, 1.959964**2 / total
         middle, half = p + z2_n / 2, math.sqrt(z2_n * p * (1 - p) + (z2_n / 2) ** 2)
         low, high = (middle - half) / (1 + z2_n), (middle + half) / (1 + z2_n)
-        return (0.0 if self.count == 0 else low), (1.0 if self.count == self.of else high)
+        return cls(p, 0.0 if count == 0 else low, 1.0 if count == total else high)
 
 
 @dataclass(frozen=True)
@@ -325,31 +320,30 @@ class Tally:
         return cls(len(judged), len(verdicts), verdicts.count("search"), verdicts.count("model"), mean)
 
     @property
+    def counts(self) -> dict[str, int]:
+        return {name: value for name, value in vars(self).items() if name != "chrf"}
+
+    @property
     def shares(self) -> dict[str, Share]:
         """Of errors among the sentences, and of each kind among the errors."""
-        kinds = {name: Share(self.counts[name], self.errors) for name in ("search_errors", "model_errors")}
-        return {"errors": Share(self.errors, self.sentences), **kinds}
+        counts = {"search_errors": self.search_errors, "model_errors": self.model_errors}
+        kinds = {name: Share.of(count, self.errors) for name, count in counts.items()}
+        return {"errors": Share.of(self.errors, self.sentences), **kinds}
 
     @property
-    def counts(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in ("sentences", "errors", "search_errors", "model_errors")}
-
-    @property
-    def row(self) -> dict[str, float]:
-        low, high = self.shares["search_errors"].interval
-        return {**self.counts, "search_errors_low": low, "search_errors_high": high}
+    def share_texts(self) -> dict[str, str]:
+        """As they are shown, with their intervals; kinds of errors have no share where there are no errors."""
+        return {
+            name: f"{percent(share)} ({100 * low:.0f}–{100 * high:.0f})" if self.errors or name == "errors" else "–"
+            for name, (share, low, high) in self.shares.items()
+        }
 
     def to_json(self) -> dict[str, Any]:
-        parts = ("share", "low", "high")
-        shares = {name: dict(zip(parts, (own.share, *own.interval), strict=True)) for name, own in self.shares.items()}
+        shares = {name: share._asdict() for name, share in self.shares.items()}
         return {**self.counts, "shares": shares, "sentence_chrf": self.chrf}
 
 
-# -------------------------------------------------------------------------------------------------------- by length
-
-
-@dataclass(frozen=True)
-class Bucket:
+class Bucket(NamedTuple):
     """The sentences of `shortest` to `longest` words or characters."""
 
     shortest: int
@@ -388,9 +382,6 @@ def length_buckets(lengths: Sequence[int]) -> list[Bucket]:
     return buckets
 
 
-# ------------------------------------------------------------------------------------------------------ other beams
-
-
 @dataclass(frozen=True, eq=False)
 class Width:
     """What one width of the beam gives."""
@@ -425,9 +416,15 @@ class Sweep:
     metric: str
     """What they are compared by."""
     widths: Sequence[Width]
+    beam: int
+    """The width in use."""
 
     def quality(self, width: Width) -> float:
         return width.metrics[self.metric]
+
+    @cached_property
+    def now(self) -> Width:
+        return next(width for width in self.widths if width.beam == self.beam)
 
     def best_above(self, beam: int) -> Width:
         """The highest quality of wider beams; among equals the narrowest."""
@@ -456,24 +453,24 @@ class Sweep:
                 **width.metrics,
                 "behind_best": self.behind(width)._asdict(),
                 "enough": width is self.enough,
-                **{name: share.count for name, share in width.tally.shares.items()},
+                **{name: width.tally.counts[name] for name in width.tally.shares},
                 "seconds": width.seconds,
             }
             for width in self.widths
         ]
 
-    def section(self, beam: int) -> Section:
+    def section(self) -> Section:
         """What the widths are compared by comes first, so that a narrow terminal has room for it."""
         main, rows = title(self.metric), list[list[Value]]()
-        others = [name for name in self.widths[0].metrics if name != self.metric]
+        names = sorted(self.widths[0].metrics, key=lambda name: name != self.metric)
         for width in self.widths:
-            mark = "*" * (width is self.enough) + "<" * (width.beam == beam)
-            first, *further = (Cell(width.metrics[name], ".2f") for name in (self.metric, *others))
+            mark = "*" * (width is self.enough) + "<" * (width is self.now)
+            first, *others = (Cell(width.metrics[name], ".2f") for name in names)
             behind = "{:.2f} ({:.2f}–{:.2f})".format(*self.behind(width))
             seconds = Cell(width.seconds, ".2f")
-            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *further, behind])
-        columns = ["beam", main, "search errors", "seconds", *map(title, others), f"{main} behind the best"]
-        sentences = count_text(self.widths[0].tally.sentences, "sentences")
+            rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *others, behind])
+        columns = ["beam", main, "search errors", "seconds", *map(title, names[1:]), f"{main} behind the best"]
+        sentences = count_text(self.now.tally.sentences, "sentences")
         note = f"< in use; * from here on wider no longer pays in {main}, as far as {sentences} can show"
         why = (
             f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
@@ -481,14 +478,14 @@ class Sweep:
         )
         places = [float(place) for place in range(len(rows))]  # evenly, since each beam is about twice the one before
         ticks = [(place, str(width.beam)) for place, width in zip(places, self.widths, strict=True)]
-        quality = Series(main, places, [self.quality(width) for width in self.widths])
-        seconds_series = Series("seconds", places, [width.seconds for width in self.widths])
         curves = [
-            Curves([quality], "beam", main, x_ticks=ticks),
-            Curves([seconds_series], "beam", "seconds", x_ticks=ticks, y_range=(0.0, None)),
+            Curves([Series(name, places, values)], "beam", name, from_zero=name == "seconds", x_ticks=ticks)
+            for name, values in (
+                (main, [self.quality(width) for width in self.widths]),
+                ("seconds", [width.seconds for width in self.widths]),
+            )
         ]
-        table = Table(columns, rows, notes=[note])
-        return Section("Other beams", [table, Text([why], tone="muted"), *curves], in_terminal=1)
+        return Section("Other beams", [Table(columns, rows, notes=[note]), muted(why), *curves], in_terminal=1)
 
 
 def sweep_metric(task: TextToText) -> str:

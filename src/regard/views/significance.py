@@ -72,9 +72,6 @@ def _row(metric: str, system: str, score: float, interval: float, difference: fl
     }  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------ sums over units
-
-
 def paired_tests_of_sums(metrics: Mapping[str, Metric], rows: Mapping[str, Rows], baseline: str) -> list[Row]:
     """Every metric of every system against the baseline's, by bootstrap and by randomisation."""
     base, tests = rows[baseline], []
@@ -138,9 +135,6 @@ def mcnemar(only_baseline: int, only_system: int) -> dict[str, float]:
         "chi_square": chi_square,
         "p_chi_square": math.erfc(math.sqrt(chi_square / 2)),
     }
-
-
-# ------------------------------------------------------------------------------------------- texts and references
 
 
 def paired_tests_of_texts(
@@ -232,9 +226,6 @@ def sacrebleu_metrics(names: Sequence[str], task: TextToText, config: Config) ->
         else:
             measures[name] = CHRF(lowercase=settings["lowercase"]) if name == "chrf" else sentence_mean(name)
     return measures
-
-
-# -------------------------------------------------------------------------------------------------- what is summed
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,6 +43,7 @@ from regard.views.search_errors import (
     judge,
     length_buckets,
     lengths_of,
+    metrics_of,
     score_references,
     sentence_chrf,
 )
@@ -66,6 +67,7 @@ SHOWN_AT = (0.1, 0.5, 0.9)
 """Which sentences are shown with their attention: those at these quantiles of length."""
 LONGEST_MAP = 40
 """Source tokens beyond which a heat map no longer fits beside another."""
+Unit = Literal["sentences", "documents", "examples"]
 SPEED = ("decoding_seconds", "sentences_per_second", "tokens_per_second")
 
 
@@ -95,15 +97,15 @@ class System:
 class Measured:
     """Systems measured: all that differs between systems that write texts and others."""
 
-    unit: Literal["sentences", "documents", "examples"]
+    unit: Unit
     systems: Sequence[System]
     scores: Mapping[str, Mapping[str, float]]
     """By the system's name, then by metric."""
     tables: Mapping[str, Table]
     """The significance tests, and tables that only this kind of system has."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any]
     """What else JSON says beside the tables."""
-    note: str | None = None
+    note: str | None
     """What a reader must know of the scores."""
 
     @property
@@ -177,9 +179,6 @@ def differ_most(gains: Sequence[Sequence[float]] | Sequence[Rows]) -> list[int]:
     return [int(row) for row in np.argsort(-distances, kind="stable")[:DIFFER_MOST] if distances[row] > 0]
 
 
-# --------------------------------------------------------------------------------------------- systems that write texts
-
-
 def measure_texts(
     runs: Mapping[str, Run],
     datasets: Sequence[Dataset],
@@ -191,48 +190,59 @@ def measure_texts(
     """Every run decodes once; outputs, also those in files, are measured as the first run's recipe says."""
     if any(run.recipe.search.sample for run in runs.values()):
         raise ConfigError("samples cannot be compared", where="search.sample", hint="--set search.sample=false")
-    inputs = [run.task.by_input(dataset) for run, dataset in zip(runs.values(), datasets, strict=True)]
-    sentences = [_sentences(dataset, own) for dataset, own in zip(datasets, inputs, strict=True)]
+    sentences, tokens = [], []
+    for run, dataset in zip(runs.values(), datasets, strict=True):
+        inputs, texts = run.task.by_input(dataset), dataset.texts
+        tokens.append([len(run.task.source(dataset, rows[0])) for rows in inputs])
+        # In Unicode's NFC, which models write.
+        pairs = [(nfc(texts["source"][rows[0]]), [nfc(texts["target"][row]) for row in rows]) for rows in inputs]
+        sentences.append(pairs)
     check_same(runs, sentences, "sentences")
     sources, references = zip(*sentences[0], strict=True)
     others = [read_hypotheses(name, file, references) for name, file in hypotheses.items()]
     first = next(iter(runs.values()))
     task, config = first.task, first.recipe.evaluation
-    texts = sources if task.lengths_of == "source" else [own[0] for own in references]
-    tokens = [
-        [len(task.source(dataset, rows[0])) for rows in own] for dataset, own in zip(datasets, inputs, strict=True)
-    ]
-    shown, systems = _shown(texts, tokens), []
+    measured = sources if task.lengths_of == "source" else [own[0] for own in references]
+    shown, systems = _shown(measured, tokens), []
     for (name, run), dataset in zip(runs.items(), datasets, strict=True):
         moved = summed(partial(progress, name), len(sources))
         systems.append(decode_run(name, run, load(run), dataset, shown, moved))
     systems += others
 
     outputs = {system.name: system.outputs for system in systems}
-    every = {name: task.metrics(own, for_metrics(references), config) for name, own in outputs.items()}
-    metrics = [name for name, value in every[baseline].items() if isinstance(value, float)]
+    scores = {name: metrics_of(first, own, references) for name, own in outputs.items()}
+    metrics = [*scores[baseline]]
     progress("testing", 0, len(metrics))
     measures, moved = sacrebleu_metrics(metrics, task, config), summed(partial(progress, "testing"), len(metrics))
     chrf = {name: sentence_chrf(first, own, references) for name, own in outputs.items()}
-    unit, lengths = lengths_of(texts)
-    tables = {
+    unit, lengths = lengths_of(measured)
+    tables: dict[str, Table] = {
         "significance": paired_tests_of_texts(outputs, references, measures, baseline, moved),
-        "lengths": _lengths_table(outputs, references, lengths, partial(task.metrics, config=config), metrics),
-        "errors": [{"system": system.name, **system.tally.row} for system in systems if system.tally is not None],
-        "examples": _sentences_table(shown, outputs, sentences[0], chrf),
-        "differ_most": _sentences_table(differ_most([*chrf.values()]), outputs, sentences[0], chrf),
-    }
-    texts_of = every[baseline].items()
-    signatures = {name.removesuffix("_signature"): text for name, text in texts_of if isinstance(text, str)}
+        "lengths": [
+            {"from": bucket.shortest, "to": bucket.longest, "mean_length": bucket.mean, "sentences": len(bucket.rows),
+             "system": name,
+             **metrics_of(first, [own[row] for row in bucket.rows], [references[row] for row in bucket.rows])}
+            for bucket in length_buckets(lengths)
+            for name, own in outputs.items()
+        ],
+        "errors": [],
+    }  # fmt: skip
+    for system in systems:
+        if system.tally is not None:
+            _, low, high = system.tally.shares["search_errors"]
+            interval = {"search_errors_low": low, "search_errors_high": high}
+            tables["errors"].append({"system": system.name, **system.tally.counts, **interval})
+    for table, rows in (("examples", shown), ("differ_most", differ_most([*chrf.values()]))):
+        tables[table] = [
+            {"sentence": row + 1, "source": sources[row], "reference": " / ".join(references[row]), "system": name,
+             "output": own[row], "sentence_chrf": chrf[name][row]}
+            for row in rows
+            for name, own in outputs.items()
+        ]  # fmt: skip
+    texts_of = task.metrics(outputs[baseline], for_metrics(references), config)
+    signatures = {name.removesuffix("_signature"): text for name, text in texts_of.items() if isinstance(text, str)}
     facts = {"signatures": signatures, "length_unit": unit, "lengths_of": task.lengths_of}
-    scores = {name: {metric: own[metric] for metric in metrics} for name, own in every.items()}
-    return Measured("sentences", systems, scores, tables, facts)
-
-
-def _sentences(dataset: Dataset, inputs: Sequence[Sequence[int]]) -> list[tuple[str, tuple[str, ...]]]:
-    """The source and all references of each input, in Unicode's NFC, which models write."""
-    sources, targets = dataset.texts["source"], dataset.texts["target"]
-    return [(nfc(sources[rows[0]]), tuple(nfc(targets[row]) for row in rows)) for rows in inputs]
+    return Measured("sentences", systems, scores, tables, facts, None)
 
 
 def named_files(options: Sequence[str]) -> dict[str, str]:
@@ -302,42 +312,6 @@ def _shown(texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> list[int]:
     return list(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT)) if ordered else []
 
 
-def _lengths_table(
-    outputs: Mapping[str, Sequence[str]],
-    references: Sequence[Sequence[str]],
-    lengths: Sequence[int],
-    measure: Callable[[Sequence[str], Sequence[Any]], Mapping[str, float]],
-    metrics: Sequence[str],
-) -> Table:
-    """The metrics of every system on the sentences of each length."""
-    table: Table = []
-    for bucket in length_buckets(lengths):
-        rows, expected = bucket.rows, for_metrics([references[row] for row in bucket.rows])
-        ends = {"from": bucket.shortest, "to": bucket.longest, "mean_length": bucket.mean, "sentences": len(rows)}
-        for name, own in outputs.items():
-            scores = measure([own[row] for row in rows], expected)
-            table.append({**ends, "system": name, **{metric: scores[metric] for metric in metrics}})
-    return table
-
-
-def _sentences_table(
-    rows: Sequence[int],
-    outputs: Mapping[str, Sequence[str]],
-    sentences: Sequence[tuple[str, Sequence[str]]],
-    chrf: Mapping[str, Sequence[float]],
-) -> Table:
-    """Some sentences, counted from 1, with every system's output."""
-    return [
-        {"sentence": row + 1, "source": sentences[row][0], "reference": " / ".join(sentences[row][1]), "system": name,
-         "output": own[row], "sentence_chrf": chrf[name][row]}
-        for row in rows
-        for name, own in outputs.items()
-    ]  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------ systems measured unit by unit
-
-
 def measure_units(
     runs: Mapping[str, Run], examples: Sequence[Any], baseline: str, load: Callable[[Run], Any], progress: Progress
 ) -> Measured:
@@ -381,6 +355,5 @@ def measure_units(
     }
     scores = {name: {metric: float(of(own.sum(0))) for metric, of in metrics.items()} for name, own in rows.items()}
     note = UNKNOWN_NOTE if any(system.speed.get("unknown") for system in systems) else None
-    return Measured(
-        "documents" if runs[baseline].task.reads_raw_text else "examples", systems, scores, tables, note=note
-    )
+    unit: Unit = "documents" if runs[baseline].task.reads_raw_text else "examples"
+    return Measured(unit, systems, scores, tables, {}, note)

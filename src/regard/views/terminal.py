@@ -16,7 +16,7 @@ from rich.text import Text as RichText
 
 from regard.text.normalise import one_line
 from regard.views.labels import clusters, number, shorten
-from regard.views.report import Bars, Curves, HeatMap, HeatMaps, ImageMap, Part, Report, Series, Table, Text
+from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Report, Table, Text
 
 SHADES = " ·░▒▓█"
 """From the lower end of the scale of a heat map to the upper one."""
@@ -57,28 +57,21 @@ def _print(console: Console, text: str, style: str = "") -> None:
 
 
 def _show(part: Part, console: Console) -> None:
+    """Curves are not drawn: a table with their values stands beside them."""
     match part:
         case Text():
-            for paragraph in part.paragraphs:
-                _print(console, f"  {paragraph}" if part.bullets else paragraph)
+            _print(console, "\n".join(part.paragraphs))
         case Table():
             _show_table(part, console)
-        case Curves():
-            _show_table(curve_table(part), console)
         case Bars():
             _print(console, "\n".join([*filter(None, [part.title]), *_bars(part, min(console.width, 100))]))
         case HeatMaps():
             for heat_map in part.drawn:
                 _print(console, "\n".join(heat_map_lines(heat_map, console.width)))
-            for note in part.notes:
-                _print(console, note)
         case ImageMap():  # the region that each word looked at most, and how much of its attention that is
             rows = zip(part.words, part.weights.argmax(1).tolist(), part.weights.max(1), strict=True)
             cells = [[word, part.regions[place], f"{weight:.2f}"] for word, place, weight in rows]
             _show_table(Table(["word", "region (row,column)", "weight"], cells, title=part.title), console)
-
-
-# ------------------------------------------------------------------------------------------------------------- tables
 
 
 def _show_table(table: Table, console: Console) -> None:
@@ -119,37 +112,14 @@ def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTab
     return drawn
 
 
-def curve_table(curves: Curves) -> Table:
-    """The values of all series, a row for each x."""
-    places = sorted({x for series in curves.series for x in series.x})
-    names = dict(curves.x_ticks or ())
-
-    def value(series: Series, place: float) -> float | None:
-        return next((y for x, y in zip(series.x, series.y, strict=True) if x == place and math.isfinite(y)), None)
-
-    rows = [[names.get(place, f"{place:g}"), *(value(series, place) for series in curves.series)] for place in places]
-    columns = [curves.x_label, *(series.name for series in curves.series)]
-    return Table(columns, rows, title=curves.title or curves.y_label)
-
-
-# ------------------------------------------------------------------------------------------------------------ figures
-
-
 def _bars(bars: Bars, width: int) -> Iterator[str]:
-    """A line for each bar; stacked series share one. Bars of values below 0 are made of another block."""
+    """A line for each category. Values below 0 are drawn with another block."""
     names = [shorten(one_line(category), width // 3) for category in bars.categories]
     margin = max(map(cell_len, names))
-    room, unit = max(1, width - margin - 10), bars.longest
-    if len(bars.series) > 1:
-        yield "  ".join(f"{BLOCKS[n % len(BLOCKS)]} {name}" for n, name in enumerate(bars.series))
-    for place, name in enumerate(names):
-        values = [0.0 if math.isnan(series[place]) else series[place] for series in bars.series.values()]
-        drawn = [BLOCKS[n % len(BLOCKS) if value >= 0 else 1] * round(room * abs(value) / unit)
-                 for n, value in enumerate(values)]  # fmt: skip
-        lines = [(sum(values), "".join(drawn))] if bars.stacked else zip(values, drawn, strict=True)
-        for value, line in lines:
-            yield f"{set_cell_size(name, margin)} {value:8.3f} {line}".rstrip()
-            name = ""
+    unit = bars.longest / max(1, width - margin - 10)
+    for name, *values in zip(names, *bars.series.values(), strict=True):
+        drawn = (BLOCKS[n if value >= 0 else 1] * round(abs(value) / unit) for n, value in enumerate(values))
+        yield f"{set_cell_size(name, margin)} {sum(values):8.3f} {''.join(drawn)}".rstrip()
 
 
 def heat_map_lines(heat_map: HeatMap, width: int) -> list[str]:

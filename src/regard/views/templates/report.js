@@ -48,10 +48,10 @@ function written(marks) {
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   return marks.map(mark => mark.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 }
-function marksOf(values, [lowest, highest]) {
-  const low = lowest ?? Math.min(...values), high = highest ?? Math.max(...values);
+function marksOf(values, fromZero = false) {
+  const low = fromZero ? 0 : Math.min(...values), high = Math.max(...values);
   if (!values.length) return ticks(0, 1);
-  return ticks(low, lowest !== null && high <= low ? low + 1 : Math.max(low, high));
+  return ticks(low, fromZero && high <= low ? low + 1 : Math.max(low, high));
 }
 function canvasOf(width, height, name) {
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": name });
@@ -83,9 +83,9 @@ function drawCurves(element, part) {
     n => [svg("path", { class: "curve", d: "M2 0H28", style: lineStyle(n) }), marker(15, 0, n)]);
   const present = values => (values || []).filter(value => value !== null);
   const yMarks = marksOf(part.series.flatMap(one => [...present(one.y), ...present(one.low), ...present(one.high)]),
-    part.y_range);
+    part.from_zero);
   const xs = [...part.series.flatMap(one => one.x), ...(part.x_ticks || []).map(([place]) => place)];
-  const xMarks = part.x_ticks ? part.x_ticks.map(([place]) => place) : marksOf(xs, [null, null]);
+  const xMarks = part.x_ticks ? part.x_ticks.map(([place]) => place) : marksOf(xs);
   const xTexts = part.x_ticks ? part.x_ticks.map(([, text]) => text) : written(xMarks);
   const low = xs.length ? Math.min(...xs) : 0, high = xs.length ? Math.max(...xs) : 1, room = (high - low) * 0.03 || 0.5;
   const left = EDGE + FONT + 14 + Math.max(...written(yMarks).map(text => textWidth(text)));
@@ -143,8 +143,7 @@ function line(one, n, across, up) {
 
 function drawBars(element, part) {
   part.series = Object.entries(part.series).map(([name, values]) => ({ name, values }));
-  const each = part.stacked ? 1 : part.series.length, step = 22 * each + 8;
-  const several = part.series.length > 1;
+  const step = 30, several = part.series.length > 1;
   const negative = part.series.some(one => one.values.some(value => value < 0));
   const legendTop = svg("g"), top = several ? legend(legendTop, part.series.map(one => one.name),
     n => [svg("rect", { x: 6, y: -6, width: 20, height: 12, style: `fill:${colour(n)}` })]) : EDGE;
@@ -164,14 +163,12 @@ function drawBars(element, part) {
     let start = 0;
     part.series.forEach((one, n) => {
       const value = one.values[row];
-      if (value === null) return;
-      const y = part.stacked ? middle - 11 : middle + (n - each / 2) * 22;
       const from = across(Math.min(start, start + value)), to = across(Math.max(start, start + value));
-      picture.append(svg("rect", { x: from, y: y + 2, width: to - from, height: 18,
+      picture.append(svg("rect", { x: from, y: middle - 9, width: to - from, height: 18,
         style: `fill:${colour(!several && value < 0 ? 1 : n)}`,
         "data-tip": `${several ? one.name + ", " : ""}${category}: ${plain(value)}` }));
       if (!several) picture.append(write(to + 6, middle, value.toFixed(3), "start"));
-      if (part.stacked) start += value;
+      start += value;
     });
   });
   element.append(picture);
