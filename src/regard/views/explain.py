@@ -18,8 +18,8 @@ from regard.data.stories import questions_in
 from regard.errors import DecodeError
 from regard.models.base import ModelConfig, device_of
 from regard.models.headed import LayerMix
+from regard.recipes.recipe import with_search
 from regard.runs import Run
-from regard.runs.settings import device_named, opened, with_search
 from regard.tasks.masked_language_modeling import GAP, with_gaps
 from regard.tasks.task import Inputs, encode_each, encode_target, not_longer, readable
 from regard.text.normalise import fold_white_space
@@ -58,7 +58,7 @@ def explain(
         raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
     if target is not None and beam is not None:
         raise DecodeError("with --target there is no search", where="--beam", hint="leave it out")
-    run = opened(run)
+    run = Run.open(run)
     run = run.under(with_search(run.recipe, None, None, None, overrides))
     task, config = run.task, run.recipe.model
     if question is not None and not task.reads_stories:
@@ -67,7 +67,7 @@ def explain(
     for option, value in {"--target": target, "--beam": beam}.items():
         if value is not None and (task.writes is None or not config.generates):
             raise DecodeError(f"a run of the task {task.name} writes no text", where=option, hint="leave it out")
-    model = run.load_model(checkpoint, device_named(device))
+    model = run.load_model(checkpoint, device)
     if task.reads_stories:
         return _explain_story(run, model, text, question, places)
     padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding

@@ -301,7 +301,7 @@ class Explanation:
             grid = -(-self.picture.regions // self.picture.columns), self.picture.columns
             drawn = self.select(replace(options, words=True)).heat_maps()
             images = [ImageMap(pixels, grid, one.rows, one.values, names, one.title) for one in drawn]
-            hint = "The first picture is what the model saw. Then one for each word: bright is where it looked."
+            hint = "First the input picture, then one picture for each word: bright regions have high attention."
             parts = [*images, muted(hint)]
             yield _section("Regions that each word looked at", parts, view == "alignment", len(images))
         if self.attentions:
