@@ -22,7 +22,7 @@ from command_line import fail, succeed, write
 from planted import IMPOSSIBLE, Table, planted_run
 from regard.errors import ConfigError
 from regard.runs import Run
-from regard.runs.settings import examples_of
+from regard.runs.examples import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
 from regard.views.diagnose import Diagnosis, advice
@@ -85,7 +85,7 @@ def test_a_crippled_search_shows_search_errors(diagnosed: Diagnosed) -> None:
     ]  # fmt: skip
     mended = diagnosed(*["bg"] * 40, beam=2)
     assert counts(mended) == (40, 0, 0, 0)
-    assert mended.advice == ["No output is worse than its reference: there is nothing to mend here."]
+    assert mended.advice == ["No output is worse than its reference: there are no errors to correct."]
 
 
 def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(diagnosed: Diagnosed) -> None:
@@ -481,7 +481,7 @@ def test_a_page_without_errors_or_other_beams(tmp_path: Path) -> None:
     report = regard.diagnose(run, files=files, sweep=()).report()
     assert [type(figure) for figure in report.figures] == [Bars]
     written = page(report)
-    assert "there is nothing to mend here" in written
+    assert "there are no errors to correct" in written
     assert "The worst" not in written
     swept = regard.diagnose(run, files=files, sweep=[1, 4], progress=lambda *call: calls.append(call))
     assert [type(figure) for figure in swept.report().figures] == [Bars, Curves, Curves]

@@ -439,7 +439,7 @@ def test_a_document_that_stands_in_both_splits_is_told(folder: Path) -> None:
     found = prepare_raw(data, TokenizerConfig(kind="character"), folder)
     name = Path("texts", "a.txt")
     assert found.report.sentences()[1:] == [
-        f"2 of 2 validation documents also stand in the training data (first: {name}:1)"
+        f"2 of 2 validation documents also occur in the training data (first: {name}:1)"
     ]
 
 

@@ -442,7 +442,7 @@ class Sweep:
 
     @cached_property
     def enough(self) -> Width:
-        """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
+        """The narrowest that is not behind the best in a way that matters: wider ones do not improve quality."""
         return next(width for width in self.widths if not self.behind(width).matters)
 
     def behind(self, width: Width, other: Width | None = None) -> Behind:
@@ -476,7 +476,7 @@ class Sweep:
             rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *others, behind])
         columns = ["beam", main, "search errors", "seconds", *map(title, names[1:]), f"{main} behind the best"]
         sentences = count_text(self.now.tally.sentences, "sentences")
-        note = f"< in use; * from here on wider no longer pays in {main}, as far as {sentences} can show"
+        note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
         why = (
             f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
             f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."

@@ -29,9 +29,9 @@ from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
 from regard.recipes.recipe import AnyRecipe, leaves
 from regard.runs import Run
-from regard.runs.settings import Progress, summed
+from regard.runs.examples import Progress
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
-from regard.tasks.task import padded
+from regard.tasks.task import padded, summed
 from regard.tasks.text_to_text import Source
 from regard.text.files import open_text
 from regard.text.normalise import nfc
