@@ -23,7 +23,7 @@ from command_line import contents, fail, succeed, write
 from places import ROOT
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
-from regard.runs.settings import examples_of
+from regard.runs.examples import examples_of
 from regard.tasks.captioning import Captioning
 from regard.tasks.summarization import RougeConfig, Summarization
 from regard.tasks.translation import EvaluationConfig, Translation

@@ -20,7 +20,7 @@ from sklearn.metrics import f1_score
 import regard as api
 from command_line import fail, succeed, write
 from regard.runs import Run
-from regard.runs.settings import examples_of
+from regard.runs.examples import examples_of
 from regard.training.train import train
 from regard.views.significance import correlation, counts_of, f1_of, mcnemar, paired_tests_of_sums
 

@@ -22,7 +22,7 @@ from command_line import fail, succeed, write
 from planted import IMPOSSIBLE, Table, planted_run
 from regard.errors import ConfigError
 from regard.runs import Run
-from regard.runs.settings import examples_of
+from regard.runs.examples import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
 from regard.views.diagnose import Diagnosis, advice

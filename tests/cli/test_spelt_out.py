@@ -13,7 +13,7 @@ from command_line import succeed, write
 from raw_cases import raw_recipe
 from regard.data.corpora import generate
 from regard.runs import Run
-from regard.runs.settings import examples_of
+from regard.runs.examples import examples_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
 from task_cases import raw_tokens

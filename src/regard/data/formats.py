@@ -334,12 +334,6 @@ def plain_columns(file: TextFile) -> list[str]:
         return [name for name, kind in _leaves(table.schema_arrow) if _is_text(kind) or _is_number(kind)]
 
 
-def count_rows(file: TextFile) -> int:
-    """How many rows there are, as the file says."""
-    with _opened(file) as table:
-        return int(table.metadata.num_rows)
-
-
 @contextmanager
 def _opened(file: TextFile) -> Iterator[Any]:
     """The open file; what is wrong with it, then or while it is read, is an error of ours."""

@@ -11,20 +11,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from regard.errors import ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.base import Generator, device_of
+from regard.recipes.recipe import with_search
 from regard.runs import Run
-from regard.runs.settings import (
-    Progress,
-    device_named,
-    examples_of,
-    measured_on,
-    measured_text,
-    opened_pairs,
-    summed,
-    with_search,
-)
+from regard.runs.examples import Progress, examples_of, measured_on, measured_text
 from regard.search import SearchConfig
+from regard.tasks.task import summed
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Bars, Cell, Report, Section, Table, Value, muted
@@ -204,7 +197,7 @@ class Diagnosis:
     seconds: Mapping[str, float]
     """How long each part took."""
     measured_on: Mapping[str, Any]
-    """Which split or files the sentences are (runs/settings.py)."""
+    """Which split or files the sentences are (runs/examples.py)."""
     lengths_of: LengthsOf
 
     @cached_property
@@ -326,7 +319,10 @@ def diagnose(
     An output that is worse than its reference is a search error where the reference scores higher under the objective
     that the search maximises, since a better search would have preferred it. Else it is a model error.
     """
-    run = opened_pairs(run, "diagnose")
+    run = Run.open(run)
+    if run.task.writes != "target":
+        what = f"diagnose compares outputs with references, which a run of {run.recipe.task} does not have"
+        raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     search, seconds = run.recipe.search, dict[str, float]()
     if search.sample:
@@ -334,7 +330,7 @@ def diagnose(
     if limit is not None and limit < 1:
         raise DataError(f"{limit} sentences are none to diagnose", where="--limit", hint="1 or more")
     dataset = examples_of(run, split, files)
-    model = run.load_model(checkpoint, device_named(device))
+    model = run.load_model(checkpoint, device)
     with _timed(seconds, "scoring"):
         scored = score_references(run, model, dataset, run.task.by_input(dataset)[:limit])
     decode_best(run, model, [sentence.source_ids for sentence in scored[:WARM_UP]], search)
