@@ -331,6 +331,11 @@ class Tally:
         return {"errors": Share.of(self.errors, self.sentences), **kinds}
 
     @property
+    def row(self) -> dict[str, float]:
+        _, low, high = self.shares["search_errors"]
+        return {**self.counts, "search_errors_low": low, "search_errors_high": high}
+
+    @property
     def share_texts(self) -> dict[str, str]:
         """As they are shown, with their intervals; kinds of errors have no share where there are no errors."""
         return {
