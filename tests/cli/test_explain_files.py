@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import re
 import struct
 from pathlib import Path
@@ -31,8 +30,8 @@ LONG = "abcdefghij" * 51 + "a"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> api.Run:
     """The preset `tiny` of the Transformer: four layers of four heads on each side."""
-    recipe = copy.deepcopy(TINY) | {"model": {"kind": "transformer", "preset": "tiny"}}
-    recipe["training"] |= {"steps": 1, "validate_every": 1, "decode": 0}
+    training = TINY["training"] | {"steps": 1, "validate_every": 1, "decode": 0}
+    recipe = TINY | {"model": {"kind": "transformer", "preset": "tiny"}, "training": training}
     return api.train(recipe, out=tmp_path_factory.mktemp("files") / "run", quiet=True)
 
 

@@ -23,8 +23,8 @@ from regard.config import write_yaml
 from regard.data.corpora import generate
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
+from regard.runs.examples import examples_of
 from regard.runs.run import load_weights, read_metrics
-from regard.runs.settings import examples_of
 from regard.tasks.language_modeling import continued
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer, TokenizerConfig

@@ -22,8 +22,8 @@ from search_cases import (
     EVERY_KIND,
     NUMBERS,
     Ids,
+    allowed,
     assert_same,
-    plain_allowed,
     plain_objective,
     writer,
 )
@@ -67,19 +67,17 @@ def wording(prefixes: Sequence[Ids], banned: Sequence[Ids]) -> Constraints:
 
 def check_exhaustive(case: str, options: dict[str, Any], prefixes: list[Ids], banned: list[Ids]) -> None:
     found_by, log_p = writer(case), enumerated(case)
-    config, words = (
-        SearchConfig(beam=len(log_p), nbest=len(log_p), max_length=LIMIT, **options),
-        wording(prefixes, banned),
-    )
+    config = SearchConfig(beam=len(log_p), nbest=len(log_p), max_length=LIMIT, **options)
+    words = wording(prefixes, banned)
     found = search(found_by.model, found_by.case.sources([0, 1]), config, constraints=words)
     for row in (0, 1):
         length, prefix = found_by.length(row), prefixes[row] if prefixes else ()
-        allowed = [ids for ids in log_p if plain_allowed(config, ids, length, prefix, banned)]
-        assert allowed
-        covered = found_by.coverage(row, allowed) if config.coverage_penalty else [0.0] * len(allowed)
+        outputs = [ids for ids in log_p if allowed(config, ids, length, prefix, banned)]
+        assert outputs
+        covered = found_by.coverage(row, outputs) if config.coverage_penalty else [0.0] * len(outputs)
         expected = [
             (ids, sum(log_p[ids][row]), plain_objective(config, ids, log_p[ids][row], cover))
-            for ids, cover in zip(allowed, covered, strict=True)
+            for ids, cover in zip(outputs, covered, strict=True)
         ]
         expected.sort(key=lambda one: -one[2])
         assert_same(found[row], expected)

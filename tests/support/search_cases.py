@@ -13,8 +13,9 @@ import torch
 from contract_cases import WRITERS, SourceCase
 from regard.layers.attention import recording
 from regard.models import MODELS
-from regard.search import Hypothesis, SearchConfig, score
+from regard.search import Hypothesis, SearchConfig, Special, score
 from regard.search.hypotheses import MIN_COVERAGE
+from regard.search.rules import SPECIAL, Limits
 
 Ids = tuple[int, ...]
 EVERY_CASE = list(WRITERS)
@@ -89,17 +90,27 @@ def plain_objective(config: SearchConfig, ids: Ids, log_p: Sequence[float], cove
     return normalised + config.coverage_penalty * covered
 
 
-def plain_allowed(config: SearchConfig, ids: Ids, source: int, prefix: Ids, banned: Sequence[Ids]) -> bool:
-    """Whether the rules allow an output, `</s>` included, for a source of this length. The prefix is exempt."""
-    if ids[: len(prefix)] != prefix or len(ids) <= len(prefix):
+def may_follow(
+    config: SearchConfig, ids: Ids, source: int, prefix: Ids, banned: Sequence[Ids], special: Special = SPECIAL
+) -> bool:
+    """Whether the rules allow the last of these tokens, for a source of this length. The prefix is exempt."""
+    if len(ids) <= len(prefix):
+        return ids[-1] == prefix[len(ids) - 1]
+    never = {special.begin, special.pad, None if config.unknown else special.unknown} - {special.end}
+    (longest,) = Limits.of([source], config).longest
+    if ids[-1] in never or (len(ids) == longest and ids[-1] != special.end):
+        return False
+    if ids[-1] == special.end and len(ids) < max(config.min_length, math.ceil(config.min_length_ratio * source)):
         return False
     n = config.no_repeat_ngram
-    for t in range(len(prefix) + 1, len(ids) + 1):
-        if any(ids[t - len(word) : t] == word and t >= len(word) for word in banned):
-            return False
-        if n and t > n and any(ids[s - n : s] == ids[t - n : t] for s in range(n, t)):
-            return False
-    return len(ids) >= max(config.min_length, math.ceil(config.min_length_ratio * source))
+    if n and any(ids[s - n : s] == ids[-n:] for s in range(n, len(ids))):
+        return False
+    return not any(ids[-len(word) :] == word for word in banned)
+
+
+def allowed(config: SearchConfig, ids: Ids, source: int, prefix: Ids, banned: Sequence[Ids]) -> bool:
+    """Whether the rules allow each token of an output."""
+    return all(may_follow(config, ids[:t], source, prefix, banned) for t in range(1, len(ids) + 1))
 
 
 def assert_same(found: Sequence[Hypothesis], expected: Sequence[tuple[Ids, float, float]]) -> None:

@@ -9,13 +9,6 @@ from regard.data.batches import Batch, Tokens
 from regard.models.base import Generator, Output
 
 
-def tokens_of(sentences: list[list[int]], extra_padding: int = 0) -> Tokens:
-    """Sentences padded with 0 on the right."""
-    width = max(len(ids) for ids in sentences) + extra_padding
-    rows = [ids + [0] * (width - len(ids)) for ids in sentences]
-    return Tokens.of(torch.tensor(rows), torch.tensor([len(ids) for ids in sentences]))
-
-
 class ToyState:
     """Source features once a source, hidden states once a row. A state that was consumed or overfilled raises."""
 

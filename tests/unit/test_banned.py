@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import fail, succeed
+from model_cases import tokens_of
 from regard import predict
 from regard.search import BannedTexts, Constraints, SearchConfig, search
 from regard.search.hypotheses import NEVER, Live
-from regard.search.rules import Automaton, NoBannedText
+from regard.search.rules import Automaton
 from regard.tasks.text_to_text import ban_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD, UNK
-from toy_models import Toy, tokens_of
+from toy_models import Toy
 
 Ids = tuple[int, ...]
 KINDS = ["word", "character", "byte", "bpe", "wordpiece", "unigram"]
@@ -74,12 +75,12 @@ def banned_in(texts: list[str]) -> st.SearchStrategy[list[str]]:
 
 def ruled_out(ban: BannedTexts, outputs: Sequence[Ids], size: int) -> set[Ids]:
     """The outputs that the rule keeps from being written, token by token; all of one length."""
-    rule, found = NoBannedText(ban, (), torch.device("cpu")), set()
+    found = set[Ids]()
     ids_B1T = torch.tensor(outputs)[:, None]
     rows_B, total_B1 = torch.arange(len(outputs)), torch.zeros(len(outputs), 1)
     for place in range(ids_B1T.shape[-1]):
         log_p_B1V = torch.zeros(len(outputs), 1, size)
-        rule.forbid(log_p_B1V, Live(rows_B, ids_B1T[..., :place], total_B1))
+        ban.forbid(log_p_B1V, Live(rows_B, ids_B1T[..., :place], total_B1), None)
         never_B = log_p_B1V[rows_B, 0, ids_B1T[:, 0, place]] == NEVER
         found.update(outputs[row] for row in rows_B[never_B].tolist())
     return found
@@ -125,7 +126,7 @@ def test_the_beginning_of_a_text_counts_and_may_hold_it() -> None:
     for begun, forbidden in (((4,), {5, 6}), ((6,), {6}), ((6, 4), {5, 6}), ((4, 7), {6}), ((), {6})):
         log_p_BWV = torch.zeros(1, 1, size)
         live = Live(torch.zeros(1, dtype=torch.long), torch.empty(1, 1, 0, dtype=torch.long), torch.zeros(1, 1))
-        NoBannedText(ban, [begun], torch.device("cpu")).forbid(log_p_BWV, live)
+        ban.forbid(log_p_BWV, live, torch.tensor([ban.state_after(begun)]))
         assert {token for token in range(size) if log_p_BWV[0, 0, token] == NEVER} == forbidden
 
 

@@ -13,7 +13,7 @@ from captioner_cases import ATTENDING, CASES, WIDTH, batch_of, build, pictures_o
 from model_cases import TARGETS, close, logits_of
 from regard.data.images import Picture
 from regard.errors import ConfigError
-from regard.models.captioner import AttentiveCaptioner, CaptionerConfig, Convolutions, GridPositions
+from regard.models.captioner import AttentiveCaptioner, CaptionerConfig, Convolutions, add_grid_positions
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.text.vocabularies import BEGIN, END
 
@@ -104,7 +104,7 @@ def test_the_image_is_read_before_the_words() -> None:
 
 
 def test_places_in_a_grid_by_hand() -> None:
-    found = GridPositions()(torch.zeros(1, 6, 8, dtype=torch.float64), torch.tensor([3]))[0]
+    found = add_grid_positions(torch.zeros(1, 6, 8, dtype=torch.float64), torch.tensor([3]))[0]
     expected = [[*plain.position(place // 3, 4), *plain.position(place % 3, 4)] for place in range(6)]
     close(found, torch.tensor(expected, dtype=torch.float64), 1e-6)
 

@@ -42,8 +42,8 @@ def test_every_text_can_be_spelled_and_no_two_alike(words: list[str]) -> None:
 
 def character_cnn(highway: int = 0) -> CharacterCNN:
     torch.manual_seed(0)
-    table, filters = spelled(WORDS, 12), [(1, 3), (2, 4), (5, 6)]
-    return CharacterCNN(table, embedding=3, filters=filters, highway=highway, width=7).double()
+    config = ELMoConfig(characters=3, filters=64, highway=highway, width=7)
+    return CharacterCNN(config, spelled(WORDS, 12)).double()
 
 
 def plain_highway(w: plain.Weights, y: list[float]) -> list[float]:
@@ -54,10 +54,10 @@ def plain_highway(w: plain.Weights, y: list[float]) -> list[float]:
 
 
 def test_words_from_characters_in_plain_loops() -> None:
-    """Words shorter than a filter among them: <s> with its ends has 5 characters, "a" has 3, the widest filter 5."""
+    """Words shorter than a filter among them: <s> with its ends has 5 characters, "a" has 3, the widest filter 7."""
     cnn = character_cnn(highway=2)
     highways = [{name: weight.tolist() for name, weight in layer.named_parameters()} for layer in cnn.highway]
-    assert highways[0]["W_T.bias"] == [-2.0] * 13, "at first nearly all passes"
+    assert highways[0]["W_T.bias"] == [-2.0] * 64, "at first nearly all passes"
     vectors = cnn.embedding.weight.tolist()
     assert vectors[0] == [0.0] * 3
     actual = cnn(torch.arange(SIZE)[None])[0]

@@ -217,7 +217,7 @@ def test_leaks_are_counted_and_placed(tmp_path: Path) -> None:
     assert (leaks.count, leaks.places) == (2, ("val.en:2", "val.en:3"))
     assert found.report.splits["test"].leaks.count == 0
     assert found.report.sentences() == [
-        "the sources of 2 of 3 validation pairs also stand in the training data (first: val.en:2)"
+        "the sources of 2 of 3 validation pairs also occur in the training data (first: val.en:2)"
     ]
 
 

@@ -15,17 +15,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_cases import batch_of, close
+from model_cases import batch_of, close, tokens_of
 from regard.config import Config, validate
 from regard.data.batches import Tokens
 from regard.errors import ConfigError, DecodeError
 from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, Special, score, search
 from regard.search.decode import best, draw, truncated
-from regard.search.hypotheses import MIN_COVERAGE, NEVER, Ranking, coverage, log_probabilities
+from regard.search.hypotheses import MIN_COVERAGE, NEVER, coverage, log_probabilities, objective_of
 from regard.search.rules import SPECIAL, Limits
 from regard.text.vocabularies import BEGIN, END, PAD
-from search_cases import Ids, assert_same, plain_objective
-from toy_models import TableToy, Toy, table_toy, tokens_of
+from search_cases import Ids, allowed, assert_same, may_follow, plain_objective
+from toy_models import TableToy, Toy, table_toy
 
 torch.set_num_threads(1)
 A, B, C, D = 4, 5, 6, 7
@@ -54,7 +54,7 @@ def plain_beam(
             hidden_D = model(batch_of([source], [[special.begin, *ids, PAD]])).hidden_BTD[0, -1]
             for token, p in enumerate(model.readout(hidden_D).log_softmax(-1).tolist()):
                 penalty = config.repetition_penalty if token in ids else 1.0
-                if may_follow(config, (*ids, token), source, limit, prefix, banned, special):
+                if may_follow(config, (*ids, token), len(source), prefix, banned, special):
                     candidates.append((-ranked_by - penalty * p, row, token, p))
         taken = sorted(candidates)[: config.beam - len(finished)]
         continued = [((*live[row][0], token), [*live[row][1], p], -minus) for minus, row, token, p in taken]
@@ -63,28 +63,6 @@ def plain_beam(
                 finished.append((ids, sum(log_p), plain_objective(config, ids, log_p)))
         live = [one for one in continued if one[0][-1] != special.end]
     return sorted(finished, key=lambda one: -one[2])[: config.nbest]
-
-
-def may_follow(
-    config: SearchConfig,
-    ids: Ids,
-    source: Sequence[int],
-    limit: int,
-    prefix: Ids,
-    banned: Sequence[Ids],
-    special: Special = SPECIAL,
-) -> bool:
-    if len(ids) <= len(prefix):
-        return ids[-1] == prefix[len(ids) - 1]
-    never = {special.begin, special.pad, None if config.unknown else special.unknown} - {special.end}
-    if ids[-1] in never or (len(ids) == limit and ids[-1] != special.end):
-        return False
-    if ids[-1] == special.end and len(ids) < max(config.min_length, math.ceil(config.min_length_ratio * len(source))):
-        return False
-    n = config.no_repeat_ngram
-    if n and any(ids[s - n : s] == ids[-n:] for s in range(n, len(ids))):
-        return False
-    return not any(ids[-len(word) :] == word for word in banned)
 
 
 WORDS = st.integers(END + 1, 8)
@@ -181,16 +159,21 @@ def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
         assert row_places[:possible] == expected[:possible]
 
 
-def test_objectives_by_hand() -> None:
-    log_p = torch.tensor([-6.0, -8.0], dtype=torch.float64)
-    length = torch.tensor([4, 7])
-    assert Ranking("none", 0.7)(log_p, length).tolist() == [-6.0, -8.0]
-    assert Ranking("mean", 1.0)(log_p, length).tolist() == [-1.5, -8 / 7]
-    close(Ranking("wu", 1.0)(log_p, length), torch.tensor([-6 / 1.5, -8 / 2.0], dtype=torch.float64))
-    close(Ranking("wu", 0.5)(log_p, length), torch.tensor([-6 / 1.5**0.5, -8 / 2**0.5], dtype=torch.float64))
-    assert Ranking("reward", 0.5)(log_p, length).tolist() == [-4.0, -4.5]
-    covered = torch.tensor([-1.0, -2.0], dtype=torch.float64)
-    assert Ranking("reward", 0.5, beta=0.25)(log_p, length, covered).tolist() == [-4.25, -5.0]
+@pytest.mark.parametrize(
+    ("normalisation", "alpha", "beta", "expected"),
+    [
+        ("none", 0.7, 0.0, [-6.0, -8.0]),
+        ("mean", 1.0, 0.0, [-1.5, -8 / 7]),
+        ("wu", 1.0, 0.0, [-6 / 1.5, -8 / 2.0]),
+        ("wu", 0.5, 0.0, [-6 / 1.5**0.5, -8 / 2**0.5]),
+        ("reward", 0.5, 0.0, [-4.0, -4.5]),
+        ("reward", 0.5, 0.25, [-4.25, -5.0]),
+    ],
+)
+def test_objectives_by_hand(normalisation: Any, alpha: float, beta: float, expected: list[float]) -> None:
+    config = SearchConfig(normalisation=normalisation, length_penalty=alpha, coverage_penalty=beta)
+    log_p, covered = torch.tensor([[-6.0, -8.0], [-1.0, -2.0]], dtype=torch.float64)
+    close(objective_of(config, log_p, torch.tensor([4, 7]), covered), torch.tensor(expected, dtype=torch.float64))
 
 
 def test_coverage_by_hand() -> None:
@@ -215,11 +198,10 @@ def test_no_continuation_gets_beyond_its_reach(
     normalisation: Any, alpha: float, beta: float, log_p: float, falls: float, covered: float, length: int, more: int
 ) -> None:
     """Whatever a live hypothesis still writes: log P falls, its length stays in the limit, coverage is at most 0."""
-    objective = Ranking(normalisation, alpha, beta)
-    now, later = torch.tensor([log_p, log_p + falls], dtype=torch.float64)
-    cover = torch.tensor(covered, dtype=torch.float64)
-    reached = objective(later, length, cover)
-    bound = objective(now, torch.tensor(float(length + more), dtype=torch.float64))
+    config = SearchConfig(normalisation=normalisation, length_penalty=alpha, coverage_penalty=beta)
+    now, later, cover = torch.tensor([log_p, log_p + falls, covered], dtype=torch.float64)
+    reached = objective_of(config, later, length, cover)
+    bound = objective_of(config, now, torch.tensor(float(length + more), dtype=torch.float64))
     assert reached <= bound + 1e-9 * abs(bound)
 
 
@@ -409,10 +391,7 @@ def test_samples_obey_the_rules_and_keep_their_true_score() -> None:
     ):
         assert len({one.tokens for one in found}) > 5
         for one in found:
-            assert all(
-                may_follow(config, one.tokens[:t], source, 7, tuple(prefix), [(A,), (C, D)])
-                for t in range(1, len(one.tokens) + 1)
-            )
+            assert allowed(config, one.tokens, len(source), tuple(prefix), [(A,), (C, D)])
             [log_p] = score(model, batch_of([source], [[BEGIN, *one.tokens]]))
             assert one.score == pytest.approx(sum(log_p), abs=1e-9)
 

@@ -171,19 +171,13 @@ def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """One object a line; a column is a key. Where a column may hold a list, each text of it makes a row."""
     columns, numeric = keys_of(corpus), numeric_keys(corpus)
     lists = {key for name, key in columns.items() if name in corpus.LISTS}
-    for line, example in objects_in(file, columns.values()):
-        where, problem = file.where(line), example if isinstance(example, Problem) else None
-        texts = [[""]] * len(columns)  # of an empty line, too, which is one for data.bad_lines
-        if isinstance(example, dict):
-            try:
-                texts = [
-                    texts_in(example, key, where, number=key in numeric, several=key in lists)
-                    for key in columns.values()
-                ]
-                _refuse_more(example, corpus.listed, columns.values(), where)
-            except DataError as error:
-                texts, [problem, *_] = [[""]] * len(columns), error.problems
-        yield from (Row(line, values, problem) for values in product(*texts))
+
+    def cells(example: dict[str, Any], where: str) -> Iterable[tuple[str, ...]]:
+        texts = [texts_in(example, key, where, number=key in numeric, several=key in lists) for key in columns.values()]
+        _refuse_more(example, corpus.listed, columns.values(), where)
+        return product(*texts)
+
+    return object_rows(file, columns.values(), cells, ("",) * len(columns), blank_lines=True)
 
 
 def _refuse_more(example: dict[str, Any], listed: str | None, keys: Iterable[Key], where: str) -> None:
@@ -195,13 +189,28 @@ def _refuse_more(example: dict[str, Any], listed: str | None, keys: Iterable[Key
         raise DataError(what, where=where, hint="all rows have as many")
 
 
-def objects_in(file: TextFile, keys: Iterable[Key]) -> Iterator[tuple[int, dict[str, Any] | Problem | None]]:
-    """The objects of a .jsonl file with their lines; None for an empty line, a problem for one that is no object."""
+def object_rows(
+    file: TextFile,
+    keys: Iterable[Key],
+    cells: Callable[[dict[str, Any], str], Iterable[tuple[str, ...]]],
+    nothing: tuple[str, ...],
+    *,
+    blank_lines: bool = False,
+) -> Iterator[Row]:
+    """The rows that `cells` makes of each object of a .jsonl file and its place; `keys` are those that it asks for.
+
+    A line of which it raises a DataError is a row with that fault, and `nothing` in its cells. With `blank_lines` an
+    empty line is a row of `nothing`, else it is none.
+    """
     for line, text in enumerate(file.lines(), 1):
+        where = file.where(line)
         try:
-            yield line, object_in(text, file.where(line), keys) if text.strip() else None
+            if text.strip():
+                yield from (Row(line, values) for values in cells(object_in(text, where, keys), where))
+            elif blank_lines:
+                yield Row(line, nothing)
         except DataError as error:
-            yield line, error.problems[0]
+            yield Row(line, nothing, error.problems[0])
 
 
 def object_in(text: str, where: str, keys: Iterable[Key] = ()) -> dict[str, Any]:
@@ -318,12 +327,6 @@ def plain_columns(file: TextFile) -> list[str]:
     """The names of the columns that hold text or numbers."""
     with _opened(file) as table:
         return [name for name, kind in _leaves(table.schema_arrow) if _is_text(kind) or _is_number(kind)]
-
-
-def count_rows(file: TextFile) -> int:
-    """How many rows there are, as the file says."""
-    with _opened(file) as table:
-        return int(table.metadata.num_rows)
 
 
 @contextmanager

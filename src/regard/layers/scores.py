@@ -60,14 +60,18 @@ class ScoredAttention(nn.Module):
     def memory(self, h_BSD: Tensor, lengths_B: Tensor) -> Memory:
         return Memory(h_BSD, self.keys(h_BSD), real_positions(lengths_B, h_BSD.shape[1]), lengths_B)
 
-    def forward(self, s_BQD: Tensor, memory: Memory, focus: Focus | None = None) -> Tensor:
+    def weights(self, s_BQD: Tensor, memory: Memory, focus: Focus | None = None) -> Tensor:
+        """alpha_BQS."""
         visible_BQS = memory.visible_BS[:, None] if focus is None else memory.visible_BS[:, None] & focus.near_BQS
         e_BQS = self.scores(s_BQD, memory.keys_BSA).masked_fill(~visible_BQS, -torch.inf)
         alpha_BQS = e_BQS.softmax(dim=-1)
         if focus is not None and focus.factor_BQS is not None:
             alpha_BQS = alpha_BQS * focus.factor_BQS
         record(self, alpha_BQS[:, None], visible_BQS)
-        return alpha_BQS @ memory.h_BSD
+        return alpha_BQS
+
+    def forward(self, s_BQD: Tensor, memory: Memory, focus: Focus | None = None) -> Tensor:
+        return self.weights(s_BQD, memory, focus) @ memory.h_BSD
 
     def attend_to(self, memory: Memory) -> Callable[[Tensor], Tensor]:
         """`forward` for a decoder loop: one state after another, always the same memory."""

@@ -161,7 +161,7 @@ class RecurrentState(Generic[M]):
         """
         memory, rows_R = self.memory, rows_BW.flatten()
         if memory is not None and len(memory) != len(rows_BW):
-            memory = memory[sources_of(rows_BW, self.carry[0].shape[-2] // len(memory))]
+            memory = memory[rows_BW[:, 0] // (self.carry[0].shape[-2] // len(memory))]
         return replace(self, carry=tuple(part.index_select(-2, rows_R) for part in self.carry), memory=memory)
 
 
@@ -221,11 +221,6 @@ class RecurrentGenerator(Generator):
         self.dropout = nn.Dropout(config.dropout)
 
 
-def sources_of(rows_BW: Tensor, group: int) -> Tensor:
-    """The source of each selected group, given the old group size."""
-    return rows_BW[:, 0] // group
-
-
 def group_rows(x_RD: Tensor, sources: int) -> Tensor:
     """Rows by source: [B * W, D] -> [B, W, D]."""
     return x_RD.view(sources, -1, x_RD.shape[-1])
@@ -239,8 +234,6 @@ class Contextual(nn.Module):
 
     pooling: ClassVar[Pooling] = "mean"
     """How `sentence` makes one vector of a text by default."""
-    layer_names: ClassVar[str] = r"(?:blocks|layers|forward_layers|backward_layers)\.(\d+)\."
-    """A pattern for the start of the weight names of a layer, with its number."""
 
     config: ModelConfig
     width: int
@@ -249,19 +242,16 @@ class Contextual(nn.Module):
     """The number of layers above the embeddings."""
     output: Any
     """The module that `readout` runs; None under a head that does not need it."""
+    next_sentence: Any
+    """BERT's head for next-sentence prediction; None under another head."""
     by_token: bool = False
     """Whether the head above it has an answer for each token."""
 
     def depth_of(self, name: str) -> int:
         """The layer of a weight: 0 for the embeddings, 1 for the first layer; the last for weights after all layers."""
-        if match := re.match(self.layer_names, name):
+        if match := re.match(r"(?:blocks|layers|forward_layers|backward_layers)\.(\d+)\.", name):
             return int(match[1]) + 1
         return 0 if name.startswith(("embedding", "positions")) else self.depth
-
-    def drop_pretraining_heads(self, *, keep_readout: bool = False) -> None:
-        """Remove the modules that only pre-training needs."""
-        if not keep_readout:
-            self.output = None
 
     def readout(self, hidden: Tensor) -> Tensor:
         """Hidden states [..., D] -> logits [..., V]."""

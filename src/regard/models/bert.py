@@ -155,10 +155,6 @@ class BERT(Contextual):
     def embeddings(self) -> dict[str, Embedding]:
         return {"text": self.embedding.tokens}
 
-    def drop_pretraining_heads(self, *, keep_readout: bool = False) -> None:
-        super().drop_pretraining_heads(keep_readout=keep_readout)
-        self.next_sentence = None
-
     def forward(self, batch: Segmented, *, packed: bool = False) -> Output:
         """The hidden states of the last layer, [B, L, D]; on packed texts also if that is faster."""
         text, config, dropout = batch.text, self.config, self.config.attention_dropout if self.training else 0.0

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.data.batches import Batch, Images, Tokens
 from regard.data.images import ImagesConfig, Reading
-from regard.layers.attention import Linear, Visibility, is_recording
+from regard.layers.attention import Linear, Visibility
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
 from regard.layers.recurrence import Bridge, Carry, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, Memory
@@ -126,20 +126,18 @@ class Convolutions(nn.Module):
         return self.stages(levels).flatten(2).transpose(1, 2)
 
 
-class GridPositions(nn.Module):
-    """Add a position encoding to each region: half of the width encodes its row, half its column.
+def add_grid_positions(x_BSD: Tensor, columns_B: Tensor) -> Tensor:
+    """Add a position encoding to each region of grids with `columns_B` columns: half of the width encodes its row, half
+    its column.
 
     Parmar et al. 2018, arXiv:1802.05751, section 3.1, with sinusoidal encodings. No parameters, and any grid.
     """
-
-    def forward(self, x_BSD: Tensor, columns_B: Tensor) -> Tensor:
-        """`columns_B` is the number of columns of each image's grid."""
-        places, width = x_BSD.shape[1:]
-        place_S = torch.arange(places, device=x_BSD.device)
-        row_BS, column_BS = place_S // columns_B[:, None], place_S % columns_B[:, None]
-        halves = (width - width // 2, width // 2)
-        rows_SD, columns_SD = (sinusoidal_positions(places, half).to(x_BSD) for half in halves)
-        return x_BSD + torch.cat([rows_SD[row_BS], columns_SD[column_BS]], dim=-1)
+    places, width = x_BSD.shape[1:]
+    place_S = torch.arange(places, device=x_BSD.device)
+    row_BS, column_BS = place_S // columns_B[:, None], place_S % columns_B[:, None]
+    halves = (width - width // 2, width // 2)
+    rows_SD, columns_SD = (sinusoidal_positions(places, half).to(x_BSD) for half in halves)
+    return x_BSD + torch.cat([rows_SD[row_BS], columns_SD[column_BS]], dim=-1)
 
 
 class ImageEncoder(nn.Module):
@@ -152,21 +150,16 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, config: CaptionerConfig) -> None:
         super().__init__()
-        self.config = config
         self.convolutions = Convolutions(config.channels) if config.encoder == "convolution" else nn.Identity()
         self.W = Linear(config.feature_width or config.channels[-1], config.width)
         self.norm = nn.LayerNorm(config.width)
-        self.positions = GridPositions()
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, source: Tokens) -> Tensor:
+        """Pixels as bytes [B, size, size, 3], or features [B, S, D] -> a_BSD."""
         assert isinstance(source, Images)
-        return self.regions(source.shown, source.columns_B)
-
-    def regions(self, shown: Tensor, columns_B: Tensor) -> Tensor:
-        """Pixels as bytes [B, size, size, 3], or features [B, S, D] -> a_BSD, of grids with `columns_B` columns."""
-        x_BSD = self.convolutions(shown)
-        return self.dropout(self.positions(self.norm(self.W(x_BSD.to(self.W.weight))), columns_B))
+        x_BSD = self.convolutions(source.shown).to(self.W.weight)
+        return self.dropout(add_grid_positions(self.norm(self.W(x_BSD)), source.columns_B))
 
 
 class Captioner(Generator):
@@ -253,20 +246,12 @@ class AttentiveCaptioner(Captioner):
         mean_BD = total_BD / memory.lengths_B[:, None]
         return self.bridge((mean_BD, mean_BD)), memory
 
-    def context(self, h_RD: Tensor, memory: Memory) -> tuple[Tensor, Tensor | None]:
-        """z_t, and the weights alpha_t in training, where the penalty needs them."""
-        h_BQD = group_rows(h_RD, len(memory))
-        if is_recording() or not torch.is_grad_enabled():
-            z_BQD, alpha_BQS = self.attention(h_BQD, memory), None
-        else:
-            e_BQS = self.attention.scores(h_BQD, memory.keys_BSA)
-            alpha_BQS = e_BQS.masked_fill(~memory.visible_BS[:, None], -torch.inf).softmax(-1)
-            z_BQD = alpha_BQS @ memory.h_BSD
+    def recur(self, words_RG: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor, Tensor]:
+        """One step: alpha_t and z_t from h_{t-1}, then h_t."""
+        h_BQD = group_rows(carry[0], len(memory))
+        alpha_BQS = self.attention.weights(h_BQD, memory)
         gate = 1.0 if self.W_beta is None else torch.sigmoid(self.W_beta(h_BQD))
-        return (gate * z_BQD).flatten(0, 1), alpha_BQS
-
-    def recur(self, words_RG: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor, Tensor | None]:
-        z_RD, alpha_BQS = self.context(carry[0], memory)
+        z_RD = (gate * (alpha_BQS @ memory.h_BSD)).flatten(0, 1)
         return fed_step("lstm", self.cell, words_RG, z_RD, carry), z_RD, alpha_BQS
 
     def deep_output(self, y: Tensor, h: Tensor, z: Tensor) -> Tensor:
@@ -280,7 +265,7 @@ class AttentiveCaptioner(Captioner):
             carry, z_BD, alpha_B1S = self.recur(words_BG, carry, memory)
             states.append(carry[0])
             contexts.append(z_BD)
-            if alpha_B1S is not None:
+            if torch.is_grad_enabled():  # the penalty needs it
                 real_B1 = (batch.target.lengths_B - 1 > step)[:, None]
                 step_BS = alpha_B1S[:, 0].masked_fill(~real_B1, 0)
                 attended_BS = step_BS if attended_BS is None else attended_BS + step_BS
@@ -319,18 +304,9 @@ class TransformerCaptioner(Captioner, TransformerDecoder):
         return Output(self.decode(x_BTD, memory_BSD, own, source))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
-        memory_BSD = self.image_encoder(source)
-        keys_values = [torch.stack(block.cross_attention.keys_values(memory_BSD)) for block in self.decoder_blocks()]
-        return self.begin_with(torch.stack(keys_values), Visibility(source.lengths_B), rows, max_length)
-
-
-DECODERS: dict[str, type[Captioner]] = {
-    "plain": PlainCaptioner,
-    "attention": AttentiveCaptioner,
-    "transformer": TransformerCaptioner,
-}
-"""`model.decoder` -> model."""
+        return self.begin_with(self.image_encoder(source), Visibility(source.lengths_B), rows, max_length)
 
 
 def captioner(config: CaptionerConfig, target_size: int) -> Captioner:
-    return DECODERS[config.decoder](config, target_size)
+    decoders = {"plain": PlainCaptioner, "attention": AttentiveCaptioner, "transformer": TransformerCaptioner}
+    return decoders[config.decoder](config, target_size)

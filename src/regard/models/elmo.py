@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
@@ -97,30 +97,27 @@ class CharacterCNN(nn.Module):
 
     characters_VC: Tensor
 
-    def __init__(
-        self, characters_VC: Tensor, *, embedding: int, filters: Sequence[tuple[int, int]], highway: int, width: int
-    ) -> None:
+    def __init__(self, config: ELMoConfig, characters_VC: Tensor) -> None:
         super().__init__()
         self.register_buffer("characters_VC", characters_VC, persistent=False)
-        self.embedding = nn.Embedding(CHARACTERS, embedding, padding_idx=0)
-        self.convolutions = nn.ModuleList(nn.Conv1d(embedding, count, size) for size, count in filters)
+        self.embedding = nn.Embedding(CHARACTERS, config.characters, padding_idx=0)
+        filters = [(size, max(1, count * config.filters // 2048)) for size, count in FILTERS]
+        self.convolutions = nn.ModuleList(nn.Conv1d(config.characters, count, size) for size, count in filters)
         total = sum(count for _, count in filters)
-        self.highway = nn.ModuleList(Highway(total) for _ in range(highway))
-        self.projection = nn.Linear(total, width)
+        self.highway = nn.ModuleList(Highway(total) for _ in range(config.highway))
+        self.projection = nn.Linear(total, config.width)
 
     def forward(self, ids_BL: Tensor, spelling: Spelling | None = None) -> Tensor:
         """[B, L] -> [B, L, D]. Each distinct word is computed once."""
-        if spelling is None:
-            words_P, index_BL = torch.unique(ids_BL, return_inverse=True)
-            return self.words(self.characters_VC[words_P])[index_BL]
         known = len(self.characters_VC)
-        ids_BL = torch.where(spelling.numbers_BL > 0, known - 1 + spelling.numbers_BL, ids_BL)
+        if spelling is not None:
+            ids_BL = torch.where(spelling.numbers_BL > 0, known - 1 + spelling.numbers_BL, ids_BL)
         words_P, index_BL = torch.unique(ids_BL, return_inverse=True)  # sorted: words of the batch come last
-        known_PC = self.characters_VC[words_P[words_P < known]]
-        unknown_PC = spelling.characters_PC[words_P[words_P >= known] - known]
-        width = max(known_PC.shape[1], unknown_PC.shape[1])
-        characters_PC = torch.cat([F.pad(part_PC, (0, width - part_PC.shape[1])) for part_PC in (known_PC, unknown_PC)])
-        return self.words(characters_PC)[index_BL]
+        parts = [self.characters_VC[words_P[words_P < known]]]
+        if spelling is not None:
+            parts.append(spelling.characters_PC[words_P[words_P >= known] - known])
+        width = max(part_PC.shape[1] for part_PC in parts)
+        return self.words(torch.cat([F.pad(part_PC, (0, width - part_PC.shape[1])) for part_PC in parts]))[index_BL]
 
     def words(self, characters_PC: Tensor) -> Tensor:
         """Characters [P, C] of words -> vectors [P, D]."""
@@ -162,7 +159,12 @@ class ELMo(Contextual):
         """`characters_VC` spells every token of the vocabulary (text/tokenizers.py), for `words: characters`."""
         super().__init__()
         self.config, self.width, self.depth = config, 2 * config.width, config.layers
-        self.embedding = _word_vectors(config, vocabulary_size, characters_VC)
+        if config.words == "tokens":
+            self.embedding: CharacterCNN | Embedding = Embedding(vocabulary_size, config.width)
+        else:
+            assert characters_VC is not None, "the spelling of the vocabulary is missing"
+            assert len(characters_VC) == vocabulary_size
+            self.embedding = CharacterCNN(config, characters_VC)
         self.forward_layers, self.backward_layers = (
             nn.ModuleList(
                 LSTMLayer(config.width, config.hidden, projection=config.width, clip=config.cell_clip)
@@ -198,13 +200,3 @@ class ELMo(Contextual):
     def layers_of(self, batch: TextBatch) -> list[Tensor]:
         x_BLD, forward, backward = self._read(batch.text)
         return [torch.cat(pair, dim=-1) for pair in zip([x_BLD, *forward], [x_BLD, *backward], strict=True)]
-
-
-def _word_vectors(config: ELMoConfig, vocabulary_size: int, characters_VC: Tensor | None) -> CharacterCNN | Embedding:
-    if config.words == "tokens":
-        return Embedding(vocabulary_size, config.width)
-    assert characters_VC is not None, "the spelling of the vocabulary is missing"
-    assert len(characters_VC) == vocabulary_size
-    filters = [(size, max(1, count * config.filters // 2048)) for size, count in FILTERS]
-    sizes = {"embedding": config.characters, "highway": config.highway, "width": config.width}
-    return CharacterCNN(characters_VC, filters=filters, **sizes)

@@ -21,7 +21,7 @@ from regard.layers.attention import (
     step_with_cache,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout
-from regard.models.base import BlocksConfig, LanguageModel, Output, Presets, last_of, sources_of
+from regard.models.base import BlocksConfig, LanguageModel, Output, Presets, last_of
 
 Cache = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Stores the keys and values of the input tokens -> all keys and values to attend to."""
@@ -103,7 +103,7 @@ class GPTState:
             return self
         own_N2RHME = filled.new_zeros(*filled.shape[:4], *self.own_N2RHME.shape[4:])
         own_N2RHME[..., : self.longest, :] = filled
-        kept_B = sources_of(rows_BW, rows // self.sources)
+        kept_B = rows_BW[:, 0] // (rows // self.sources)
         last_BD = None if self.last_BD is None else self.last_BD.index_select(0, kept_B)
         lengths_R = self.lengths_R.index_select(0, rows_R)
         return GPTState(own_N2RHME, lengths_R, self.longest, len(rows_BW), last_BD, stepped=self.stepped)

@@ -117,7 +117,9 @@ def build_base(
     base: Contextual = build_model(config, vocabulary_size, **options)
     assert config.causal or not keep_readout
     base.by_token = by_token
-    base.drop_pretraining_heads(keep_readout=keep_readout)
+    base.next_sentence = None
+    if not keep_readout:
+        base.output = None
     return base
 
 

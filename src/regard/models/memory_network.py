@@ -116,7 +116,13 @@ class MemoryNetwork(nn.Module):
 
     def forward(self, batch: StoryBatch) -> MemoryOutput:
         present_B1S = (batch.times_BS > 0)[:, None]
-        words_UL, story_BS, question_B = _distinct(batch)
+        # The distinct sentences and questions of the batch: most sentences occur in many stories
+        longest = max(batch.story_BSL.shape[2], batch.question_BL.shape[1])
+        texts = batch.story_BSL.flatten(0, 1), batch.question_BL
+        rows = torch.cat([F.pad(ids, (0, longest - ids.shape[-1])) for ids in texts])
+        words_UL, numbers = torch.unique(rows, dim=0, return_inverse=True)
+        story_P, question_B = numbers.split([batch.times_BS.numel(), len(batch.question_BL)])
+        story_BS = story_P.view_as(batch.times_BS)
         u_BID = self.sentence_vectors(words_UL, self.table_of("B", 1))[question_B]
         weights = []
         memories = {name: self.memory(words_UL, story_BS, batch.times_BS, name) for name in self.memory_tables}
@@ -166,15 +172,6 @@ class MemoryNetwork(nn.Module):
         if self.config.words == "position":
             weights_ULD = position_weights(words_UL, self.config.width)
         return (words_ULID * weights_ULD[:, :, None].to(words_ULID.dtype)).sum(1)
-
-
-def _distinct(batch: StoryBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """The distinct sentences and questions of a batch, and their indices: most sentences occur in many stories."""
-    longest = max(batch.story_BSL.shape[2], batch.question_BL.shape[1])
-    story_BSL, question_BL = (F.pad(ids, (0, longest - ids.shape[-1])) for ids in (batch.story_BSL, batch.question_BL))
-    rows = torch.cat([story_BSL.flatten(0, 1), question_BL])
-    words_UL, numbers = torch.unique(rows, dim=0, return_inverse=True)
-    return words_UL, numbers[: -len(question_BL)].view(batch.times_BS.shape), numbers[-len(question_BL) :]
 
 
 def position_weights(ids: Tensor, width: int) -> Tensor:

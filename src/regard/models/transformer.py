@@ -26,7 +26,7 @@ from regard.layers.attention import (
     worth_packing,
 )
 from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
-from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, group_rows, sources_of
+from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, group_rows
 
 
 class TransformerConfig(ModelConfig):
@@ -199,7 +199,7 @@ class TransformerState:
         state = replace(self, own_MN2RHE=own_MN2RHE, graph=None)
         if len(rows_BW) == sources:
             return state
-        kept_B = sources_of(rows_BW, rows // sources)
+        kept_B = rows_BW[:, 0] // (rows // sources)
         source_N2BHSE = self.source_N2BHSE.index_select(2, kept_B)
         return replace(state, source_N2BHSE=source_N2BHSE, visible=self.visible.select(kept_B))
 
@@ -222,8 +222,13 @@ class TransformerDecoder(Generator):
             x_BTD = block(x_BTD, memory_BSD, own, source)
         return self.decoder_norm(x_BTD)
 
-    def begin_with(self, source_N2BHSE: Tensor, visible: Visibility, rows: int, max_length: int) -> TransformerState:
-        """The first state, given the keys and values of the source for every block."""
+    def begin_with(
+        self, memory_BSD: Tensor, visible: Visibility, rows: int, max_length: int, packing: Packing | None = None
+    ) -> TransformerState:
+        """The first state, given the encoded source, padded or packed."""
+        keys_values = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
+        unpack = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
+        source_N2BHSE = torch.stack([torch.stack([unpack(k_BHSE), unpack(v_BHSE)]) for k_BHSE, v_BHSE in keys_values])
         layers, _, sources, heads, _, head_width = source_N2BHSE.shape
         return TransformerState(
             # Zeros: a captured step attends to the unfilled part too, with weight 0.
@@ -312,7 +317,4 @@ class Transformer(TransformerDecoder):
         visible = Visibility.of(source)
         x_BSD = self.embed(self.source_embedding, source.ids_BL, packing)
         memory_BSD = self.encode(x_BSD, visible if packing is None else Visibility(packed=(packing, packing)))
-        keys_values = [block.cross_attention.keys_values(memory_BSD) for block in self.decoder_blocks()]
-        unpack = packing.unpack_heads if packing else lambda x_BHSE: x_BHSE
-        source_N2BHSE = torch.stack([torch.stack([unpack(k_BHSE), unpack(v_BHSE)]) for k_BHSE, v_BHSE in keys_values])
-        return self.begin_with(source_N2BHSE, visible, rows, max_length)
+        return self.begin_with(memory_BSD, visible, rows, max_length, packing)

@@ -14,8 +14,6 @@ from regard.data.batches import Batch
 from regard.layers.attention import Packing
 from regard.models.base import Generator, real_BL
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Hidden states [P, D] and the tokens that they predict [P] -> [2]."""
 LOGITS = {True: 2**24, False: 2**28}
 """The most logits computed at once on a CPU, and on an accelerator, where many small parts would be slow."""
 
@@ -145,7 +143,9 @@ class LossInParts(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, loss: Loss, rows: int, labels_P: Tensor, hidden_PD: Tensor, *weights: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, loss: Callable[..., Tensor], rows: int, labels_P: Tensor, hidden_PD: Tensor, *weights: Tensor
+    ) -> Tensor:
         totals, of_hidden, of_weights = [], [], [torch.zeros_like(weight) for weight in weights]
         for hidden, labels in zip(torch.split(hidden_PD.detach(), rows), torch.split(labels_P, rows), strict=True):
             with torch.enable_grad():

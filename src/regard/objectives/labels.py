@@ -139,14 +139,9 @@ class SpanCrossEntropy(HeadLoss):
     """
 
     def losses(self, logits: Tensor, batch: LabelledBatch) -> Tensor:
-        logits_B2L = span_logits(logits, batch)
+        logits_B2L = logits.float().mT.masked_fill(~real_BL(batch.text)[:, None], -torch.inf)
         loss = F.cross_entropy(logits_B2L.flatten(0, 1), batch.labels.flatten(), reduction="sum") / 2
         return torch.stack([loss, loss])
-
-
-def span_logits(logits_BL2: Tensor, batch: LabelledBatch) -> Tensor:
-    """Logits of the first and of the last token of the answer, [B, 2, L], -inf on padding."""
-    return logits_BL2.float().mT.masked_fill(~real_BL(batch.text)[:, None], -torch.inf)
 
 
 # The memory network

@@ -21,13 +21,13 @@ from regard.search.hypotheses import (
     Finished,
     Hypothesis,
     Live,
-    Ranking,
     log_probabilities,
+    objective_of,
     penalise_repetition,
     require_source_attention,
     source_attention,
 )
-from regard.search.rules import SPECIAL, UNCONSTRAINED, Constraints, Limits, Rules, Special, rules_for
+from regard.search.rules import SPECIAL, UNCONSTRAINED, Constraints, Limits, Rules, Special
 from regard.text.tokenizers import Tokenizer
 
 FEW = 8
@@ -56,7 +56,7 @@ def search(
     special: Special = SPECIAL,
     observer: Observer | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best `config.nbest` hypotheses (or as many samples) for each source, best first by `Ranking`.
+    """The best `config.nbest` hypotheses (or as many samples) for each source, best first by `objective_of`.
 
     `constraints` has the tokens of `config.prefix` and `config.banned`, for which a tokenizer is needed.
     """
@@ -65,13 +65,8 @@ def search(
         return []
     if config.coverage_penalty > 0:
         require_source_attention(model)
-    rules = rules_for(source, config, constraints, special)
-    longest, ranking = rules.limits.longest, Ranking.of(config)
-    if config.sample:
-        noise_BWT = noise_of(source, config.nbest, longest, config.seed)
-        strategy: Beam | Sampling = Sampling(noise_BWT, config.temperature, config.top_k, config.top_p)
-    else:
-        strategy = Beam(config.beam, config.nbest, torch.tensor(longest, device=source.ids_BL.device), ranking)
+    rules = Rules(source, config, constraints, special)
+    strategy = (Sampling if config.sample else Beam)(source, config, rules.limits.longest)
     finished = _write(model, source, config, rules, strategy, special, observer)
     hypotheses = finished.best(config.nbest)
     if not all(hypotheses):
@@ -97,8 +92,11 @@ def _write(
     zeros_BW = log_p_BWV.new_zeros(first_BW.shape)
     sentences_B = torch.arange(len(source), device=zeros_BW.device)
     own_BW = zeros_BW if theta > 1 else None  # the ranking differs from log P
-    live = Live(sentences_B, first_BW[..., None][..., :0], strategy.start(zeros_BW.clone()), own_BW, attended_BWS)
-    finished = Finished(strategy.rows, longest, Ranking.of(config), source.lengths_B, like=log_p_BWV)
+    total_BW = zeros_BW.clone()
+    if strategy.reorders:
+        total_BW[:, 1:] = NEVER  # one empty hypothesis per sentence: W equal ones would stay equal
+    live = Live(sentences_B, first_BW[..., None][..., :0], total_BW, own_BW, attended_BWS)
+    finished = Finished(strategy.rows, longest, config, source.lengths_B, like=log_p_BWV)
     while True:
         own_BWV = log_p_BWV.clone() if theta > 1 or observer is not None else None
         ranks_BWV = rules.rule_out(penalise_repetition(log_p_BWV, live.history_BWT, theta), live)
@@ -184,13 +182,9 @@ class Beam:
     reorders = True
     """Whether a step may continue a hypothesis in another slot than its own."""
 
-    def __init__(self, beam: int, nbest: int, limits_B: Tensor, ranking: Ranking) -> None:
-        self.rows, self._nbest, self._limits_B, self._ranking = beam, nbest, limits_B, ranking
-
-    def start(self, total_BW: Tensor) -> Tensor:
-        """One empty hypothesis per sentence: W equal ones would stay equal."""
-        total_BW[:, 1:] = NEVER
-        return total_BW
+    def __init__(self, source: Tokens, config: SearchConfig, limits: Sequence[int]) -> None:
+        self.rows, self._config = config.beam, config
+        self._limits_B = torch.tensor(limits, device=source.ids_BL.device)
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
         """The continuations to take. Overwrites `log_p_BWV`, in which NEVER marks tokens that are ruled out."""
@@ -198,15 +192,15 @@ class Beam:
         log_p_RM, tokens_RM = best(log_p_BWV.flatten(0, 1), min(self.rows, log_p_BWV.shape[-1]))
         total_BM = (log_p_RM.view(*live.total_BW.shape, -1) + live.total_BW[..., None]).flatten(1)
         total_BW, index_BW = best(total_BM, min(self.rows, total_BM.shape[1]))
-        open_B = self.rows - finished.count(live.sentences_B)
+        open_B = self.rows - finished.count_B[live.sentences_B]
         closed_BW = torch.arange(total_BW.shape[1], device=total_BW.device) >= open_B[:, None]
         tokens_BW = tokens_RM.view_as(total_BM).gather(1, index_BW)
         return Choice(index_BW // log_p_RM.shape[-1], tokens_BW, total_BW.masked_fill(closed_BW, NEVER))
 
     def is_done(self, total_BW: Tensor, sentences_B: Tensor, finished: Finished) -> Tensor:
-        """Whether no live hypothesis can still be among a sentence's n best: see `Ranking`."""
-        bound_B = self._ranking(total_BW.amax(-1), self._limits_B[sentences_B])
-        return bound_B <= finished.objective_to_beat(sentences_B, self._nbest)
+        """Whether no live hypothesis can still be among a sentence's n best: see `objective_of`."""
+        bound_B = objective_of(self._config, total_BW.amax(-1), self._limits_B[sentences_B])
+        return bound_B <= finished.objective_to_beat(sentences_B, self._config.nbest)
 
 
 def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -240,13 +234,20 @@ class Sampling:
 
     reorders = False
 
-    def __init__(self, noise_BWT: Tensor, temperature: float, top_k: int | None, top_p: float) -> None:
-        self.rows, self._noise_BWT = noise_BWT.shape[1], noise_BWT
-        self._cut = temperature, top_k, top_p
-
-    def start(self, total_BW: Tensor) -> Tensor:
-        """All W samples start from the empty hypothesis."""
-        return total_BW
+    def __init__(self, source: Tokens, config: SearchConfig, limits: Sequence[int]) -> None:
+        """The noise of a sentence, uniform in [0, 1), depends on the seed and its own tokens only, not on the batch."""
+        self.rows, self._cut = config.nbest, (config.temperature, config.top_k, config.top_p)
+        noise_BWT = torch.zeros(len(source), self.rows, max(limits))
+        ids_BL, lengths, salt = (
+            source.ids_BL.cpu().long(),
+            source.host_lengths_B.tolist(),
+            config.seed.to_bytes(16, "big"),
+        )
+        for b, limit in enumerate(limits):
+            digest = hashlib.blake2b(ids_BL[b, : lengths[b]].numpy().tobytes(), digest_size=8, salt=salt).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
+            noise_BWT[b, :, :limit] = torch.rand(self.rows, limit, generator=generator)
+        self._noise_BWT = noise_BWT.to(source.ids_BL.device)
 
     def choose(self, log_p_BWV: Tensor, live: Live, finished: Finished) -> Choice:
         sorted_BWV, order_BWV = log_p_BWV.sort(dim=-1, descending=True, stable=True)
@@ -290,21 +291,6 @@ def draw(p_V: Tensor, noise: Tensor) -> Tensor:
     return torch.minimum(exceeded, positive - 1).clamp_(min=0)
 
 
-def noise_of(source: Tokens, rows: int, limits: Sequence[int], seed: int) -> Tensor:
-    """Uniform noise [B, W, T] in [0, 1) for each token of each sample.
-
-    The noise of a sentence depends on the seed and its own tokens only, not on the rest of the batch.
-    """
-    noise_BWT = torch.zeros(len(source), rows, max(limits))
-    ids_BL, lengths = source.ids_BL.cpu().long(), source.host_lengths_B.tolist()
-    for b, limit in enumerate(limits):
-        tokens, salt = ids_BL[b, : lengths[b]].numpy().tobytes(), seed.to_bytes(16, "big")
-        digest = hashlib.blake2b(tokens, digest_size=8, salt=salt).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
-        noise_BWT[b, :, :limit] = torch.rand(rows, limit, generator=generator)
-    return noise_BWT.to(source.ids_BL.device)
-
-
 # The record of a search
 
 RECORDED = 2
@@ -339,7 +325,7 @@ class Recorder:
         self._limits, theta = rules.limits, self._config.repetition_penalty
         ranks_BWV = penalise_repetition(log_p_BWV.clone(), live.history_BWT, theta) + live.total_BW[..., None]
         continued = choice.continued(live, log_p_BWV)
-        objective_BW = continued.objective_BW(Ranking.of(self._config), self._source_lengths_B)
+        objective_BW = continued.objective_BW(self._config, self._source_lengths_B)
         hypotheses = continued.history_BWT.tolist(), continued.score_BW.tolist(), objective_BW.tolist()
         indices = (choice.parents_BW * log_p_BWV.shape[-1] + choice.tokens_BW).tolist()
         alive, taken = (live.total_BW > NEVER).tolist(), (choice.total_BW > NEVER).tolist()

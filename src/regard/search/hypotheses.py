@@ -14,7 +14,7 @@ from regard.data.batches import Batch, TextBatch
 from regard.errors import DecodeError
 from regard.layers.attention import Recording, real_positions, recording
 from regard.models.base import Generator
-from regard.search.config import Normalisation, SearchConfig
+from regard.search.config import SearchConfig
 
 NEVER = -math.inf
 """log P of a token that is ruled out, and of an empty slot. Other tokens keep the model's log P: nothing is
@@ -40,8 +40,7 @@ class Hypothesis:
 # Ranking
 
 
-@dataclass(frozen=True)
-class Ranking:
+def objective_of(config: SearchConfig, log_p: Tensor, length: int | Tensor, covered: Tensor | None = None) -> Tensor:
     """The value that ranks finished hypotheses: log P, normalised for length, plus a coverage penalty.
 
         none      log P
@@ -50,34 +49,24 @@ class Ranking:
         reward    log P + alpha |Y|
 
     `wu` and the coverage penalty cp(X; Y) are Wu et al. 2016, arXiv:1609.08144, equation 14; the reward per word is
-    that of Murray and Chiang 2018, arXiv:1808.10006. |Y| includes `</s>`.
+    that of Murray and Chiang 2018, arXiv:1808.10006. |Y| includes `</s>`; `covered` is the result of `coverage`.
 
     For the longest length that a live hypothesis may grow to, this is an upper bound of its value: log P only falls, no
     normalisation falls with the length while log P <= 0 and alpha >= 0, and a coverage penalty is at most 0.
     """
-
-    normalisation: Normalisation = "mean"
-    alpha: float = 1.0
-    beta: float = 0.0
-
-    @staticmethod
-    def of(config: SearchConfig) -> Ranking:
-        return Ranking(config.normalisation, config.length_penalty, config.coverage_penalty)
-
-    def __call__(self, log_p: Tensor, length: int | Tensor, covered: Tensor | None = None) -> Tensor:
-        """For hypotheses with this log P and length; `covered` is the result of `coverage`."""
-        if isinstance(length, Tensor):  # otherwise integers would be divided in float32
-            length = length.to(log_p.dtype)
-        match self.normalisation:
-            case "none":
-                value = log_p
-            case "mean":
-                value = log_p / length**self.alpha
-            case "wu":
-                value = log_p / ((5 + length) / 6) ** self.alpha
-            case "reward":
-                value = log_p + self.alpha * length
-        return value if covered is None else value + self.beta * covered
+    alpha = config.length_penalty
+    if isinstance(length, Tensor):  # otherwise integers would be divided in float32
+        length = length.to(log_p.dtype)
+    match config.normalisation:
+        case "none":
+            value = log_p
+        case "mean":
+            value = log_p / length**alpha
+        case "wu":
+            value = log_p / ((5 + length) / 6) ** alpha
+        case "reward":
+            value = log_p + alpha * length
+    return value if covered is None else value + config.coverage_penalty * covered
 
 
 def coverage(attended_BWS: Tensor, lengths_B: Tensor) -> Tensor:
@@ -138,12 +127,12 @@ class Live:
     def score_BW(self) -> Tensor:
         return self.total_BW if self.own_BW is None else self.own_BW
 
-    def objective_BW(self, ranking: Ranking, source_lengths_B: Tensor) -> Tensor:
+    def objective_BW(self, config: SearchConfig, source_lengths_B: Tensor) -> Tensor:
         """The ranking value of hypotheses that end here, given the lengths of all sources."""
         covered_BW = None
         if self.attended_BWS is not None:
             covered_BW = coverage(self.attended_BWS, source_lengths_B[self.sentences_B])
-        return ranking(self.total_BW, self.history_BWT.shape[-1], covered_BW)
+        return objective_of(config, self.total_BW, self.history_BWT.shape[-1], covered_BW)
 
     def pick(self, groups_B1: Tensor, slots_BW: Tensor) -> Live:
         """These slots of these groups."""
@@ -188,30 +177,29 @@ class Finished:
     Everything stays on the device until the search is over, so that no step waits for the GPU.
     """
 
-    def __init__(self, slots: int, longest: int, ranking: Ranking, source_lengths_B: Tensor, *, like: Tensor) -> None:
+    def __init__(
+        self, slots: int, longest: int, config: SearchConfig, source_lengths_B: Tensor, *, like: Tensor
+    ) -> None:
         sentences, device = len(source_lengths_B), like.device
-        self._slots, self._ranking, self._source_lengths_B = slots, ranking, source_lengths_B
+        self._slots, self._config, self._source_lengths_B = slots, config, source_lengths_B
         self._tokens_BWT = torch.zeros(sentences, slots + 1, longest, dtype=torch.long, device=device)
         self._lengths_BW = torch.zeros(sentences, slots + 1, dtype=torch.long, device=device)
         self._score_BW = like.new_full((sentences, slots + 1), NEVER)
         self._objective_BW = like.new_full((sentences, slots + 1), NEVER)
-        self._count_B = torch.zeros(sentences, dtype=torch.long, device=device)
+        self.count_B = torch.zeros(sentences, dtype=torch.long, device=device)
 
     def add(self, ends: Live, ended_BW: Tensor) -> None:
         """Store the hypotheses that have ended, in the order of their slots."""
         if ended_BW.device.type == "cpu" and not ended_BW.any():  # on a GPU this test would cost more than the rest
             return
         sentences_B, length = ends.sentences_B, ends.history_BWT.shape[-1]
-        number_BW = self._count_B[sentences_B][:, None] + ended_BW.cumsum(-1) - 1
+        number_BW = self.count_B[sentences_B][:, None] + ended_BW.cumsum(-1) - 1
         index = (sentences_B[:, None], torch.where(ended_BW, number_BW, self._slots))
         self._tokens_BWT[..., :length][index] = ends.history_BWT
         self._lengths_BW[index] = length
         self._score_BW[index] = ends.score_BW
-        self._objective_BW[index] = ends.objective_BW(self._ranking, self._source_lengths_B)
-        self._count_B[sentences_B] += ended_BW.sum(-1)
-
-    def count(self, sentences_B: Tensor) -> Tensor:
-        return self._count_B[sentences_B]
+        self._objective_BW[index] = ends.objective_BW(self._config, self._source_lengths_B)
+        self.count_B[sentences_B] += ended_BW.sum(-1)
 
     def objective_to_beat(self, sentences_B: Tensor, nbest: int) -> Tensor:
         """The ranking value of the `nbest`-th best hypothesis of each sentence; NEVER if there are fewer."""
@@ -222,7 +210,7 @@ class Finished:
         tokens_BWT, lengths = self._tokens_BWT.cpu(), self._lengths_BW.tolist()
         scores, objectives = self._score_BW.tolist(), self._objective_BW.tolist()
         best = []
-        for b, count in enumerate(self._count_B.tolist()):
+        for b, count in enumerate(self.count_B.tolist()):
             ranked = sorted(range(count), key=lambda w: -objectives[b][w])[:nbest]
             outputs = {w: tuple(tokens_BWT[b, w, : lengths[b][w]].tolist()) for w in ranked}
             best.append([Hypothesis(outputs[w], scores[b][w], objectives[b][w]) for w in ranked])
@@ -273,7 +261,7 @@ def as_hypotheses(model: Generator, batch: Batch, config: SearchConfig) -> list[
         for ids, log_p in zip(targets, scores, strict=True)
     ]
     lengths_B = batch.target.host_lengths_B - 1
-    objectives = Ranking.of(config)(torch.tensor(totals, dtype=torch.float64), lengths_B, covered_B).tolist()
+    objectives = objective_of(config, torch.tensor(totals, dtype=torch.float64), lengths_B, covered_B).tolist()
     return [
         Hypothesis(tuple(ids), sum(log_p), objective)
         for ids, log_p, objective in zip(targets, scores, objectives, strict=True)

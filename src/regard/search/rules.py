@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -89,91 +91,11 @@ class Limits:
         return Limits(shortest, longest)
 
 
-class Rule(Protocol):
-    """One reason why a token may not come next."""
-
-    name: str
-
-    def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
-        """Set tokens that may not come next to NEVER, in place."""
-        ...
-
-
-class NeverWritten:
-    """Tokens that no output contains: `<pad>`, `<s>`, and `<unk>` unless the config allows it."""
-
-    name = "never written"
-
-    def __init__(self, tokens: Sequence[int], device: torch.device) -> None:
-        self._tokens = torch.tensor(sorted(tokens), dtype=torch.long, device=device)
-
-    def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
-        log_p_BWV.index_fill_(-1, self._tokens, NEVER)
-
-
-class MinimumLength:
-    """No `</s>` before the shortest length of a sentence."""
-
-    name = "minimum length"
-
-    def __init__(self, shortest: Sequence[int], end_id: int, device: torch.device) -> None:
-        self._shortest_B, self._latest, self._end_id = torch.tensor(shortest, device=device), max(shortest), end_id
-
-    def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
-        length = live.history_BWT.shape[-1] + 1
-        if length < self._latest:
-            too_short_B1 = (self._shortest_B[live.sentences_B] > length)[:, None]
-            log_p_BWV[..., self._end_id].masked_fill_(too_short_B1, NEVER)
-
-
-class MaximumLength:
-    """Only `</s>` at the longest length of a sentence: so every hypothesis is a finished sequence with a true log P."""
-
-    name = "maximum length"
-
-    def __init__(self, limits: Sequence[int], end_id: int, device: torch.device) -> None:
-        self._limits_B, self._limits, self._end_id = torch.tensor(limits, device=device), set(limits), end_id
-
-    def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
-        length = live.history_BWT.shape[-1] + 1
-        if length in self._limits:  # the whole vocabulary is rewritten, so only if some sentence needs it
-            at_limit_B = self._limits_B[live.sentences_B] == length
-            not_end_V = torch.arange(log_p_BWV.shape[-1], device=log_p_BWV.device) != self._end_id
-            log_p_BWV.masked_fill_(at_limit_B[:, None, None] & not_end_V, NEVER)
-
-
-class NoRepeat:
-    """No sequence of n tokens occurs twice."""
-
-    name = "repeated n-gram"
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-
-    def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
-        history_BWT, before = live.history_BWT, self._n - 1
-        if history_BWT.shape[-1] < self._n:
-            return
-        ngrams_BWMK = history_BWT.unfold(-1, self._n, 1)
-        last_BW1K = history_BWT[..., None, history_BWT.shape[-1] - before :]
-        again_BWM = (ngrams_BWMK[..., :before] == last_BW1K).all(-1)
-        forbid_tokens(log_p_BWV, ngrams_BWMK[..., before], again_BWM)
-
-
-def forbid_tokens(log_p_BWV: Tensor, tokens_BWM: Tensor, forbidden_BWM: Tensor) -> None:
-    """Rule out tokens where `forbidden_BWM` is True; a token that is listed twice is ruled out if either entry is."""
-    never_BWM = torch.zeros_like(tokens_BWM, dtype=log_p_BWV.dtype).masked_fill_(forbidden_BWM, NEVER)
-    log_p_BWV.scatter_add_(-1, tokens_BWM, never_BWM)
-
-
 # Banned texts
 
 
-class Transition(NamedTuple):
-    """The state after reading the symbols of a token, and whether they complete a banned text."""
-
-    state: int
-    completes: bool
+Transition = tuple[int, bool]
+"""The state after reading the symbols of a token, and whether they complete a banned text."""
 
 
 class Automaton:
@@ -216,7 +138,7 @@ class Automaton:
         for symbol in piece:
             state = self._step(state, symbol)
             completes |= self._completes[state]
-        return Transition(state, completes)
+        return state, completes
 
 
 class BannedTexts:
@@ -230,11 +152,11 @@ class BannedTexts:
         """`pieces` has the symbols that each token writes."""
         self._automaton, self._pieces = Automaton(texts), pieces
         rows = self._rows()
-        moves = sorted((state * WIDE + token, move.state) for state, row in rows.items() for token, move in row.items())
+        moves = sorted((state * WIDE + token, move[0]) for state, row in rows.items() for token, move in row.items())
         self.keys, self.states = (torch.tensor(column) for column in zip((-1, 0), *moves, strict=True))
         """state * WIDE + token, sorted, and the next state; a missing key behaves as in state 0, or leads to 0. Tokens
         that complete a text have entries too: a prefix may force them, and other texts may go on from there."""
-        completing = {state: [token for token, move in row.items() if move.completes] for state, row in rows.items()}
+        completing = {state: [token for token, move in row.items() if move[1]] for state, row in rows.items()}
         self.always = torch.tensor(completing.pop(0), dtype=torch.long)
         """The tokens that contain a whole text: ruled out in every state."""
         longest = max(map(len, completing.values()), default=0)
@@ -265,7 +187,7 @@ class BannedTexts:
         for state in self._automaton.states[1:]:
             extending = (token for symbol in self._automaton.nexts[state] for token in by_first.get(symbol, ()))
             suffix = self._automaton.suffix[state]
-            row = (rows[suffix] if suffix else {}) | dict.fromkeys(by_first.get(NO_TOKEN, ()), Transition(state, False))
+            row = (rows[suffix] if suffix else {}) | dict.fromkeys(by_first.get(NO_TOKEN, ()), (state, False))
             own = {token: self._automaton.read(state, self._pieces[token]) for token in extending}
             rows[state] = row | {token: move for token, move in own.items() if move != from_empty[token]}
         return rows
@@ -273,59 +195,108 @@ class BannedTexts:
     def state_after(self, tokens: Iterable[int]) -> int:
         state = 0
         for token in tokens:
-            state = self._automaton.read(state, self._pieces.get(token, ())).state
+            state, _ = self._automaton.read(state, self._pieces.get(token, ()))
         return state
 
+    def to(self, device: torch.device) -> BannedTexts:
+        """The same, with its tables on a device."""
+        moved = copy(self)
+        tables = self.keys, self.states, self.always, self.completing_SM
+        moved.keys, moved.states, moved.always, moved.completing_SM = (table.to(device) for table in tables)
+        return moved
 
-class NoBannedText:
-    """A rule: tokens that would complete a banned text are ruled out."""
-
-    name = "banned"
-
-    def __init__(self, banned: BannedTexts, contexts: Sequence[Sequence[int]], device: torch.device) -> None:
-        self._max_history, self._always = banned.max_history, banned.always.to(device)
-        self._keys, self._states = banned.keys.to(device), banned.states.to(device)
-        self._completing_SM = banned.completing_SM.to(device)
-        states = [banned.state_after(tokens) for tokens in contexts]
-        self._context_B = torch.tensor(states, device=device) if contexts else None
-
-    def forbid(self, log_p_BWV: Tensor, live: Live) -> None:
-        log_p_BWV.index_fill_(-1, self._always, NEVER)
-        if self._completing_SM.shape[1]:
-            tokens_BWM = self._completing_SM[self._state(live)]
+    def forbid(self, log_p_BWV: Tensor, live: Live, context_B: Tensor | None) -> None:
+        """Rule out tokens that would complete a text; `context_B` is `state_after` the tokens before each output."""
+        log_p_BWV.index_fill_(-1, self.always, NEVER)
+        if self.completing_SM.shape[1]:
+            tokens_BWM = self.completing_SM[self._state(live, context_B)]
             forbid_tokens(log_p_BWV, tokens_BWM.clamp(min=0), tokens_BWM != NO_TOKEN)
 
-    def _state(self, live: Live) -> Tensor:
+    def _state(self, live: Live, context_B: Tensor | None) -> Tensor:
         """The automaton's state after each hypothesis, [B, W]."""
         history_BWT, state_BW = live.history_BWT, torch.zeros_like(live.total_BW, dtype=torch.long)
-        if self._max_history is not None and history_BWT.shape[-1] > self._max_history:
-            history_BWT = history_BWT[..., history_BWT.shape[-1] - self._max_history :]
-        elif self._context_B is not None:
-            state_BW += self._context_B[live.sentences_B][:, None]
+        if self.max_history is not None and history_BWT.shape[-1] > self.max_history:
+            history_BWT = history_BWT[..., history_BWT.shape[-1] - self.max_history :]
+        elif context_B is not None:
+            state_BW += context_B[live.sentences_B][:, None]
         for tokens_BW in history_BWT.permute(2, 0, 1).contiguous():
             own_BW, from_empty_BW = self._lookup(state_BW * WIDE + tokens_BW), self._lookup(tokens_BW)
             state_BW = torch.where(own_BW == NO_TOKEN, from_empty_BW, own_BW).clamp_(min=0)
         return state_BW
 
     def _lookup(self, key_BW: Tensor) -> Tensor:
-        index_BW = torch.searchsorted(self._keys, key_BW).clamp_(max=len(self._keys) - 1)
-        return torch.where(self._keys[index_BW] == key_BW, self._states[index_BW], NO_TOKEN)
+        index_BW = torch.searchsorted(self.keys, key_BW).clamp_(max=len(self.keys) - 1)
+        return torch.where(self.keys[index_BW] == key_BW, self.states[index_BW], NO_TOKEN)
+
+
+def forbid_tokens(log_p_BWV: Tensor, tokens_BWM: Tensor, forbidden_BWM: Tensor) -> None:
+    """Rule out tokens where `forbidden_BWM` is True; a token that is listed twice is ruled out if either entry is."""
+    never_BWM = torch.zeros_like(tokens_BWM, dtype=log_p_BWV.dtype).masked_fill_(forbidden_BWM, NEVER)
+    log_p_BWV.scatter_add_(-1, tokens_BWM, never_BWM)
 
 
 # All rules of a search
 
 
 class Rules:
-    """All rules of a search. Inside the prefix of a sentence's output no other rule applies."""
+    """All rules of a search, each a method that sets tokens that may not come next to NEVER, in place.
+
+    Inside the prefix of a sentence's output no other rule applies.
+    """
 
     def __init__(
-        self, limits: Limits, rules: Sequence[Rule], prefixes: Sequence[Sequence[int]], device: torch.device
+        self, source: Tokens, config: SearchConfig, constraints: Constraints = UNCONSTRAINED, special: Special = SPECIAL
     ) -> None:
-        self.limits, self._rules = limits, rules
-        self.names = (*(rule.name for rule in rules), "prefix")
+        device, prefixes, banned = source.ids_BL.device, constraints.prefixes, constraints.banned
+        self.limits = limits = Limits.of(source.host_lengths_B.tolist(), config, constraints)
+        self._shortest_B, self._longest_B = (torch.tensor(x, device=device) for x in (limits.shortest, limits.longest))
+        self._end_id, self._ngram = special.end, config.no_repeat_ngram or 0
+        never = {special.begin, special.pad, None if config.unknown else special.unknown} - {special.end}
+        self._never_M = torch.tensor([token for token in never if token is not None], dtype=torch.long, device=device)
+        rules: dict[str, Callable[[Tensor, Live], None]] = {
+            "never written": self._never_written,
+            "maximum length": self._maximum_length,
+        }
+        if max(limits.shortest) > 1:
+            rules["minimum length"] = self._minimum_length
+        if banned is not None:
+            states = [banned.state_after(tokens) for tokens in constraints.contexts]
+            context_B = torch.tensor(states, device=device) if states else None
+            rules["banned"] = partial(banned.to(device).forbid, context_B=context_B)
+        if self._ngram:
+            rules["repeated n-gram"] = self._no_repeat
+        self._rules, self.names = list(rules.values()), (*rules, "prefix")
         longest = max((len(ids) for ids in prefixes), default=0)
         padded = [[*ids, *[NO_TOKEN] * (longest - len(ids))] for ids in prefixes]
         self._prefixes_BT = torch.tensor(padded, dtype=torch.long, device=device).view(len(prefixes), longest)
+
+    def _never_written(self, log_p_BWV: Tensor, live: Live) -> None:
+        """No `<pad>`, no `<s>`, and no `<unk>` unless the config allows it."""
+        log_p_BWV.index_fill_(-1, self._never_M, NEVER)
+
+    def _minimum_length(self, log_p_BWV: Tensor, live: Live) -> None:
+        """No `</s>` before the shortest length of a sentence."""
+        length = live.history_BWT.shape[-1] + 1
+        if length < max(self.limits.shortest):
+            too_short_B1 = (self._shortest_B[live.sentences_B] > length)[:, None]
+            log_p_BWV[..., self._end_id].masked_fill_(too_short_B1, NEVER)
+
+    def _maximum_length(self, log_p_BWV: Tensor, live: Live) -> None:
+        """Only `</s>` at the longest length of a sentence: so every hypothesis is finished, with a true log P."""
+        length = live.history_BWT.shape[-1] + 1
+        if length in self.limits.longest:  # the whole vocabulary is rewritten, so only if some sentence needs it
+            at_limit_B = self._longest_B[live.sentences_B] == length
+            not_end_V = torch.arange(log_p_BWV.shape[-1], device=log_p_BWV.device) != self._end_id
+            log_p_BWV.masked_fill_(at_limit_B[:, None, None] & not_end_V, NEVER)
+
+    def _no_repeat(self, log_p_BWV: Tensor, live: Live) -> None:
+        """No sequence of n tokens occurs twice."""
+        history_BWT, before = live.history_BWT, self._ngram - 1
+        if history_BWT.shape[-1] > before:
+            ngrams_BWMK = history_BWT.unfold(-1, self._ngram, 1)
+            last_BW1K = history_BWT[..., None, history_BWT.shape[-1] - before :]
+            again_BWM = (ngrams_BWMK[..., :before] == last_BW1K).all(-1)
+            forbid_tokens(log_p_BWV, ngrams_BWMK[..., before], again_BWM)
 
     def _forced(self, live: Live) -> Tensor | None:
         """The next prefix token of each sentence, NO_TOKEN after its prefix; None if all are after theirs."""
@@ -338,8 +309,8 @@ class Rules:
         """log P with NEVER for tokens that may not come next. Overwrites its input."""
         forced_B11 = self._forced(live)
         own_BWV = None if forced_B11 is None else log_p_BWV.clone()
-        for rule in self._rules:
-            rule.forbid(log_p_BWV, live)
+        for forbid in self._rules:
+            forbid(log_p_BWV, live)
         if forced_B11 is None or own_BWV is None:
             return log_p_BWV
         is_other_B1V = forced_B11 != torch.arange(own_BWV.shape[-1], device=own_BWV.device)
@@ -349,30 +320,11 @@ class Rules:
     def reasons(self, like_BWV: Tensor, live: Live) -> Tensor:
         """Why each token may not come next: 1 + the index in `names` of the first rule against it; 0 if it may."""
         reasons_BWV = torch.zeros_like(like_BWV, dtype=torch.long)
-        for number, rule in enumerate(self._rules, start=1):
+        for number, forbid in enumerate(self._rules, start=1):
             probe_BWV = torch.zeros_like(like_BWV)
-            rule.forbid(probe_BWV, live)
+            forbid(probe_BWV, live)
             reasons_BWV.masked_fill_((probe_BWV == NEVER) & (reasons_BWV == 0), number)
         if (forced_B11 := self._forced(live)) is None:
             return reasons_BWV
         is_other_B1V = forced_B11 != torch.arange(like_BWV.shape[-1], device=like_BWV.device)
         return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, is_other_B1V * len(self.names))
-
-
-def rules_for(
-    source: Tokens, config: SearchConfig, constraints: Constraints = UNCONSTRAINED, special: Special = SPECIAL
-) -> Rules:
-    """The rules of a search, without those that would rule out nothing."""
-    limits, device = Limits.of(source.host_lengths_B.tolist(), config, constraints), source.ids_BL.device
-    never = {special.begin, special.pad, None if config.unknown else special.unknown} - {special.end}
-    rules: list[Rule] = [
-        NeverWritten([token for token in never if token is not None], device),
-        MaximumLength(limits.longest, special.end, device),
-    ]
-    if max(limits.shortest) > 1:
-        rules.append(MinimumLength(limits.shortest, special.end, device))
-    if constraints.banned is not None:
-        rules.append(NoBannedText(constraints.banned, constraints.contexts, device))
-    if config.no_repeat_ngram is not None:
-        rules.append(NoRepeat(config.no_repeat_ngram))
-    return Rules(limits, rules, constraints.prefixes, device)

@@ -23,7 +23,7 @@ from regard.models.base import Generator
 from regard.runs import Run
 from regard.search import Hypothesis, SearchConfig
 from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
-from regard.search.rules import Rules, rules_for
+from regard.search.rules import Rules
 from regard.tasks.task import by_length, padded
 from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
@@ -155,6 +155,12 @@ def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis]) -> 
     return [Judged(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
 
 
+def metrics_of(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The task's own, without the signatures."""
+    metrics = run.task.metrics(outputs, references, run.recipe.evaluation)
+    return {name: value for name, value in metrics.items() if isinstance(value, float)}
+
+
 def sentence_chrf(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
     """sacreBLEU's chrF of each output alone, from 0 to 100, against the closest of its references, all in NFC."""
     from sacrebleu.metrics.chrf import CHRF
@@ -196,7 +202,7 @@ def why_forbidden(
     reasons_of: dict[int, str | None] = {}
     for rows in by_length([len(ids) for ids in targets], AT_ONCE):
         batch = task.source_batch([sources[row] for row in rows])
-        rules = rules_for(batch, config, wording.of(rows), special_of(target, target.begin))
+        rules = Rules(batch, config, wording.of(rows), special_of(target, target.begin))
         ids_BT = padded([targets[row] for row in rows], target.pad).ids_BL
         like_B1V = torch.zeros(len(rows), 1, target.size)
         for step in range(ids_BT.shape[1]):
@@ -224,6 +230,8 @@ class Outcome:
     """Its rank among all candidates of the step, from 1; None where it may not be written."""
     slots: int = 0
     """How many candidates the step took."""
+    token: str = ""
+    """The reference's token at that step, as it is shown."""
 
 
 class ReferenceWatch:
@@ -321,6 +329,11 @@ class Tally:
         counts = {"search_errors": self.search_errors, "model_errors": self.model_errors}
         kinds = {name: Share.of(count, self.errors) for name, count in counts.items()}
         return {"errors": Share.of(self.errors, self.sentences), **kinds}
+
+    @property
+    def row(self) -> dict[str, float]:
+        _, low, high = self.shares["search_errors"]
+        return {**self.counts, "search_errors_low": low, "search_errors_high": high}
 
     @property
     def share_texts(self) -> dict[str, str]:
@@ -429,7 +442,7 @@ class Sweep:
 
     @cached_property
     def enough(self) -> Width:
-        """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
+        """The narrowest that is not behind the best in a way that matters: wider ones do not improve quality."""
         return next(width for width in self.widths if not self.behind(width).matters)
 
     def behind(self, width: Width, other: Width | None = None) -> Behind:
@@ -463,7 +476,7 @@ class Sweep:
             rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *others, behind])
         columns = ["beam", main, "search errors", "seconds", *map(title, names[1:]), f"{main} behind the best"]
         sentences = count_text(self.now.tally.sentences, "sentences")
-        note = f"< in use; * from here on wider no longer pays in {main}, as far as {sentences} can show"
+        note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
         why = (
             f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
             f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."
