@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 import regard as api
 from command_line import fail, succeed
 from regard.errors import DecodeError
 from regard.views.explanation import Explanation, Options, View
 from regard.views.recording import Worked, module_calls
-from regard.views.terminal import console_of, show
+from regard.views.terminal import show
 from tiny import TINY
 
 BAHDANAU = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 6}
@@ -54,7 +55,7 @@ def work_out(found: Explanation, view: View | None = None, **options: Any) -> Wo
 
 
 def text_of(worked: Worked) -> str:
-    console = console_of(width=200)
+    console = Console(highlight=False, soft_wrap=True, width=200)
     with console.capture() as captured:
         show(worked.report(), console)
     return captured.get()

@@ -224,8 +224,8 @@ class HeadedTask(ExampleTask):
         return type(self)(self.recipe.model_copy(update={"head": head}), self.tokenizers)
 
     def check(self, data: Prepared[Any]) -> None:
-        head, model, training = self.recipe.head, self.recipe.model, self.recipe.training
-        check_max_length(self.recipe.data.max_length, getattr(model, "max_positions", None), training.init)
+        check_max_length(self.recipe)
+        head, model = self.recipe.head, self.recipe.model
         layers = 1 if model.kind == "cnn" else model.layers
         if head.freeze != "all" and head.freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")

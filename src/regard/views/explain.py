@@ -118,7 +118,7 @@ def _read_pair(
         picture, names = encoded, tuple(encoded.names())
         source, pieces = images_of([encoded]), Pieces(names, tuple(range(len(names))))
     else:
-        source, pieces = _padded(run.tokenizers["source"], [*encoded, run.tokenizers["source"].end], padding)
+        source, pieces = _padded(run.tokenizers["source"], encoded, padding)
     read, inputs = _padded(vocabulary, [vocabulary.begin, *ids], padding)
     batch = Batch(source, read).to(device_of(model))
     reading = Explanation(
