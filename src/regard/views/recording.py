@@ -140,7 +140,6 @@ class Attention:
     """Of the module inside the model."""
     kind: Kind
     layer: int
-    """From 1; the hop, for a story."""
     queries: Pieces
     keys: Pieces
     weights: Numbers
@@ -290,7 +289,6 @@ class Worked:
     vectors: Mapping[str, Tensor]
     """What is computed from each key, [K, D]; the values last."""
     score: str
-    """The equation."""
     scores_K: Tensor
     """-inf where the query may not look."""
     weights_K: Tensor
