@@ -41,7 +41,6 @@ CASES: dict[str, ModelConfig] = {
     "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),
 }
 GENERATING = [name for name in CASES if name.startswith(("lstm_lm", "gpt"))]
-ATTENDING = [name for name in CASES if name.startswith(("bert", "gpt"))]
 
 TEXTS = [
     [BEGIN, 4, 5, 6, 7, END],
@@ -86,12 +85,6 @@ def masked_batch(rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int
         torch.tensor([FOLLOWS[row] for row in rows]),
         tokens=len(places),
     )
-
-
-def batch_for(case: str, rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int = PAD) -> Any:
-    if case.startswith("bert"):
-        return masked_batch(rows, extra=extra, filler=filler)
-    return text_batch([TEXTS[row] for row in rows], extra=extra, filler=filler)
 
 
 def objective_for(case: str, model: nn.Module, smoothing: float = 0.0) -> VocabularyLoss:

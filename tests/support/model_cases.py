@@ -126,8 +126,13 @@ def each_real(values_BT: Tensor, targets: Sequence[Sequence[int]] = TARGETS) -> 
     return [values[: len(target) - 1] for values, target in zip(values_BT, targets, strict=True)]
 
 
-def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10) -> None:
-    """Equal up to rounding, in float64 unless told."""
+def randn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(actual: Tensor, expected: Tensor | Sequence[Any], tolerance: float = 1e-10) -> None:
+    """Equal up to rounding; `expected` may be lists of numbers."""
+    expected = expected if isinstance(expected, Tensor) else torch.tensor(expected, dtype=actual.dtype)
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 

@@ -24,7 +24,6 @@ from regard.search.hypotheses import (
     log_probabilities,
     objective_of,
     penalise_repetition,
-    require_source_attention,
     source_attention,
 )
 from regard.search.rules import SPECIAL, UNCONSTRAINED, Constraints, Limits, Rules, Special
@@ -63,8 +62,6 @@ def search(
     assert not model.training, "the model is in training mode, with dropout"
     if len(source) == 0:
         return []
-    if config.coverage_penalty > 0:
-        require_source_attention(model)
     rules = Rules(source, config, constraints, special)
     strategy = (Sampling if config.sample else Beam)(source, config, rules.limits.longest)
     finished = _write(model, source, config, rules, strategy, special, observer)

@@ -182,7 +182,7 @@ def record(
     """
     with recording() as recorded:
         hidden_BTD = forward()
-    weights, visible, attentions = recorded.by_name(model), recorded.visible_by_name(model), {}
+    weights, visible, attentions = recorded.by_name(model), recorded.by_name(model, visible=True), {}
     for name, weights_BHQK in weights.items():
         kind, queries, keys = sides(name)
         number = re.search(r"\.(\d+)\.", name)
