@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 import torch
@@ -30,7 +29,7 @@ from regard.layers.attention import (
     recording,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
-from regard.layers.recurrence import Bridge, FedCells, RecurrentEncoder, as_carry, as_torch, word_gates
+from regard.layers.recurrence import Bridge, RecurrentEncoder, word_gates
 from regard.models.bahdanau import time_segments
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
@@ -266,26 +265,6 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
         close(hidden_BD[b], plain.maxout(deep))
 
 
-@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
-def test_cells_that_are_fed_are_torchs_cells_over_both_inputs_side_by_side(cell: str) -> None:
-    """The words' part of the first product is taken out of the loop; nothing else may change."""
-    cells = shaken(FedCells(cell, 3, 4, 2, dropout=0.0))  # type: ignore[arg-type]
-    parts = 2 if cell == "lstm" else 1
-    carries = [tuple(randn(5, 4) for _ in range(parts)) for _ in range(2)]
-    expected = list(carries)
-    y_BTD = randn(5, 3, 3)
-    for words_BG, y_BD in zip(word_gates(cells.first, y_BTD).unbind(1), y_BTD.unbind(1), strict=True):
-        fed_BD = randn(5, 3)
-        carries = cells(words_BG, fed_BD, carries)
-        read = torch.cat([y_BD, fed_BD], dim=-1)
-        for layer, torchs in enumerate([cells.first, *cells.rest]):
-            expected[layer] = as_carry(torchs(read, as_torch(expected[layer])))
-            read = expected[layer][0]
-        for ours, theirs in zip(carries, expected, strict=True):
-            for part, expected_part in zip(ours, theirs, strict=True):
-                close(part, expected_part)
-
-
 # Blocks
 
 
@@ -354,28 +333,19 @@ def test_an_encoder_block(norm: str, residual: bool) -> None:
 # Names
 
 
-def legend() -> set[str]:
-    return set(re.findall(r"^\| `(.)` ", (ROOT / "docs" / "axes.md").read_text(encoding="utf-8"), re.MULTILINE))
-
-
-def axes_in(path: Path) -> set[str]:
-    """The letters at the end of the names of variables, arguments and fields; parameters keep their paper's names."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    suffixes = [name.rpartition("_")[2] for name in names if re.fullmatch(r"[a-z]\w*_[A-Z0-9]+", name)]
-    return {letter for suffix in suffixes if not suffix.isdigit() for letter in suffix}
-
-
 def test_every_axis_letter_stands_in_the_legend() -> None:
-    used = {
-        letter
-        for folder in ("layers", "models", "objectives", "search")
-        for path in (ROOT / "src" / "regard" / folder).glob("*.py")
-        for letter in axes_in(path)
-    }
+    """The letters at the end of the names of variables and arguments; parameters keep their paper's names."""
+    legend = set(re.findall(r"^\| `(.)` ", (ROOT / "docs" / "axes.md").read_text(encoding="utf-8"), re.MULTILINE))
+    names = set[str]()
+    for folder in ("layers", "models", "objectives", "search"):
+        for path in (ROOT / "src" / "regard" / folder).glob("*.py"):
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+            names |= {node.id for node in nodes if isinstance(node, ast.Name)}
+            names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    suffixes = {name.rpartition("_")[2] for name in names if re.fullmatch(r"[a-z]\w*_[A-Z0-9]+", name)}
+    used = {letter for suffix in suffixes if not suffix.isdigit() for letter in suffix}
     assert used
-    assert used <= legend()
+    assert used <= legend
 
 
 # Loops over time that drop finished sentences

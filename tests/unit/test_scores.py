@@ -60,17 +60,6 @@ def test_a_score(score: str) -> None:
             close(c_BQD[b, i], c)
 
 
-@pytest.mark.parametrize("score", ATTENTIONS)
-def test_where_one_looks_depends_on_who_looks(score: str) -> None:
-    """What a single fully connected layer could not do: its query's part is the same for all keys."""
-    attention: ScoredAttention = ATTENTIONS[score]().double()
-    h_BSD = randn(1, 4, 4)
-    with recording() as recorded:
-        attention(randn(1, 2, 4 if "dot" in score else 3), attention.memory(h_BSD, torch.tensor([4])))
-    alpha_QS = recorded.calls[0][1][0, 0]
-    assert (alpha_QS[0] - alpha_QS[1]).abs().max() > 1e-3
-
-
 def test_concat_is_additive_with_both_matrices_side_by_side() -> None:
     additive, concat = AdditiveAttention(3, 4, 5).double(), ConcatAttention(3, 4, 5).double()
     with torch.no_grad():
