@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from model_cases import tokens_of, with_weights_that_matter
 from regard.data.batches import MaskedBatch, TextBatch, spelled
@@ -91,13 +91,3 @@ def objective_for(case: str, model: nn.Module, smoothing: float = 0.0) -> Vocabu
     if case.startswith("bert"):
         return MaskedTokens(model, smoothing)
     return BothDirections(model, smoothing) if case.startswith("elmo") else NextToken(model, smoothing)
-
-
-def next_logits(model: Any, batch: TextBatch) -> Tensor:
-    with torch.no_grad():
-        return model.readout(model(batch).hidden_BTD)
-
-
-def each(x_BLD: Tensor, texts: Sequence[Sequence[int]], without: int = 0) -> list[Tensor]:
-    """Each text's own positions, less the last `without`."""
-    return [x_LD[: len(text) - without] for x_LD, text in zip(x_BLD, texts, strict=True)]

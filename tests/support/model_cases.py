@@ -116,14 +116,14 @@ def batch_of(
     return Batch(source, target, tokens=predicted)
 
 
-def logits_of(model: Generator, batch: Batch) -> Tensor:
+def logits_of(model: Any, batch: Any) -> Tensor:
     with torch.no_grad():
         return model.readout(model(batch).hidden_BTD)
 
 
-def each_real(values_BT: Tensor, targets: Sequence[Sequence[int]] = TARGETS) -> list[Tensor]:
-    """Each sentence's values at the positions that predict one of its tokens."""
-    return [values[: len(target) - 1] for values, target in zip(values_BT, targets, strict=True)]
+def each_real(values_BT: Tensor, texts: Sequence[Sequence[int]] = TARGETS, *, without: int = 1) -> list[Tensor]:
+    """The values at each text's own positions, less the last `without`: by default those that predict a token."""
+    return [values[: len(text) - without] for values, text in zip(values_BT, texts, strict=True)]
 
 
 def randn(*shape: int) -> Tensor:

@@ -12,7 +12,7 @@ import plain
 from captioner_cases import ATTENDING, CASES, WIDTH, batch_of, build, pictures_of
 from model_cases import TARGETS, close, logits_of
 from regard.data.images import Picture
-from regard.models.captioner import AttentiveCaptioner, Convolutions, add_grid_positions
+from regard.models.captioner import AttentiveCaptioner, Convolutions
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.text.vocabularies import BEGIN, END
 
@@ -91,12 +91,6 @@ def test_the_image_is_read_before_the_words() -> None:
         whole = torch.cat([image_D[None], model.target_embedding(torch.tensor(ids[:-1]))])
         states_TD, _ = model.decoder(whole[None])  # type: ignore[operator]
     close(model(batch).hidden_BTD[0], states_TD[0, 1:])
-
-
-def test_places_in_a_grid_by_hand() -> None:
-    found = add_grid_positions(torch.zeros(1, 6, 8, dtype=torch.float64), torch.tensor([3]))[0]
-    expected = [[*plain.position(place // 3, 4), *plain.position(place % 3, 4)] for place in range(6)]
-    close(found, torch.tensor(expected, dtype=torch.float64), 1e-6)
 
 
 @pytest.mark.parametrize(("side", "stages"), [(64, 3), (30, 2), (9, 3)])

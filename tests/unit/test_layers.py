@@ -25,11 +25,10 @@ from regard.layers.attention import (
     Packing,
     Visibility,
     attend,
-    real_positions,
     recording,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
-from regard.layers.recurrence import Bridge, RecurrentEncoder, word_gates
+from regard.layers.recurrence import RecurrentEncoder, word_gates
 from regard.models.bahdanau import time_segments
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
@@ -48,25 +47,6 @@ def shaken(module: nn.Module) -> nn.Module:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
-
-
-# Visibility
-
-
-def test_visibility_by_hand() -> None:
-    device = torch.device("cpu")
-    yes, no = True, False
-    assert Visibility().matrix_BQK(2, 3, device).tolist() == [[[yes, yes, yes], [yes, yes, yes]]]
-    lengths_B = torch.tensor([1, 3])
-    padded = Visibility(lengths_B).matrix_BQK(2, 3, device)
-    assert padded.tolist() == [[[yes, no, no]] * 2, [[yes, yes, yes]] * 2]
-    causal = Visibility(causal=True).matrix_BQK(3, 3, device)
-    assert causal.tolist() == [[[yes, no, no], [yes, yes, no], [yes, yes, yes]]]
-    both = Visibility(lengths_B, causal=True).matrix_BQK(3, 3, device)
-    assert both.tolist() == [[[yes, no, no]] * 3, [[yes, no, no], [yes, yes, no], [yes, yes, yes]]]
-    last_two = Visibility(causal=True).matrix_BQK(2, 3, device)
-    assert last_two.tolist() == [[[yes, yes, no], [yes, yes, yes]]]
-    assert real_positions(lengths_B, 4).tolist() == [[yes, no, no, no], [yes, yes, yes, no]]
 
 
 # Attention
@@ -107,6 +87,8 @@ def test_the_kernel_is_not_asked_what_it_would_answer_otherwise() -> None:
     x_BHQE, x_BHKE = randn(1, 1, 2, 3), randn(1, 1, 4, 3)
     with pytest.raises(AssertionError, match="aligns queries with the first keys"):
         attend(x_BHQE, x_BHKE, x_BHKE, Visibility(causal=True), owner=nn.Identity())
+    last_two = Visibility(causal=True).matrix_BQK(2, 3, x_BHQE.device)
+    assert last_two.tolist() == [[[True, True, False], [True, True, True]]]
 
 
 @pytest.mark.parametrize("written_out", [False, True])
@@ -192,32 +174,12 @@ def test_positions_are_added_to_padded_and_packed_texts(longest: int) -> None:
         close(learned(x_BLD), x_BLD + learned.learned.weight[:3])
 
 
-def test_a_readout_is_linear_and_tied_to_the_embeddings_it_is_given() -> None:
-    embedding = Embedding(7, 4)
-    tied = Readout(4, 7, embedding)
-    hidden = torch.randn(4)
-    nn.init.normal_(tied.linear.bias)
-    expected = plain.linear(hidden.tolist(), embedding.weight.tolist(), tied.linear.bias.tolist())
-    close(tied(hidden), torch.tensor(expected), 1e-5)
-    assert Readout(4, 7, None).linear.weight is not embedding.weight
-
-
 def test_embeddings_begin_at_a_length_of_about_one() -> None:
     norms = Embedding(500, 64).weight.detach().norm(dim=-1)
     assert norms.mean().item() == pytest.approx(1.0, abs=0.05)
 
 
 # Recurrence
-
-
-def test_the_bridge_is_tanh_of_one_matrix_for_each_part() -> None:
-    bridge = shaken(Bridge("lstm", 4, 3))
-    parts = randn(2, 4), randn(2, 4)
-    for number, (part, result) in enumerate(zip(parts, bridge(parts), strict=True)):
-        weight, bias = (plain.lists_of(bridge)[f"W_s.{number}.{kind}"] for kind in ("weight", "bias"))
-        expected = [[plain.math.tanh(value) for value in plain.linear(row, weight, bias)] for row in part.tolist()]
-        close(result, expected)
-    assert len(Bridge("gru", 4, 3).W_s) == len(Bridge("rnn", 4, 3).W_s) == 1
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])

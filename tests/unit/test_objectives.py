@@ -33,7 +33,7 @@ def test_the_loss_in_plain_loops(case: str, smoothing: float) -> None:
 def test_the_next_token_loss_in_plain_loops(case: str, smoothing: float) -> None:
     model = language_model_cases.build(language_model_cases.CASES[case])
     batch, texts = language_model_cases.text_batch(extra=2, filler=7), language_model_cases.TEXTS
-    logits = each_real(language_model_cases.next_logits(model, batch), texts)
+    logits = each_real(logits_of(model, batch), texts)
     check_loss(language_model_cases.objective_for(case, model, smoothing), batch, logits, texts)
 
 
