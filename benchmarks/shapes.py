@@ -25,7 +25,7 @@ from regard.data.shapes import Scene, parse
 from regard.layers.attention import recording
 from regard.models.captioner import Captioner
 from regard.runs import Run
-from regard.runs.settings import examples_of
+from regard.runs.examples import examples_of
 from regard.search.hypotheses import source_attention
 from regard.tasks.captioning import CaptionedImages
 

@@ -18,22 +18,13 @@ from regard.data.file_inputs import FileInput
 from regard.errors import CheckpointError, DecodeError, InputError, Problem, first_of
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Pooling
-from regard.recipes.recipe import load_recipe
+from regard.recipes.recipe import load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
+from regard.runs.examples import examples_of, measured_on, noted
 from regard.runs.run import Run
-from regard.runs.settings import (
-    device_named,
-    examples_of,
-    measured_on,
-    noted,
-    opened,
-    refuse_search,
-    summed,
-    with_search,
-)
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
-from regard.tasks.task import Inputs, Note, Prediction, Task, numbered
+from regard.tasks.task import Inputs, Note, Prediction, Task, numbered, summed
 from regard.text.files import atomic_file, check_writable, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
@@ -115,7 +106,7 @@ def predict(
     `places` name the inputs in messages; `progress` is called with how many of all inputs are done. `each` is called
     with every chunk of predictions, which are then not kept for the result.
     """
-    run = opened(run)
+    run = Run.open(run)
     given = _read_inputs(run.task, inputs, places, file, story, skip_bad=skip_bad)
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
@@ -124,7 +115,7 @@ def predict(
     if record is not None:
         check_writable(Path(record), "--record")
     run = run.under(recipe)
-    model = run.load_model(checkpoint, device_named(device))
+    model = run.load_model(checkpoint, device)
     encoded = run.task.encode_inputs(model, _texts(given, prefixes))
     if not skip_bad:
         encoded.readable()
@@ -209,11 +200,11 @@ def features(
 
     `out` names a .npz file for them: vectors, inputs, and for tokens also tokens and offsets.
     """
-    run = opened(run)
+    run = Run.open(run)
     given = _read_inputs(run.task, inputs, places, file, None, skip_bad=False)
     if out is not None:
         check_writable(Path(out), "--features")
-    model = run.task.text_model(run.load_model(checkpoint, device_named(device)))
+    model = run.task.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"the task {run.recipe.task} has no vectors of a single text"
         raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
@@ -236,11 +227,11 @@ def score(
 
     For a language model the source is the beginning of a text, and the target its continuation.
     """
-    run = opened(run)
+    run = Run.open(run)
     if run.task.writes is None:
         what = f"score needs a run that writes texts, not one of {run.recipe.task}"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
-    model, vocabulary = run.load_model(checkpoint, device_named(device)), run.tokenizers[run.task.writes]
+    model, vocabulary = run.load_model(checkpoint, device), run.tokenizers[run.task.writes]
     ids, scores = run.task.score_text(model, source, target)
     return {
         "source": source,
@@ -269,12 +260,12 @@ def evaluate(
     Where the task has an answer for each example, all are written to the file `predictions`, or predictions.jsonl in
     the run folder, and the wrong ones to another file beside it.
     """
-    run = opened(run)
+    run = Run.open(run)
     file = run.folder / "predictions.jsonl" if predictions is None else Path(predictions)
     check_writable(file, "--predictions")
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     examples = examples_of(run, split, files)
-    model = run.load_model(checkpoint, device_named(device))
+    model = run.load_model(checkpoint, device)
     metrics = run.task.evaluate(model, examples, summed(progress, len(examples)))
     measured = noted(measured_on(run, split, files), metrics)
     return with_predictions_written(measured, file, named=predictions is not None)

@@ -24,9 +24,8 @@ from regard.errors import DecodeError, InputError, Problem, RegardError
 
 if TYPE_CHECKING:
     from regard.api import Predictions
-    from regard.runs.settings import Progress
+    from regard.runs.examples import Progress
     from regard.tasks.task import Note
-    from regard.training.check import Check
     from regard.views.report import Result
 
 PATIENCE = 20.0
@@ -184,19 +183,14 @@ def check(
     if as_json:
         _show(result.to_json())
     else:
-        _print_check(result, out)
+        if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
+            print(result.proposal if out is None else f"written: {out}", end="\n" if out else "", flush=True)
+        _complain(result.problems)
+        if result.ok:
+            lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
+            print("\n".join(lines), file=sys.stdout if result.proposal is None else sys.stderr)
     if not result.ok:
         raise typer.Exit(2)
-
-
-def _print_check(result: Check, out: Path | None) -> None:
-    """Standard output has the result; or, if a recipe is proposed, the recipe alone, so that `>` saves it."""
-    if result.proposal is not None:
-        print(result.proposal if out is None else f"written: {out}", end="\n" if out else "", flush=True)
-    _complain(result.problems)
-    if result.ok:
-        lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
-        print("\n".join(lines), file=sys.stdout if result.proposal is None else sys.stderr)
 
 
 @app.command()
@@ -320,7 +314,13 @@ def predict(
     text and its choices, or a question and its text are separated by tabs.
     """
     typed = bool(inputs) and inputs != ["-"]
-    _check_options(typed, file, story, prefix or [], skip_bad)
+    _refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
+    _refuse_standard_input(story, "--story", STORY_HINT)
+    if skip_bad and typed:
+        raise DecodeError("it is for the lines of --file or standard input", where="--skip-bad", hint="leave it out")
+    if prefix and len(prefix) > 1:
+        hint = "give one, or --prefixes with a line for each input"
+        raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
     _check_features(features, layer, pooling, story, skip_bad)
     texts, places = inputs, None
     if file is None and not typed:
@@ -380,17 +380,6 @@ def _show_notes(notes: Iterable[Note]) -> None:
         texts = [note.text for note in notes if note.kind == kind]
         if texts:
             _note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
-
-
-def _check_options(typed: bool, file: Path | None, story: Path | None, prefix: list[str], skip_bad: bool) -> None:
-    """Refuse options that do not go together."""
-    _refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
-    _refuse_standard_input(story, "--story", STORY_HINT)
-    if skip_bad and typed:
-        raise DecodeError("it is for the lines of --file or standard input", where="--skip-bad", hint="leave it out")
-    if len(prefix) > 1:
-        hint = "give one, or --prefixes with a line for each input"
-        raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
 
 
 def _check_features(
@@ -583,19 +572,19 @@ def explain(
     In the terminal, or with --out as a figure, as a page with all views, or as JSON. For a question about a story: the
     sentences that each hop attended to.
     """
-    from regard.views.explanation import Options
+    from regard.views.explanation import Options, View
     from regard.views.files import check_output, write_result
     from regard.views.terminal import show
 
-    options = Options.parse(view, layer, head, rollout=rollout, words=words, step=step)
+    options = Options(cast("View | None", view), layer, head, rollout, words, step)
     check_output(out, (".svg", ".png", ".html", ".json"))
     given, places = _explained_text(run, text, story, question)
     explanation = regard.explain(
         run, given, target=target, beam=beam, view=options.view, padding=padding, question=question, places=places,
         overrides=settings or [], checkpoint=checkpoint, device=device,
     )  # fmt: skip
-    options.refuse_without_effect(options.view or explanation.views[0], padding=padding, numbers=numbers)
     explanation = explanation.select(options)
+    explanation.refuse_without_effect(padding=padding, numbers=numbers)
     count = explanation.story.questions if explanation.story else 1
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
         _note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")

@@ -19,6 +19,7 @@ from regard.data.labelled import Labelled
 from regard.data.readers import open_corpus
 from regard.errors import CheckpointError
 from regard.runs import Run
+from regard.tasks import TASKS
 from regard.tasks.task import Inputs
 from task_cases import rows_of
 
@@ -56,6 +57,14 @@ class Project:
 def project(tmp_path: Path) -> Project:
     write(tmp_path / "train.tsv", TABLE)
     return Project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def short_run(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    """A run on TABLE, only read."""
+    folder = tmp_path_factory.mktemp("table")
+    write(folder / "train.tsv", TABLE)
+    return Project(folder).train()
 
 
 # Learned
@@ -188,44 +197,46 @@ def test_the_right_choice_is_learned(tmp_path: Path) -> None:
 
 # Labels
 
+TWO_FILES = {"text": "texts.txt", "label": "labels.txt"}
+ODD = ["01", "9", "10", "no"]
+"""Numbers as numbers and as text, a zero in front, a word that YAML 1.1 takes for false."""
+OBJECTS = [{"sentence": one, "label": label} for one, label in zip("acde", (10, 9, "no", "01"), strict=True)]
+
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("files", "corpus", "head", "labels"),
     [
-        ("train.csv", 'sentence,label\n"a, b",10\nc,9\nd,no\ne,01\n'),
-        ("train.tsv", 'sentence\tlabel\nsaid " a\t10\n"\t9\nd "\tno\ne\t01\n'),  # as GLUE: quotes are signs
-        (
-            "train.jsonl",
-            '{"sentence":"a","label":10}\n{"sentence":"c","label":9}\n{"sentence":"d","label":"no"}\n'
-            '{"sentence":"e","label":"01"}\n',
-        ),
+        ({"a.csv": 'sentence,label\n"a, b",10\nc,9\nd,no\ne,01\n'}, {}, {}, ODD),
+        ({"a.tsv": 'sentence\tlabel\nsaid " a\t10\n"\t9\nd "\tno\ne\t01\n'}, {}, {}, ODD),  # as GLUE: quotes are signs
+        ({"a.jsonl": "".join(json.dumps(one) + "\n" for one in OBJECTS)}, {}, {}, ODD),
+        ({"a.tsv": "sentence\tlabel\ngood\t pos\nbad\t neg\nso bad\t neg\n"}, {}, {}, [" neg", " pos"]),
+        ({"a.tsv": TABLE}, {}, {"labels": [1, 0, 2]}, ["1", "0", "2"]),  # given in their order
+        ({"texts.txt": "very good\nreally bad\n", "labels.txt": "1\n0\n"}, TWO_FILES, {}, ["0", "1"]),
+        ({"a.parquet": ""}, {}, {}, ["0", "2"]),
     ],
-)
-def test_labels_stay_as_they_are_written(name: str, content: str, tmp_path: Path) -> None:
-    """Numbers as numbers and as text, a zero in front, a word that YAML 1.1 takes for false."""
-    write(tmp_path / name, content)
-    run = Project(tmp_path, train={"file": name, "text": "sentence", "label": "label"}).train()
-    assert Run.open(run).recipe.head.labels == ["01", "9", "10", "no"]
-    assert succeed("predict", run, "a", "--json").json["probabilities"].keys() == {"01", "9", "10", "no"}
-    assert list(succeed("evaluate", run, "--json").json["classes"]) == ["01", "9", "10", "no"]
+)  # fmt: skip
+def test_labels_are_kept_as_they_are_written(
+    files: dict[str, str], corpus: Tree, head: Tree, labels: list[str], tmp_path: Path
+) -> None:
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    if "a.parquet" in files:
+        parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+        table = arrow.table({"sentence": ["a", "b", "c"], "label": [2, 0, 2]})
+        parquet.write_table(table, tmp_path / "a.parquet")
+    train = corpus or {"file": next(iter(files)), "text": "sentence", "label": "label"}
+    recipe, base = api.load_recipe(Project(tmp_path, train=train, head=head).recipe)
+    task = TASKS["classification"].prepare(recipe, base).task
+    assert list(task.labels) == labels
+    assert task.model().head.linear.weight.shape[0] == len(labels)
 
 
-def test_numbers_in_a_parquet_file(tmp_path: Path) -> None:
-    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-    parquet.write_table(arrow.table({"text": ["a", "b", "c"], "label": [2, 0, 2]}), tmp_path / "train.parquet")
-    run = Project(tmp_path, train={"file": "train.parquet", "text": "text", "label": "label"}).train()
-    assert Run.open(run).recipe.head.labels == ["0", "2"]
-
-
-def test_spaces_before_every_label_are_part_of_it(project: Project) -> None:
-    write(project.folder / "train.tsv", "sentence\tlabel\ngood\t pos\nbad\t neg\nso bad\t neg\n")
-    assert Run.open(project.train()).recipe.head.labels == [" neg", " pos"]
-
-
-def test_labels_may_be_given_in_their_order(project: Project) -> None:
-    run = project.train("head.labels=[1, 0, 2]")
-    assert Run.open(run).recipe.head.labels == ["1", "0", "2"]
-    assert Run.open(run).load_model().head.linear.weight.shape[0] == 3
+def test_labels_of_a_run_come_back_from_its_recipe(tmp_path: Path) -> None:
+    corpus = {"file": "a.jsonl", "text": "sentence", "label": "label"}
+    write(tmp_path / "a.jsonl", "".join(json.dumps(one) + "\n" for one in OBJECTS))
+    run = Project(tmp_path, train=corpus).train()
+    assert succeed("predict", run, "a", "--json").json["probabilities"].keys() == set(ODD)
+    assert list(succeed("evaluate", run, "--json").json["classes"]) == ODD
 
 
 # Long texts
@@ -248,12 +259,11 @@ def test_windows_are_averaged(project: Project) -> None:
 # Bad input
 
 
-def test_a_label_that_the_training_data_has_not(project: Project) -> None:
+def test_a_label_that_the_training_data_has_not(project: Project, short_run: Path) -> None:
     write(project.folder / "dev.tsv", "sentence\tlabel\ngood\t1\nwell\t2\n")
     message = project.refused("data.validation={file: dev.tsv, text: sentence, label: label}")
     assert message == ("dev.tsv:3: the label '2' is not in the training data (the training data has 0, 1)")
-    run = project.train()
-    [message] = fail("evaluate", run, "--file", project.folder / "dev.tsv")
+    [message] = fail("evaluate", short_run, "--file", project.folder / "dev.tsv")
     assert message.endswith("dev.tsv:3: the label '2' is not in the training data (the training data has 0, 1)")
 
 
@@ -356,25 +366,22 @@ def test_vectors_begin_the_embeddings(project: Project) -> None:
     assert run.load_model().base.embedding.weight[token].tolist() == pytest.approx([0.5] * 16, abs=1e-6)
 
 
-def test_a_file_is_read_as_the_recipes_own_are(project: Project) -> None:
-    run = project.train()
-    table = write(project.folder / "other.csv", 'label,sentence\n1,"very, very good"\n0,bad\n')
-    assert succeed("evaluate", run, "--file", table, "--json").json["examples"] == 2
-    lines = write(project.folder / "other.jsonl", '{"sentence": "good", "label": 1}\n')
-    assert succeed("evaluate", run, "--file", lines, "--json").json["examples"] == 1
-    [message] = fail("evaluate", run, "--file", write(project.folder / "bad.csv", "text,label\na,1\n"))
+def test_a_file_is_read_as_the_recipes_own_are(short_run: Path, tmp_path: Path) -> None:
+    """Also where each column has a file of its own."""
+    files = {
+        "a.csv": 'label,sentence\n1,"very, very good"\n0,bad\n',
+        "a.jsonl": '{"sentence": "good", "label": 1}\n{"sentence": "bad", "label": 0}\n',
+        "texts.txt": "very good\nreally bad\n",
+        "labels.txt": "1\n0\n",
+        "bad.csv": "text,label\na,1\n",
+    }
+    table, lines, texts, labels, bad = (write(tmp_path / name, content) for name, content in files.items())
+    for given in ([table], [lines], [texts, labels]):
+        named = [option for file in given for option in ("--file", file)]
+        assert succeed("evaluate", short_run, *named, "--json").json["examples"] == 2
+    [message] = fail("evaluate", short_run, "--file", bad)
     hint = "the columns are text, label; wanted are sentence, label: rename them"
     assert message.endswith(f"bad.csv:1: there is no column 'sentence' ({hint})")
-
-
-def test_texts_and_labels_in_two_files(project: Project) -> None:
-    write(project.folder / "texts.txt", "very good\nreally bad\n")
-    write(project.folder / "labels.txt", "1\n0\n")
-    corpus = "{text: texts.txt, label: labels.txt}"
-    run = project.train(f"data.train={corpus}", f"data.validation={corpus}")
-    assert Run.open(run).recipe.head.labels == ["0", "1"]
-    texts, labels = project.folder / "texts.txt", project.folder / "labels.txt"
-    assert succeed("evaluate", run, "--file", texts, "--file", labels, "--json").json["examples"] == 2
 
 
 # Files as others publish them

@@ -22,7 +22,7 @@ from command_line import fail, succeed, write
 from planted import IMPOSSIBLE, Table, planted_run
 from regard.errors import ConfigError
 from regard.runs import Run
-from regard.runs.settings import examples_of
+from regard.runs.examples import examples_of
 from regard.tasks.summarization import Summarization
 from regard.tasks.translation import Translation
 from regard.views.diagnose import Diagnosis, advice
@@ -72,9 +72,6 @@ def counts(diagnosis: Diagnosis) -> tuple[int, ...]:
     return tuple(diagnosis.tally.counts.values())
 
 
-# The planted cases
-
-
 def test_a_crippled_search_shows_search_errors(diagnosed: Diagnosed) -> None:
     diagnosis = diagnosed(*["bg"] * 40, beam=1, sweep=(1, 2, 3, 5, 10, 20))
     assert counts(diagnosis) == (40, 40, 40, 0)
@@ -88,7 +85,7 @@ def test_a_crippled_search_shows_search_errors(diagnosed: Diagnosed) -> None:
     ]  # fmt: skip
     mended = diagnosed(*["bg"] * 40, beam=2)
     assert counts(mended) == (40, 0, 0, 0)
-    assert mended.advice == ["No output is worse than its reference: there is nothing to mend here."]
+    assert mended.advice == ["No output is worse than its reference: there are no errors to correct."]
 
 
 def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(diagnosed: Diagnosed) -> None:
@@ -97,7 +94,7 @@ def test_a_model_that_prefers_the_wrong_answer_shows_model_errors(diagnosed: Dia
     assert diagnosis.advice[0] == (
         "100 % model errors: more data or a larger model. No beam, however wide, would prefer these references."
     )
-    example = diagnosis.examples["model"][0].judged
+    example, _ = diagnosis.examples["model"][0]
     assert (example.output, example.scored.reference) == ("bg", "ad")
     assert (example.scored.log_p, example.written.score) == pytest.approx((math.log(0.15), math.log(0.27)))
     assert len(diagnosis.examples["model"]) == 20
@@ -149,11 +146,8 @@ def test_what_became_of_a_reference_by_hand(
     diagnosed: Diagnosed, search: dict[str, Any], reference: str, outcome: tuple[Any, ...], token: str
 ) -> None:
     diagnosis = diagnosed(reference, **search)
-    [example] = [*diagnosis.examples["search"], *diagnosis.examples["model"]]
-    assert (astuple(example.outcome), example.token) == (outcome, token)
-
-
-# References that the search may not write
+    [(_, found)] = [*diagnosis.examples["search"], *diagnosis.examples["model"]]
+    assert astuple(found) == (*outcome, token)
 
 
 def test_what_the_vocabulary_cannot_write_is_the_models_fault(diagnosed: Diagnosed, tmp_path: Path) -> None:
@@ -209,10 +203,9 @@ def test_a_reference_against_a_rule_is_the_searchs_fault_and_named(
 
 
 def test_rules_that_forbid_other_references(diagnosed: Diagnosed) -> None:
-    table: Table = {"<s>": {"a": 1.0}, "a": {"a": 0.6, "</s>": 0.4}}
-    repeated = diagnosed("aa", "a", table=table, beam=3, no_repeat_ngram=1)
+    """What first keeps the search from `g한` is the ban; but without it the search could not write it either."""
+    repeated = diagnosed("aa", "a", table=REPEATS, beam=3, no_repeat_ngram=1)
     assert [sentence.scored.forbidden for sentence in repeated.judged] == ["repeated n-gram", None]
-    # What first keeps the search from `g한` is the ban; but without it the search could not write it either.
     banned = diagnosed("g한", table=UNKNOWN_FIRST, beam=5, banned=["g"])
     assert banned.judged[0].scored.forbidden == "banned"
     assert banned.unreachable == {"search": {}, "model": {"unknown token": 1}}
@@ -228,9 +221,6 @@ def test_what_the_tokenizer_does_not_keep_is_no_search_error(tmp_path: Path) -> 
     overrides = ["evaluation.lowercase=true"]
     relaxed = regard.diagnose(run, files=files, length_penalty=0.0, overrides=overrides, sweep=()).to_json()
     assert (relaxed["errors"], relaxed["not_exact"]) == (0, 1)
-
-
-# Against plain loops
 
 
 def draw_table(seed: int) -> Table:
@@ -293,12 +283,12 @@ def test_verdicts_and_falls_against_plain_loops(
         assert sentence.error == (wanted != output)
         if abs(objective[wanted] - objective[output]) > 1e-4:
             assert sentence.verdict == ("search" if objective[wanted] > objective[output] else "model")
-    for example in [*diagnosis.examples["search"], *diagnosis.examples["model"]]:
-        fell = plain_fall(table, example.judged.scored.reference, beam)
-        if example.outcome.kind == "fell":
-            assert (example.outcome.step, example.outcome.rank) == fell
+    for judged, outcome in [*diagnosis.examples["search"], *diagnosis.examples["model"]]:
+        fell = plain_fall(table, judged.scored.reference, beam)
+        if outcome.kind == "fell":
+            assert (outcome.step, outcome.rank) == fell
         else:  # the search may be over before the reference falls
-            assert fell is None or example.outcome.kind == "left"
+            assert fell is None or outcome.kind == "left"
 
 
 @pytest.mark.parametrize(
@@ -333,9 +323,6 @@ def test_a_reference_is_scored_as_the_search_scores_it(tiny_run: Path, tmp_path:
     for sentence in own:
         scores = (sentence.written.objective, sentence.written.score)
         assert (sentence.scored.objective, sentence.scored.log_p) == pytest.approx(scores, rel=1e-4)
-
-
-# Shares, lengths, beams
 
 
 @pytest.mark.parametrize(
@@ -441,9 +428,6 @@ def test_draws_are_of_sacrebleus_metric_or_the_mean_of_sentences_and_the_same_fo
     assert drawn.std() == pytest.approx(100 * math.sqrt(2 / 9 / 900), rel=0.1)
 
 
-# The command line
-
-
 def test_counts_metrics_and_scores_are_those_of_the_other_commands(tiny_run: Path) -> None:
     """What keys JSON has is in the snapshots."""
     tree = succeed("diagnose", tiny_run, "--json", "--beam", 3).json
@@ -497,10 +481,12 @@ def test_a_page_without_errors_or_other_beams(tmp_path: Path) -> None:
     report = regard.diagnose(run, files=files, sweep=()).report()
     assert [type(figure) for figure in report.figures] == [Bars]
     written = page(report)
-    assert "there is nothing to mend here" in written
+    assert "there are no errors to correct" in written
     assert "The worst" not in written
     swept = regard.diagnose(run, files=files, sweep=[1, 4], progress=lambda *call: calls.append(call))
     assert [type(figure) for figure in swept.report().figures] == [Bars, Curves, Curves]
+    with pytest.raises(ConfigError, match=r"search\.beam"):
+        regard.diagnose(run, files=files, sweep=[0, 1])
     assert [call for call in calls if call[1] == 5] == [("beam 1", 5, 5), ("beam 2", 5, 5), ("beam 4", 5, 5)]
 
 
@@ -526,8 +512,3 @@ def test_bad_options(
     write(tmp_path / "b.txt", "ba\n")
     [printed] = fail("diagnose", tiny_run, *options.split())
     assert re.fullmatch(message, printed), printed
-
-
-def test_mistakes_in_python_are_errors_of_ours(tiny_run: Path) -> None:
-    with pytest.raises(ConfigError, match=r"search\.beam"):
-        regard.diagnose(tiny_run, sweep=[0, 1])

@@ -364,37 +364,19 @@ def test_a_warm_up_is_a_tenth_at_most_and_patience_outlasts_it(
 # Commands that are printed
 
 
-def commands_in(proposal: str) -> list[list[str]]:
-    return [shlex.split(line)[2:] for line in proposal.splitlines() if line.startswith("# regard train")]
-
-
-@pytest.mark.parametrize("count", [10, 2 * COUNT])
-def test_the_commands_for_other_models_of_raw_text_hold_and_suit_it(folder: Path, count: int) -> None:
+@pytest.mark.parametrize(("count", "patience"), [(10, None), (2 * COUNT, 4)])
+def test_so_little_text_that_none_can_be_set_aside_to_choose_by(folder: Path, count: int, patience: int | None) -> None:
     write(Path("tales.txt"), "\n\n".join(TALES[:count]))
-    found = succeed("check", "tales.txt", "--json").json
-    commands = commands_in(found["proposal"])
-    assert [command[1] for command in commands] == ["bert", "elmo", "lstm-lm"]
-    assert ("model.next_sentence=false" in commands[0]) == (count == 10), "one document is set aside; two are needed"
-    for command in commands:
-        checked = succeed("check", *command[1:-2], "--json").json
-        assert checked["ok"]
-        assert [note for note in checked["data"]["findings"] if "warmup" in note or "ends at" in note] == []
-        assert 400 <= checked["training"]["steps"] <= 2500, "not the 100,000 of the recipe that ships"
-    training = parse_yaml(found["proposal"], "")["training"]
-    assert (training.get("patience") is None) == (count == 10), "too little is set aside to choose by"
-
-
-def test_documents_of_one_sentence_have_no_next_sentence(folder: Path) -> None:
-    write(Path("short.txt"), "\n\n".join(tale.split(".")[0] + "." for tale in TALES))
-    assert "model.next_sentence=false" in propose(["short.txt"], Path())
+    assert tree_for("tales.txt")["training"].get("patience") == patience
 
 
 @pytest.mark.parametrize("name", ["reviews.csv", "sts.tsv", "choices.jsonl", "parts.conll", "squad.json"])
 def test_the_command_that_fine_tunes_holds(folder: Path, name: str) -> None:
     small = ["data.train.size=60", "training.steps=1", "data.validation.size=9", "data.test.size=9"]
     succeed("train", "tales-bert", *small, "--out", "runs/bert", "--json")
-    [command] = commands_in(propose([put(name, CASES[name].content)], Path()))
-    assert succeed("check", *command[1:-2], "--json").json["ok"]
+    proposal = propose([put(name, CASES[name].content)], Path())
+    [command] = [shlex.split(line)[3:] for line in proposal.splitlines() if line.startswith("# regard train")]
+    assert succeed("check", *command[:-2], "--json").json["ok"]
 
 
 def test_check_prints_the_recipe_alone_and_what_to_type_next(folder: Path) -> None:

@@ -20,7 +20,7 @@ from labelled_cases import QUESTIONS, SMALL
 from model_cases import with_weights_that_matter
 from places import SHARED
 from regard.data.dataset import Dataset
-from regard.data.framing import padded_rows
+from regard.data.framing import labelled_batch
 from regard.data.readers import open_corpus
 from regard.data.squad import QuestionedText, answers_in
 from regard.errors import DataError
@@ -305,7 +305,8 @@ def test_every_model_answers_the_same_alone_and_among_others(characters: Tokeniz
     typed = ["Where?\tAnna lives in Oslo.", "Anna?\t민수는 서울에 산다. Anna lives in Oslo.", "Oslo\tAnna."]
     questions, contexts = map(list, zip(*(one.split("\t") for one in typed), strict=True))
     examples = examples_of(task, contexts, questions)
-    assert worth_packing(padded_rows([task.windows(examples, row)[0].row for row in range(3)], 0)[0])
+    rows = [[task.windows(examples, row)[0].row] for row in range(3)]
+    assert worth_packing(labelled_batch(rows, torch.zeros(3), 0).text)
     together = [one.to_json() for one in task.predict(model, Inputs.of(typed))]
     assert len({one["score"] for one in together}) == 3
     for text, among in zip(typed, together, strict=True):

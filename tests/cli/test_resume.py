@@ -52,14 +52,12 @@ EVERYTHING: Tree = {
     "teacher_forcing": 0.8,
 }  # fmt: skip
 """All that has a state of its own, at a rate high enough to make the plateau act."""
-
-
 PRELOADED = [
     "regard.cli", "regard.training.train", "sacrebleu.metrics.chrf", "torch._dynamo", "torch.utils.tensorboard",
 ]  # fmt: skip
 """What the server imports once for all."""
-
-
+PATIENCE = 240
+"""Seconds after which a process is taken for hanging, many since the machine may be busy."""
 IN_RUN = re.compile(r"/\.?killed[./](?!tensorboard)")
 """Paths in the run folder `killed`, also while it is made aside; TensorBoard's thread has a pace of its own."""
 
@@ -119,7 +117,7 @@ class Commands:
     def run(self, *arguments: str | Path, **options: Any) -> int:
         """The exit code; below 0 the signal that ended it."""
         process = self.start(*arguments, **options)
-        process.join(60)
+        process.join(PATIENCE)
         assert process.exitcode is not None, "the command hangs"
         return process.exitcode
 
@@ -211,7 +209,7 @@ def test_killed_by_the_clock(tiny_recipe: Tree, tmp_path: Path, commands: Comman
 def wait_for(process: BaseProcess | subprocess.Popen[str], happened: Callable[[], bool]) -> None:
     """Look again and again, as long as the process lives."""
     alive = process.is_alive if isinstance(process, BaseProcess) else lambda: process.poll() is None
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE
     while not happened():
         assert alive(), "the process ended too soon"
         assert time.monotonic() < end, "it never happened"
@@ -238,7 +236,7 @@ def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
         process, lambda: (run / "metrics.jsonl").exists() and b'"step": 42,' in (run / "metrics.jsonl").read_bytes()
     )
     process.send_signal(asked_by)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "--resume" in said.splitlines()[-1]
     assert "Traceback" not in said
@@ -389,7 +387,7 @@ def launch(launcher: str, *arguments: str, **environment: str) -> subprocess.Com
     """`regard train ARGUMENTS` in two processes."""
     command = [sys.executable, "-m", *LAUNCHERS[launcher], "-m", "regard", "train", *arguments]
     surroundings = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | environment
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=surroundings)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=surroundings)
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)

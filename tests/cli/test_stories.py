@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import regard
 from command_line import fail, succeed, write
-from labelled_cases import weights_of
 from places import SHARED
 from regard.data.corpora import generate
 from regard.data.readers import open_corpus
@@ -27,6 +25,7 @@ from regard.tasks.story_answering import StoryAnswering
 from regard.views.explanation import Story
 from regard.views.recording import Step
 from regard.views.report import HeatMaps, Table
+from task_cases import rows_of
 
 BABI = """\
 1 Mary moved to the bathroom.
@@ -52,7 +51,7 @@ RECIPE: dict[str, Any] = {
 
 def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
     """The rows without the name of the task, which is that of the file."""
-    return [row.values[:-1] for row in open_corpus(Stories(file=path.name, **keys), path.parent)]
+    return [row.values[:-1] for row in rows_of(open_corpus(Stories(file=path.name, **keys), path.parent))]
 
 
 def recipe_file(folder: Path, **changes: Any) -> Path:
@@ -105,10 +104,10 @@ def test_files_of_a_pattern_are_tasks_in_the_order_of_their_numbers(tmp_path: Pa
         write(tmp_path / f"qa{number}_some-facts_train.txt", BABI)
     reader = open_corpus(Stories(file="qa*_train.txt"), tmp_path)
     tasks = ("qa1_some-facts", "qa2_some-facts", "qa10_some-facts")
-    places = [reader.where(row.line) for row in reader]
+    places = [reader.where(row.line) for row in rows_of(reader)]
     assert places[0] == "qa1_some-facts_train.txt:3"
     assert places[-1] == "qa10_some-facts_train.txt:8"
-    assert [row.values[-1] for row in reader] == [task for task in tasks for _ in range(3)]
+    assert [row.values[-1] for row in rows_of(reader)] == [task for task in tasks for _ in range(3)]
 
 
 def test_a_story_of_ten_thousand_sentences_keeps_the_last(tmp_path: Path) -> None:
@@ -194,9 +193,7 @@ def test_bad_questions_are_dropped_and_counted_where_that_is_asked_for(tmp_path:
     told = [{"story": [one], "question": "Who sat?", "answer": "Mary"} for one in ("", " ", "Mary sat.")]
     write(tmp_path / "many.jsonl", "\n".join(map(json.dumps, told)))
     data = {"train": {"file": "many.txt"}, "validation": {"file": "many.jsonl"}, "bad_lines": "drop"}
-    short = {"epochs": 1, "device": "cpu", "samples": 0}
-    recipe = recipe_file(tmp_path, data=data, training=short)
-    found = succeed("check", recipe, "--json").json["data"]
+    found = succeed("check", recipe_file(tmp_path, data=data), "--json").json["data"]
     assert [(found["splits"][name]["read"], found["splits"][name]["kept"]) for name in ("train", "validation")] == [
         (11, 4),
         (3, 1),
@@ -205,8 +202,6 @@ def test_bad_questions_are_dropped_and_counted_where_that_is_asked_for(tmp_path:
         "dropped 7 of 11 training questions: 7 that cannot be read (first: many.txt:3)",
         "dropped 2 of 3 validation questions: 2 that cannot be read (first: many.jsonl:1)",
     ]
-    succeed("train", recipe, "--out", tmp_path / "run", "--json")
-    assert succeed("evaluate", tmp_path / "run", "--split", "validation", "--json").json["questions"] == 1
 
 
 def test_bad_recipes_are_refused(tmp_path: Path) -> None:
@@ -413,10 +408,6 @@ def test_what_cannot_be_answered_is_refused(run: Path, tmp_path: Path) -> None:
     assert "the word 'Marry' is unknown" in fail("predict", run, "Mary flew。 Where is Marry？")[1]
     told = write(tmp_path / "story.txt", "Mary went to the garden.\n\nJohn went to the moon.\n")
     assert fail("predict", run, "--story", told, "Where is John?")[0].startswith(f"{told}:1: the story has no question")
-    assert "unknown" in fail("explain", run, "Mary flew to the garden. Where is Mary?")[0]
-    assert "nothing to explain" in fail("explain", run)[0]
-    typed = succeed("explain", run, stdin="Mary went to the garden.\nWhere is Mary?\n").out
-    assert typed == succeed("explain", run, "Mary went to the garden. Where is Mary?").out
     assert "too many" in fail("evaluate", run, "--file", "a.txt", "--file", "b.txt")[0]
 
 
@@ -495,12 +486,10 @@ def test_options_of_a_search_are_refused(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "search.json").exists()
 
 
-def test_other_tasks_read_no_story(tiny_run: Path, tmp_path: Path) -> None:
-    told = write(tmp_path / "story.txt", "a b c\n")
-    for verb in ("predict", "explain"):
-        assert fail(verb, tiny_run, "--story", told, "a b")[0].startswith(
-            "--story: a run of translation reads no story"
-        )
+@pytest.mark.parametrize("verb", ["predict", "explain"])
+def test_other_tasks_read_no_story(tiny_run: Path, tmp_path: Path, verb: str) -> None:
+    [message, *_] = fail(verb, tiny_run, "--story", write(tmp_path / "story.txt", "a b c\n"), "a b")
+    assert message.startswith("--story: a run of translation reads no story")
 
 
 def test_explain_shows_every_hop_and_judges_it_by_the_facts(run: Path, tmp_path: Path) -> None:
@@ -570,15 +559,6 @@ def test_a_hop_that_looked_at_nothing_says_so() -> None:
     assert table.rows[1] == ["  2• John left.", "0.100 ·", "0.800 ▓"]
 
 
-def test_resume_is_exact(tmp_path: Path) -> None:
-    training = {"epochs": 4, "device": "cpu", "samples": 0, "schedule": "constant"}
-    recipe = recipe_file(tmp_path, data={"train": {"corpus": "stories-ko", "size": 100}}, training=training)
-    for out, *options in (("one",), ("two", "training.epochs=2"), ("two", "--resume")):
-        succeed("train", recipe, *options, "--out", tmp_path / out, "--json")
-    one, two = (weights_of(tmp_path / name) for name in ("one", "two"))
-    assert all(torch.equal(one[key], two[key]) for key in one)
-
-
 # Real data
 
 
@@ -586,6 +566,6 @@ def test_resume_is_exact(tmp_path: Path) -> None:
 def test_real_tasks_are_read_whole() -> None:
     for part in ("train", "test"):
         reader = open_corpus(Stories(file=f"{REAL}/qa*_{part}.txt.xz"), Path())
-        tasks = Counter(row.values[-1] for row in reader)
+        tasks = Counter(row.values[-1] for row in rows_of(reader))
         assert [*tasks.values()] == [1000] * 20
         assert [*tasks][::19] == ["qa1_single-supporting-fact", "qa20_agents-motivations"]

@@ -124,7 +124,7 @@ def test_answers_are_learned_above_a_language_model(name: str, tmp_path: Path) -
     first, second = ("base.blocks.0.", "base.blocks.1.") if name == "gpt" else ("base.layers.0.", "base.layers.1.")
     assert {key for key in after if key.startswith((first, "base.embedding"))} <= unchanged
     assert not [key for key in unchanged if key.startswith(second) and key.endswith("weight")]
-    model = Run.open(tmp_path / "run").load_model("last", torch.device("cpu"))
+    model = Run.open(tmp_path / "run").load_model("last")
     rates = {model.rate_of(key) for key in after if key.startswith((second, "head."))}
     assert rates == {0.5, 1.0}
 

@@ -17,11 +17,11 @@ import torch
 
 import regard
 from exchange_cases import TEXTS, printed_by_the_card, save_marian, save_pegasus, small_marian
-from model_cases import SOURCES, tokens_of
+from model_cases import SOURCES, batch_of, tokens_of
 from regard.models.transformer import Transformer
 from regard.runs import Run
-from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, search
-from regard.text.vocabularies import END
+from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, score, search
+from regard.text.vocabularies import BEGIN, END
 
 transformers = pytest.importorskip("transformers")
 
@@ -75,21 +75,19 @@ def written(
 
 
 def ended(outputs: Outputs) -> Outputs:
-    return [output for output in outputs if output[0][-1] == END]
+    return [output for output in outputs if output[0][-1] == END and output[1] > NEVER]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
 def test_a_beam_as_wide_as_the_space_ranks_and_scores_the_same(pair: tuple[Transformer, Any], alpha: float) -> None:
     """`length_penalty` is the same exponent of the same length, `</s>` counted."""
     ours, theirs = pair
-    found = written(ours, beam=SPACE, nbest=20, length_penalty=alpha)
-    for several, expected in zip(
-        found, generated(theirs, beam=4 * SPACE, nbest=SPACE, length_penalty=alpha), strict=True
-    ):
-        same = ended(expected)[:20]
-        assert len(same) == 20
-        assert [one.tokens for one in several] == [ids for ids, _ in same]
-        assert [one.objective for one in several] == pytest.approx([value for _, value in same], abs=1e-5)
+    expected = generated(theirs, beam=4 * SPACE, nbest=SPACE, length_penalty=alpha)
+    for hypotheses, outputs in zip(written(ours, beam=SPACE, nbest=20, length_penalty=alpha), expected, strict=True):
+        same = ended(outputs)[:20]
+        assert [hypothesis.tokens for hypothesis in hypotheses] == [ids for ids, _ in same]
+        values = [hypothesis.objective for hypothesis in hypotheses]
+        assert values == pytest.approx([value for _, value in same], abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +108,45 @@ def test_the_rules_rule_out_the_same(
     ours, theirs = pair
     found = written(ours, beam=SPACE, nbest=10, length_penalty=1.0, **options)
     expected = generated(theirs, beam=4 * SPACE, nbest=SPACE, length_penalty=1.0, **theirs_call_it)
-    for several, others in zip(found, expected, strict=True):
-        finite = [one for one in ended(others) if one[1] > NEVER][:10]
-        assert [one.tokens for one in several][: len(finite)] == [ids for ids, _ in finite]
-        assert len(finite) >= 5
+    for hypotheses, outputs in zip(found, expected, strict=True):
+        same = ended(outputs)[:10]
+        assert [hypothesis.tokens for hypothesis in hypotheses][: len(same)] == [ids for ids, _ in same]
+        assert len(same) >= 5
+
+
+PREFIX = (7, 5)
+DIFFERENCES: dict[str, tuple[dict[str, Any], dict[str, Any], Any]] = {
+    "their forced end costs nothing": ({}, {"forced_eos_token_id": END}, lambda log_p, best: sum(log_p[:-1])),
+    "their score leaves the prefix out": (
+        {"prefixes": [PREFIX] * len(SOURCES)},
+        {"decoder_input_ids": torch.tensor([[BEGIN, *PREFIX]] * len(SOURCES)), "limit": LIMIT - len(PREFIX)},
+        lambda log_p, best: sum(log_p[len(PREFIX) :]),
+    ),
+    "their score holds the repetition penalty": (
+        {"repetition_penalty": 2.0},
+        {"repetition_penalty": 2.0},
+        lambda log_p, best: best.objective,
+    ),
+}
+"""Our options, theirs, and what their score is, from log P of each token and our hypothesis."""
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+def test_scores_that_differ(pair: tuple[Transformer, Any], difference: str) -> None:
+    """Our score is log P of all tokens, always."""
+    options, theirs_call_it, their_score = DIFFERENCES[difference]
+    ours, theirs = pair
+    found = written(ours, beam=SPACE, nbest=SPACE, length_penalty=0.0, **options)
+    expected = generated(theirs, beam=4 * SPACE, nbest=4 * SPACE, length_penalty=0.0, **theirs_call_it)
+    differing = 0
+    for source, hypotheses, outputs in zip(SOURCES, found, expected, strict=True):
+        values = {ids: value for ids, value in ended(outputs) if "forced" not in difference or len(ids) == LIMIT}
+        for hypothesis in [hypothesis for hypothesis in hypotheses if hypothesis.tokens in values][:60]:
+            [log_p] = score(ours, batch_of([source], [[BEGIN, *hypothesis.tokens]]))
+            assert hypothesis.score == pytest.approx(sum(log_p), abs=1e-9)
+            assert values[hypothesis.tokens] == pytest.approx(their_score(log_p, hypothesis), abs=1e-5)
+            differing += abs(values[hypothesis.tokens] - hypothesis.score) > 1e-3
+    assert differing > 5
 
 
 # Whole folders, which bring the options of their search

@@ -15,24 +15,11 @@ from regard.models.rnn import RNN
 from regard.objectives.cross_entropy import TokenCrossEntropy
 
 
-def fresh_copy(rnn: nn.RNNBase) -> nn.RNNBase:
-    copy = type(rnn)(
-        rnn.input_size,
-        rnn.hidden_size,
-        rnn.num_layers,
-        batch_first=True,
-        bidirectional=rnn.bidirectional,
-        dtype=torch.float64,
-    )
-    copy.load_state_dict(rnn.state_dict())
-    return copy
-
-
 def encoder_decoder(model: RNN, source: list[int], target: list[int]) -> Tensor:
     """Logits of one sentence by torch's recurrent layers, without padding or packing."""
     config = model.config
     read = source[::-1] if config.reverse_source else source
-    outputs, last = fresh_copy(model.encoder.rnn)(model.source_embedding.weight[read][None])
+    outputs, last = model.encoder.rnn(model.source_embedding.weight[read][None])
     first_states = []
     for W_s, part in zip(model.bridge.W_s, as_carry(last), strict=True):
         both_ways = part.chunk(config.layers)
@@ -43,7 +30,7 @@ def encoder_decoder(model: RNN, source: list[int], target: list[int]) -> Tensor:
     if config.context == "every_step":
         context_B1D = torch.cat([forward_B1D, backward_B1D], -1)
         x_BTD = torch.cat([x_BTD, context_B1D.repeat(1, x_BTD.shape[1], 1)], -1)
-    s_BTD, _ = fresh_copy(model.decoder)(x_BTD, as_torch(tuple(first_states)))
+    s_BTD, _ = model.decoder(x_BTD, as_torch(tuple(first_states)))
     hidden_BTD = torch.tanh(nn.functional.linear(s_BTD, model.V.weight, model.V.bias))
     return nn.functional.linear(hidden_BTD, model.output.linear.weight, model.output.linear.bias)[0]
 

@@ -47,16 +47,6 @@ def test_numbers_against_scipy(pairs: list[tuple[int, int]]) -> None:
         assert pearson(true, found) == spearman(true, found) == 0.0
 
 
-def test_by_hand() -> None:
-    """Three of four right: a a b b found as a b b b."""
-    metrics = classification_metrics(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1]), ["a", "b"])
-    assert metrics["accuracy"] == metrics["f1_micro"] == 0.75
-    assert metrics["f1_macro"] == pytest.approx((2 / 3 + 4 / 5) / 2)
-    assert metrics["matthews"] == pytest.approx(1 / np.sqrt(3))
-    assert metrics["confusion"] == {"a": {"a": 1, "b": 1}, "b": {"a": 0, "b": 2}}
-    assert metrics["classes"]["b"] == {"precision": pytest.approx(2 / 3), "recall": 1.0, "f1": 0.8, "examples": 2}
-
-
 def test_labels_are_sorted_as_people_would() -> None:
     assert sorted(["10", "9", "b", "a10", "a2", "-1", "B"], key=natural) == ["-1", "9", "10", "B", "a2", "a10", "b"]
 

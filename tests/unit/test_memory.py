@@ -19,14 +19,7 @@ from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.recipes.recipe import AnyRecipe, load_recipe
 from regard.runs import Run
 from regard.tasks import TASKS
-from regard.training.memory import (
-    available_main_memory,
-    fitting_batch_tokens,
-    largest_batch,
-    largest_measured,
-    saved_by,
-    step_bytes,
-)
+from regard.training.memory import fitting_batch_tokens, largest_batch, largest_measured, saved_by, step_bytes
 from regard.training.train import explained_out_of_memory, make_accelerator, resolve, train
 
 Tree = dict[str, Any]
@@ -156,13 +149,6 @@ def test_little_memory_lowers_the_batch_and_less_refuses(tiny_recipe: Tree) -> N
     assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(fixed + per_token * 8192)) == 7168
     assert fitting_batch_tokens(recipe, data.train, model, accelerator, int(fixed)) == 0
     assert fitting_batch_tokens(recipe, data.train, model, accelerator) == 8192
-
-
-def test_available_memory_of_this_machine(tmp_path: Path) -> None:
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal:       16 kB\nMemFree:         3 kB\nMemAvailable:    8 kB\n")
-    assert available_main_memory(meminfo) == 8192
-    assert available_main_memory(tmp_path / "missing") >= 2**20
 
 
 # In a training

@@ -63,9 +63,6 @@ def report_of(*parts: Any, **options: Any) -> Report:
     return Report("제목", [Section("하나", parts, **options)])
 
 
-# ------------------------------------------------------------------------------------------------------------- values
-
-
 @pytest.mark.parametrize(
     ("cell", "text"),
     [(Cell(3), "3"), (Cell(12345), "12,345"), (Cell(0.0), "0.00"), (Cell(0.12345), "0.123"), (Cell(-0.5), "-0.5"),
@@ -117,15 +114,6 @@ def test_large_heat_maps_keep_the_largest_values_of_each_row_but_those_shown_are
     assert ((found > 0).sum(1) <= kept).all()
     assert (found.argmax(1) == values[0].argmax(1)).mean() > 0.99
     assert part["maps"][0]["share"] == pytest.approx(np.sort(values[0], 1)[:, -kept:].sum() / size, abs=1e-3)
-
-
-@pytest.mark.parametrize("values", [np.zeros((2, 2)), np.array([[np.nan, 0, 0]]), np.zeros((1, 0))])
-def test_heat_maps_of_wrong_shape_or_without_finite_values_are_refused(values: Any) -> None:
-    with pytest.raises(ValueError, match=r"heat map|values"):
-        HeatMap("a", "abc", values)
-
-
-# --------------------------------------------------------------------------------------------------------------- page
 
 
 class Balanced(HTMLParser):
@@ -211,9 +199,6 @@ def test_a_browser_draws_every_figure(tmp_path: Path) -> None:
         assert len(re.findall(pattern, content)) >= count, pattern
 
 
-# ----------------------------------------------------------------------------------------------------------- terminal
-
-
 def shown(report: Report, width: int) -> list[str]:
     stream = io.StringIO()
     show(report, Console(file=stream, width=width, highlight=False, soft_wrap=True))
@@ -252,9 +237,6 @@ def test_bars_and_regions_in_the_terminal() -> None:
     lines = shown(report_of(Bars(["a", "나"], {"falls": [0.5, -0.25]})), 50)
     assert [(line.count("█"), line.count("▒")) for line in lines[1:]] == [(38, 0), (0, 19)]
     assert "1,2" in "\n".join(shown(report_of(FIGURES["image_map"]), 80))
-
-
-# -------------------------------------------------------------------------------------------------- pictures and files
 
 
 @pytest.mark.parametrize(

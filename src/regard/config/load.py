@@ -112,6 +112,7 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
 
 
 def _copy(node: Any) -> Any:
+    """Without what is shared within it: `*alias` of YAML is the very object of `&alias`."""
     if isinstance(node, dict):
         return {key: _copy(value) for key, value in node.items()}
     return [_copy(value) for value in node] if isinstance(node, list) else node
@@ -151,16 +152,11 @@ def validate(kind: type[C], tree: Tree) -> C:
     except ValidationError as error:
         problems: dict[tuple[str, str], Problem] = {}
         for details in error.errors(include_url=False):
-            problem = _problem(dict(details), kind, tree)
-            problems.setdefault((problem.where, problem.what), problem)
+            keys = _keys_in(tree, details["loc"], missing=details["type"] == "missing")
+            where = ".".join(map(str, keys))
+            what, hint = _message(dict(details), keys, kind, tree)
+            problems.setdefault((where, what), Problem(where, what, hint))
         raise ConfigError(problems=[*problems.values()]) from None
-
-
-def _problem(error: dict[str, Any], kind: type[BaseModel], tree: Any) -> Problem:
-    """One of pydantic's errors in plain words."""
-    keys = _keys_in(tree, error["loc"], missing=error["type"] == "missing")
-    what, hint = _message(error, keys, kind, tree)
-    return Problem(".".join(map(str, keys)), what, hint)
 
 
 def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int | str]:
@@ -179,7 +175,7 @@ def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int |
 
 
 def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
-    """What is wrong, and what is allowed."""
+    """One of pydantic's errors in plain words: what is wrong, and what is allowed."""
     context, given = error.get("ctx", {}), error["input"]
     literals = re.findall(r"'([^']*)'", context.get("expected", "")) or [context.get("expected", "")]
     is_literal, is_mapping = error["type"] in ("literal_error", "enum"), error["type"] in MAPPINGS

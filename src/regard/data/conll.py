@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from regard.data.corpora import Part
 from regard.data.file_inputs import FileInput, is_table, table_rows
-from regard.data.formats import Key, Row, objects_in, rows_or_one_error, text_of, value_in
+from regard.data.formats import Row, object_rows, rows_or_one_error, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import ColumnError, DataError, Problem, Recurring
 from regard.text.files import TextFile
@@ -26,6 +26,8 @@ from regard.text.normalise import Words
 
 DOCUMENT = "-DOCSTART-"
 COMMENT = "#"
+Word = tuple[int, str, str]
+"""The line of a word, the word and its tag."""
 COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".tsv")
 """Suffixes by which CoNLL's columns are known where there need be no tags; a .txt then has one text a line."""
 
@@ -95,69 +97,85 @@ class TaggingData(LabelledSplits[TaggedText]):
         return self
 
 
-class Sentence(NamedTuple):
-    """Words with their tags, and the lines where they stand."""
-
-    lines: tuple[int, ...]
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-    faults: tuple[Problem, ...] = ()
-    """Why it cannot be read, if so: one for each line that is to blame. Its words are then not whole."""
-
-
 def conll_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
-    """CoNLL's columns: a word a line."""
-    return rows_or_one_error(lambda: _sentence_rows(_in_columns(file, corpus), file, corpus))
+    """CoNLL's columns: a word a line. A sentence that cannot be read has a row for each of its faults."""
+
+    def rows() -> Iterator[Row]:
+        for words, faults in _in_columns(file, corpus):
+            lines, tokens, tags = zip(*words, strict=True)
+            fault = None if faults else _tag_fault(tags, [file.where(line) for line in lines], corpus.scheme)
+            for problem in [fault] if fault else faults:
+                yield Row(lines[0], ("", ""), problem)
+            if not faults and not fault and (cells := _cells(tokens, tags)):
+                first = next(line for line, token in zip(lines, tokens, strict=True) if token.strip())
+                yield Row(first, cells)
+
+    return rows_or_one_error(rows)
 
 
 def tagged_rows(file: TextFile, corpus: TaggedText) -> Iterator[Row]:
     """An object a line with a list of words and a list of tags."""
-    return rows_or_one_error(lambda: _sentence_rows(_in_objects(file, corpus), file, corpus))
+    keys = ("tokens" if corpus.tokens is None else corpus.tokens, "tags" if corpus.tags is None else corpus.tags)
+
+    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+        lists = [value_in(example, key, where) for key in keys]
+        for key, value in zip(keys, lists, strict=True):
+            if not isinstance(value, list):
+                what = f"the column {key!r} holds {json.dumps(value)[:80]}, not a list"
+                raise DataError(what, where=where, hint='for example ["B-PER", "O"]')
+        tokens = [text_of(token, keys[0], where) for token in lists[0]]
+        tags = [text_of(tag, keys[1], where, number=True) for tag in lists[1]]
+        if len(tokens) != len(tags):
+            what = f"there are {len(tokens)} words and {len(tags)} tags"
+            raise DataError(what, where=where, hint="a tag for each word")
+        if fault := _tag_fault(tags, [where] * len(tags), corpus.scheme):
+            raise DataError(problems=[fault])
+        row = _cells(tokens, tags)
+        return [row] if row else []
+
+    return rows_or_one_error(lambda: object_rows(file, keys, cells, ("", "")))
 
 
-def _sentence_rows(sentences: Iterable[Sentence], file: TextFile, corpus: TaggedText) -> Iterator[Row]:
-    """Sentences with at least a word, and a row for each fault of the others; white space alone is no word."""
-    for sentence in sentences:
-        if not sentence.lines:
-            continue
-        faults = sentence.faults or _tag_faults(sentence, file, corpus.scheme)
-        yield from (Row(sentence.lines[0], ("", ""), fault) for fault in faults)
-        words = [word for word in zip(*sentence[:3], strict=True) if word[1].strip()]
-        if words and not faults:
-            lines, tokens, tags = zip(*words, strict=True)
-            yield Row(lines[0], (_json(tokens), _json(tags)))
+def _cells(tokens: Sequence[str], tags: Sequence[str]) -> tuple[str, str] | None:
+    """The words and their tags as two JSON lists; white space alone is no word. None where no word is left."""
+    words = [pair for pair in zip(tokens, tags, strict=True) if pair[0].strip()]
+    return (_json([token for token, _ in words]), _json([tag for _, tag in words])) if words else None
 
 
-def _tag_faults(sentence: Sentence, file: TextFile, scheme: str) -> tuple[Problem, ...]:
+def _tag_fault(tags: Sequence[str], places: Sequence[str], scheme: str) -> Problem | None:
     """The first tag that is of no scheme, or cannot stand there in the one that is named."""
     if scheme == "plain":
-        return ()
-    for line, tag in zip(sentence.lines, sentence.tags, strict=True):
+        return None
+    for place, tag in zip(places, tags, strict=True):
         if not is_chunk_tag(tag):
             hint = "expected is O, B-PER, I-PER, E-PER, S-PER; scheme: plain for tags that mark no entities"
-            return (Recurring(file.where(line), f"the tag {tag!r} is of no scheme", hint),)
-    if scheme == "auto" or (word := first_fault(sentence.tags, cast("Scheme", scheme))) is None:
-        return ()
-    before = f"after {sentence.tags[word - 1]!r}" if word else "at the beginning of a sentence"
-    what = f"{sentence.tags[word]!r} is not allowed {before} in the scheme {scheme}"
-    return (Recurring(file.where(sentence.lines[word]), what, "scheme: auto reads it as conlleval does"),)
+            return Recurring(place, f"the tag {tag!r} is of no scheme", hint)
+    if scheme == "auto" or (word := first_fault(tags, cast("Scheme", scheme))) is None:
+        return None
+    before = f"after {tags[word - 1]!r}" if word else "at the beginning of a sentence"
+    what = f"{tags[word]!r} is not allowed {before} in the scheme {scheme}"
+    return Recurring(places[word], what, "scheme: auto reads it as conlleval does")
 
 
 def _json(values: Sequence[str]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def _in_columns(file: TextFile, corpus: TaggedText, *, tagged: bool = True) -> Iterator[Sentence]:
-    """A word a line. What begins with #, but has other columns than the rest or a space in its first, is a comment.
+def _in_columns(
+    file: TextFile, corpus: TaggedText, *, tagged: bool = True
+) -> Iterator[tuple[list[Word], list[Problem]]]:
+    """The words of each sentence, and why it cannot be read, if so: a problem for each line that is to blame.
 
-    Without `tagged` only words are asked for, and the tags say nothing.
+    A word a line. What begins with #, but has other columns than the rest or a space in its first, is a comment.
+
+    Without `tagged` the tags are not read.
     """
-    width, words, faults = 0, list[tuple[int, str, str]](), list[Problem]()
+    width, words, faults = 0, list[Word](), list[Problem]()
     for line, text in enumerate(chain(file.lines(), [""]), 1):
         fields = fields_of(text)
         if not text.strip() or fields[0] == DOCUMENT:
             if words:
-                yield Sentence(*zip(*words, strict=True))._replace(faults=tuple(faults))
+                yield words, faults
             words, faults = [], []
             continue
         if text.startswith(COMMENT) and (len(fields) != (width or 1) or " " in fields[0]):
@@ -203,64 +221,32 @@ def _places(corpus: TaggedText, width: int, where: str, *, tagged: bool) -> tupl
     return words, tags
 
 
-def _in_objects(file: TextFile, corpus: TaggedText) -> Iterator[Sentence]:
-    keys = ("tokens" if corpus.tokens is None else corpus.tokens, "tags" if corpus.tags is None else corpus.tags)
-    for line, example in objects_in(file, keys):
-        if example is None:
-            continue
-        try:
-            if isinstance(example, Problem):
-                raise DataError(problems=[example])
-            where = file.where(line)
-            words, marks = (value_in(example, key, where) for key in keys)
-            tokens, tags = _texts(words, keys[0], where), _texts(marks, keys[1], where, number=True)
-            if len(tokens) != len(tags):
-                what = f"there are {len(tokens)} words and {len(tags)} tags"
-                raise DataError(what, where=where, hint="a tag for each word")
-            yield Sentence((line,) * len(tokens), tokens, tags)
-        except DataError as error:
-            yield Sentence((line,), ("",), ("",), error.problems)
-
-
-def _texts(value: Any, key: Key, where: str, *, number: bool = False) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        what = f"the column {key!r} holds {json.dumps(value)[:80]}, not a list"
-        raise DataError(what, where=where, hint='for example ["B-PER", "O"]')
-    return tuple(text_of(item, key, where, number=number) for item in value)
-
-
 def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] | None:
     """The sentences of a file, their words with blanks between; None where a line is a text.
 
-    Columns, and the key of .jsonl, are those of the corpus; a table without them has a column `text`.
+    Columns, and the key of .jsonl, are those of the corpus; there `text` is read if an object does not have the key. A
+    table has a column `text`.
     """
     if file.suffixes[0] in COLUMNS:
         return (
-            FileInput(" ".join(words.tokens), file.where(words.lines[0]), next(iter(words.faults), None))
-            for words in _in_columns(file, corpus, tagged=False)
+            FileInput(" ".join(token for _, token, _ in words), file.where(words[0][0]), next(iter(faults), None))
+            for words, faults in _in_columns(file, corpus, tagged=False)
         )
+    if not is_table(file):
+        return None
+    key = corpus.tokens if isinstance(corpus.tokens, str) else "tokens"
+
+    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+        name = "text" if key not in example and "text" in example else key
+        words = value_in(example, name, where)
+        words = words if isinstance(words, list) else [words]
+        return [(" ".join(text_of(word, name, where) for word in words),)]
+
     if file.suffixes[0] == ".jsonl":
-        return _untagged_objects(file, corpus.tokens if isinstance(corpus.tokens, str) else "tokens")
-    if is_table(file):
+        rows = object_rows(file, [key], cells, ("",), blank_lines=True)
+    else:
         rows = table_rows(file, {"text": "text"})
-        return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
-    return None
-
-
-def _untagged_objects(file: TextFile, key: str) -> Iterator[FileInput]:
-    """Objects with a list of words, or with a text under the same key or under `text`."""
-    for line, example in objects_in(file, [key]):
-        where = file.where(line)
-        try:
-            if isinstance(example, Problem):
-                raise DataError(problems=[example])
-            values = {"text": ""} if example is None else example
-            name = "text" if key not in values and "text" in values else key
-            words = value_in(values, name, where)
-            words = words if isinstance(words, list) else [words]
-            yield FileInput(" ".join(text_of(word, name, where) for word in words), where)
-        except DataError as error:
-            yield FileInput("", where, error.problems[0])
+    return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
 
 
 Scheme = Literal["iob1", "iob2", "bioes"]

@@ -201,7 +201,7 @@ class Report:
         if split.leaks.count:
             sources = {"pairs": "the sources of ", "questions": "the texts of "}.get(self.unit, "")
             yield (
-                f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also stand in the "
+                f"{sources}{split.leaks.count:,} of {split.kept:,} {SPLITS[name]} {self.unit} also occur in the "
                 f"training data (first: {split.leaks.places[0]})"
             )
 

@@ -20,7 +20,7 @@ from regard.data.formats import (
     Row,
     csv_records,
     first_records,
-    object_in,
+    object_rows,
     text_of,
     tsv_records,
     value_in,
@@ -99,25 +99,25 @@ def table_rows(
     columns but the first may be items of the list `listed`: then each row has as many as its list.
     """
     if file.suffixes[0] == ".jsonl":
-        return (_object_row(text, line, file, columns, listed) for line, text in enumerate(file.lines(), 1))
+        return _object_rows(file, columns, listed, blank_lines=True)
     wanted = _Wanted.model_construct(header=header, keys=dict(columns))
     return TABLE_ROWS[wanted.format(file)](file, wanted)
 
 
-def _object_row(text: str, line: int, file: TextFile, columns: Mapping[str, Key], listed: str | None = None) -> Row:
-    """An object of a .jsonl; an empty line has empty texts."""
-    nothing = ("",) * len(columns)
-    if not text.strip():
-        return Row(line, nothing)
-    try:
-        example = object_in(text, where := file.where(line), columns.values())
-        keys = [*columns.values()]
+def _object_rows(
+    file: TextFile, columns: Mapping[str, Key], listed: str | None = None, *, blank_lines: bool = False
+) -> Iterator[Row]:
+    first, *others = columns.values()
+
+    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
         items = value_in(example, listed, where) if listed else None
         if isinstance(items, list) and len(items) > 1:
-            keys = [keys[0], *(f"{listed}.{number}" for number in range(len(items)))]
-        return Row(line, tuple(text_of(value_in(example, key, where), key, where) for key in keys))
-    except DataError as error:
-        return Row(line, nothing, error.problems[0])
+            keys = [first, *(f"{listed}.{number}" for number in range(len(items)))]
+        else:
+            keys = [first, *others]
+        return [tuple(text_of(value_in(example, key, where), key, where) for key in keys)]
+
+    return object_rows(file, [first, *others], cells, ("",) * len(columns), blank_lines=blank_lines)
 
 
 def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
@@ -128,8 +128,7 @@ def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
 def column_problem(file: TextFile, columns: Mapping[str, Key]) -> Problem | None:
     """Why the first row of a table that is not empty does not have them; None if it has."""
     if file.suffixes[0] == ".jsonl":  # an object is not empty, even if its texts are
-        lines = enumerate(file.lines(), 1)
-        rows = (_object_row(text, line, file, columns) for line, text in lines if text.strip())
+        rows = _object_rows(file, columns)
     else:
         rows = (row for row in table_rows(file, columns) if row.fault is not None or any(row.values))
     try:
@@ -159,16 +158,14 @@ def are_images(values: Sequence[str]) -> bool:
 
 def table_records(file: TextFile) -> Iterator[list[str]]:
     """The cells of each line of a .tsv, or of each record of a .csv with the separator that splits it evenly."""
-    records = tsv_records(file) if file.suffixes[0] == ".tsv" else csv_records(file, _separator(file))
-    return (fields for _, fields in records)
 
-
-def _separator(file: TextFile) -> str:
-    def even(separator: str) -> int:
+    def even_rows(separator: str) -> int:
         widths = [len(record) for record in first_records(file, separator)]
         return widths.count(widths[0]) if widths and widths[0] > 1 else 0
 
-    return max(SEPARATORS, key=even)
+    is_tsv = file.suffixes[0] == ".tsv"
+    records = tsv_records(file) if is_tsv else csv_records(file, max(SEPARATORS, key=even_rows))
+    return (fields for _, fields in records)
 
 
 def first_rows(file: TextFile) -> list[list[str]]:

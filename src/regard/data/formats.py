@@ -70,10 +70,6 @@ def rows_or_one_error(read: Callable[[], Iterator[Row]]) -> Iterator[Row]:
 # ------------------------------------------------------------------------------------------------------- .tsv, .csv
 
 
-def _tsv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    return _table_rows(file, corpus, tsv_records(file))
-
-
 def tsv_records(file: TextFile) -> Records:
     """Fields between tabs; there is no quoting."""
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
@@ -175,19 +171,13 @@ def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
     """One object a line; a column is a key. Where a column may hold a list, each text of it makes a row."""
     columns, numeric = keys_of(corpus), numeric_keys(corpus)
     lists = {key for name, key in columns.items() if name in corpus.LISTS}
-    for line, example in objects_in(file, columns.values()):
-        where, problem = file.where(line), example if isinstance(example, Problem) else None
-        texts = [[""]] * len(columns)  # of an empty line, too, which is one for data.bad_lines
-        if isinstance(example, dict):
-            try:
-                texts = [
-                    texts_in(example, key, where, number=key in numeric, several=key in lists)
-                    for key in columns.values()
-                ]
-                _refuse_more(example, corpus.listed, columns.values(), where)
-            except DataError as error:
-                texts, [problem, *_] = [[""]] * len(columns), error.problems
-        yield from (Row(line, values, problem) for values in product(*texts))
+
+    def cells(example: dict[str, Any], where: str) -> Iterable[tuple[str, ...]]:
+        texts = [texts_in(example, key, where, number=key in numeric, several=key in lists) for key in columns.values()]
+        _refuse_more(example, corpus.listed, columns.values(), where)
+        return product(*texts)
+
+    return object_rows(file, columns.values(), cells, ("",) * len(columns), blank_lines=True)
 
 
 def _refuse_more(example: dict[str, Any], listed: str | None, keys: Iterable[Key], where: str) -> None:
@@ -199,13 +189,28 @@ def _refuse_more(example: dict[str, Any], listed: str | None, keys: Iterable[Key
         raise DataError(what, where=where, hint="all rows have as many")
 
 
-def objects_in(file: TextFile, keys: Iterable[Key]) -> Iterator[tuple[int, dict[str, Any] | Problem | None]]:
-    """The objects of a .jsonl file with their lines; None for an empty line, a problem for one that is no object."""
+def object_rows(
+    file: TextFile,
+    keys: Iterable[Key],
+    cells: Callable[[dict[str, Any], str], Iterable[tuple[str, ...]]],
+    nothing: tuple[str, ...],
+    *,
+    blank_lines: bool = False,
+) -> Iterator[Row]:
+    """The rows that `cells` makes of each object of a .jsonl file and its place; `keys` are those that it asks for.
+
+    A line of which it raises a DataError is a row with that fault, and `nothing` in its cells. With `blank_lines` an
+    empty line is a row of `nothing`, else it is none.
+    """
     for line, text in enumerate(file.lines(), 1):
+        where = file.where(line)
         try:
-            yield line, object_in(text, file.where(line), keys) if text.strip() else None
+            if text.strip():
+                yield from (Row(line, values) for values in cells(object_in(text, where, keys), where))
+            elif blank_lines:
+                yield Row(line, nothing)
         except DataError as error:
-            yield line, error.problems[0]
+            yield Row(line, nothing, error.problems[0])
 
 
 def object_in(text: str, where: str, keys: Iterable[Key] = ()) -> dict[str, Any]:
@@ -291,10 +296,6 @@ BUFFER = 1 << 20
 """Bytes of a column that are read at once; a row group as a whole may be larger than the memory."""
 
 
-def _parquet_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    return read_parquet(file, list(keys_of(corpus).values()), numeric_keys(corpus))
-
-
 def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = frozenset()) -> Iterator[Row]:
     """The texts of some columns; those of the `numeric` ones may be numbers.
 
@@ -312,8 +313,11 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
                 raise DataError(f"the column {name!r} holds {kinds[name]}, not text", where=file.name)
             paths.append([name] if name in names else name.split("."))
         for batch in table.iter_batches(BATCH, columns=[".".join(path) for path in paths]):
-            columns = [_cells(batch, path, compute) for path in paths]
-            yield from (Row(row, values) for row, values in enumerate(zip(*columns, strict=True), read + 1))
+            cells = [(batch.column(name), below) for name, *below in paths]
+            columns = [(compute.struct_field(cell, below) if below else cell).to_pylist() for cell, below in cells]
+            for row, values in enumerate(zip(*columns, strict=True), read + 1):
+                texts = ["" if cell is None else cell if isinstance(cell, str) else json.dumps(cell) for cell in values]
+                yield Row(row, tuple(texts))
             read += batch.num_rows
     if read == 0:
         raise DataError("the file has no rows", where=file.name)
@@ -323,12 +327,6 @@ def plain_columns(file: TextFile) -> list[str]:
     """The names of the columns that hold text or numbers."""
     with _opened(file) as table:
         return [name for name, kind in _leaves(table.schema_arrow) if _is_text(kind) or _is_number(kind)]
-
-
-def count_rows(file: TextFile) -> int:
-    """How many rows there are, as the file says."""
-    with _opened(file) as table:
-        return int(table.metadata.num_rows)
 
 
 @contextmanager
@@ -355,29 +353,18 @@ def _leaves(fields: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_text(kind: Any) -> bool:
-    return str(kind.value_type if str(kind).startswith("dictionary") else kind) in (
-        "string",
-        "large_string",
-        "string_view",
-    )
+    name = str(kind.value_type if str(kind).startswith("dictionary") else kind)
+    return name in ("string", "large_string", "string_view")
 
 
 def _is_number(kind: Any) -> bool:
     return str(kind).startswith(("int", "uint", "halffloat", "float", "double", "bool"))
 
 
-def _cells(batch: Any, path: list[str], compute: Any) -> list[str]:
-    column = batch.column(path[0])
-    for name in path[1:]:
-        column = compute.struct_field(column, name)
-    values = column.to_pylist()
-    return ["" if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
-
-
 TABLE_ROWS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
-    ".tsv": _tsv_rows,
+    ".tsv": lambda file, corpus: _table_rows(file, corpus, tsv_records(file)),
     ".csv": _csv_rows,
     ".jsonl": _jsonl_rows,
-    ".parquet": _parquet_rows,
+    ".parquet": lambda file, corpus: read_parquet(file, [*keys_of(corpus).values()], numeric_keys(corpus)),
 }
 """Tables by their suffix, which also stands in TABLES of data/config.py."""

@@ -84,6 +84,11 @@ class Framing:
         first = self._parts(first, of_first)[0]
         return [self.frame(first, self._parts(second, room - len(first))[0])]
 
+    def positions(self, length: int, others: int) -> int:
+        """Tokens of all rows that read a text of this length in windows, each with so many `others`."""
+        parts = windows(length, self.longest - others, self.stride)
+        return sum(stop - start + others for start, stop in parts)
+
     def _parts(self, ids: Ids, room: int) -> list[Ids]:
         """Head and tail are a quarter and three quarters, as in Sun et al. 2019, arXiv:1905.05583, section 5.3.1."""
         if len(ids) <= room:
@@ -106,15 +111,6 @@ def windows(length: int, room: int, stride: int | None = None) -> list[tuple[int
     return [(start, min(start + room, length)) for start in starts]
 
 
-def padded_rows(rows: Sequence[Framed], pad: int) -> tuple[Tokens, torch.Tensor]:
-    """Rows as one padded batch: their tokens, and segments_BL."""
-    lengths_B = torch.tensor([len(row.ids) for row in rows])
-    longest = int(lengths_B.max())
-    ids = [row.ids + [pad] * (longest - len(row.ids)) for row in rows]
-    segments = [row.segments + [0] * (longest - len(row.ids)) for row in rows]
-    return Tokens.of(torch.tensor(ids), lengths_B, Spelling.of_rows(ids)), torch.tensor(segments)
-
-
 def arranged(texts: Sequence[Sequence[int]], framing: Framing, arrangement: Arrangement) -> list[Framed]:
     """The rows of an example, from the tokens of its texts in the order of the columns."""
     first, *others = texts
@@ -134,7 +130,12 @@ def arranged(texts: Sequence[Sequence[int]], framing: Framing, arrangement: Arra
 def labelled_batch(
     rows: Sequence[Sequence[Framed]], labels: torch.Tensor, pad: int, examples: tuple[int, ...] = ()
 ) -> LabelledBatch:
-    """The rows of some examples as tensors."""
-    text, segments_BL = padded_rows([row for example in rows for row in example], pad)
+    """The rows of some examples as one padded batch."""
+    framed = [row for example in rows for row in example]
+    lengths_B = torch.tensor([len(row.ids) for row in framed])
+    longest = int(lengths_B.max())
+    ids = [row.ids + [pad] * (longest - len(row.ids)) for row in framed]
+    segments_BL = torch.tensor([row.segments + [0] * (longest - len(row.ids)) for row in framed])
+    text = Tokens.of(torch.tensor(ids), lengths_B, Spelling.of_rows(ids))
     owners_B = torch.repeat_interleave(torch.tensor([len(example) for example in rows]))
     return LabelledBatch(text, segments_BL, owners_B, labels, examples=examples, tokens=len(rows))

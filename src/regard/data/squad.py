@@ -14,20 +14,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from regard.data.corpora import Part
-from regard.data.formats import Row, objects_in, text_of, value_in
+from regard.data.formats import Row, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
-from regard.errors import DataError, Problem
+from regard.errors import DataError
 from regard.text.files import TextFile
 from regard.text.normalise import Clusters
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
-"""A string of JSON; followed by a colon, it is a key."""
 _EXPECTED = "expected is SQuAD's JSON: data, in it paragraphs, in them a context and qas"
 _FAULTY = ("",) * 4
 """The cells of a question that cannot be read."""
@@ -122,18 +119,14 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
 
 def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
     """An object a line with context, question and answers."""
-    for line, example in objects_in(file, [corpus.context, corpus.question, corpus.answers]):
-        where = file.where(line)
-        if isinstance(example, Problem):
-            yield Row(line, _FAULTY, example)
-        elif example is not None:
-            try:
-                context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
-                given = value_in(example, corpus.answers, where)
-                answers = _placed_answers(given, context, Clusters(context), where)
-                yield Row(line, (context, question, answers, str(example.get("id", line))))
-            except DataError as error:
-                yield Row(line, _FAULTY, error.problems[0])
+
+    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+        context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
+        answers = _placed_answers(value_in(example, corpus.answers, where), context, Clusters(context), where)
+        line = where.rpartition(":")[2]
+        return [(context, question, answers, str(example.get("id", line)))]
+
+    return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells, _FAULTY)
 
 
 def _paragraphs(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
@@ -174,17 +167,13 @@ def _question_lines(file: TextFile, changed: int) -> list[int]:
 
     Remembered for as long as the file is not `changed`.
     """
-    text = "\n".join(file.lines())
     questions = sum(1 for paragraph, place in _paragraphs(file) for _ in _items(paragraph, "qas", place))
-    places = {f'"{name}"': list[int]() for name in ("question", "id", "answers")}
-    for string in _STRING.finditer(text):
-        if string[1] and (name := string[0].removesuffix(string[1])) in places:
-            places[name].append(string.start())
-    keys = next((starts for starts in places.values() if len(starts) == questions), None)
-    if keys is None:
-        return []
-    lines = accumulate((text.count("\n", *part) for part in pairwise([0, *keys])), initial=1)
-    return list(lines)[1:]
+    for key in ("question", "id", "answers"):
+        is_key = re.compile(rf'(?<!\\)"{key}"\s*:')  # in a text its quotes would stand behind a backslash
+        lines = [number for number, line in enumerate(file.lines(), 1) for _ in is_key.finditer(line)]
+        if len(lines) == questions:
+            return lines
+    return []
 
 
 def _placed_answers(answers: Any, context: str, clusters: Clusters, where: str) -> str:

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from glob import has_magic
+from glob import glob, has_magic
 from pathlib import Path, PurePath
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from regard.data.config import as_list
 from regard.data.corpora import Part, generate
 from regard.data.file_inputs import FileInput
-from regard.data.formats import Row, object_in, text_of, value_in
+from regard.data.formats import Row, object_in, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, DecodeError, Problem
 from regard.text.files import TextFile
@@ -41,6 +41,7 @@ UNKNOWN = "-"
 """Stands for supporting facts that are not given."""
 NUMBERED = re.compile(r"\s*(\d{1,9})\s+(\S.*)")
 """A line of bAbI's: its number, and what it says."""
+QUESTION_MARKS = ("?", "？")
 _EXAMPLE = "3 Where is Mary?\tbathroom\t1"
 _ONE_WORD = "an answer is one word; several go with commas and no spaces: apple,milk"
 
@@ -77,11 +78,7 @@ class Stories(OneFile):
         name = self.file
         if name is None or not has_magic(name):
             return super().files(base)
-        anchor = PurePath(name).anchor
-        paths = (Path(anchor) if anchor else base).glob(str(PurePath(name).relative_to(anchor)))
-        names = [
-            str(path if anchor else path.relative_to(base)) for path in sorted(paths, key=lambda p: natural(p.name))
-        ]
+        names = sorted(glob(name, root_dir=base, recursive=True), key=lambda own: natural(PurePath(own).name))
         if not names:
             raise DataError("no file has a name of this pattern", where=name, hint="for example babi/*_train.txt")
         return tuple(TextFile(own, base / own) for own in names)
@@ -141,12 +138,12 @@ class Question:
         answer = "" if self.answer is None else f"\t{self.answer}\t{' '.join(map(str, facts))}"
         return "\n".join([*self.story, self.question + answer])
 
-    def row(self, line: int, opening: str, task: str) -> Row:
-        """With the last sentences of the story, and the facts that are among them."""
+    def cells(self, opening: str, task: str) -> tuple[str, ...]:
+        """A row, with the last sentences of the story, and the facts that are among them."""
         gone = max(0, len(self.story) - KEPT)
         facts = " ".join(str(fact - gone) for fact in self.facts or () if fact >= gone) or UNKNOWN
         kept, answer = "\n".join(self.story[gone:]), self.answer or ""
-        return Row(line, (opening, kept, self.question, answer, facts, str(len(self.story)), task))
+        return opening, kept, self.question, answer, facts, str(len(self.story)), task
 
 
 @dataclass
@@ -199,28 +196,31 @@ def babi_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
     for line, text in enumerate(file.lines(), 1):
         if not text.strip():
             continue
-        where = file.where(line)
-        numbered = NUMBERED.fullmatch(text)
-        if numbered and int(numbered[1]) == 1:
+        where, numbered = file.where(line), NUMBERED.fullmatch(text)
+        number, content = (int(numbered[1]), numbered[2]) if numbered else (0, text)
+        if number == 1:
             yield from _unasked_row(story)
             story = _Story(line, where)
-        content = text
-        if story.fault is None and (fault := _number_fault(numbered, story.last, where)):
-            story.fault, story.has_question = fault, False
-        elif story.fault is None and numbered:
-            story.last, content = int(numbered[1]), numbered[2]
-        is_question = "\t" in content or content.rstrip().endswith(("?", "？"))
-        story.has_question |= is_question
-        if story.fault is not None and is_question:
-            yield Row(line, FAULTY, story.fault)
-        elif story.fault is None and is_question:
-            story.opening = story.opening or "\n".join(story.sentences[:OPENING])
-            try:
-                yield _babi_question(content, story, where).row(line, story.opening, _task_of(file))
-            except DataError as error:
-                yield Row(line, FAULTY, error.problems[0])
-        elif story.fault is None:
-            story.add(fold_white_space(content), story.last)
+        if story.fault is None and number != story.last + 1:
+            story.has_question = False
+            if numbered:
+                hint = "lines of a story are numbered one by one, and 1 begins a new story"
+                story.fault = Problem(where, f"line number {number} follows {story.last}", hint)
+            else:
+                hint = "expected is bAbI's format: 1 Mary moved to the bathroom."
+                story.fault = Problem(where, "the line does not begin with a number and a text", hint)
+        story.last = number
+        if not ("\t" in content or content.rstrip().endswith(QUESTION_MARKS)):
+            story.add(fold_white_space(content), number)
+            continue
+        story.has_question = True
+        story.opening = story.opening or "\n".join(story.sentences[:OPENING])
+        try:
+            if story.fault is not None:
+                raise DataError(problems=[story.fault])
+            yield Row(line, _babi_question(content, story, where).cells(story.opening, _task_of(file)))
+        except DataError as error:
+            yield Row(line, FAULTY, error.problems[0])
     yield from _unasked_row(story)
 
 
@@ -228,16 +228,6 @@ def _unasked_row(story: _Story) -> Iterator[Row]:
     if not story.has_question:
         none = Problem(story.place, "the story has no question", f"a question line: {_EXAMPLE}")
         yield Row(story.line, FAULTY, story.fault or none)
-
-
-def _number_fault(numbered: re.Match[str] | None, before: int, where: str) -> Problem | None:
-    if numbered is None:
-        hint = "expected is bAbI's format: 1 Mary moved to the bathroom."
-        return Problem(where, "the line does not begin with a number and a text", hint)
-    if int(numbered[1]) in (1, before + 1):
-        return None
-    hint = "lines of a story are numbered one by one, and 1 begins a new story"
-    return Problem(where, f"line number {int(numbered[1])} follows {before}", hint)
 
 
 def _babi_question(content: str, story: _Story, where: str) -> Question:
@@ -251,16 +241,16 @@ def _babi_question(content: str, story: _Story, where: str) -> Question:
     if len(fields) > 3 or not fields[0]:
         hint = "expected are a question, its answer and the numbers of its facts, with a tab between each two"
         raise DataError(f"the question line has {len(fields)} fields", where=where, hint=hint)
-    answer, facts = _one_word(fields[1], where), story.facts("".join(fields[2:]), where)
-    return Question(tuple(story.sentences), fold_white_space(fields[0]), answer, facts, where)
+    _check_one_word(fields[1], where)
+    facts = story.facts("".join(fields[2:]), where)
+    return Question(tuple(story.sentences), fold_white_space(fields[0]), fields[1], facts, where)
 
 
-def _one_word(answer: str, where: str) -> str:
+def _check_one_word(answer: str, where: str) -> None:
     if not answer:
         raise DataError("the question has no answer", where=where, hint="a word is expected after the question")
     if len(answer.split()) > 1:
         raise DataError(f"the answer {answer!r} has {len(answer.split())} words", where=where, hint=_ONE_WORD)
-    return answer
 
 
 def _task_of(file: TextFile) -> str:
@@ -270,31 +260,28 @@ def _task_of(file: TextFile) -> str:
 
 
 def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
-    """An object a line with story, question and answer; an empty line is none."""
-    for line, text in enumerate(file.lines(), 1):
-        if text.strip():
-            try:
-                question = _object_question(text, file.where(line), corpus, answered=True)
-                yield question.row(line, "\n".join(question.story[:OPENING]), _task_of(file))
-            except DataError as error:
-                yield Row(line, FAULTY, error.problems[0])
+    """An object a line with story, question and answer."""
+
+    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+        question = _object_question(example, where, corpus, answered=True)
+        return [question.cells("\n".join(question.story[:OPENING]), _task_of(file))]
+
+    return object_rows(file, [corpus.story, corpus.question], cells, FAULTY)
 
 
 def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
     """The questions of a .jsonl as they may be typed; they need no answer."""
-    for line, text in enumerate(file.lines(), 1):
-        if text.strip():
-            try:
-                yield FileInput(_object_question(text, file.where(line), corpus).text, file.where(line))
-            except DataError as error:
-                # an object, which no line before or after belongs to
-                yield FileInput("{}", file.where(line), error.problems[0])
+
+    def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
+        return [(_object_question(example, where, corpus).text,)]
+
+    # "{}" is an object, too, which no line before or after belongs to
+    rows = object_rows(file, [corpus.story, corpus.question], cells, ("{}",))
+    return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
 
 
-def _object_question(text: str, where: str, keys: Stories | None = None, *, answered: bool = False) -> Question:
+def _object_question(example: dict[str, Any], where: str, keys: Stories, *, answered: bool = False) -> Question:
     """The question that an object is, by the keys of a corpus; unless it must be `answered`, it need have no answer."""
-    keys = keys or Stories.model_construct()
-    example = object_in(text, where, [keys.story, keys.question])
     story = _sentences(value_in(example, keys.story, where), keys.story, where)
     question = fold_white_space(text_of(value_in(example, keys.question, where), keys.question, where))
     if not story or not question:
@@ -308,17 +295,10 @@ def _object_question(text: str, where: str, keys: Stories | None = None, *, answ
     if not isinstance(facts, list) or not all(type(fact) is int and 1 <= fact <= len(story) for fact in facts):
         hint = f"a list of numbers of sentences, from 1 to {len(story)}"
         raise DataError(f"the facts are {json.dumps(facts)[:80]}", where=where, hint=hint)
-    answer = _one_word(answer, where) if answered else answer
-    numbers = tuple(range(1, len(story) + 1))
-    return Question(
-        tuple(story),
-        question,
-        answer or None,
-        tuple(fact - 1 for fact in facts) or None,
-        where,
-        numbers,
-        is_object=True,
-    )
+    if answered:
+        _check_one_word(answer, where)
+    places, numbers = tuple(fact - 1 for fact in facts), tuple(range(1, len(story) + 1))
+    return Question(tuple(story), question, answer or None, places or None, where, numbers, is_object=True)
 
 
 def _sentences(value: Any, key: str, where: str) -> list[str]:
@@ -341,7 +321,7 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
     numbered 1 as in the files of bAbI, begins a new story. A question may be followed by a tab and its answer, and by
     another tab and the numbers of its supporting facts. A line may also be a JSON object with story and question.
     """
-    story = _Story()
+    story, keys = _Story(), Stories.model_construct()
     for text, place in lines:
         numbered, is_object = NUMBERED.fullmatch(text), text.lstrip().startswith("{")
         number, content = None, text
@@ -352,7 +332,7 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
             story = _Story()
         if is_object:
             try:
-                yield (question := _object_question(text, place))
+                yield (question := _object_question(object_in(text, place, ["story", "question"]), place, keys))
                 story = _Story(has_question=True, typed=[*question.story])
                 for sentence in question.story:
                     story.add(sentence)
@@ -362,16 +342,12 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
         story.last, story.place = number or 0, place
         story.typed.append(text)
         content, *given = content.split("\t")
-        *sentences, last = split_sentences(fold_white_space(content)) or [""]
-        for sentence in sentences:
-            if sentence.endswith(("?", "？")):
-                yield _typed_question(story, sentence, [], place)
+        sentences = split_sentences(fold_white_space(content))
+        for left, sentence in zip(range(len(sentences))[::-1], sentences, strict=True):
+            if sentence.endswith(QUESTION_MARKS) or (given and not left):
+                yield _typed_question(story, sentence, [] if left else given, place)
             else:
                 story.add(sentence, number)
-        if last.endswith(("?", "？")) or (last and given):
-            yield _typed_question(story, last, given, place)
-        elif last:
-            story.add(last, number)
     yield from story.unasked()
 
 
@@ -385,9 +361,8 @@ def _typed_question(story: _Story, question: str, given: Sequence[str], place: s
         facts = story.facts(named, place)
     except DataError as error:
         return story.refused(error.problems[0].what)
-    return Question(
-        tuple(story.sentences), question.strip(), answer.strip() or None, facts, place, tuple(story.numbers)
-    )
+    answer, numbers = answer.strip(), tuple(story.numbers)
+    return Question(tuple(story.sentences), question.strip(), answer or None, facts, place, numbers)
 
 
 def questions_in(lines: Sequence[tuple[str, str]]) -> list[Question]:

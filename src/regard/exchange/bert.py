@@ -82,13 +82,7 @@ MASKED_HEAD = {
 }
 """Our names of the weights -> theirs, of the model, of a layer and of the heads of pre-training."""
 OWN = "regard"
-"""The key in config.json of settings that `transformers` does not have."""
-KEPT: dict[str, tuple[str, ...]] = {
-    "data": ("max_length", "long", "stride", "max_question", "words", "learned"),
-    "head": ("labels", "no_answer", "both_orders"),
-    "evaluation": ("script", "longest_answer", "threshold"),
-}
-"""Those settings: section of a recipe -> its keys that predictions depend on, as far as the task has them."""
+"""The key in config.json of the sections of a recipe that `transformers` does not have."""
 WITH_NO_ANSWER = ("squad_v2", "klue")
 """Datasets on the Hub in which some questions have no answer."""
 
@@ -140,14 +134,11 @@ def _read_head(folder: ModelFolder, config: dict[str, Any]) -> tuple[str, dict[s
         head["no_answer"] = _may_have_no_answer(folder)
     if task == "tagging" and any(label.startswith(("E-", "S-")) for label in labels):
         data["learned"] = "bioes"
-    own = folder.config.get(OWN, {})  # what `write` has put there
+    sections, own = {"data": data, "head": head, "evaluation": {}}, folder.config.get(OWN, {})
     if not isinstance(own, dict) or not all(isinstance(section, dict) for section in own.values()):
         where = f"{folder.config_path}: {OWN}"
         raise DataError("is not what 'regard export' writes there", where=where, hint="leave it out")
-    sections = {"data": data, "head": head, "evaluation": {}}
-    for name, keys in KEPT.items():
-        sections[name] |= {key: value for key, value in own.get(name, {}).items() if key in keys}
-    return task, {name: section for name, section in sections.items() if section}
+    return task, {name: section | own.get(name, {}) for name, section in sections.items()}
 
 
 def _may_have_no_answer(folder: ModelFolder) -> bool | None:
@@ -201,17 +192,14 @@ def write(run: Run, checkpoint: str) -> Exported:
 
 def _head_config(run: Run) -> dict[str, Any]:
     """What config.json says of the head and its classes, and the settings that only we have."""
-    recipe: Any = run.recipe
-    task, head = recipe.task, recipe.head
+    task, tree = run.recipe.task, run.recipe.model_dump()
     own = {
-        name: {key: getattr(section, key) for key in keys if hasattr(section, key)}
-        for name, keys in KEPT.items()
-        for section in [getattr(recipe, name)]
+        "data": {key: value for key, value in tree["data"].items() if key not in ("train", "validation", "test")},
+        "head": {key: value for key, value in tree["head"].items() if key != "labels" or task not in NAMED},
+        "evaluation": tree["evaluation"],
     }
-    config = {"classifier_dropout": head.dropout, OWN: own}
-    if task in NAMED:
-        del own["head"]["labels"]  # they are in id2label
-    labels = head.labels if task in NAMED else ["LABEL_0"] if task == "regression" else []
+    labels = tree["head"]["labels"] if task in NAMED else ["LABEL_0"] if task == "regression" else []
+    config = {"classifier_dropout": tree["head"]["dropout"], OWN: own}
     if labels:
         config["id2label"] = {str(number): label for number, label in enumerate(labels)}
         config["label2id"] = {label: number for number, label in enumerate(labels)}

@@ -7,6 +7,7 @@ order of sines and cosines, which is another one there, does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,10 @@ import torch
 from regard.errors import RegardError, did_you_mean, import_extra
 from regard.exchange.folder import render, require_settings
 from regard.exchange.renaming import prefixed, to_theirs
-from regard.models.transformer import TransformerConfig
 from regard.runs.run import Run
 from regard.tasks.task import LONGEST
 from regard.text.tokenizers import Tokenizer
 
-QUANTIZATIONS = (
-    "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16", "float16", "bfloat16", "float32",
-)  # fmt: skip
-"""What CTranslate2 calls the types of quantized weights."""
 SUPPORTED: dict[str, tuple[Any, ...]] = {
     "norm": ("post", "pre"),
     "scaled": (True,),
@@ -49,31 +45,36 @@ LAYERS = {
         "around_cross.norm": "attention.layer_norm",
     },
 }
-"""Our names of the weights of a layer -> the paths in the library's description."""
+MODEL = {
+    "source_embedding.weight": "encoder.embeddings.0.weight",
+    "target_embedding.weight": "decoder.embeddings.weight",
+    "output.linear": "decoder.projection",
+}
+"""Our names of the weights of a layer and of the rest -> the paths in the library's description."""
 
 
 def write(run: Run, quantize: str | None, checkpoint: str) -> Callable[[Path], None]:
     """What fills a folder with model.bin, the vocabularies and the tokenizers."""
-    if quantize is not None and quantize not in QUANTIZATIONS:
-        raise RegardError(f"unknown type {quantize!r}", where="--quantize", hint=did_you_mean(quantize, QUANTIZATIONS))
     require_settings(run, "model", SUPPORTED, tool="CTranslate2")
     specs = import_extra("ctranslate2", extra="ctranslate2", where=str(run.folder), doing="exporting").specs
+    types = specs.model_spec.ACCEPTED_MODEL_TYPES
+    if quantize is not None and quantize not in types:
+        raise RegardError(f"unknown type {quantize!r}", where="--quantize", hint=did_you_mean(quantize, types))
     spec = _fill_spec(specs, run, checkpoint)
     spec.validate()
     spec.optimize(quantization=quantize)
-
     target = run.tokenizers["target"]
-    readme = render(
-        "ctranslate2.md",
-        name=run.folder.resolve().name,
-        files=list(run.tokenizers.files),
-        search=run.recipe.search,
-        never=[[name] for name in dict.fromkeys(target.tokens([target.pad, target.begin]))],
-    )
 
     def fill(folder: Path) -> None:
         spec.save(str(folder))
         run.tokenizers.save(folder)
+        readme = render(
+            "ctranslate2.md",
+            name=run.folder.resolve().name,
+            files=list(run.tokenizers.files),
+            search=run.recipe.search,
+            never=[[name] for name in dict.fromkeys(target.tokens([target.pad, target.begin]))],
+        )
         (folder / "README.md").write_text(readme, encoding="utf-8")
 
     return fill
@@ -88,19 +89,24 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
         pre_norm=config.norm == "pre",
         activation=getattr(specs.common_spec.Activation, config.activation.upper()),
     )
-    for path, tensor in to_theirs(_weight_names(config), model.state_dict()).items():
+    table = dict(MODEL)
+    for side, layer in LAYERS.items():
+        for number in range(getattr(config, f"{side}_layers")):
+            table |= prefixed(f"{side}.{number}.", f"{side}.layer.{number}.", layer)
+        if config.norm == "pre":
+            table[f"{side}_norm"] = f"{side}.layer_norm"
+    for path, tensor in to_theirs(table, model.state_dict()).items():
         *parts, kind = path.split(".")
-        layer = spec
-        for part in parts:
-            layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
-        setattr(layer, {"weight": "gamma", "bias": "beta"}[kind] if hasattr(layer, "gamma") else kind, tensor.numpy())
+        layer_spec = reduce(lambda spec, part: spec[int(part)] if part.isdigit() else getattr(spec, part), parts, spec)
+        kind = {"weight": "gamma", "bias": "beta"}[kind] if hasattr(layer_spec, "gamma") else kind
+        setattr(layer_spec, kind, tensor.numpy())
     # sinusoidal positions are written up to the longest input that is accepted here
     length = config.max_positions if config.positions == "learned" else max(config.max_positions, LONGEST + 1)
     table_LD = model.positions.table(model.source_embedding.weight, length)
     positions_LD = torch.zeros(length, config.width) if table_LD is None else table_LD.detach()
     spec.encoder.position_encodings.encodings = spec.decoder.position_encodings.encodings = positions_LD.numpy()
-    source, target = run.tokenizers["source"], run.tokenizers["target"]
-    spec.register_source_vocabulary(_tokens(source))
+    target = run.tokenizers["target"]
+    spec.register_source_vocabulary(_tokens(run.tokenizers["source"]))
     spec.register_target_vocabulary(_tokens(target))
     begin, spec.config.eos_token, spec.config.unk_token = target.tokens([target.begin, target.end, target.unk])
     spec.config.bos_token = spec.config.decoder_start_token = begin
@@ -108,25 +114,8 @@ def _fill_spec(specs: Any, run: Run, checkpoint: str) -> Any:
     return spec
 
 
-def _weight_names(config: TransformerConfig) -> dict[str, str]:
-    """Our names of all weights -> the paths in the library's description."""
-    table = {
-        "source_embedding.weight": "encoder.embeddings.0.weight",
-        "target_embedding.weight": "decoder.embeddings.weight",
-        "output.linear": "decoder.projection",
-    }
-    for side, layer in LAYERS.items():
-        for number in range(getattr(config, f"{side}_layers")):
-            table |= prefixed(f"{side}.{number}.", f"{side}.layer.{number}.", layer)
-        if config.norm == "pre":
-            table[f"{side}_norm"] = f"{side}.layer_norm"
-    return table
-
-
 def _tokens(tokenizer: Tokenizer) -> list[str]:
     """The vocabulary by id. The library allows no token twice, so an unused id, which reads as unknown, is named."""
-    names, unknown = tokenizer.tokens(range(tokenizer.size)), tokenizer.unk
-    return [
-        f"<hole {number}>" if name == names[unknown] and number != unknown else name
-        for number, name in enumerate(names)
-    ]
+    names = tokenizer.tokens(range(tokenizer.size))
+    unknown = {number for number, name in enumerate(names) if name == names[tokenizer.unk]} - {tokenizer.unk}
+    return [f"<hole {number}>" if number in unknown else name for number, name in enumerate(names)]

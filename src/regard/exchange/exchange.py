@@ -31,7 +31,7 @@ from regard.text.files import write_folder
 READERS: dict[str, Callable[[ModelFolder], Imported]] = {
     **dict.fromkeys([*bert.PRETRAINED, *bert.HEADED.values()], bert.read),
     **dict.fromkeys(gpt2.ARCHITECTURES, gpt2.read),
-    **dict.fromkeys(marian.ARCHITECTURES.values(), marian.read),
+    **{DEFAULTS[kind]: marian.read for kind in marian.TYPES.values()},
 }
 """Architecture in config.json -> how such a folder is read."""
 WRITERS: dict[tuple[str, str], Callable[[Run, str], Exported]] = {
@@ -50,7 +50,8 @@ TOOLS: dict[str, Sequence[tuple[str, str]]] = {
 KINDS = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram", "WordLevel": "word"}
 """A model of the `tokenizers` library -> `tokenizer.kind`."""
 CHANGEABLE = ("data", "head", "search", "evaluation")
-"""The sections of a recipe that a model folder may leave open."""
+"""The sections of a recipe that a model folder may leave open, except for the splits of the data."""
+SPLITS = ("data.train", "data.validation", "data.test")
 
 
 def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] = ()) -> Run:
@@ -62,28 +63,19 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
     target = Path(out)
     if target.exists():
         raise CheckpointError("the run folder exists already", where=str(target), hint="give another --out")
-    _check_overrides(overrides)
+    for override in overrides:
+        section, _, key = override.partition("=")[0].partition(".")
+        if section not in CHANGEABLE or not key or f"{section}.{key}".startswith(SPLITS):
+            hint = f"allowed are keys of {', '.join(CHANGEABLE)}, except {', '.join(SPLITS)}"
+            raise ConfigError("the model folder decides this", where=override, hint=hint)
     folder = open_folder(source)
     kind, architecture = str(folder.config.get("model_type")), folder.architecture
     if architecture not in READERS or kind not in DEFAULTS:
-        article = "an" if architecture[:1] in "AEIOU" else "a"
-        what = f"{article} {architecture} of the type {kind!r} cannot be imported"
+        what = f"{architecture} of the type {kind!r} cannot be imported"
         raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
     imported = READERS[architecture](folder)
     write_folder(target, lambda partial: _write_run(partial, imported, folder, overrides))
     return Run.open(target)
-
-
-def _check_overrides(overrides: Sequence[str]) -> None:
-    """Refuse overrides of what the folder itself decides."""
-    for override in overrides:
-        section, _, key = override.partition("=")[0].partition(".")
-        if section not in CHANGEABLE or (section == "data" and key.split(".")[0] in ("train", "validation", "test")):
-            hint = f"allowed: {', '.join(CHANGEABLE)}, except data.train, data.validation and data.test"
-            raise ConfigError("the model folder decides this", where=override, hint=hint)
-        if not key:
-            hint = f"name one of its keys: {section}.KEY=VALUE"
-            raise ConfigError("a section is not set as a whole", where=override, hint=hint)
 
 
 def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides: Sequence[str]) -> None:
@@ -98,7 +90,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             "model": imported.model,
             "training": {"epochs": 1},
             **imported.sections,
-            "data": {"train": []} | imported.sections.get("data", {}),
+            "data": {**imported.sections.get("data", {}), "train": []},
         }
     )
     if overrides:
@@ -108,7 +100,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             hint = "they are the model's own, which config.json names; leave them out"
             raise ConfigError("the classes cannot be renamed", where="head.labels", hint=hint)
         if any(override.startswith("data.max_length=") for override in overrides):
-            check_max_length(recipe.data.max_length, getattr(recipe.model, "max_positions", None), folder.name)
+            check_max_length(recipe, imported=True)
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
     model = run.task.model()
@@ -165,13 +157,30 @@ def export_run(
         write_folder(target, ctranslate2.write(run, quantize, checkpoint))
     else:
         exported = WRITERS[task, kind](run, checkpoint)
-        card = _model_card(run, exported, checkpoint)
-        write_folder(target, lambda partial: _write_model(partial, run, exported, card))
+        write_folder(target, lambda partial: _write_model(partial, run, exported, checkpoint))
     return target
 
 
-def _write_model(folder: Path, run: Run, exported: Exported, card: str) -> None:
-    """Fill a folder for `transformers`. A second tokenizer gets a subfolder, which AutoTokenizer reads by its name."""
+def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) -> None:
+    """Fill a folder for `transformers`. A second tokenizer gets a subfolder, which AutoTokenizer reads by its name.
+
+    The code of the model card runs as it is printed; its recipe names files without their folders.
+    """
+    step = load_facts(run.checkpoint(checkpoint)).get("step", 0)
+    events = read_metrics(run.folder / "metrics.jsonl")
+    validations = [event for event in events if event["event"] == "validation" and event["step"] <= step]
+    card = render(
+        "model_card.md",
+        name=run.folder.resolve().name,
+        environment=_without_folders(run.environment),
+        recipe=run.recipe,
+        settings=write_yaml(_without_folders(run.recipe.model_dump())),
+        joint=run.tokenizers.joint,
+        architecture=exported.architecture,
+        not_exported=exported.not_exported,
+        step=step,
+        metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
+    )
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
     texts = {"README.md": card, "config.json": json.dumps(config, indent=1)}
     if exported.generation:
@@ -192,25 +201,6 @@ def export_note(out: Path) -> str | None:
     return (
         "source and target have a vocabulary each: decode outputs with "
         f"AutoTokenizer.from_pretrained({str(out)!r}, subfolder='target'), as {out / 'README.md'} shows"
-    )
-
-
-def _model_card(run: Run, exported: Exported, checkpoint: str) -> str:
-    """README.md. Its code runs as it is printed; its recipe names files without their folders."""
-    step = load_facts(run.checkpoint(checkpoint)).get("step", 0)
-    events = read_metrics(run.folder / "metrics.jsonl")
-    validations = [event for event in events if event["event"] == "validation" and event["step"] <= step]
-    return render(
-        "model_card.md",
-        name=run.folder.resolve().name,
-        environment=_without_folders(run.environment),
-        recipe=run.recipe,
-        settings=write_yaml(_without_folders(run.recipe.model_dump())),
-        joint=run.tokenizers.joint,
-        architecture=exported.architecture,
-        not_exported=exported.not_exported,
-        step=step,
-        metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
     )
 
 

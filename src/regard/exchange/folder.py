@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 """Files of weights that are read, whole or in shards, in order of preference."""
-OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".ot", ".onnx")
-"""Suffixes of files of weights that are not read."""
 TEXTS = ("*.json", "*.txt", "README.md", "*.spm", "spiece.model", "*/tokenizer*.json")
 """The other files that are fetched from the Hub."""
 DEFAULTS = {
@@ -72,8 +70,7 @@ class Exported:
     not_exported: tuple[str, ...] = ()
     """Options of the run's search that `generate` does not have."""
     raw_text: bool = False
-    """Whether it was trained here on raw text, in which a run of white space is one space. An imported tokenizer is
-    written as it was read."""
+    """Whether it was trained here on raw text, in which a run of white space is one space."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +97,11 @@ class ModelFolder:
     def config(self) -> dict[str, Any]:
         return self.json("config.json")
 
-    @property
+    @cached_property
     def config_path(self) -> str:
         return str(self.path / "config.json")
 
-    @property
+    @cached_property
     def architecture(self) -> str:
         kind, names = str(self.config.get("model_type")), self.config.get("architectures")
         return str(names[0]) if isinstance(names, list) and names else DEFAULTS.get(kind, kind)
@@ -120,8 +117,7 @@ class ModelFolder:
 
     def number(self, name: str, default: int | None = None) -> int:
         """A whole number in config.json."""
-        value = self.config.get(name)
-        value = default if value is None else value
+        value = default if self.config.get(name) is None else self.config[name]
         if not isinstance(value, int) or isinstance(value, bool):
             raise DataError(f"{name} is missing or no whole number", where=self.config_path)
         return value
@@ -136,56 +132,48 @@ class ModelFolder:
     def weights(self) -> dict[str, Tensor]:
         """All weights by name, in single precision."""
         for name in WEIGHTS:
-            if files := self._shards(name):
-                tensors = {key: tensor for file in files for key, tensor in _read_tensors(file).items()}
-                return {
-                    key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors.items()
-                }
-        other = sorted(path.name for path in self.path.iterdir() if path.suffix in OTHER_WEIGHTS)
-        if other:
-            what = f"{other[0]} is not read: such a file may run code when it is loaded, or needs another framework"
-            raise DataError(what, where=self.name, hint=SAVE_AGAIN)
-        hint = f"expected: {' or '.join(WEIGHTS)}"
-        raise DataError("there are no weights in the folder", where=self.name, hint=hint)
-
-    def _shards(self, name: str) -> list[Path]:
-        if (self.path / name).exists():
-            return [self.path / name]
-        mapping = self.json(f"{name}.index.json").get("weight_map", {})
-        files = [self.path / Path(str(file)).name for file in dict.fromkeys(mapping.values())]
-        for file in files:
-            if not file.exists():
-                raise DataError("a part of the weights is missing", where=str(file))
-        return files
+            shards = self.json(f"{name}.index.json").get("weight_map", {}).values()
+            files = {name} if (self.path / name).exists() else {Path(str(shard)).name for shard in shards}
+            if files:
+                tensors = [item for file in files for item in _read_tensors(self.path / file).items()]
+                return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors}
+        what = f"there is neither {' nor '.join(WEIGHTS)}; other files may run code when they are loaded"
+        raise DataError(what, where=self.name, hint=SAVE_AGAIN)
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     import torch
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:  # torch's own message says how to load the file nevertheless
-        held = re.search(r"GLOBAL ([\w.]+)", str(error))
-        reason = f"it holds {held[1]}" if held else "it is no file of plain tensors"
-        what = f"is refused: {reason}, and such a pickle may run code"
+        if isinstance(tensors, dict) and all(isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
+            return tensors
+        raise UnpicklingError
+    except UnpicklingError:  # torch's own message says how to load the file nevertheless
+        what = "is refused: it holds more than tensors by name, and such a pickle may run code"
         raise DataError(what, where=str(path), hint=SAVE_AGAIN) from None
-    except Exception as error:  # torch raises a dozen kinds for damaged files, with messages that say little
-        damage = f"damaged: {error}" if isinstance(error, SafetensorError) else "cut off or damaged"
-        raise DataError(f"the file is {damage}", where=str(path), hint="copy or download it again") from None
-    if not isinstance(tensors, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
-        raise DataError("holds no weights by name", where=str(path))
-    return tensors
+    except Exception:  # torch raises a dozen kinds for damaged files, with messages that say little
+        what = "the file is cut off or damaged" if path.exists() else "a part of the weights is missing"
+        raise DataError(what, where=str(path), hint="copy or download it again") from None
 
 
 def open_folder(source: str | Path) -> ModelFolder:
     """A folder with a config.json, fetched from the Hub where no such path exists and the name may be one there."""
     path = Path(source)
     if not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(source)):
-        path = _fetch(str(source))
+        hub = import_extra("huggingface_hub", extra="hf", where=str(source), doing="fetching")
+        try:
+            path = Path(hub.snapshot_download(str(source), allow_patterns=[*TEXTS, "*.safetensors"]))
+            if not any(path.glob("*.safetensors")):  # pickled weights only where there are no others
+                path = Path(hub.snapshot_download(str(source), allow_patterns=[*TEXTS, "pytorch_model*.bin"]))
+        except Exception as error:  # no network, no such name, no permission: each has a class of its own
+            first = (str(error) or type(error).__name__).splitlines()[0]
+            what = f"is no folder here, and cannot be fetched from the Hugging Face Hub: {first}"
+            hint = "give the folder of a model that was downloaded before"
+            raise DataError(what, where=str(source), hint=hint) from None
     if not path.is_dir():
         what = "is a file, not a folder" if path.exists() else "there is no such folder"
         raise DataError(what, where=str(source), hint="expected is a folder with config.json, or a name on the Hub")
@@ -196,20 +184,6 @@ def open_folder(source: str | Path) -> ModelFolder:
             hint = f"there is one below: give {' or '.join(str(config.parent) for config in below[:3])}"
         raise DataError("there is no config.json in the folder", where=str(source), hint=hint)
     return ModelFolder(path, str(source))
-
-
-def _fetch(name: str) -> Path:
-    """The folder of a model in the Hub's cache, downloaded if need be; .bin only where there are no safetensors."""
-    hub = import_extra("huggingface_hub", extra="hf", where=name, doing="fetching")
-    try:
-        path = Path(hub.snapshot_download(name, allow_patterns=[*TEXTS, "*.safetensors"]))
-        if not any(path.glob("*.safetensors")):
-            path = Path(hub.snapshot_download(name, allow_patterns=[*TEXTS, "pytorch_model*.bin"]))
-    except Exception as error:  # no network, no such name, no permission: each has a class of its own
-        first = (str(error) or type(error).__name__).splitlines()[0]
-        what = f"is no folder here, and cannot be fetched from the Hugging Face Hub: {first}"
-        raise DataError(what, where=name, hint="give the folder of a model that was downloaded before") from None
-    return path
 
 
 def config_fields(fields: Fields, config: Config) -> dict[str, Any]:

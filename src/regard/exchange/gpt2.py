@@ -15,7 +15,6 @@ from regard.runs.run import Run, stored_weights
 from regard.text.tokenizers import Tokenizers
 
 ARCHITECTURES = ("GPT2Model", "GPT2LMHeadModel")
-"""Both have the same weights."""
 FIELDS: Fields = {
     "layers": ("n_layer", None),
     "width": ("n_embd", None),
@@ -54,8 +53,7 @@ def read(folder: ModelFolder) -> Imported:
     folder.expect(FIXED)
     config = {"kind": "gpt", "norm": "pre", **folder.fields(FIELDS)}
     config["feed_forward"] = folder.number("n_inner", 4 * config["width"])
-    theirs = each_once(folder.weights(), folder.name)
-    weights = to_ours(weight_names(config["layers"]), theirs, folder.name)
+    weights = to_ours(weight_names(config["layers"]), each_once(folder.weights(), folder.name), folder.name)
     tokenizer = read_tokenizer(folder, len(weights["embedding.weight"]), begin="bos", end="eos")
     data = {"max_length": config["max_positions"]}
     return Imported("language_modeling", config, weights, Tokenizers({"text": tokenizer}), {"data": data})
@@ -65,14 +63,14 @@ def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     """Each tensor once, without constant tables; matrices as linear layers have them."""
     named = {name.removeprefix("transformer."): tensor for name, tensor in theirs.items()}
     weights = {name: tensor for name, tensor in named.items() if not MASKS.fullmatch(name)}
-    return _transpose(without_copies(weights, {"lm_head.weight": "wte.weight"}, where))
+    return _transposed(without_copies(weights, {"lm_head.weight": "wte.weight"}, where))
 
 
 def write(run: Run, checkpoint: str) -> Exported:
     """A GPT2LMHeadModel; the paper's GPT, with its norms after the sub-layers, is none."""
     config, tokenizer = run.recipe.model, run.tokenizers["text"]
     require_settings(run, "model", {"norm": ("pre",)}, tool="transformers")
-    theirs = _transpose(to_theirs(weight_names(config.layers), stored_weights(run.load_model(checkpoint))))
+    theirs = to_theirs(weight_names(config.layers), stored_weights(run.load_model(checkpoint)))
     ids = {"bos_token_id": tokenizer.end, "eos_token_id": tokenizer.end, "pad_token_id": tokenizer.pad}
     [end] = tokenizer.tokens([tokenizer.end])
     return Exported(
@@ -86,7 +84,7 @@ def write(run: Run, checkpoint: str) -> Exported:
             **{name: values[0] for name, values in FIXED.items()},
             **ids,
         },
-        {f"transformer.{name}": tensor for name, tensor in theirs.items()},
+        {f"transformer.{name}": tensor for name, tensor in _transposed(theirs).items()},
         f"{end} $A",
         ids,
         raw_text=bool(run.recipe.data.train),
@@ -95,9 +93,11 @@ def write(run: Run, checkpoint: str) -> Exported:
 
 def weight_names(layers: int) -> dict[str, str]:
     """Our names of all weights -> theirs."""
-    blocks = (prefixed(f"blocks.{number}.", f"h.{number}.", LAYER) for number in range(layers))
-    return MODEL | {ours: theirs for block in blocks for ours, theirs in block.items()}
+    table = dict(MODEL)
+    for number in range(layers):
+        table |= prefixed(f"blocks.{number}.", f"h.{number}.", LAYER)
+    return table
 
 
-def _transpose(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _transposed(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.T if TRANSPOSED.fullmatch(name) else tensor for name, tensor in theirs.items()}

@@ -18,8 +18,8 @@ from tokenizers import AddedToken
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.errors import CheckpointError, DataError
-from regard.exchange.folder import Exported, Fields, Imported, ModelFolder, config_fields, require_settings
+from regard.errors import DataError
+from regard.exchange.folder import DEFAULTS, Exported, Fields, Imported, ModelFolder, config_fields, require_settings
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
 from regard.layers.embeddings import sinusoidal_positions
@@ -28,8 +28,6 @@ from regard.search import SearchConfig
 from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.text.vocabularies import convert_sentencepiece
 
-ARCHITECTURES = {"post": "MarianMTModel", "pre": "PegasusForConditionalGeneration"}
-"""`model.norm` -> their architecture."""
 TYPES = {"post": "marian", "pre": "pegasus"}
 """`model.norm` -> `model_type`."""
 TASKS = {"post": "translation", "pre": "summarization"}
@@ -47,14 +45,12 @@ FIELDS: Fields = {
 }
 ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu", "gelu": "gelu"}
 """`activation_function` -> `model.activation`."""
-VOCABULARY_SIZES = ("encoder_vocab_size", "decoder_vocab_size")
-"""The sizes of two vocabularies in the config.json of a Pegasus model of ours; Pegasus itself has one size."""
 NOT_EXPORTED = ("banned", "coverage_penalty", "min_length_ratio", "prefix", "sample")
 """Options of our search that generation_config.json has no key for, or one of another meaning."""
 SHARED, READOUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-"""Sinusoidal positions, which some files have beside the weights."""
+"""Sinusoidal positions, which some files have beside the weights; they are never trained."""
 TABLES = {"all": (SHARED, ENCODER, DECODER, READOUT), "target": (DECODER, READOUT), "none": (READOUT,)}
 """`model.tie` -> the names of the table of the readout, of which any may be in the file."""
 SUBLAYERS = {
@@ -90,22 +86,34 @@ OFFSET = 103
 def read(folder: ModelFolder) -> Imported:
     """A MarianMTModel or PegasusForConditionalGeneration, with one vocabulary or two."""
     norm = "pre" if folder.config["model_type"] == TYPES["pre"] else "post"
-    theirs, config = folder.weights(), _read_config(folder, norm)
-    tie = config["tie"] = _tie(folder, theirs, norm)
-    if norm == "pre" and tie != "all":
-        size = folder.number("vocab_size")
-        theirs = _cut_tables(theirs, *(folder.number(name, size) for name in VOCABULARY_SIZES))
+    theirs = folder.weights()
+    config = _read_config(folder, norm, theirs)
     weights = read_weights(theirs, config, folder.name)
-    rows = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
+    trees = _read_trees(folder, shared=config["tie"] == "all")
+    if norm == "pre" and len(trees) == 2:  # without the rows of _pad_tables
+        source, target = (1 + max(ids_of(tree).values()) for tree in trees)
+        tables = ("source_embedding.weight", "target_embedding.weight", "output.linear.weight", "output.linear.bias")
+        for name in weights.keys() & set(tables):
+            weights[name] = weights[name][: source if name == tables[0] else target]
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
-    tokenizers = _read_tokenizers(folder, rows, begin, shared=tie == "all")
+    token = next((token for token, number in ids_of(trees[-1]).items() if number == begin), PAD)
+    trees[-1] = with_roles(trees[-1], {"<s>": token})
+    if len(trees) == 2 and "<s>" not in ids_of(trees[0]):  # no source begins with it, but each tokenizer needs one
+        trees[0] = with_roles(trees[0], {"<s>": PAD})
+    sizes = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
+    tokenizers = [fit_rows(tree, size, folder) for tree, size in zip(trees, sizes[-len(trees) :], strict=True)]
     named = folder.config.get("task_specific_params") or {}
-    task = next((task for task in TASKS.values() if task in named), TASKS[norm])
-    return Imported(task, config, weights, tokenizers, {"search": _read_search(folder)})
+    return Imported(
+        next((task for task in TASKS.values() if task in named), TASKS[norm]),
+        config,
+        weights,
+        Tokenizers(source=tokenizers[0], target=tokenizers[-1]),
+        {"search": _read_search(folder)},
+    )
 
 
-def _read_config(folder: ModelFolder, norm: str) -> dict[str, Any]:
-    """The section `model`, except for `tie`."""
+def _read_config(folder: ModelFolder, norm: str, theirs: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The section `model`. The weights show which embeddings are shared, where config.json does not."""
     folder.expect(
         {
             "activation_function": tuple(ACTIVATIONS),
@@ -118,22 +126,12 @@ def _read_config(folder: ModelFolder, norm: str) -> dict[str, Any]:
             "decoder_ffn_dim": (folder.number("encoder_ffn_dim"),),
         }
     )
-    config = {"kind": "transformer", "norm": norm, **folder.fields(FIELDS)}
-    if config["width"] % 2:
-        where = f"{folder.config_path}: d_model"
-        raise DataError(f"{config['width']} is not supported", where=where, hint="supported: even widths")
-    return config | {"activation": ACTIVATIONS[folder.config.get("activation_function", "swish")]}
-
-
-def _tie(folder: ModelFolder, theirs: Mapping[str, Tensor], norm: str) -> str:
-    """Which embeddings are shared."""
-    name = "tie_word_embeddings" if norm == "pre" else "share_encoder_decoder_embeddings"
-    if folder.config.get(name, True):
-        return "all"
-    if READOUT not in theirs and norm == "post":
-        return "target"
-    both = READOUT in theirs and DECODER in theirs
-    return "target" if both and torch.equal(theirs[READOUT], theirs[DECODER]) else "none"
+    readout = DECODER if norm == "post" and READOUT not in theirs else READOUT
+    same = {readout, DECODER} <= theirs.keys() and torch.equal(theirs[readout], theirs[DECODER])
+    shared = folder.config.get("tie_word_embeddings" if norm == "pre" else "share_encoder_decoder_embeddings", True)
+    tie = "all" if shared else "target" if same else "none"
+    activation = ACTIVATIONS[folder.config.get("activation_function", "swish")]
+    return {"kind": "transformer", "norm": norm, **folder.fields(FIELDS), "tie": tie, "activation": activation}
 
 
 def _read_search(folder: ModelFolder) -> dict[str, Any]:
@@ -153,16 +151,16 @@ def _read_search(folder: ModelFolder) -> dict[str, Any]:
 def write(run: Run, checkpoint: str) -> Exported:
     """A MarianMTModel or, pre-norm, a PegasusForConditionalGeneration."""
     config, source, target = run.recipe.model, run.tokenizers["source"], run.tokenizers["target"]
-    allowed = {"norm": tuple(ARCHITECTURES), "positions": ("sinusoidal",), "scaled": (True,)}
+    allowed = {"norm": tuple(TYPES), "positions": ("sinusoidal",), "scaled": (True,)}
     require_settings(run, "model", {**allowed, "look_ahead": (False,), "residual": (True,)}, tool="transformers")
-    if config.width % 2:
-        what = f"transformers has no counterpart of an odd width, model.width: {config.width}"
-        raise CheckpointError(what, where=str(run.folder), hint="an even model.width can be exported")
-    ours = _reordered(stored_weights(run.load_model(checkpoint)), _order(config.width).argsort())
-    theirs = to_theirs(weight_names(config.model_dump()), ours)
+    order_D = _order(config.width)
+    theirs = to_theirs(
+        weight_names(config.model_dump()), _reordered(stored_weights(run.load_model(checkpoint)), order_D)
+    )
     theirs[BIAS] = theirs[BIAS][None]
     if config.norm == "pre":  # Pegasus computes its positions, but reports them as missing
-        theirs |= {name: _positions(config.max_positions, config.width).contiguous() for name in POSITIONS}
+        positions_LD = sinusoidal_positions(config.max_positions, config.width)[:, order_D]
+        theirs |= {name: positions_LD.clone() for name in POSITIONS}
         theirs = theirs if config.tie == "all" else _pad_tables(theirs, max(source.size, target.size))
     ids = {
         "pad_token_id": target.pad,
@@ -172,14 +170,22 @@ def write(run: Run, checkpoint: str) -> Exported:
     }
     [end] = source.tokens([source.end])
     search, default = run.recipe.search, SearchConfig()
-    changed = (name for name in NOT_EXPORTED if getattr(search, name) != getattr(default, name))
+    generation = {
+        "max_length": config.max_positions,
+        "num_beams": search.beam,
+        "length_penalty": 0.0 if search.normalisation == "none" else search.length_penalty,
+        "no_repeat_ngram_size": search.no_repeat_ngram or 0,
+        "min_new_tokens": max(0, search.min_length - 1),  # without the end
+        "repetition_penalty": search.repetition_penalty,
+        "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
+    }
     return Exported(
-        ARCHITECTURES[config.norm],
+        DEFAULTS[TYPES[config.norm]],
         _write_config(run) | ids,
         theirs,
         f"$A {end}",
-        ids | _generation(search, target) | {"max_length": config.max_positions},
-        tuple(f"search.{name}" for name in changed),
+        ids | generation,
+        tuple(f"search.{name}" for name in NOT_EXPORTED if getattr(search, name) != getattr(default, name)),
     )
 
 
@@ -198,29 +204,14 @@ def _write_config(run: Run) -> dict[str, Any]:
         "static_position_embeddings": True,
         **({} if task == TASKS[config.norm] else {"task_specific_params": {task: {}}}),
     }
-    if config.norm == "post":
-        return settings | {
-            "vocab_size": source.size,
-            "decoder_vocab_size": target.size,
-            "share_encoder_decoder_embeddings": config.tie == "all",
-            "tie_word_embeddings": config.tie != "none",
-            "bos_token_id": target.begin,
-        }
-    sizes = (source.size, target.size)
-    own = dict(zip(VOCABULARY_SIZES, sizes, strict=True)) if sizes[0] != sizes[1] else {}
-    return settings | own | {"vocab_size": max(sizes), "tie_word_embeddings": config.tie == "all"}
-
-
-def _generation(search: SearchConfig, target: Tokenizer) -> dict[str, Any]:
-    """generation_config.json, as far as their search has the options of ours."""
-    options: dict[str, Any] = {"repetition_penalty": search.repetition_penalty} if search.repetition_penalty > 1 else {}
-    if search.min_length > 1:  # their number is without the end
-        options["min_new_tokens"] = search.min_length - 1
-    return options | {
-        "num_beams": search.beam,
-        "length_penalty": 0.0 if search.normalisation == "none" else search.length_penalty,
-        "no_repeat_ngram_size": search.no_repeat_ngram or 0,
-        "bad_words_ids": [[token] for token in sorted({target.pad, target.begin, target.unk} - {target.end})],
+    if config.norm == "pre":
+        return settings | {"vocab_size": max(source.size, target.size), "tie_word_embeddings": config.tie == "all"}
+    return settings | {
+        "vocab_size": source.size,
+        "decoder_vocab_size": target.size,
+        "share_encoder_decoder_embeddings": config.tie == "all",
+        "tie_word_embeddings": config.tie != "none",
+        "bos_token_id": target.begin,
     }
 
 
@@ -243,53 +234,29 @@ def weight_names(config: dict[str, Any]) -> dict[str, str]:
 
 
 def read_weights(theirs: Mapping[str, Tensor], config: dict[str, Any], where: str) -> dict[str, Tensor]:
-    """The weights under our names, with the width in our order."""
-    ours = to_ours(weight_names(config), _each_once(theirs, config["tie"], where), where)
-    return _reordered(ours, _order(config["width"]))
-
-
-def _each_once(theirs: Mapping[str, Tensor], tie: str, where: str) -> dict[str, Tensor]:
-    """Each tensor once, without positions: which names of a shared table are in the file differs."""
-    weights = {name: tensor for name, tensor in theirs.items() if name not in POSITIONS}
-    for name in theirs.keys() & set(POSITIONS):
-        if not torch.allclose(theirs[name], _positions(*theirs[name].shape), atol=1e-3):
-            hint = "Marian and Pegasus have sinusoidal ones"
-            raise DataError("the positions are not sinusoidal", where=f"{where}: {name}", hint=hint)
-    first, *copies = TABLES[tie]
+    """The weights under our names, with the width in our order. Which names of a shared table are in the file differs,
+    and some files have no bias of the readout."""
+    first, *copies = TABLES[config["tie"]]
+    unused = POSITIONS if config["tie"] == "all" else (*POSITIONS, SHARED)
+    weights = {name: tensor for name, tensor in theirs.items() if name not in unused}
     weights = without_copies(weights, dict.fromkeys(copies, first), where)
-    if tie != "all":
-        weights.pop(SHARED, None)
-    if BIAS in weights:
-        weights[BIAS] = weights[BIAS].flatten()
-    elif first in weights:
-        weights[BIAS] = torch.zeros(len(weights[first]))
-    return weights
+    if first in weights:
+        weights[BIAS] = weights.get(BIAS, torch.zeros(len(weights[first]))).flatten()
+    return _reordered(to_ours(weight_names(config), weights, where), _order(config["width"]).argsort())
 
 
 def _pad_tables(theirs: dict[str, Tensor], rows: int) -> dict[str, Tensor]:
     """Tables that are not shared, padded to the one size that Pegasus has. Rows that are added are never read, and
     never written: their bias is minus infinity."""
-    tables = {ENCODER: theirs[ENCODER], DECODER: theirs[DECODER], READOUT: theirs.get(READOUT, theirs[DECODER])}
-    padded = {name: F.pad(table_VD, (0, 0, 0, rows - len(table_VD))) for name, table_VD in tables.items()}
-    bias_1V = F.pad(theirs[BIAS], (0, rows - theirs[BIAS].shape[1]), value=float("-inf"))
-    return theirs | padded | {SHARED: padded[DECODER].clone(), READOUT: padded[READOUT].clone(), BIAS: bias_1V}
-
-
-def _cut_tables(theirs: dict[str, Tensor], source: int, target: int) -> dict[str, Tensor]:
-    """The way back: as many rows as each vocabulary has."""
-    sizes = {ENCODER: source, DECODER: target, READOUT: target}
-    cut = {name: theirs[name][:rows] for name, rows in sizes.items() if name in theirs}
-    return theirs | cut | ({BIAS: theirs[BIAS][:, :target]} if BIAS in theirs else {})
+    tables = {ENCODER: theirs[ENCODER], DECODER: theirs[DECODER], SHARED: theirs[DECODER]}
+    tables[READOUT] = theirs.get(READOUT, theirs[DECODER])
+    padded = {name: F.pad(table_VD, (0, 0, 0, rows - len(table_VD))).clone() for name, table_VD in tables.items()}
+    return theirs | padded | {BIAS: F.pad(theirs[BIAS], (0, rows - theirs[BIAS].shape[1]), value=float("-inf"))}
 
 
 def _order(width: int) -> Tensor:
-    """Our place d is their place order_D[d]: sine 0, cosine 0, sine 1, ..."""
-    return torch.arange(width).view(2, width // 2).T.flatten()
-
-
-def _positions(length: int, width: int) -> Tensor:
-    """Sinusoidal positions in their order."""
-    return sinusoidal_positions(length, width)[:, _order(width).argsort()]
+    """Their place d is our place order_D[d]: sine 0, sine 1, ..., cosine 0, cosine 1, ..."""
+    return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
 def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
@@ -301,60 +268,37 @@ def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tens
     return reordered
 
 
-# Tokenizers: Marian has a SentencePiece model for each side and one vocabulary for both or one each; Pegasus has one
-# SentencePiece model, whose pieces come after tokens that only its pre-training needed.
-
-
-def _read_tokenizers(folder: ModelFolder, rows: tuple[int, int], begin: int, *, shared: bool) -> Tokenizers:
-    """The tokenizers of source and target, whose embeddings have `rows` rows; the decoder begins with `begin`."""
-    trees = _read_trees(folder, shared=shared)
-    tokens = {number: token for token, number in ids_of(trees[-1]).items()}
-    trees[-1] = with_roles(trees[-1], {"<s>": tokens.get(begin, PAD)})
-    if len(trees) == 1:
-        return Tokenizers(dict.fromkeys(("source", "target"), fit_rows(trees[0], rows[1], folder)))
-    if "<s>" not in ids_of(trees[0]):
-        # no text of this side begins with it, but each tokenizer of ours has a token for it
-        trees[0] = with_roles(trees[0], {"<s>": PAD})
-    pairs = zip(("source", "target"), trees, rows, strict=True)
-    return Tokenizers({side: fit_rows(tree, count, folder) for side, tree, count in pairs})
+# Tokenizers
 
 
 def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
-    """A tokenizer.json for both sides, or one each."""
+    """A tokenizer.json for both sides, or one each. Marian has a SentencePiece model for each side and one vocabulary
+    for both or one each; Pegasus has one SentencePiece model, whose pieces come after tokens of its pre-training."""
     if (folder.path / "source.spm").exists():
-        source = _read_vocabulary(folder, "vocab.json")
-        target = source if shared else _read_vocabulary(folder, "target_vocab.json")
-        return [_tree(folder, "source.spm", source), _tree(folder, "target.spm", target)]
-    if (folder.path / "tokenizer.json").exists():
-        names = [name for name in ("tokenizer.json", "target/tokenizer.json") if (folder.path / name).exists()]
-        for name in names:  # raises an error that names the damaged file
-            Tokenizer.from_json(json.dumps(folder.json(name)), where=str(folder.path / name))
-        return [folder.json(name) for name in names]
-    if (folder.path / "spiece.model").exists():
-        return [_tree(folder, "spiece.model", _pegasus_ids(folder))]
-    hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"
-    raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
-
-
-def _read_vocabulary(folder: ModelFolder, name: str) -> dict[str, int]:
-    """Piece -> id, without holes."""
-    ids = folder.json(name)
-    if sorted(ids.values()) != list(range(len(ids))) or not {END, UNKNOWN, PAD} <= ids.keys():
-        hint = f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and {PAD} among them"
-        raise DataError("is no vocabulary of a Marian model", where=str(folder.path / name), hint=hint)
-    return ids
-
-
-def _pegasus_ids(folder: ModelFolder) -> dict[str, int]:
-    """Piece -> id in a Pegasus model: padding and end, the masks of its pre-training, then the pieces."""
-    path, offset = folder.path / "spiece.model", folder.json("tokenizer_config.json").get("offset", OFFSET)
+        trees = []
+        for side, name in (("source", "vocab.json"), ("target", "vocab.json" if shared else "target_vocab.json")):
+            ids = folder.json(name)
+            if sorted(ids.values()) != list(range(len(ids))) or not {END, UNKNOWN, PAD} <= ids.keys():
+                hint = f"expected are pieces with the ids from 0 on, {END}, {UNKNOWN} and {PAD} among them"
+                raise DataError("is no vocabulary of a Marian model", where=str(folder.path / name), hint=hint)
+            trees.append(_tree(folder, f"{side}.spm", ids))
+        return trees
+    files = [file for file in ("tokenizer.json", "target/tokenizer.json") if (folder.path / file).exists()]
+    if files:
+        for file in files:  # raises an error that names the damaged file
+            Tokenizer.load(folder.path / file)
+        return [folder.json(file) for file in files]
+    path, settings = folder.path / "spiece.model", folder.path / "tokenizer_config.json"
+    if not path.exists():
+        hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"
+        raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
+    offset = folder.json(settings.name).get("offset", OFFSET)
     if not isinstance(offset, int) or offset < 2:
-        what = f"offset: {offset!r} is no number of tokens"
-        raise DataError(what, where=str(folder.path / "tokenizer_config.json"))
+        raise DataError(f"offset: {offset!r} is no number of tokens", where=str(settings))
     pieces = convert_sentencepiece(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
-    names = [piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END)]
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
-    return {piece: number for number, piece in enumerate([PAD, END, *masks, *names])}
+    names = [PAD, END, *masks, *(piece for piece in sorted(pieces, key=pieces.__getitem__) if piece not in (PAD, END))]
+    return [_tree(folder, path.name, {piece: number for number, piece in enumerate(names)})]
 
 
 def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> Tree:

@@ -21,18 +21,30 @@ SPARE = 1024
 
 def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> OurTokenizer:
     """The tokenizer of a model whose embedding has `rows` rows. `begin` and `end` are what `transformers` calls the
-    tokens that begin and end a text: `cls` and `sep`, or `bos` and `eos`."""
-    tree = folder.json("tokenizer.json") or _read_vocabulary(folder)
-    lowercase, normalizer = folder.json("tokenizer_config.json").get("do_lower_case"), tree.get("normalizer") or {}
+    tokens that begin and end a text: `cls` and `sep`, or `bos` and `eos`.
+
+    The folder's settings say which tokens are special; otherwise their names do. In a vocabulary that has only an end
+    token, as GPT-2's, it stands for all: no text is unknown, and padding is never attended to.
+    """
+    settings = folder.json("tokenizer_config.json")
+    tree = folder.json("tokenizer.json") or _read_vocabulary(folder, settings)
+    lowercase, normalizer = settings.get("do_lower_case"), tree.get("normalizer") or {}
     if isinstance(lowercase, bool) and normalizer.get("type") == "BertNormalizer":  # as transformers does
         tree = tree | {"normalizer": normalizer | {"lowercase": lowercase}}
-    return fit_rows(with_roles(tree, _roles(tree, folder, ("pad", "unk", begin, end))), rows, folder)
+    plain, ids = OurTokenizer.from_json(json.dumps(tree), where=folder.name), ids_of(tree)
+    by_name = plain.tokens([plain.pad, plain.unk, plain.begin, plain.end])
+    settings |= folder.json("special_tokens_map.json")
+    values = [settings.get(f"{role}_token") for role in ("pad", "unk", begin, end)]
+    stated = [value.get("content") if isinstance(value, dict) else value for value in values]
+    tokens = [str(name) if name in ids else own for own, name in zip(by_name, stated, strict=True)]
+    tokens = [name if name in ids else tokens[-1] for name in tokens]
+    roles = {own: name for own, name, before in zip(SPECIAL, tokens, by_name, strict=True) if name != before}
+    return fit_rows(with_roles(tree, roles) if roles else tree, rows, folder)
 
 
-def _read_vocabulary(folder: ModelFolder) -> Tree:
+def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
     """BERT's tokenizer from vocab.txt, or GPT-2's from vocab.json and merges.txt."""
     pieces, vocabulary, merges = (folder.path / name for name in ("vocab.txt", "vocab.json", "merges.txt"))
-    settings = folder.json("tokenizer_config.json")
     if not pieces.exists() and not merges.exists():
         hint = "expected: tokenizer.json, vocab.txt, or vocab.json with merges.txt"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
@@ -54,27 +66,9 @@ def _read_vocabulary(folder: ModelFolder) -> Tree:
     return tree
 
 
-def _roles(tree: Tree, folder: ModelFolder, parts: tuple[str, ...]) -> dict[str, str]:
-    """Our special token -> the token of theirs that stands for it, where its name does not show that.
-
-    `parts` is what `transformers` calls the special tokens. The folder's settings come first. In a vocabulary that has
-    only an end token, as GPT-2's, it stands for all: no text is unknown, and padding is never attended to.
-    """
-    settings = folder.json("tokenizer_config.json") | folder.json("special_tokens_map.json")
-    plain, ids = OurTokenizer.from_json(json.dumps(tree), where=folder.name), ids_of(tree)
-    by_name = plain.tokens([plain.pad, plain.unk, plain.begin, plain.end])
-    values = [settings.get(f"{part}_token") for part in parts]
-    stated = [value.get("content") if isinstance(value, dict) else value for value in values]
-    tokens = [str(name) if name in ids else own for own, name in zip(by_name, stated, strict=True)]
-    tokens = [name if name in ids else tokens[-1] for name in tokens]
-    return {own: name for own, name, before in zip(SPECIAL, tokens, by_name, strict=True) if name != before}
-
-
 def with_roles(tree: Tree, roles: Mapping[str, str]) -> Tree:
     """The same tokenizer with a template that says which token stands for each of our special tokens."""
     ids, before = ids_of(tree), tree.get("post_processor")
-    if not roles:
-        return tree
     special = {own: {"id": own, "ids": [ids[token]], "tokens": [token]} for own, token in sorted(roles.items())}
     if before and before["type"] == "TemplateProcessing":
         return tree | {"post_processor": before | {"special_tokens": before["special_tokens"] | special}}

@@ -29,8 +29,7 @@ from regard.data.config import TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
 from regard.data.documents import RawText
 from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
-from regard.data.formats import Key, count_rows, leaves_in, object_in, plain_columns, read_parquet
-from regard.data.labelled import list_of
+from regard.data.formats import Key, leaves_in, object_in, plain_columns, read_parquet
 from regard.data.readers import DatasetReader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
@@ -38,7 +37,7 @@ from regard.errors import ConfigError, DataError
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
 from regard.text.files import TextFile, open_text
-from regard.text.normalise import nfc, split_sentences
+from regard.text.normalise import nfc
 
 R = TypeVar("R")
 SECTIONS = ("task", "data", "tokenizer", "model", "head", "training", "search", "evaluation")
@@ -46,8 +45,6 @@ IDEOGRAPHIC = ("Cjk", "Hiragana", "Katakana")
 """Scripts of thousands of characters."""
 TOKENIZE = {"translation": "char", "captioning": "char", "summarization": "characters"}
 """`evaluation.tokenize` where words say little, as in Korean, Chinese and Japanese."""
-RAW_TEXT = {"bert": 1_000, "elmo": 400, "lstm-lm": 400}
-"""The recipes that ship for raw text beside gpt, and the fewest steps: BERT learns from a seventh of the tokens."""
 ENDS = ("steps", "epochs", "validate_every", "patience")
 """Keys of `training` that come first."""
 
@@ -218,8 +215,8 @@ class Size(NamedTuple):
     def of(cls, texts: Sequence[str]) -> Size:
         lengths = sorted(map(len, texts)) or [0]
         longest = quantiles(lengths, n=100)[-1] if len(lengths) > 1 else lengths[0]
-        signs = (sign for text in texts[:300] for sign in nfc(text)[:300])
-        scripts = Counter(unicodedata.name(sign, "no").split()[0].split("-")[0] for sign in signs if sign.isalpha())
+        letters = (sign for text in texts[:300] for sign in nfc(text)[:300] if sign.isalpha())
+        scripts = Counter(unicodedata.name(letter, "no").split()[0].split("-")[0] for letter in letters)
         script = scripts.most_common(1)[0][0].capitalize() if scripts else "no"
         return cls(script, mean(len(text.split()) for text in texts or [""]), round(longest))
 
@@ -233,12 +230,6 @@ class DataProfile:
     examples: int
     sizes: tuple[Size, ...] = ()  # of what is read and, last, of what is written
     settings: dict[str, Any] = field(default_factory=dict)  # what else the data decides, by its path in the recipe
-    several_sentences: float = 0.0  # of raw text: the share of documents with two sentences or more
-
-    @property
-    def split(self) -> dict[str, float]:
-        """About a thousand examples, to be set aside for validation, and as many for test."""
-        return {"split": round(min(0.1, max(0.005, 1000 / max(self.examples, 1))), 3)}
 
 
 def propose(files: Sequence[str], folder: Path) -> str:
@@ -247,7 +238,10 @@ def propose(files: Sequence[str], folder: Path) -> str:
     plan = PLANS[profile.task]
     settings = {**plan.changes, **_data(profile, folder), **_fitted(profile, plan), **profile.settings}
     template = shipped_text(plan.recipe)
-    tree, comments = parse_yaml(template, plan.recipe), _comments(template)
+    tree, comments, section = parse_yaml(template, plan.recipe), dict[str, str](), ""
+    for indent, key, comment in re.findall(r"^( *)(\w+):.*?\s# (.*)$", template, re.MULTILINE):
+        section = section if indent else key
+        comments[f"{section}.{key}" if indent else key] = comment
     blocks = {path.partition(".")[0] for path in comments if "." in path}
     for path, value in settings.items():
         section, _, key = path.rpartition(".")
@@ -272,24 +266,17 @@ def propose(files: Sequence[str], folder: Path) -> str:
     return "".join(f"{line:{width}} # {comment}\n" if line else f"# {comment}\n" for line, comment in lines)
 
 
-def _comments(text: str) -> dict[str, str]:
-    """The comments of a recipe, by the paths of the keys that they stand beside."""
-    comments, section = dict[str, str](), ""
-    for indent, key, comment in re.findall(r"^( *)(\w+):.*?\s# (.*)$", text, re.MULTILINE):
-        section = section if indent else key
-        comments[f"{section}.{key}" if indent else key] = comment
-    return comments
-
-
 def _data(profile: DataProfile, folder: Path) -> dict[str, Any]:
-    """The data line, with paths as seen from a folder, or absolute on another drive of Windows; and the splits."""
+    """The data line, with paths as seen from a folder, or absolute on another drive of Windows; and the splits, of
+    about a thousand examples each."""
     line = dict(profile.data)
     for name, value in line.items():
         if isinstance(value, Path):
             line[name] = str(value.absolute())
             with suppress(ValueError):
                 line[name] = Path(os.path.relpath(value, folder)).as_posix()
-    return {"data.train": line, "data.validation": profile.split, "data.test": profile.split, "data.bad_lines": "drop"}
+    split = {"split": round(min(0.1, max(0.005, 1000 / max(profile.examples, 1))), 3)}
+    return {"data.train": line, "data.validation": split, "data.test": split, "data.bad_lines": "drop"}
 
 
 def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
@@ -349,8 +336,7 @@ def pace(sizes: Sizes, tokens: float, batch: int, least: int) -> dict[str, Any]:
 def _notes(profile: DataProfile, plan: Plan) -> Iterator[str]:
     """What stands above the recipe."""
     if profile.task == "language_modeling":
-        yield "It is for GPT. What to type for the other models of raw text:"
-        yield from (_other_model(profile, name, plan) for name in RAW_TEXT)
+        yield "It is for GPT; the recipes bert, elmo and lstm-lm train other models on such data."
         name = profile.data.get("text")
         if isinstance(name, Path) and name.is_file():
             yield f"If another text is parallel to it, line by line: regard check {shlex.quote(str(name))} OTHER"
@@ -358,34 +344,11 @@ def _notes(profile: DataProfile, plan: Plan) -> Iterator[str]:
             yield "So little text can only be learned by heart, so the last checkpoint is kept; for more than that,"
             yield "start from a pre-trained model: `regard import`, then training.init."
     elif "training.init" in plan.changes:
-        fine_tuning = {"training.init": "runs/bert", "training.epochs": max(3, ceil(1_500 / max(1, profile.examples)))}
+        changes = {**_data(profile, Path()), **profile.settings, "training.init": "runs/bert"}
+        changes["training.epochs"] = max(3, ceil(1_500 / max(1, profile.examples)))
+        overrides = [f"{path}={_flow(value)}" for path, value in changes.items()]
         yield "Better with few examples: fine-tune runs/bert, made by `regard import` or `regard train bert`:"
-        yield _command(plan.recipe, profile, {**profile.settings, **fine_tuning})
-
-
-def _other_model(profile: DataProfile, name: str, plan: Plan) -> str:
-    """The command for another recipe that ships, with the changes that the amount of text asks for."""
-    changes: dict[str, Any] = {}
-    # a negative needs another document of two sentences in the same split; four, since splits are random
-    with_two = profile.examples * profile.several_sentences * profile.split["split"]
-    if name == "bert" and (profile.data.get("documents") == "lines" or with_two < 4):
-        changes["model.next_sentence"] = False
-    whole_words = name != "bert" and profile.sizes[0].script not in ("Hangul", *IDEOGRAPHIC)
-    if not whole_words and name != "bert":
-        changes["tokenizer.kind"] = "bpe"  # whole words of Korean are too many
-    tree = parse_yaml(shipped_text(name), name)
-    for path, value in _fitted(profile, plan._replace(steps=RAW_TEXT[name])).items():
-        section, _, key = path.partition(".")
-        known = key in tree[section] or (value is not None and key in ("steps", "epochs", "validate_every"))
-        if known and section != "data" and not (whole_words and section == "tokenizer"):
-            changes[path] = value
-    return _command(name, profile, changes)
-
-
-def _command(recipe: str, profile: DataProfile, changes: dict[str, Any]) -> str:
-    data = {path: value for path, value in _data(profile, Path()).items() if path != "data.bad_lines"}
-    overrides = [f"{path}={_flow(value)}" for path, value in {**data, **changes}.items()]
-    return shlex.join(["regard", "train", recipe, *overrides, "--out", f"runs/{recipe}"])
+        yield shlex.join(["regard", "train", plan.recipe, *overrides, "--out", f"runs/{plan.recipe}"])
 
 
 def _flow(value: Any) -> str:
@@ -421,13 +384,17 @@ def recognise(names: Sequence[str]) -> DataProfile:
     if file.suffixes[0] == ".json":  # the reader says what is wrong with any other than SQuAD's
         questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
         return DataProfile("question_answering", {"file": Path(file.name)}, questions)
-    if special := _numbered_stories(file) or _tagged_words(file):
-        return special
+    lines = [*islice(filter(str.strip, file.lines()), SAMPLE)] if file.suffixes[0] != ".parquet" else []
+    numbered = bool(lines) and all(map(NUMBERED.fullmatch, lines)) and int(lines[0].split()[0]) == 1
+    if numbered and file.suffixes[0] == ".txt" and (questions := sum("\t" in line for line in file.lines())):
+        data = {"file": Path(escape(file.name))}  # a recipe may name several files of stories by a pattern
+        return DataProfile("story_answering", data, questions)
+    if tagged := _tagged_words(file):
+        return tagged
     if file.suffixes[0] in TABLES:
         table = _table(file)
         objects = _objects(table) if file.suffixes[0] == ".jsonl" else None
         return objects or _captions(table) or _texts(table)
-    lines = [*islice(filter(str.strip, file.lines()), SAMPLE)]
     if 2 * sum("\t" in line for line in lines) <= len(lines):
         return _raw_text(file.name)
     hint = (
@@ -470,10 +437,15 @@ class _Table:
 
     @cached_property
     def sentences(self) -> list[Key]:
-        """The columns of text, first those that are named so. Single words beside sentences are rather names."""
+        """The columns of text. Single words beside sentences are rather names."""
         words = {key: mean(len(text.split()) for text in self.columns[key]) for key in self.of_kind("text")}
-        keys = [key for key in words if words[key] >= 1.5 or max(words.values()) < 3]
-        return sorted(keys, key=lambda key: not is_named(key, "text"))
+        return [key for key in words if words[key] >= 1.5 or max(words.values()) < 3]
+
+    def text(self, *others: Key) -> Key | None:
+        """The column of text that is none of the others: the one that is named so, else the longest."""
+        keys = [key for key in self.sentences if key not in others]
+        lengths = {key: mean(map(len, self.columns[key])) for key in keys}
+        return min(keys, key=lambda key: (not is_named(key, "text"), -lengths[key]), default=None)
 
 
 def _kind(key: Key, values: Sequence[Any]) -> str:
@@ -503,11 +475,12 @@ def _is_label(key: Key) -> bool:
 
 def _table(file: TextFile) -> _Table:
     Corpus.model_construct().format(file)
-    columns: Mapping[Key, Sequence[Any]]
+    columns: Mapping[Key, Sequence[Any]] = {}
+    number = 0
     if file.suffixes[0] == ".parquet":
-        names, number = plain_columns(file), count_rows(file)
-        rows, _ = _sample(row.values for row in read_parquet(file, names, frozenset(names))) if names else ([], 0)
-        columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+        if names := plain_columns(file):
+            rows, number = _sample(row.values for row in read_parquet(file, names, frozenset(names)))
+            columns = dict(zip(names, zip(*rows, strict=True), strict=True))
     elif file.suffixes[0] == ".jsonl":
         lines, number = _sample(enumerate(file.lines(), 1))
         columns = _columns_of(object_in(text, file.where(line)) for line, text in sorted(lines) if text.strip())
@@ -523,10 +496,8 @@ def _table(file: TextFile) -> _Table:
 
 
 def _names_labels(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first record has short names, no numbers or files, and one is above labels but is no such label."""
-    if not rows or len(rows[0]) != len(first) or len({*first}) < len(first) or not all(first[1:]):
-        return False
-    if any(len(name) > 30 or re.fullmatch(r"[-+\d.,]+|.*\.\w{3,4}", name) for name in first):
+    """Whether the first record has names: no numbers, and one above a column of labels that is none of them."""
+    if not rows or len(rows[0]) != len(first) or any(NUMBER.fullmatch(name) or len(name) > 30 for name in first):
         return False
     columns = zip(first, *rows, strict=True)
     return any(_kind(0, values) in ("class", "number") and name not in values for name, *values in columns)
@@ -544,7 +515,7 @@ def _cell(value: Any) -> Any:
 
 # Texts with choices, with labels, alone, or in pairs
 
-CHOICES = ("ending", "choice", "option", "answer", "candidate", "sol", "alternative")
+CHOICE = re.compile(r"((ending|choice|option|answer|candidate|sol|alternative)s?[ ._-]?)?(\d|[a-e])")
 CHOICE_LABELS = ("0123456789", "123456789", "ABCDEFGHI", "abcdefghi")
 COMPARED = (("premise", "hypothesis"), ("first", "second"), ("question", "passage"), ("question", "sentence"))
 
@@ -584,69 +555,57 @@ def _pairs(data: dict[str, Any], rows: int, keys: Sequence[Any], texts: Sequence
 
 
 def _choices(table: _Table) -> DataProfile | None:
-    """A text, its choices in numbered or lettered columns or in a list, and a column that says which is right."""
-    columns = {**table.columns}
+    """A text, its choices in columns that are named and numbered so or in a list, and which of them is right."""
+    columns: dict[Key, Sequence[Any]] = {**table.columns}
+    choices = [key for key in table.of_kind("text") if CHOICE.fullmatch(str(key).lower())]
     for key in table.of_kind("list"):
-        if {*map(type, columns[key])} == {list} and len({*map(len, columns[key])}) == 1:
-            items = enumerate(zip(*columns[key], strict=True))
-            columns |= {f"{key}.{place}": [*map(_cell, values)] for place, values in items}
-    groups: dict[str, list[Key]] = {}
-    for key, values in columns.items():
-        match = re.fullmatch(r"(.*?)[ ._-]?(\d|[a-eA-E])", key) if isinstance(key, str) else None
-        if match and _kind(key, values) == "text":
-            groups.setdefault(last_name(match[1]), []).append(key)
-    for name, choices in groups.items():
-        known = len(choices) > 2 or list_of(choices) or name.rstrip("s") in CHOICES
-        texts = [key for key in table.sentences if key not in choices]
-        ways = {key: _choice_labels(values, len(choices)) for key, values in columns.items()}
-        labels = sorted(filter(ways.get, ways), key=lambda key: not _is_label(key) and last_name(key) != "answer")
-        if len(choices) > 1 and known and texts and labels:
-            line = {**table.data, "text": texts[0], "choices": choices, "label": labels[0]}
-            rows = zip(columns[texts[0]], *map(columns.__getitem__, choices), strict=True)
-            size = Size.of([f"{text} {max(others, key=len)}" for text, *others in rows])
-            way = ways[labels[0]]
-            head = {} if way == CHOICE_LABELS[0] else {"head.labels": [*way[: len(choices)]]}
-            return DataProfile("multiple_choice", line, table.rows, (size,), head)
-    return None
-
-
-def _choice_labels(values: Sequence[Any], choices: int) -> str:
-    """How a column numbers or letters the choices; empty where it does not."""
-    given = {str(value).strip() for value in values}
-    return next((way for way in CHOICE_LABELS if given <= {*way[:choices]}), "")
+        if len({*map(len, columns[key])}) == 1 and len(columns[key][0]) > 1:
+            by_place = enumerate(zip(*columns[key], strict=True))
+            items: dict[Key, Sequence[Any]] = {f"{key}.{place}": [*map(_cell, row)] for place, row in by_place}
+            if all(_kind(item, values) == "text" for item, values in items.items()):
+                columns, choices = columns | items, [*items]
+    labels = {  # how a column numbers or letters the choices
+        key: next((way for way in CHOICE_LABELS if {*map(str, values)} <= {*way[: len(choices)]}), "")
+        for key, values in table.columns.items()
+    }
+    named = sorted(filter(labels.get, labels), key=lambda key: not _is_label(key) and last_name(key) != "answer")
+    text = table.text(*choices)
+    if len(choices) < 2 or text is None or not named:
+        return None
+    line = {**table.data, "text": text, "choices": choices, "label": named[0]}
+    rows = zip(columns[text], *map(columns.__getitem__, choices), strict=True)
+    size = Size.of([f"{first} {max(others, key=len)}" for first, *others in rows])
+    way = labels[named[0]]
+    head = {} if way == CHOICE_LABELS[0] else {"head.labels": [*way[: len(choices)]]}
+    return DataProfile("multiple_choice", line, table.rows, (size,), head)
 
 
 def _labels(table: _Table) -> DataProfile | None:
-    """A text or two with a class or a number; the likeliest label by its name, then classes, then the fewest."""
+    """A text or two with a class or a number; the likeliest label by its name, then classes, then the fewest.
+
+    Without a name for it, a label beside two texts is rather a remark on a pair.
+    """
     labels = table.of_kind("class", "number")
     labels.sort(key=lambda key: (not _is_label(key), table.kinds[key], len({*table.columns[key]})))
-    for label in labels:
-        inputs = _labelled_texts(table, named=_is_label(label))
-        if not inputs:
-            continue
-        line = {**table.data, **inputs, "label": label}
-        texts = zip(*(table.columns[key] for key in inputs.values()), strict=True)
-        size = Size.of([*map(" ".join, texts)])
-        if table.kinds[label] == "number":
-            return DataProfile("regression", line, table.rows, (size,))
-        counts = Counter(table.columns[label]).values()
-        best = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # so that rare labels count
-        return DataProfile("classification", line, table.rows, (size,), best)
-    return None
-
-
-def _labelled_texts(table: _Table, *, named: bool) -> dict[str, Key]:
-    """The text that a label is for, or the two; none where one text is rather to be written for the other, which only
-    a label that is `named` so excludes."""
-    texts = [key for key in table.columns if key in table.sentences]
-    for first, second in combinations(texts, 2):
+    text = table.text()
+    if not labels or text is None:
+        return None
+    label, inputs = labels[0], {"text": text}
+    for first, second in combinations(table.sentences, 2):
         names = (last_name(first), last_name(second))
         stems = {re.sub(r"\d+|(?<=[_ -])[ab]$", "", name) for name in names}
-        if names in COMPARED or (isinstance(first, str) and len(stems) == 1 and stems != {""}):
-            return {"first": first, "second": second}
-    if not texts or (len(texts) > 1 and not named):
-        return {}
-    return {"text": min(texts, key=lambda key: (not is_named(key, "text"), -mean(map(len, table.columns[key]))))}
+        if names in COMPARED or (isinstance(first, str) and len(stems) == 1):
+            inputs = {"first": first, "second": second}
+            break
+    if "text" in inputs and len(table.sentences) > 1 and not _is_label(label):
+        return None
+    line = {**table.data, **inputs, "label": label}
+    size = Size.of([*map(" ".join, zip(*(table.columns[key] for key in inputs.values()), strict=True))])
+    if table.kinds[label] == "number":
+        return DataProfile("regression", line, table.rows, (size,))
+    counts = Counter(table.columns[label]).values()
+    best = {"training.best": "f1_macro"} if max(counts) > 3 * min(counts) else {}  # so that rare labels count
+    return DataProfile("classification", line, table.rows, (size,), best)
 
 
 # Images, tagged words, questions, stories
@@ -725,16 +684,6 @@ def _tagging(data: dict[str, Any], rows: int, length: float, words: Sequence[str
     return DataProfile("tagging", data, rows, (Size.of(words)._replace(words=length),), settings)
 
 
-def _numbered_stories(file: TextFile) -> DataProfile | None:
-    """bAbI's format: every line has a number, from 1 on, and questions a tab before their answers."""
-    lines = [*islice(filter(str.strip, file.lines()), SAMPLE)] if file.suffixes[0] == ".txt" else []
-    if not lines or not all(map(NUMBERED.fullmatch, lines)) or int(lines[0].split()[0]) != 1:
-        return None
-    questions = sum("\t" in line for line in file.lines())
-    data = {"file": Path(escape(file.name))}  # a recipe may name several files of stories by a pattern
-    return DataProfile("story_answering", data, questions) if questions else None
-
-
 # Raw text
 
 
@@ -769,5 +718,4 @@ def _raw_text(name: str) -> DataProfile:
 
 def _documents(data: dict[str, Any], rows: int, characters: float, texts: Sequence[str]) -> DataProfile:
     size = Size.of(texts)._replace(characters=round(characters))
-    several = mean(len(split_sentences(text)) > 1 for text in texts or [""])
-    return DataProfile("language_modeling", data, rows, (size,), several_sentences=several)
+    return DataProfile("language_modeling", data, rows, (size,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -12,11 +12,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from regard.config import Config, apply_overrides, kinds_in, parse_yaml, read_yaml, validate
 from regard.config.load import Tree
 from regard.data.config import Corpus, Split, Splits
-from regard.errors import ConfigError, Problem, did_you_mean
+from regard.errors import ConfigError, DecodeError, Problem, did_you_mean
 from regard.models import MODELS
 from regard.models.headed import HeadConfig
 from regard.recipes.shipped import shipped, shipped_text
 from regard.search import SearchConfig
+from regard.search.config import SAMPLING, WIDEST
 from regard.tasks import TASKS, Task
 from regard.text.tokenizers import TokenizerConfig
 
@@ -201,18 +202,12 @@ def recipe_of(tree: Tree) -> AnyRecipe:
         given = tree.get("task")
         what = "this key is required" if given is None else f"unknown task {given!r}"
         raise ConfigError(what, where="task", hint=did_you_mean(str(given), TASKS))
-    return validate(recipe_for(task), task.complete(_with_defaults(tree, task)))
-
-
-def _with_defaults(tree: Tree, task: type[Task]) -> Tree:
-    """What suits the task better than the defaults of the sections, where the recipe does not say."""
-    own = {
-        name: {**values, **section}
-        for name, values in task.defaults.items()
-        if isinstance(section := tree.get(name, {}), dict)
-        and (name in tree or not Recipe.model_fields[name].is_required())
-    }
-    return {**tree, **own}
+    tree = {**tree}
+    for name, values in task.defaults.items():  # what suits the task better than the defaults of the sections
+        section = tree.get(name, {})
+        if isinstance(section, dict) and (name in tree or not Recipe.model_fields[name].is_required()):
+            tree[name] = {**values, **section}
+    return validate(recipe_for(task), task.complete(tree))
 
 
 def load_recipe(recipe: str | Path | Tree, overrides: Sequence[str] = ()) -> tuple[AnyRecipe, Path]:
@@ -297,6 +292,73 @@ def with_absolute_paths(recipe: AnyRecipe, base: Path) -> AnyRecipe:
     return recipe_of(tree)
 
 
+# What a verb changes in the recipe of a trained run
+
+AFTERWARDS = ("search", "evaluation")
+"""The sections of a trained run's recipe that may be changed."""
+
+
+def with_search(
+    recipe: AnyRecipe,
+    beam: int | None,
+    nbest: int | None,
+    length_penalty: float | None,
+    overrides: Sequence[str],
+    *,
+    prefix: str | None = None,
+) -> AnyRecipe:
+    """The run's recipe with the search asked for now.
+
+    A beam given here turns sampling into a beam search. The recipe's own beam is widened to hold the n best, and left
+    out for samples.
+    """
+    paths = {override.partition("=")[0] for override in overrides}
+    searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
+    refuse_search(TASKS[recipe.task], {"--beam": beam, "--length-penalty": length_penalty, **searched})
+    changeable = [*AFTERWARDS, *TASKS[recipe.task].changeable]
+    for override in overrides:
+        path = override.partition("=")[0]
+        section = path.partition(".")[0]
+        if section in type(recipe).model_fields and not {section, path}.intersection(changeable):
+            what, hint = f"{section} cannot be changed in a trained run", f"allowed: {', '.join(changeable)}"
+            raise ConfigError(what, where=override, hint=hint)
+    tree = apply_overrides(recipe.model_dump(), overrides)
+    search = tree["search"]
+    if not isinstance(search, dict):
+        return recipe_of(tree)
+    if recipe.search.sample:
+        _leave_sampling(search, paths, beam)
+    if search.get("beam") == recipe.search.beam:
+        search["beam"] = 1 if search.get("sample") is True else max(nbest or 1, recipe.search.beam)
+        if beam is None and search["beam"] > WIDEST:
+            raise ConfigError(f"should be less than or equal to {WIDEST}, not {nbest}", where="--nbest")
+    options = {"beam": beam, "nbest": nbest, "length_penalty": length_penalty, "prefix": prefix}
+    search |= {name: value for name, value in options.items() if value is not None}
+    if length_penalty is not None and search.get("normalisation") == "none":
+        hint = "leave it out, or --set search.normalisation=mean"
+        raise ConfigError("search.normalisation: none has no length penalty", where="--length-penalty", hint=hint)
+    return recipe_of(tree)
+
+
+def refuse_search(task: Task | type[Task], options: Mapping[str, object]) -> None:
+    """Refuse options of a search for a task that has none."""
+    for option, value in options.items():
+        if value is not None and task.writes is None:
+            what = f"{task.name} does not decode, so {option} has no effect"
+            raise DecodeError(what, where=option, hint="leave it out")
+
+
+def _leave_sampling(search: dict[str, Any], paths: set[str], beam: int | None) -> None:
+    """For a run that samples: a beam, or `search.sample=false`, drops the settings of sampling that are not named."""
+    given = [name for name in SAMPLING if f"search.{name}" in paths]
+    if "search.sample" not in paths and not given and (beam is not None or "search.beam" in paths):
+        search["sample"] = False
+    if search.get("sample") is False:
+        for name in SAMPLING:
+            if name not in given:
+                search.pop(name, None)
+
+
 # What a recipe takes from the run that it begins with, `training.init`: the model and the tokenizer
 
 FREE = (
@@ -331,7 +393,10 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     if task.reads_raw_text and given is not None:
         model = {name: kind for name, kind in model.items() if name == "kind"} | (given.get("model") or {})
         tokenizer = given.get("tokenizer") or {}
-    their_model, their_tokenizer = _sections_of(base, init)
+    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
+    if sides := [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]:
+        files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
+    their_model, their_tokenizer = theirs["model"], {**theirs.get("tokenizer", {}), **files}
     whole = {**their_model, **task.init_model, "vectors": None, **model}
     if not task.reads_raw_text and "preset" in model:
         whole = model
@@ -349,15 +414,6 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     if problems:
         raise ConfigError(problems=problems)
     return {**tree, "model": whole, "tokenizer": {**their_tokenizer, **tokenizer}}
-
-
-def _sections_of(base: Path, init: str) -> tuple[Tree, Tree]:
-    """The model of a run, and its tokenizer, or one for each side."""
-    theirs, files = read_yaml(base / init / "recipe.yaml"), Tree(file=f"{init}/tokenizer.json")
-    sides = [path.name.split(".")[1] for path in sorted((base / init).glob("tokenizer.*.json"))]
-    if sides:
-        files = {"file": {side: f"{init}/tokenizer.{side}.json" for side in sides}, "joint": False}
-    return theirs["model"], {**theirs.get("tokenizer", {}), **files}
 
 
 def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:

@@ -41,7 +41,7 @@ from torch import Tensor
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
-from regard.errors import CheckpointError, ConfigError, did_you_mean
+from regard.errors import CheckpointError, ConfigError, DecodeError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.tasks import TASKS
 from regard.text.files import write_file, write_folder, writing
@@ -95,8 +95,10 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: str | Path) -> Run:
-        """An existing run, checked to be one."""
+    def open(cls, folder: str | Path | Run) -> Run:
+        """An existing run, checked to be one; one that is open already is returned."""
+        if isinstance(folder, Run):
+            return folder
         folder = Path(folder)
         if not folder.is_dir():
             what = "is a file, not a run folder" if folder.is_file() else "there is no such run folder"
@@ -189,13 +191,14 @@ class Run:
             raise CheckpointError("there is no such checkpoint", where=str(folder), hint=hint)
         return folder
 
-    def load_model(self, checkpoint: str = "best", device: torch.device | str = "cpu") -> Any:
-        """The run's model with trained weights, ready to use."""
+    def load_model(self, checkpoint: str = "best", device: str = "cpu") -> Any:
+        """The run's model with trained weights, ready to use; the device `auto` is a GPU if there is one."""
+        place = _device(device)
         folder = self.checkpoint(checkpoint)
         self.check_tokenizer(folder)
         model = self.task.model()
         put_weights(model, load_weights(folder), folder)
-        return model.to(device).eval()
+        return model.to(place).eval()
 
     def check_tokenizer(self, checkpoint: Path) -> None:
         """Refuse a tokenizer that the checkpoint was not trained with: every id would mean another token."""
@@ -235,6 +238,17 @@ def _near(folder: Path) -> str:
     if near:
         return f"did you mean {runs[near[0]]!r}?"
     return f"allowed: {', '.join(sorted(runs.values()))}" if runs else "make one with 'regard train RECIPE --out RUN'"
+
+
+def _device(name: str) -> torch.device:
+    """`auto` takes a GPU if there is one."""
+    devices = [*(["mps"] if torch.backends.mps.is_available() else []), "cpu"]
+    if torch.cuda.is_available():
+        devices = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count())), *devices]
+    if name not in ("auto", *devices):
+        hint = f"allowed: auto, {', '.join(devices)}"
+        raise DecodeError(f"there is no device {name!r} here", where="--device", hint=hint)
+    return torch.device(devices[0] if name == "auto" else name)
 
 
 @contextmanager

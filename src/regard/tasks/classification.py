@@ -90,7 +90,13 @@ class Classification(TextLabelling):
         if len(classes) < 2:
             raise DataError(f"every label is {classes[0]!r}", where="data.train", hint="two labels at the least")
         if len(classes) > max(MANY, len(labels) / 2):
-            raise _not_labels(train, self.recipe.data.train[0], len(classes))
+            corpus = self.recipe.data.train[0]
+            text = corpus.texts[0]
+            what = f"{len(classes):,} different labels in {len(labels):,} examples, such as {labels[0][:60]!r}"
+            hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
+            if len(set(train[text])) < len(classes) / 2:
+                hint = f"are the columns swapped? {text}: {corpus.label}, label: {corpus.columns[text]}"
+            raise DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
         seen: dict[str, str] = {}
         for label in classes:  # those that look the same would silently be two classes
             other = seen.setdefault(fold_white_space(nfc(label)), label)
@@ -156,17 +162,6 @@ class Classified:
     def lines(self, nbest: int) -> Iterator[str]:
         """The best labels, each with its probability."""
         yield from (f"{label}\t{p:.4f}" for label, p in list(self.probabilities.items())[:nbest])
-
-
-def _not_labels(train: Mapping[str, Sequence[str]], corpus: Labelled, labels: int) -> DataError:
-    """Most examples have a label of their own: texts, names or numbers were taken for labels."""
-    count, name = len(train["label"]), corpus.texts[0]
-    what = f"{labels:,} different labels in {count:,} examples, such as {train['label'][0][:60]!r}"
-    if len(set(train[name])) < labels / 2:
-        hint = f"are the columns swapped? {name}: {corpus.label}, label: {corpus.columns[name]}"
-    else:
-        hint = "is it the right column? task: regression learns numbers, task: translation writes texts"
-    return DataError(what, where=f"data.train.label: {corpus.label}", hint=hint)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ from regard.models import config_of
 from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
-from regard.tasks.headed import Example, HeadedTask, by_dataset
+from regard.tasks.headed import Example, HeadedTask, by_dataset, section
 from regard.tasks.task import READ_TOKENS, Done, EncodedInputs, Prediction, ignore, problem_in_text
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -66,8 +66,8 @@ class TextLabelling(HeadedTask):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().complete(tree)
-        kind = tree["model"].get("kind") if isinstance(tree.get("model"), dict) else None
-        pooling = "mean" if tree["head"].get("apart") else config_of(kind).head_pooling
+        pooling = config_of(section(tree, "model").get("kind")).head_pooling
+        pooling = "mean" if tree["head"].get("apart") else pooling
         return tree | {"head": {"pooling": pooling} | tree["head"]}
 
     # What a task of this kind says
@@ -238,7 +238,11 @@ class TextLabelling(HeadedTask):
         alone = bool(self.recipe.data.train) and len(columns) == 1  # of an imported run a tab would make a pair
         listed = list_of([*columns.values()][1:]) if self.arrangement == "choices" else None
         return (
-            FileInput(row.values[0] if alone else _with_tabs(row.values), file.where(row.line), row.fault)
+            FileInput(
+                row.values[0] if alone else "\t".join(text.replace("\t", " ") for text in row.values),
+                file.where(row.line),
+                row.fault,
+            )
             for row in table_rows(file, columns, header, listed)
         )
 
@@ -289,10 +293,10 @@ class TextLabelling(HeadedTask):
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
         row = self.object_input(text, place)
-        if row is not None and row.fault is None:
-            return row
-        if row is None or row.fault is None or self.arrangement in (None, "single"):
+        if row is None or (row.fault is not None and self.arrangement in (None, "single")):
             return FileInput(text, place)
+        if row.fault is None:
+            return row
         hint = row.fault.hint
         if self.recipe.data.train:  # else the hint has the names already
             columns, _ = self.table_columns(HeldFile("typed.jsonl", content=text.replace("\n", " ").encode()))
@@ -322,11 +326,6 @@ class TextLabelling(HeadedTask):
         for numbers, examples in by_dataset(encoded.readable()):
             scores |= dict(zip(numbers, self.scores(model, examples, progress), strict=True))
         return [self.prediction(text, scores[number]) for number, text in enumerate(encoded.inputs.texts)]
-
-
-def _with_tabs(texts: Sequence[str]) -> str:
-    """Texts as they are typed, so that a tab within one becomes a blank."""
-    return "\t".join(text.replace("\t", " ") for text in texts)
 
 
 def refuse_labels(

@@ -181,15 +181,11 @@ class QuestionAnswering(HeadedTask):
 
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         """All rows of a question together."""
-        framing = self.framing
-        questions = np.minimum(examples.columns["question"].lengths, self.longest_question)
-
-        def positions(question: int, context: int) -> int:
-            parts = windows(context, framing.longest - 3 - question, framing.stride)
-            return sum(question + 3 + stop - start for start, stop in parts)
-
-        pairs = zip(questions.tolist(), examples.columns["context"].lengths.tolist(), strict=True)
-        return np.array([positions(*pair) for pair in pairs], dtype=np.int32)
+        questions = np.minimum(examples.columns["question"].lengths, self.longest_question).tolist()
+        contexts = examples.columns["context"].lengths.tolist()
+        pairs = zip(questions, contexts, strict=True)
+        positions = [self.framing.positions(context, question + 3) for question, context in pairs]
+        return np.array(positions, dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
         """Rows with the places of the answer; a row without the whole answer has none."""
@@ -245,7 +241,11 @@ class QuestionAnswering(HeadedTask):
             rows = table_rows(file, columns)
         else:
             return None
-        return (FileInput(_as_json(*row.values[:2]), corpus.place(file, row.line), row.fault) for row in rows)
+
+        def as_typed(context: str, question: str) -> str:
+            return json.dumps({"question": question, "context": context}, ensure_ascii=False)
+
+        return (FileInput(as_typed(*row.values[:2]), corpus.place(file, row.line), row.fault) for row in rows)
 
     def corpus_of(self, files: Sequence[str]) -> QuestionedText:
         return QuestionedText.of_files(files, self.corpora)
@@ -255,7 +255,14 @@ class QuestionAnswering(HeadedTask):
         losses, lines = self.measured(model, examples, progress)
         metrics = {"questions": len(examples), "loss": float(np.mean(losses)), **_means(lines)}
         if self.recipe.head.no_answer:
-            metrics |= _no_answer_metrics(lines)
+            answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
+            if answerable:
+                metrics |= {f"answerable_{name}": value for name, value in _means(answerable).items()}
+            if others:
+                metrics["unanswerable_right"] = _means(others)["exact_match"]
+            no_answer, scores = ([line[name] for line in lines] for name in ("no_answer", "answer_f1"))
+            threshold, best = best_threshold(no_answer, scores, [not line["expected"] for line in lines])
+            metrics |= {"best_threshold": threshold, "best_f1": best}
         return {**metrics, "predictions": lines}
 
     def measured(
@@ -411,17 +418,6 @@ def _means(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: float(np.mean([line[name] for line in lines])) for name in ("exact_match", "f1")}
 
 
-def _no_answer_metrics(lines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Of the questions that have an answer; the share of the others for which none is given; the best threshold."""
-    answerable, others = ([line for line in lines if bool(line["expected"]) is has] for has in (True, False))
-    metrics = {f"answerable_{name}": value for name, value in _means(answerable).items()} if answerable else {}
-    if others:
-        metrics["unanswerable_right"] = _means(others)["exact_match"]
-    no_answer, scores = ([line[name] for line in lines] for name in ("no_answer", "answer_f1"))
-    threshold, best = best_threshold(no_answer, scores, [not line["expected"] for line in lines])
-    return {**metrics, "best_threshold": threshold, "best_f1": best}
-
-
 @dataclass(frozen=True)
 class Answered:
     """A question, its text, and what the model answers; none where there is no answer."""
@@ -465,10 +461,6 @@ class Answered:
         none = [] if self.no_answer is None else [(self.log_p_none, "(no answer)")]
         for score, text in sorted([*shown, *none], key=lambda pair: -pair[0]):
             yield f"{math.exp(score):.4f}\t{text}"
-
-
-def _as_json(context: str, question: str) -> str:
-    return json.dumps({"question": question, "context": context}, ensure_ascii=False)
 
 
 def question_in(text: str, place: str) -> tuple[str, str]:

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from regard.data.config import as_list
 from regard.data.dataset import Dataset
 from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
+from regard.tasks.headed import section
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
 from regard.tasks.task import Done
 
@@ -46,8 +48,11 @@ class Regression(TextLabelling):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().complete(tree)
-        causal = isinstance(tree.get("model"), dict) and config_of(tree["model"].get("kind")).causal
-        both_orders = causal and _has_pairs(tree) and not tree["head"].get("apart")
+        train = as_list(section(tree, "data").get("train"))
+        first = train[0] if isinstance(train, list) and train else None
+        has_pairs = isinstance(first, dict) and first.get("first") is not None
+        causal = config_of(section(tree, "model").get("kind")).causal
+        both_orders = causal and has_pairs and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 
     def numbers(self, labels: Sequence[str], where: Callable[[int], str]) -> NDArray[np.float32]:
@@ -102,14 +107,6 @@ class Estimated:
 
     def lines(self, nbest: int) -> Iterator[str]:
         yield f"{self.output:.4f}"
-
-
-def _has_pairs(tree: Mapping[str, Any]) -> bool:
-    """Whether the corpora of a recipe that is not checked yet name two texts."""
-    data = tree.get("data")
-    train = data.get("train") if isinstance(data, dict) else None
-    first = train[0] if isinstance(train, list) and train else train
-    return isinstance(first, dict) and first.get("first") is not None
 
 
 def _number(label: str) -> float:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -71,13 +71,13 @@ class StoryAnswering(ExampleTask):
             what = f"answers are words, so that a tokenizer of kind {recipe.tokenizer.kind!r} cannot name them"
             raise ConfigError(what, where="tokenizer.kind", hint="allowed: word")
         prepared = prepare(cls, recipe, base, tokenizers, progress)
+        notes = list[str]()
         splits = {"training": prepared.train, "validation": prepared.validation, "test": prepared.test}
-        long = (
-            long_stories(examples, recipe.model.sentences, f"{name} questions")
-            for name, examples in splits.items()
-            if examples is not None
-        )
-        return prepared.with_notes([note for note in long if note])
+        for name, examples in splits.items():
+            if examples is not None:
+                refuse_long_stories(examples, recipe.model, option="")
+                notes += long_stories(examples, recipe.model.sentences, f"{name} questions")
+        return prepared.with_notes(notes)
 
     @classmethod
     def learn_tokenizers(cls, recipe: Recipe, train: Mapping[str, Sequence[str]], base: Path) -> Tokenizers:
@@ -180,11 +180,6 @@ class StoryAnswering(ExampleTask):
 
     # Training
 
-    def check(self, data: Prepared[Dataset]) -> None:
-        for examples in (data.train, data.validation, data.test):
-            if examples is not None:
-                refuse_long_stories(examples, self.recipe.model, option="")
-
     def model(self) -> MemoryNetwork:
         model: MemoryNetwork = build_model(self.recipe.model, self.tokenizers["text"].size)
         return model
@@ -194,30 +189,30 @@ class StoryAnswering(ExampleTask):
 
     def validate(self, model: MemoryNetwork, examples: Dataset) -> dict[str, Any]:
         """Every restart is measured; from here on the best of them by `training.best` answers."""
-        tally, training = self.tallied(model, examples), self.recipe.training
-        loss_I = tally.losses_BI.mean(0).nan_to_num(nan=math.inf)
-        error_I = torch.stack(list(error_by_task(tally.wrong_BI, examples).values())).mean(0)
+        (losses_BI, wrong_BI, _), training = self.tallied(model, examples), self.recipe.training
+        loss_I = losses_BI.mean(0).nan_to_num(nan=math.inf)
+        error_I = torch.stack(list(error_by_task(wrong_BI, examples).values())).mean(0)
         best = min(range(len(loss_I)), key=lambda i: (float(error_I[i]) * (training.best == "error"), loss_I[i]))
         model.winner.fill_(best)
-        loss = float(loss_I[best])
+        loss, samples = float(loss_I[best]), []
+        for row in range(min(training.samples, len(examples))):
+            [answers] = self.likeliest_answers(model, examples, np.array([row]))
+            story = examples.texts["story"][row].split("\n")
+            shown = " ".join([*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]])
+            samples.append({"source": shown, "output": next(iter(answers)), "target": examples.texts["answer"][row]})
         return {
             "loss": loss,
             "perplexity": perplexity(loss),
             "error": share(error_I[best]),
             "restart": best + 1,
             "errors": [share(error) for error in error_I.tolist()],
-            "samples": [self.sample(model, examples, row) for row in range(min(training.samples, len(examples)))],
+            "samples": samples,
         }
 
-    def sample(self, model: MemoryNetwork, examples: Dataset, row: int) -> dict[str, str]:
-        story = examples.texts["story"][row].split("\n")
-        shown = " ".join([*(["..."] if story[3:] else []), *story[-3:], examples.texts["question"][row]])
-        output = next(iter(self.likeliest_answers(model, examples, np.array([row]))[0]))
-        return {"source": shown, "output": output, "target": examples.texts["answer"][row]}
-
     @torch.inference_mode()
-    def tallied(self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore) -> Tally:
-        """All questions answered by all restarts, in their order."""
+    def tallied(self, model: MemoryNetwork, examples: Dataset, progress: Done = ignore) -> list[Tensor]:
+        """Of each question and restart the loss, losses_BI, and whether the answer is wrong, wrong_BI; and where each
+        hop of the winner looked most, looked_BN."""
         parts = []
         for rows in fixed_batches(examples, AT_ONCE):
             batch = self.batch(examples, rows).to(device_of(model))
@@ -227,7 +222,7 @@ class StoryAnswering(ExampleTask):
             looked_BN = answered.p_NBIS[:, :, model.winner].argmax(-1).T
             parts.append((answer_losses(answered, batch.answers_B), wrong_BI | unknown_B1, looked_BN))
             progress(len(rows))
-        return Tally(*(torch.cat(part).cpu() for part in zip(*parts, strict=True)))
+        return [torch.cat(part).cpu() for part in zip(*parts, strict=True)]
 
     # Verbs
 
@@ -237,18 +232,18 @@ class StoryAnswering(ExampleTask):
 
     def evaluate(self, model: MemoryNetwork, examples: Dataset, progress: Done) -> dict[str, Any]:
         """The share of wrong answers, by task and as their mean; how many of the known facts were attended to."""
-        tally, winner = self.tallied(model, examples, progress), int(model.winner)
-        errors = {task: share(error_I[winner]) for task, error_I in error_by_task(tally.wrong_BI, examples).items()}
+        (losses_BI, wrong_BI, looked_BN), winner = self.tallied(model, examples, progress), int(model.winner)
+        errors = {task: share(error_I[winner]) for task, error_I in error_by_task(wrong_BI, examples).items()}
         metrics: dict[str, Any] = {
             "questions": len(examples),
             "error": share(float(np.mean(list(errors.values())))),
-            "loss": float(tally.losses_BI[:, winner].mean()),
+            "loss": float(losses_BI[:, winner].mean()),
         }
         known = ((row, facts) for row in range(len(examples)) if (facts := self.kept_facts(examples, row)))
-        if shares := [facts_found(tally.looked_BN[row].tolist(), facts) for row, facts in known]:
+        if shares := [facts_found(looked_BN[row].tolist(), facts) for row, facts in known]:
             metrics["facts_found"] = share(float(np.mean(shares)))
-        if long := long_stories(examples, self.recipe.model.sentences, "questions"):
-            metrics["memory"] = long
+        for note in long_stories(examples, self.recipe.model.sentences, "questions"):
+            metrics["memory"] = note
         return metrics | {"tasks": errors}
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
@@ -333,7 +328,9 @@ class StoryAnswering(ExampleTask):
         return answers
 
     def notes(self, encoded: EncodedInputs[Example], predictions: Sequence[Any]) -> list[Note]:
-        return [Note("length", answer.note) for answer in predictions if answer.note is not None]
+        what = "the memory holds the last {:,} of the story's {:,} sentences"
+        counts = [(answer.remembered, answer.sentences) for answer in predictions]
+        return [Note("length", what.format(kept, told)) for kept, told in counts if kept < told]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,27 +352,12 @@ class Answer(Classified):
             "remembered": self.remembered,
         }
 
-    @property
-    def note(self) -> str | None:
-        """What a user should know of the answer, where there is something."""
-        if self.remembered == self.sentences:
-            return None
-        return f"the memory holds the last {self.remembered:,} of the story's {self.sentences:,} sentences"
-
     def lines(self, nbest: int) -> Iterator[str]:
         """The answer, or the likeliest of them with their probabilities where several were asked for."""
         if nbest == 1:
             yield self.output
         else:
             yield from (f"{p:.4f}\t{word}" for word, p in list(self.probabilities.items())[:nbest])
-
-
-class Tally(NamedTuple):
-    """Losses and mistakes of every restart, question by question; where each hop looked most, for the winner."""
-
-    losses_BI: Tensor
-    wrong_BI: Tensor
-    looked_BN: Tensor
 
 
 def with_gaps(times_BS: NDArray[np.int64], share: float, bits: np.random.PCG64) -> NDArray[np.int64]:
@@ -429,12 +411,11 @@ def refuse_long_stories(examples: Dataset, config: MemoryNetworkConfig, option: 
         raise DataError(problems=first_of(long))
 
 
-def long_stories(examples: Dataset, sentences: int, what: str) -> str | None:
-    """How many of the questions, which are called `what`, are about stories that the memory does not hold."""
+def long_stories(examples: Dataset, sentences: int, what: str) -> list[str]:
+    """A note if some of the questions, which are called `what`, are about stories that the memory does not hold."""
     longer = [row for row, count in enumerate(examples.texts["sentences"]) if int(count) > sentences]
-    if not longer:
-        return None
-    return (
+    return [
         f"{len(longer):,} of {len(examples):,} {what} are about stories longer than the memory, which reads only their "
-        f"last {sentences:,} sentences (first: {examples.where(longer[0])})"
-    )
+        f"last {sentences:,} sentences (first: {examples.where(row)})"
+        for row in longer[:1]
+    ]

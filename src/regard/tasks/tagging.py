@@ -40,7 +40,7 @@ from regard.data.store import Integers
 from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
-from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset
+from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset, section
 from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
 from regard.text.files import TextFile
 from regard.text.normalise import Span, word_spans
@@ -71,10 +71,10 @@ class Tagging(HeadedTask):
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """The best checkpoint is that with the best F1 of entities, or accuracy of tags where these mark none."""
         tree = super().complete(tree)
-        data, training = tree.get("data"), tree.get("training")
+        training = tree.get("training")
         if not isinstance(training, dict) or "best" in training:
             return tree
-        corpora = as_list(data.get("train")) if isinstance(data, dict) else ()
+        corpora = as_list(section(tree, "data").get("train"))
         plain = any(isinstance(corpus, dict) and corpus.get("scheme") == "plain" for corpus in corpora or ())
         return tree | {"training": {**training, "best": "accuracy" if plain else "f1"}}
 
@@ -188,8 +188,7 @@ class Tagging(HeadedTask):
     def lengths(self, examples: Dataset) -> NDArray[np.int32]:
         """All rows of a sentence together."""
         lengths, places = np.unique(examples.columns["tokens"].lengths, return_inverse=True)
-        parts = [windows(length, self.framing.longest - 2, self.framing.stride) for length in lengths.tolist()]
-        return np.array([sum(stop - start + 2 for start, stop in own) for own in parts], dtype=np.int32)[places]
+        return np.array([self.framing.positions(length, 2) for length in lengths.tolist()], dtype=np.int32)[places]
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
         """Rows of tokens, with the label of each word at the token that carries it."""
@@ -363,17 +362,6 @@ class TaggedWord(NamedTuple):
     probability: float
 
 
-class FoundEntity(NamedTuple):
-    """An entity of a text: `input[start:end]` is its text."""
-
-    type: str
-    start: int
-    end: int
-    text: str
-    probability: float
-    """That of all its tags, each given the text."""
-
-
 @dataclass(frozen=True)
 class TaggedInput:
     """A text, the tags of its words, and the entities that these make."""
@@ -384,14 +372,14 @@ class TaggedInput:
     search: None = None
 
     @property
-    def entities(self) -> list[FoundEntity]:
-        """In their order; none where tags mark none."""
+    def entities(self) -> list[dict[str, Any]]:
+        """In their order, each with the probability of all its tags; none where tags mark none."""
         entities = []
         for type, first, last in entities_in([word.tag for word in self.words]) if self.finds_entities else ():
             words = self.words[first:last]
-            start, end = words[0].span.start, words[-1].span.end
-            p = prod(word.probability for word in words)
-            entities.append(FoundEntity(type, start, end, self.input[start:end], p))
+            span = Span(words[0].span.start, words[-1].span.end)
+            place = {"type": type, **span._asdict(), "text": self.input[slice(*span)]}
+            entities.append({**place, "probability": prod(word.probability for word in words)})
         return entities
 
     @property
@@ -401,8 +389,8 @@ class TaggedInput:
             return " ".join(f"{self.input[slice(*word.span)]}/{word.tag}" for word in self.words)
         parts, done = [], 0
         for entity in self.entities:
-            parts += [self.input[done : entity.start], f"[{entity.type} {entity.text}]"]
-            done = entity.end
+            parts += [self.input[done : entity["start"]], f"[{entity['type']} {entity['text']}]"]
+            done = entity["end"]
         return "".join([*parts, self.input[done:]])
 
     def to_json(self) -> dict[str, Any]:
@@ -410,7 +398,7 @@ class TaggedInput:
             {"text": self.input[slice(*span)], **span._asdict(), "tag": tag, "probability": probability}
             for span, tag, probability in self.words
         ]
-        entities = {"entities": [entity._asdict() for entity in self.entities]} if self.finds_entities else {}
+        entities = {"entities": self.entities} if self.finds_entities else {}
         return {"input": self.input, "output": self.output, **entities, "words": words}
 
     def lines(self, nbest: int) -> Iterator[str]:

@@ -40,6 +40,18 @@ def ignore(done: int) -> None:
     """Default: no progress is shown."""
 
 
+def summed(progress: Callable[[int, int], None], total: int) -> Done:
+    """Add up how many more are done, and report the sum out of `total`."""
+    done = 0
+
+    def add(more: int) -> None:
+        nonlocal done
+        done += more
+        progress(done, total)
+
+    return add
+
+
 @dataclass(frozen=True)
 class Inputs:
     """What is predicted for."""

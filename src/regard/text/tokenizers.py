@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
 from regard.text.files import TextFile, problem_with
-from regard.text.normalise import Clusters, Span, escape_controls, fold_white_space, nfc, trimmed
+from regard.text.normalise import Clusters, Span, fold_white_space, nfc, trimmed
 from regard.text.vocabularies import (
     MARK,
     SPECIAL,
@@ -184,7 +184,7 @@ class Tokenizer:
         for number, row_words in zip(with_unknown, words, strict=True):
             for position, typed in row_words:
                 word = self._normalise(typed)[len(self._prepended) :]
-                word = _shown(MARK + word if position == 0 and self._marks_first else word)
+                word = shown(MARK + word if position == 0 and self._marks_first else word)
                 rows[number][position] = UnknownWord(self.unk, word, letters_of(word, letters))
         return rows
 
@@ -294,7 +294,7 @@ class Tokenizer:
         tokens = self.tokens(ids)
         if self._byte_level:
             tokens = characters_of_bytes(tokens, [token in self.special for token in ids])
-        return [_shown(token) for token in tokens]
+        return [shown(token) for token in tokens]
 
     def _normalise(self, text: str) -> str:
         normalizer = self._tokenizer.normalizer
@@ -420,5 +420,6 @@ def _file_name(column: str | None) -> str:
     return f"tokenizer.{column}.json" if column else "tokenizer.json"
 
 
-def _shown(piece: str) -> str:
-    return escape_controls(piece.replace(" ", MARK))
+def shown(piece: str) -> str:
+    r"""A token with the mark for a space, and unprintable characters as Python escapes, such as \n and \u200b."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in piece.replace(" ", MARK))

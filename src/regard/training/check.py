@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from regard.config import parse_yaml, validate
 from regard.config.load import Tree
-from regard.data.batches import AnyBatch, Stream
+from regard.data.batches import Stream
 from regard.data.prepare import Prepared, prepare_texts
 from regard.errors import ConfigError, Problem, RegardError
 from regard.models.base import count_parameters
@@ -34,6 +34,9 @@ from regard.training.train import (
     resolve,
     with_fitting_batches,
 )
+
+LABELS = 12
+"""How many labels are shown with their counts, the most frequent first."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,18 @@ class Check:
             yield f"{split:10} {facts['kept']:,} of {facts['read']:,} {data['unit']}; {tokens}"
         yield f"vocabulary {', '.join(f'{name} {size:,}' for name, size in data['vocabulary'].items())}"
         for split, counts in data.get("labels", {}).items():
-            yield f"labels     {split}: {_label_shares(counts)}"
+            ranked, total = sorted(counts.items(), key=lambda item: -item[1]), max(1, sum(counts.values()))
+            shown = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:LABELS]]
+            more = [f"and {len(ranked) - LABELS:,} more"] if len(ranked) > LABELS else []
+            yield f"labels     {split}: {', '.join([*shown, *more])}"
         yield from (f"note       {finding}" for finding in data["findings"])
         for name, column in data["splits"]["train"]["columns"].items():
             lengths = column["lengths"]
             yield f"\n{name} lengths in tokens (mean {lengths['mean']:.1f}, longest {lengths['longest']})"
-            yield from _histogram(lengths)
+            width, longest_bar = lengths["width"], max(lengths["counts"])
+            for number, count in enumerate(lengths["counts"]):
+                bar = "█" * round(40 * count / longest_bar) or ("▏" if count else "")
+                yield f"  {number * width:5}-{(number + 1) * width - 1:<5} {bar} {count:,}"
         yield "\nsamples"
         for sample in data["samples"]:
             yield f"  {sample['where']}"
@@ -106,21 +115,6 @@ def _batches(training: dict[str, Any]) -> str:
     )
 
 
-def _label_shares(counts: dict[str, int], most: int = 12) -> str:
-    """The most frequent labels with counts and shares."""
-    ranked = sorted(counts.items(), key=lambda item: -item[1])
-    total = max(1, sum(counts.values()))
-    shown = [f"{label} {count:,} ({100 * count / total:.1f} %)" for label, count in ranked[:most]]
-    return ", ".join([*shown, *([f"and {len(ranked) - most:,} more"] if len(ranked) > most else [])])
-
-
-def _histogram(lengths: dict[str, Any]) -> Iterator[str]:
-    width, counts = lengths["width"], lengths["counts"]
-    for number, count in enumerate(counts):
-        bar = "█" * round(40 * count / max(counts)) or ("▏" if count else "")
-        yield f"  {number * width:5}-{(number + 1) * width - 1:<5} {bar} {count:,}"
-
-
 def check(
     recipe: str | Path | Tree, overrides: Sequence[str] = (), *, out: str | Path | None = None, quiet: bool = False
 ) -> Check:
@@ -139,8 +133,8 @@ def check(
             raise ConfigError("it is only for a recipe that is proposed for data files", where="--out")
         else:
             tree, base = load_tree(recipe, overrides)
-        result = _check_tree(tree, base, quiet)
-    return replace(result, problems=(*problems, *result.problems), proposal=proposal, commands=commands)
+        result = _check_tree(tree, base, quiet, problems)
+    return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
 
 
 @contextmanager
@@ -152,37 +146,27 @@ def _collected(problems: list[Problem]) -> Iterator[None]:
         problems += error.problems
 
 
-def _check_tree(tree: Tree, base: Path, quiet: bool) -> Check:
-    problems: list[Problem] = []
-    with _collected(problems):
-        try:
-            recipe = recipe_of(tree)
-        except ConfigError as error:
-            problems += error.problems
-            _read_data(tree, base)
-            return Check(tuple(problems))
-        expect_training_data(recipe)
-        with _collected(problems):
-            check_metric(recipe)
-        with _collected(problems):
-            make_accelerator(recipe.training)
-        with Display(quiet=quiet) as display:
-            data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
-        if not problems:
-            return _facts(recipe, base, data)
-    return Check(tuple(problems))
-
-
-def _read_data(tree: Tree, base: Path) -> None:
-    """Find the problems in the data of a recipe that is invalid elsewhere."""
-    task = TASKS.get(str(tree.get("task")))
-    if task is None:
-        return
+def _check_tree(tree: Tree, base: Path, quiet: bool, problems: list[Problem]) -> Check:
+    """The facts of a valid recipe. Problems are added to the list; the last one may be raised."""
     try:
-        data = validate(task.data, tree.get("data") or {})
-    except ConfigError:  # reported already
-        return
-    prepare_texts(data, base=base, seed=1, progress=lambda what, done: None)
+        recipe = recipe_of(tree)
+    except ConfigError as error:
+        problems += error.problems
+        task = TASKS.get(str(tree.get("task")))
+        with suppress(ConfigError):  # what is wrong in the section `data` is among them
+            if task is not None:
+                data_config = validate(task.data, tree.get("data") or {})
+                with _collected(problems):
+                    prepare_texts(data_config, base=base, seed=1, progress=lambda what, done: None)
+        return Check()
+    expect_training_data(recipe)
+    with _collected(problems):
+        check_metric(recipe)
+    with _collected(problems):
+        make_accelerator(recipe.training)
+    with Display(quiet=quiet) as display:
+        data = TASKS[recipe.task].prepare(recipe, base, progress=display.doing)
+    return Check() if problems else _facts(recipe, base, data)
 
 
 def _facts(recipe: AnyRecipe, base: Path, data: Prepared[Any]) -> Check:
@@ -235,8 +219,17 @@ def _estimate(
     stream = Stream(data.train, config.batch_tokens, config.seed)
     batches = stream.epoch_batches(0)
     steps = total_steps(config.steps, config.epochs, batches, config.accumulate)
-    batch = next(iter(stream))[0]
-    seconds, activations = _measured_step(recipe, task, model.to(device), batch.to(device))
+    batch = next(iter(stream))[0].to(device)
+    objective, optimiser = task.objective(model.to(device)), build_optimiser(model, config)
+    seconds, activations = 0.0, 0
+    for _ in range(2):  # the first update allocates memory: the second is measured
+        started = time.perf_counter()
+        loss, activations = saved_by(model, lambda: sums_of(objective(batch))[0] / batch.tokens)
+        torch.autograd.backward(loss)
+        optimiser.step()
+        optimiser.zero_grad()
+        loss.item()
+        seconds = time.perf_counter() - started
     return {
         "device": str(device),
         "batch_tokens": config.batch_tokens,
@@ -247,20 +240,3 @@ def _estimate(
         "seconds_per_step": seconds * config.accumulate,
         "seconds": seconds * config.accumulate * steps,
     }
-
-
-def _measured_step(recipe: AnyRecipe, task: Task, model: nn.Module, batch: AnyBatch) -> tuple[float, int]:
-    """Seconds of one update (the second of two), and the bytes that its forward pass saves for the backward pass."""
-    config = recipe.training
-    objective = task.objective(model)
-    optimiser = build_optimiser(model, config)
-    seconds, saved = 0.0, 0
-    for _ in range(2):
-        started = time.perf_counter()
-        loss, saved = saved_by(model, lambda: sums_of(objective(batch))[0] / batch.tokens)
-        torch.autograd.backward(loss)
-        optimiser.step()
-        optimiser.zero_grad()
-        loss.item()
-        seconds = time.perf_counter() - started
-    return seconds, saved

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
@@ -31,8 +28,6 @@ GPU_TOKENS = 1024
 """Tokens of the smaller batch on a GPU: enough to be distinguished from the libraries' own memory."""
 ROUND = 256
 """Larger results are rounded down to a multiple of this."""
-
-
 Point = tuple[int, int]
 """Tokens of a batch, and the bytes that training with it needs."""
 
@@ -97,7 +92,7 @@ def fitting_batch_tokens(
 def step_bytes(recipe: AnyRecipe, batch: AnyBatch, model: nn.Module, accelerator: Accelerator) -> int:
     """The bytes that training with such batches needs, measured with a copy of the model."""
     device = accelerator.device
-    with unchanged_generators(device):
+    with torch.random.fork_rng([torch.cuda.current_device()] if device.type == "cuda" else []):
         size = _trial_bytes(recipe, batch.to(device), copy.deepcopy(model), accelerator)
     if device.type != "cpu":
         gc.collect()
@@ -164,19 +159,6 @@ def saved_by(model: nn.Module, forward: Callable[[], Tensor]) -> tuple[Tensor, i
     return output, sum(size for pointer, size in saved.items() if pointer not in weights)
 
 
-@contextmanager
-def unchanged_generators(device: torch.device) -> Iterator[None]:
-    """Restore the random generators afterwards."""
-    module = None if device.type == "cpu" else torch.get_device_module(device)
-    before, on_device = torch.get_rng_state(), module.get_rng_state() if module else None
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)
-        if module:
-            module.set_rng_state(on_device)
-
-
 def available_memory(device: torch.device) -> int:
     """The free memory of a device in bytes."""
     if device.type == "cuda":
@@ -187,14 +169,4 @@ def available_memory(device: torch.device) -> int:
         return min(free + reserved, allowed) - allocated
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
-    return available_main_memory()
-
-
-def available_main_memory(meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Available memory as Linux reports it; elsewhere all of it. Windows reports nothing: no limit."""
-    with suppress(OSError, ValueError, IndexError):
-        [line] = [line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable:")]
-        return int(line.split()[1]) * 1024
-    with suppress(AttributeError, OSError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return sys.maxsize
+    return int(psutil.virtual_memory().available)

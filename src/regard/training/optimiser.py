@@ -45,11 +45,7 @@ def parameter_groups(model: nn.Module, learning_rate: float) -> list[dict[str, A
 def move_average(average: nn.Module, model: nn.Module, decay: float, step: int) -> None:
     """average = d * average + (1 - d) * weights; d rises from 2/11 to `decay`, so that the start is soon forgotten."""
     decay = min(decay, (1 + step) / (10 + step))
-    torch._foreach_lerp_(_tensors(average), _tensors(model), 1.0 - decay)
-
-
-def _tensors(model: nn.Module) -> list[Tensor]:
-    return [parameter.data for parameter in model.parameters()]
+    torch._foreach_lerp_([*average.parameters()], [*model.parameters()], 1.0 - decay)
 
 
 # The learning rate over time

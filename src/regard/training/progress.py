@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import rich.progress
@@ -74,10 +74,8 @@ def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group
 
 def random_state() -> dict[str, Tensor]:
     """The random generators of dropout and sampling."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state["cuda"] = torch.cuda.get_rng_state()
-    return state
+    on_gpu = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
+    return {"cpu": torch.get_rng_state(), **on_gpu}
 
 
 def restore_random_state(state: dict[str, Tensor], rank: int) -> None:
@@ -91,7 +89,11 @@ def restore_random_state(state: dict[str, Tensor], rank: int) -> None:
 @contextmanager
 def metrics_writer(run: Run, step: int, log: MetricsLog | None) -> Iterator[Write]:
     """Writes lines from `step` on to metrics.jsonl, and to TensorBoard if it is installed."""
-    board: Any = _tensorboard(run, step) if log else None
+    board: Any = None
+    with suppress(ImportError):
+        from torch.utils.tensorboard import SummaryWriter
+
+        board = SummaryWriter(str(run.folder / "tensorboard"), purge_step=step + 1) if log else None
 
     def write(line: dict[str, Any]) -> None:
         if log:
@@ -109,14 +111,6 @@ def metrics_writer(run: Run, step: int, log: MetricsLog | None) -> Iterator[Writ
         if board:
             with suppress(OSError):
                 board.close()
-
-
-def _tensorboard(run: Run, step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(run.folder / "tensorboard"), purge_step=step + 1)
 
 
 @contextmanager
@@ -147,26 +141,17 @@ class Display:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-        self._bar = rich.progress.Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[facts]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            disable=quiet or not self.console.is_terminal,
-        )
+        what, facts = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
+        columns = (what, BarColumn(), MofNCompleteColumn(), facts, TimeElapsedColumn(), TimeRemainingColumn())
+        disable = quiet or not self.console.is_terminal
+        self._bar = rich.progress.Progress(*columns, console=self.console, transient=True, disable=disable)
         self._task = self._bar.add_task("", total=None, facts="", visible=False)
 
     def __enter__(self) -> Display:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
     def say(self, text: str) -> None:

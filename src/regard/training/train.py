@@ -72,7 +72,10 @@ def train(
         if existing:
             _refuse_other_recipe(existing, resolved)
         task = TASKS[resolved.task](resolved, data.tokenizers)
-        model = _build(task, resolved, accelerator)
+        with explained_out_of_memory(resolved):  # the same initial weights in every process but different dropout
+            torch.manual_seed(resolved.training.seed)
+            model: nn.Module = task.model()
+            torch.manual_seed(resolved.training.seed + accelerator.process_index)
         if existing is None or existing.resumable() is None:
             task.first_weights(model, data.train)
             for sentence in initialise(model, task, given, base):
@@ -87,15 +90,6 @@ def train(
         with lock, explained_out_of_memory(resolved, measure):
             _train(run, resolved, data, model, accelerator, display)
     return Run(folder)
-
-
-def _build(task: Task, recipe: AnyRecipe, accelerator: Accelerator) -> nn.Module:
-    """The model, with the same initial weights in every process but different dropout."""
-    with explained_out_of_memory(recipe):
-        torch.manual_seed(recipe.training.seed)
-        model: nn.Module = task.model()
-        torch.manual_seed(recipe.training.seed + accelerator.process_index)
-    return model
 
 
 def _train(

@@ -13,18 +13,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from regard.errors import DataError, DecodeError, RegardError, did_you_mean
+from regard.recipes.recipe import with_search
 from regard.runs import Run
+from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
 from regard.runs.run import read_metrics
-from regard.runs.settings import (
-    Progress,
-    device_named,
-    examples_of,
-    measured_on,
-    measured_text,
-    noted,
-    opened,
-    with_search,
-)
 from regard.views.files import write
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Text, Tone, Value, muted
@@ -83,7 +75,7 @@ class Comparison(Measured):
     groups: Mapping[str, Sequence[str]]
     """Systems that differ only in the seed, by the group's name; a system of its own is a group of one."""
     measured_on: Mapping[str, Any]
-    """Which split or files the units are of (runs/settings.py)."""
+    """Which split or files the units are of (runs/examples.py)."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -156,7 +148,7 @@ def compare(
     first run's recipe says. The baseline of the tests is the first run, or the one named.
     """
     hypotheses = hypotheses or {}
-    named = _named([opened(run) for run in runs], hypotheses, baseline)
+    named = _named([Run.open(run) for run in runs], hypotheses, baseline)
     baseline = baseline or next(iter(named))
     first = named[next(iter(named))]
     texts = first.task.writes == "target"
@@ -171,7 +163,7 @@ def compare(
     examples = [examples_of(run, split, files) for run in named.values()]
 
     def load(run: Run) -> Any:
-        return run.load_model(checkpoint, device_named(device))
+        return run.load_model(checkpoint, device)
 
     if texts:
         measured = measure_texts(named, examples, hypotheses, baseline, load, progress)
@@ -179,11 +171,9 @@ def compare(
         measured = measure_units(named, examples, baseline, load, progress)
     metrics = {metric: first.task.higher_is_better.get(metric, True) for metric in measured.scores[baseline]}
     groups = groups_of({system.name: system.recipe for system in measured.systems})
-    known = vars(measured) | {"tables": _tables(measured, groups)}
-    on = measured_on(first, split, files)
-    return Comparison(
-        **known, task=first.recipe.task, baseline=baseline, metrics=metrics, groups=groups, measured_on=on
-    )
+    own = {"task": first.recipe.task, "baseline": baseline, "metrics": metrics, "groups": groups}
+    tables, on = _tables(measured, groups), measured_on(first, split, files)
+    return Comparison(**{**vars(measured), **own, "tables": tables, "measured_on": on})
 
 
 def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None) -> dict[str, Run]:
@@ -408,8 +398,7 @@ def _mcnemar(comparison: Comparison) -> list[Part]:
                "only_baseline_right": f"{comparison.baseline} right alone", "p_exact": "p (exact)",
                "chi_square": "chi-square", "p_chi_square": "p (chi-square)"}  # fmt: skip
     note = "McNemar's test looks only at the examples that one of two systems has right and the other has wrong."
-    rows = comparison.tables.get("mcnemar")
-    return [_table(rows, columns, note)] if rows else []
+    return [_table(rows, columns, note)] if (rows := comparison.tables.get("mcnemar")) else []
 
 
 def _curves(comparison: Comparison) -> list[Part]:

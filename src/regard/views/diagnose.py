@@ -6,25 +6,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from regard.errors import ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models.base import Generator, device_of
+from regard.recipes.recipe import with_search
 from regard.runs import Run
-from regard.runs.settings import (
-    Progress,
-    device_named,
-    examples_of,
-    measured_on,
-    measured_text,
-    opened_pairs,
-    summed,
-    with_search,
-)
+from regard.runs.examples import Progress, examples_of, measured_on, measured_text
 from regard.search import SearchConfig
+from regard.tasks.task import summed
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Bars, Cell, Report, Section, Table, Value, muted
@@ -46,11 +39,11 @@ from regard.views.search_errors import (
     judge,
     length_buckets,
     lengths_of,
+    metrics_of,
     resampled,
     score_references,
     sweep_metric,
 )
-from regard.views.significance import for_metrics
 
 BEAMS = (1, 2, 3, 5, 10, 20)
 """The widths that a diagnosis tries."""
@@ -94,7 +87,7 @@ def advice(tally: Tally, errors: Sequence[Judged], beam: int, sweep: Sweep | Non
             by_length = PENALTY if error.raw_verdict == "search" else MORE
             causes[VOCABULARY if error.scored.unknown else by_length] += 1
     if not tally.errors:
-        yield "No output is worse than its reference: there is nothing to mend here."
+        yield "No output is worse than its reference: there are no errors to correct."
     elif tally.search_errors >= tally.model_errors:
         wider = _wider(tally, sweep) if sweep else f": raise the beam above {beam}."
         yield f"{percent(tally.shares['search_errors'].share)} search errors{wider}"
@@ -168,35 +161,24 @@ def _width(sweep: Sweep) -> Iterator[str]:
         )
 
 
-@dataclass(frozen=True)
-class Example:
+def _example(judged: Judged, outcome: Outcome) -> Table:
     """An error, and what became of its reference in the search."""
-
-    judged: Judged
-    outcome: Outcome
-    token: str
-    """The reference's token at that step, as it is shown."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.judged.to_json(), "fate": {**asdict(self.outcome), "token": self.token}}
-
-    def table(self) -> Table:
-        judged, scored, outcome = self.judged, self.judged.scored, self.outcome
-        at, slots = f"at step {outcome.step}, {self.token!r}", count_text(outcome.slots, "open slots")
-        became = {
-            "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
-            "forbidden": f"left the beam {at}, which may not be written there",
-            "finished": f"was written to its end, step {outcome.step}, and another one won",
-            "left": f"was still in the beam at step {outcome.step}, without a chance to win",
-        }[outcome.kind]
-        rows: list[list[Value]] = [
-            ["source", "", "", scored.source],
-            ["reference", Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
-            ["output", Cell(judged.written.objective, ".3f"), Cell(judged.written.score, ".1f"), judged.output],
-        ]
-        heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
-        notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
-        return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
+    scored, written = judged.scored, judged.written
+    at, slots = f"at step {outcome.step}, {outcome.token!r}", count_text(outcome.slots, "open slots")
+    became = {
+        "fell": f"fell off the beam {at}: rank {outcome.rank or 0:,} for {slots}",
+        "forbidden": f"left the beam {at}, which may not be written there",
+        "finished": f"was written to its end, step {outcome.step}, and another one won",
+        "left": f"was still in the beam at step {outcome.step}, without a chance to win",
+    }[outcome.kind]
+    rows: list[list[Value]] = [
+        ["source", "", "", scored.source],
+        ["reference", Cell(scored.objective, ".3f"), Cell(scored.log_p, ".1f"), scored.reference],
+        ["output", Cell(written.objective, ".3f"), Cell(written.score, ".1f"), judged.output],
+    ]
+    heading = f"{scored.where}, chrF {judged.chrf:.1f}: the reference {became}"
+    notes = [f"note: {UNKNOWN_NOTE}"] if scored.unknown else []
+    return Table(["", "objective", "log P", ""], rows, title=heading, notes=notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +191,13 @@ class Diagnosis:
     """Every sentence."""
     metrics: Mapping[str, float]
     """The task's own, over all outputs."""
-    examples: Mapping[Verdict, Sequence[Example]]
-    """The worst errors of each kind, the worst first."""
+    examples: Mapping[Verdict, Sequence[tuple[Judged, Outcome]]]
+    """The worst errors of each kind, the worst first, and what became of their references in the search."""
     beam_sweep: Sweep | None
     seconds: Mapping[str, float]
     """How long each part took."""
     measured_on: Mapping[str, Any]
-    """Which split or files the sentences are (runs/settings.py)."""
+    """Which split or files the sentences are (runs/examples.py)."""
     lengths_of: LengthsOf
 
     @cached_property
@@ -250,7 +232,10 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         sweep, raw, (unit, by_length) = self.beam_sweep, self.raw_search_errors, self.by_length
-        examples = {f"{kind}_errors": [example.to_json() for example in worst] for kind, worst in self.examples.items()}
+        examples = {
+            f"{kind}_errors": [{**judged.to_json(), "fate": asdict(outcome)} for judged, outcome in worst]
+            for kind, worst in self.examples.items()
+        }
         return {
             "run": self.run,
             **self.measured_on,
@@ -277,7 +262,7 @@ class Diagnosis:
         metrics = ", ".join(f"{title(name)} {value:.2f}" for name, value in self.metrics.items())
         measured = f"{count_text(self.tally.sentences, 'sentences')} of {measured_text(self.measured_on)}"
         worst = [
-            Section(f"The worst {KINDS[kind]}", [example.table() for example in examples], in_terminal=IN_TERMINAL)
+            Section(f"The worst {KINDS[kind]}", [_example(*example) for example in examples], in_terminal=IN_TERMINAL)
             for kind, examples in self.examples.items()
             if examples
         ]
@@ -334,7 +319,10 @@ def diagnose(
     An output that is worse than its reference is a search error where the reference scores higher under the objective
     that the search maximises, since a better search would have preferred it. Else it is a model error.
     """
-    run = opened_pairs(run, "diagnose")
+    run = Run.open(run)
+    if run.task.writes != "target":
+        what = f"diagnose compares outputs with references, which a run of {run.recipe.task} does not have"
+        raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     search, seconds = run.recipe.search, dict[str, float]()
     if search.sample:
@@ -342,7 +330,7 @@ def diagnose(
     if limit is not None and limit < 1:
         raise DataError(f"{limit} sentences are none to diagnose", where="--limit", hint="1 or more")
     dataset = examples_of(run, split, files)
-    model = run.load_model(checkpoint, device_named(device))
+    model = run.load_model(checkpoint, device)
     with _timed(seconds, "scoring"):
         scored = score_references(run, model, dataset, run.task.by_input(dataset)[:limit])
     decode_best(run, model, [sentence.source_ids for sentence in scored[:WARM_UP]], search)
@@ -368,7 +356,7 @@ def _try_width(
     run: Run, model: Generator, scored: Sequence[Scored], beam: int, seconds: dict[str, float], progress: Progress
 ) -> tuple[Width, list[Judged]]:
     """What a width of the beam gives, in all and sentence by sentence."""
-    part, config = f"beam {beam}", run.recipe.evaluation
+    part = f"beam {beam}"
     moved = summed(partial(progress, part), len(scored))
     with _timed(seconds, part):
         search = with_search(run.recipe, beam, 1, None, []).search
@@ -376,13 +364,12 @@ def _try_width(
     with _timed(seconds, f"measuring {part}"):
         judged = judge(run, scored, written)
         outputs, references = zip(*((sentence.output, sentence.scored.references) for sentence in judged), strict=True)
-        metrics = run.task.metrics(outputs, for_metrics(references), config)
-        draws = resampled(outputs, references, run.task, config)
-    numbers = {name: value for name, value in metrics.items() if isinstance(value, float)}
-    return Width(beam, seconds[part], numbers, draws, Tally.of(judged)), judged
+        metrics = metrics_of(run, outputs, references)
+        draws = resampled(outputs, references, run.task, run.recipe.evaluation)
+    return Width(beam, seconds[part], metrics, draws, Tally.of(judged)), judged
 
 
-def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict) -> list[Example]:
+def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Verdict) -> list[tuple[Judged, Outcome]]:
     """The errors of a kind with the lowest chrF, among equals those with the largest difference of the objective.
 
     The search runs once more for these, to follow their references.
@@ -400,7 +387,6 @@ def _examples(run: Run, model: Generator, judged: Sequence[Judged], verdict: Ver
     for _ in run.task.decode(model, [error.scored.source_ids for error in worst], search, watch=watch):
         pass
     outcomes = {row: outcome for rows, own in watches for row, outcome in zip(rows, own.outcomes, strict=True)}
-    return [
-        Example(sentence, outcomes[row], target.pieces([sentence.scored.tokens[outcomes[row].step - 1]])[0])
-        for row, sentence in enumerate(worst)
-    ]
+    tokens = [error.scored.tokens[outcomes[row].step - 1] for row, error in enumerate(worst)]
+    shown = [target.pieces([token])[0] for token in tokens]
+    return [(error, replace(outcomes[row], token=shown[row])) for row, error in enumerate(worst)]

@@ -166,15 +166,6 @@ class HeatMap:
     label_width: int = 18
     """Terminal columns that a label may take; longer ones are cut."""
 
-    def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=np.float64)
-        if values.shape != (len(self.rows), len(self.columns)) or not values.size:
-            raise ValueError(f"values {values.shape} for {len(self.rows)} rows and {len(self.columns)} columns")
-        if not np.isfinite(values).all():
-            raise ValueError("the values of a heat map must be finite")
-        values.setflags(write=False)
-        object.__setattr__(self, "values", values)
-
     @property
     def peak(self) -> float:
         """The largest absolute value, which gets the darkest shade; 1 where all are 0."""

@@ -155,6 +155,12 @@ def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis]) -> 
     return [Judged(*columns) for columns in zip(scored, written, outputs, chrf, strict=True)]
 
 
+def metrics_of(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
+    """The task's own, without the signatures."""
+    metrics = run.task.metrics(outputs, references, run.recipe.evaluation)
+    return {name: value for name, value in metrics.items() if isinstance(value, float)}
+
+
 def sentence_chrf(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
     """sacreBLEU's chrF of each output alone, from 0 to 100, against the closest of its references, all in NFC."""
     from sacrebleu.metrics.chrf import CHRF
@@ -224,6 +230,8 @@ class Outcome:
     """Its rank among all candidates of the step, from 1; None where it may not be written."""
     slots: int = 0
     """How many candidates the step took."""
+    token: str = ""
+    """The reference's token at that step, as it is shown."""
 
 
 class ReferenceWatch:
@@ -321,6 +329,11 @@ class Tally:
         counts = {"search_errors": self.search_errors, "model_errors": self.model_errors}
         kinds = {name: Share.of(count, self.errors) for name, count in counts.items()}
         return {"errors": Share.of(self.errors, self.sentences), **kinds}
+
+    @property
+    def row(self) -> dict[str, float]:
+        _, low, high = self.shares["search_errors"]
+        return {**self.counts, "search_errors_low": low, "search_errors_high": high}
 
     @property
     def share_texts(self) -> dict[str, str]:
@@ -429,7 +442,7 @@ class Sweep:
 
     @cached_property
     def enough(self) -> Width:
-        """From here on wider no longer pays: the narrowest that is not behind the best in a way that matters."""
+        """The narrowest that is not behind the best in a way that matters: wider ones do not improve quality."""
         return next(width for width in self.widths if not self.behind(width).matters)
 
     def behind(self, width: Width, other: Width | None = None) -> Behind:
@@ -463,7 +476,7 @@ class Sweep:
             rows.append([f"{mark} {width.beam}", first, width.tally.search_errors, seconds, *others, behind])
         columns = ["beam", main, "search errors", "seconds", *map(title, names[1:]), f"{main} behind the best"]
         sentences = count_text(self.now.tally.sentences, "sentences")
-        note = f"< in use; * from here on wider no longer pays in {main}, as far as {sentences} can show"
+        note = f"< in use; * wider beams do not improve {main}, as far as {sentences} can show"
         why = (
             f"* is the narrowest beam that is not behind the best one, {self.best.beam}, by more than {MARGIN} points "
             f"of {main}, with an interval above 0 (paired bootstrap, 95 %)."

@@ -29,9 +29,9 @@ from regard.layers.attention import recording
 from regard.models.base import Generator, count_parameters, device_of
 from regard.recipes.recipe import AnyRecipe, leaves
 from regard.runs import Run
-from regard.runs.settings import Progress, summed
+from regard.runs.examples import Progress
 from regard.tasks.language_modeling import RECONSTRUCTION, UNKNOWN_NOTE
-from regard.tasks.task import padded
+from regard.tasks.task import padded, summed
 from regard.tasks.text_to_text import Source
 from regard.text.files import open_text
 from regard.text.normalise import nfc
@@ -43,6 +43,7 @@ from regard.views.search_errors import (
     judge,
     length_buckets,
     lengths_of,
+    metrics_of,
     score_references,
     sentence_chrf,
 )
@@ -50,7 +51,6 @@ from regard.views.significance import (
     Counts,
     Rows,
     counts_of,
-    for_metrics,
     mcnemar,
     paired_tests_of_sums,
     paired_tests_of_texts,
@@ -189,54 +189,54 @@ def measure_texts(
     """Every run decodes once; outputs, also those in files, are measured as the first run's recipe says."""
     if any(run.recipe.search.sample for run in runs.values()):
         raise ConfigError("samples cannot be compared", where="search.sample", hint="--set search.sample=false")
-    inputs = [run.task.by_input(dataset) for run, dataset in zip(runs.values(), datasets, strict=True)]
-    sentences = [_sentences(dataset, own) for dataset, own in zip(datasets, inputs, strict=True)]
+    sentences, tokens = [], []
+    for run, dataset in zip(runs.values(), datasets, strict=True):
+        inputs, texts = run.task.by_input(dataset), dataset.texts
+        tokens.append([len(run.task.source(dataset, rows[0])) for rows in inputs])
+        sentences.append(  # in Unicode's NFC, which models write
+            [(nfc(texts["source"][rows[0]]), [nfc(texts["target"][row]) for row in rows]) for rows in inputs]
+        )
     check_same(runs, sentences, "sentences")
     sources, references = zip(*sentences[0], strict=True)
     others = [read_hypotheses(name, file, references) for name, file in hypotheses.items()]
     first = next(iter(runs.values()))
     task, config = first.task, first.recipe.evaluation
-    texts = sources if task.lengths_of == "source" else [own[0] for own in references]
-    tokens = [
-        [len(task.source(dataset, rows[0])) for rows in own] for dataset, own in zip(datasets, inputs, strict=True)
-    ]
-    shown, systems = _shown(texts, tokens), []
-    for (name, run), dataset in zip(runs.items(), datasets, strict=True):
-        moved = summed(partial(progress, name), len(sources))
-        systems.append(decode_run(name, run, load(run), dataset, shown, moved))
-    systems += others
+    measured = sources if task.lengths_of == "source" else [own[0] for own in references]
+    shown = _shown(measured, tokens)
+    systems = [
+        decode_run(name, run, load(run), dataset, shown, summed(partial(progress, name), len(sources)))
+        for (name, run), dataset in zip(runs.items(), datasets, strict=True)
+    ] + others
 
     outputs = {system.name: system.outputs for system in systems}
-    every = {name: task.metrics(own, for_metrics(references), config) for name, own in outputs.items()}
-    metrics = [name for name, value in every[baseline].items() if isinstance(value, float)]
+    scores = {name: metrics_of(first, own, references) for name, own in outputs.items()}
+    metrics = [*scores[baseline]]
     progress("testing", 0, len(metrics))
     measures, moved = sacrebleu_metrics(metrics, task, config), summed(partial(progress, "testing"), len(metrics))
     chrf = {name: sentence_chrf(first, own, references) for name, own in outputs.items()}
-    unit, lengths = lengths_of(texts)
-    errors: Table = []
-    for system in systems:
-        if system.tally is not None:
-            _, low, high = system.tally.shares["search_errors"]
-            interval = {"search_errors_low": low, "search_errors_high": high}
-            errors.append({"system": system.name, **system.tally.counts, **interval})
-    tables = {
+    unit, lengths = lengths_of(measured)
+    tables: dict[str, Table] = {
         "significance": paired_tests_of_texts(outputs, references, measures, baseline, moved),
-        "lengths": _lengths_table(outputs, references, lengths, partial(task.metrics, config=config), metrics),
-        "errors": errors,
-        "examples": _sentences_table(shown, outputs, sentences[0], chrf),
-        "differ_most": _sentences_table(differ_most([*chrf.values()]), outputs, sentences[0], chrf),
-    }
-    texts_of = every[baseline].items()
-    signatures = {name.removesuffix("_signature"): text for name, text in texts_of if isinstance(text, str)}
+        "lengths": [
+            {"from": bucket.shortest, "to": bucket.longest, "mean_length": bucket.mean, "sentences": len(bucket.rows),
+             "system": name,
+             **metrics_of(first, [own[row] for row in bucket.rows], [references[row] for row in bucket.rows])}
+            for bucket in length_buckets(lengths)
+            for name, own in outputs.items()
+        ],
+        "errors": [{"system": system.name, **system.tally.row} for system in systems if system.tally is not None],
+    }  # fmt: skip
+    for table, rows in (("examples", shown), ("differ_most", differ_most([*chrf.values()]))):
+        tables[table] = [
+            {"sentence": row + 1, "source": sources[row], "reference": " / ".join(references[row]), "system": name,
+             "output": own[row], "sentence_chrf": chrf[name][row]}
+            for row in rows
+            for name, own in outputs.items()
+        ]  # fmt: skip
+    texts_of = task.metrics(outputs[baseline], references, config)
+    signatures = {name.removesuffix("_signature"): text for name, text in texts_of.items() if isinstance(text, str)}
     facts = {"signatures": signatures, "length_unit": unit, "lengths_of": task.lengths_of}
-    scores = {name: {metric: own[metric] for metric in metrics} for name, own in every.items()}
     return Measured("sentences", systems, scores, tables, facts, None)
-
-
-def _sentences(dataset: Dataset, inputs: Sequence[Sequence[int]]) -> list[tuple[str, tuple[str, ...]]]:
-    """The source and all references of each input, in Unicode's NFC, which models write."""
-    sources, targets = dataset.texts["source"], dataset.texts["target"]
-    return [(nfc(sources[rows[0]]), tuple(nfc(targets[row]) for row in rows)) for rows in inputs]
 
 
 def named_files(options: Sequence[str]) -> dict[str, str]:
@@ -291,52 +291,15 @@ def alignment_of(run: Run, model: Generator, source: Source, target_ids: Sequenc
         model(batch.to(device_of(model)))
     weights = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
     weights_TS = torch.cat(weights, dim=1)[0].mean(0).float().cpu().numpy()
-    if isinstance(source, Picture):
-        columns = source.names()
-    else:
-        tokenizer = run.tokenizers["source"]
-        columns = tokenizer.pieces([*source, tokenizer.end])
+    columns = source.names() if isinstance(source, Picture) else run.tokenizers["source"].pieces(source)
     return HeatMap([*map(label, target.pieces(target_ids))], [*map(label, columns)], weights_TS, title)
 
 
 def _shown(texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> list[int]:
     """Short, medium and long sentences, among those whose heat map is small enough for every run."""
-    fitting = [row for row in range(len(texts)) if all(lengths[row] < LONGEST_MAP for lengths in tokens)]
+    fitting = [row for row in range(len(texts)) if all(lengths[row] <= LONGEST_MAP for lengths in tokens)]
     ordered = sorted(fitting, key=lambda row: len(texts[row]))
     return list(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT)) if ordered else []
-
-
-def _lengths_table(
-    outputs: Mapping[str, Sequence[str]],
-    references: Sequence[Sequence[str]],
-    lengths: Sequence[int],
-    measure: Callable[[Sequence[str], Sequence[Any]], Mapping[str, float]],
-    metrics: Sequence[str],
-) -> Table:
-    """The metrics of every system on the sentences of each length."""
-    table: Table = []
-    for bucket in length_buckets(lengths):
-        rows, expected = bucket.rows, for_metrics([references[row] for row in bucket.rows])
-        ends = {"from": bucket.shortest, "to": bucket.longest, "mean_length": bucket.mean, "sentences": len(rows)}
-        for name, own in outputs.items():
-            scores = measure([own[row] for row in rows], expected)
-            table.append({**ends, "system": name, **{metric: scores[metric] for metric in metrics}})
-    return table
-
-
-def _sentences_table(
-    rows: Sequence[int],
-    outputs: Mapping[str, Sequence[str]],
-    sentences: Sequence[tuple[str, Sequence[str]]],
-    chrf: Mapping[str, Sequence[float]],
-) -> Table:
-    """Some sentences, counted from 1, with every system's output."""
-    return [
-        {"sentence": row + 1, "source": sentences[row][0], "reference": " / ".join(sentences[row][1]), "system": name,
-         "output": own[row], "sentence_chrf": chrf[name][row]}
-        for row in rows
-        for name, own in outputs.items()
-    ]  # fmt: skip
 
 
 def measure_units(

@@ -1,0 +1,93 @@
+"""The examples that a run is measured on: a split of its own data, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from regard.data.config import Corpus, Split
+from regard.data.file_inputs import header_of
+from regard.errors import ConfigError, DataError, did_you_mean
+from regard.runs.run import Run, data_fingerprint
+from regard.text.files import TextFile
+
+SPLITS = ("train", "validation", "test")
+Progress = Callable[[str, int, int], None]
+"""Called with what is done now, how much of it is done, and how much there is."""
+
+
+def examples_of(run: Run, split: str | None, files: Sequence[str] = ()) -> Any:
+    """A `Dataset` of the run's task: a split of the run (default: test, else validation), or what is in the files."""
+    data, task = run.recipe.data, run.task
+    if split is not None and split not in SPLITS:
+        raise DataError(f"unknown split {split!r}", where="--split", hint=did_you_mean(split, SPLITS))
+    if files:
+        if split is not None:
+            raise DataError("give a split or files, not both", where="--file")
+        if "-" in files:
+            hint = "give a file, whose suffix says what it is"
+            raise DataError("standard input is not read here", where="--file", hint=hint)
+        return _read_files(task, task.corpus_of(files))
+    if not data.train:
+        raise DataError("the run was imported and has no data of its own", where="--split", hint="give --file")
+    if split is None:
+        split = "validation" if data.test is None else "test"
+    chosen: Split | list[Corpus] | None = getattr(data, split)
+    if chosen is None:
+        raise ConfigError("the run's recipe has no test set", where="data.test", hint="--split validation, or --file")
+    if split != "train" and not isinstance(chosen, Split):
+        return task.read(chosen, split, run.folder)
+    prepared = task.prepare(run.recipe, run.folder, run.tokenizers)
+    saved = max(run.checkpoints.glob("step-*"), default=None)
+    trained_on = data_fingerprint(saved) if isinstance(chosen, Split) and saved is not None else None
+    if trained_on not in (None, task.fingerprint(prepared.train)):  # None: old runs did not store it
+        what = (
+            f"the data has changed since the run was trained: the share of it that is for {split} would be another "
+            "one, with examples that were trained on"
+        )
+        raise DataError(what, where=f"data.{split}", hint="put the old files back, or give --file")
+    return getattr(prepared, split)
+
+
+def _read_files(task: Any, corpus: Corpus) -> Any:
+    """The examples in a user's file. If a column is missing there, the message has all names that are wanted."""
+    try:
+        return task.read([corpus], "test", Path.cwd())
+    except DataError as error:
+        wanted = ", ".join(key for key in corpus.columns.values() if isinstance(key, str))
+        problems = [
+            replace(problem, hint=f"{problem.hint}; wanted are {wanted}: rename them")
+            if wanted and problem.what.startswith("there is no column") else problem
+            for problem in error.problems
+        ]  # fmt: skip
+        raise DataError(problems=problems) from None
+
+
+def measured_on(run: Run, split: str | None, files: Sequence[str] = ()) -> dict[str, Any]:
+    """What `examples_of` takes, to stand before the metrics; and why, where it is not the test set that is expected."""
+    if files:
+        corpus = run.task.corpus_of(files)
+        if not corpus.header:
+            return {"files": list(files)}
+        names = header_of(TextFile(str(corpus.file), Path(str(corpus.file))))
+        numbers = {name: key for name, key in corpus.columns.items() if isinstance(key, int) and key < len(names)}
+        read = ", ".join(f"the {name} is {names[key]!r}" for name, key in numbers.items())
+        note = f"the first line of {corpus.file} names its columns" + (f": {read}" if read else "")
+        return {"files": list(files), "note": note}
+    if split is None and run.recipe.data.test is None:
+        return {"split": "validation", "note": "the run's recipe has no test set"}
+    return {"split": split or "test"}
+
+
+def noted(measured: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured on, with the metrics; where both have a note, the two of them."""
+    notes = [part["note"] for part in (measured, metrics) if "note" in part]
+    return {**measured, **metrics, **({"note": "; ".join(notes)} if notes else {})}
+
+
+def measured_text(measured: Mapping[str, Any]) -> str:
+    """The same in words: `the validation set (the run's recipe has no test set)`, or the names of the files."""
+    what = " and ".join(measured["files"]) if "files" in measured else f"the {measured['split']} set"
+    return what + (f" ({measured['note']})" if "note" in measured else "")
