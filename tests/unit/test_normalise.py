@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from regard.text.normalise import comparable, escape_controls, fold_white_space, nfc, one_line, same_name
-from regard.text.tokenizers import Tokenizer, TokenizerConfig
+from regard.text.normalise import comparable, fold_white_space, nfc, one_line, same_name
+from regard.text.tokenizers import Tokenizer, TokenizerConfig, shown
 
 HANGUL_JAMO = "\u1112\u1161\u11ab\u1100\u116e\u11a8"
 """한국 as a Mac writes it: three jamo a syllable."""
@@ -62,7 +62,7 @@ def test_what_is_compared() -> None:
     ],
 )
 def test_control_characters(text: str, escaped: str, line: str) -> None:
-    assert escape_controls(text) == escaped
+    assert shown(text) == escaped
     assert one_line(text) == line
 
 

@@ -46,11 +46,6 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text)]
 
 
-def escape_controls(text: str) -> str:
-    r"""Write control characters and other unprintable ones as Python escapes, such as \n and \u200b."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def one_line(text: str) -> str:
     """The text as a terminal or an XML file shows it in one line.
 
