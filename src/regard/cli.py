@@ -572,19 +572,19 @@ def explain(
     In the terminal, or with --out as a figure, as a page with all views, or as JSON. For a question about a story: the
     sentences that each hop attended to.
     """
-    from regard.views.explanation import Options
+    from regard.views.explanation import Options, View
     from regard.views.files import check_output, write_result
     from regard.views.terminal import show
 
-    options = Options.parse(view, layer, head, rollout=rollout, words=words, step=step)
+    options = Options(cast("View | None", view), layer, head, rollout, words, step)
     check_output(out, (".svg", ".png", ".html", ".json"))
     given, places = _explained_text(run, text, story, question)
     explanation = regard.explain(
         run, given, target=target, beam=beam, view=options.view, padding=padding, question=question, places=places,
         overrides=settings or [], checkpoint=checkpoint, device=device,
     )  # fmt: skip
-    options.refuse_without_effect(options.view or explanation.views[0], padding=padding, numbers=numbers)
     explanation = explanation.select(options)
+    explanation.refuse_without_effect(padding=padding, numbers=numbers)
     count = explanation.story.questions if explanation.story else 1
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
         _note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")

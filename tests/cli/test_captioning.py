@@ -7,7 +7,6 @@ import re
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -254,13 +253,6 @@ def test_the_best_reference_is_what_the_output_is_held_against(run: Path, home: 
     assert example["verdict"] == ("search" if max(scores) > example["output_log_p"] else "model")
 
 
-def test_compare_tests_one_run_against_another(run: Path, transformer: Path) -> None:
-    found = succeed("compare", run, transformer, "--json").json
-    assert {(row["from"], row["to"]) for row in found["lengths"]} == {(5, 5)}
-    assert [one["system"] for one in found["systems"]] == ["run", "transformer"]
-    assert {"bleu1", "bleu", "chrf", "exact_match"} <= set(found["metrics"])
-
-
 def test_evaluate_a_file_of_the_users(run: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = home / "other"
     folder.mkdir()
@@ -269,13 +261,6 @@ def test_evaluate_a_file_of_the_users(run: Path, home: Path, monkeypatch: pytest
     monkeypatch.chdir(home)
     found = succeed("evaluate", run, "--file", "other/mine.tsv", "--json").json
     assert (found["images"], found["sentences"], found["exact_match"]) == (1, 2, 1.0)
-
-
-def test_check_names_the_images(home: Path) -> None:
-    found: dict[str, Any] = succeed("check", home / "recipe.yaml", "--json").json
-    assert found["ok"]
-    assert found["data"]["samples"][0]["image"] == ["0.png"]
-    assert found["training"]["sample_batch"]["source"][1] == 16
 
 
 def test_what_is_missing_and_what_an_image_has_not(

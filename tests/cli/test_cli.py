@@ -432,14 +432,14 @@ def test_evaluate_speaks_to_people(run: Path, evaluated: dict[str, Any]) -> None
 
 def test_korean_in_either_unicode_form_is_the_same_text() -> None:
     text = "오늘은 날씨가 좋다"
-    found = Translation.metrics([text], [unicodedata.normalize("NFD", text)], EvaluationConfig(tokenize="char"))
+    found = Translation.metrics([text], [[unicodedata.normalize("NFD", text)]], EvaluationConfig(tokenize="char"))
     assert found["exact_match"] == 1
     assert found["bleu"] == pytest.approx(100)
 
 
 @pytest.mark.parametrize("task", [Translation, Captioning])
 def test_case_counts_for_all_metrics_or_for_none(task: type[Translation | Captioning]) -> None:
-    pair = ["Ein Rockkonzert findet statt ."], ["ein Rockkonzert findet statt ."]
+    pair = ["Ein Rockkonzert findet statt ."], [["ein Rockkonzert findet statt ."]]
     exactly, either = (task.metrics(*pair, EvaluationConfig(lowercase=lowercase)) for lowercase in (False, True))
     assert (exactly["exact_match"], either["exact_match"]) == (0, 1)
     assert exactly["chrf"] < either["chrf"] == pytest.approx(100)

@@ -394,7 +394,7 @@ def test_summaries_are_compared_by_rouge(summarizer: Path, tmp_path: Path) -> No
     assert compared.tables["systems"][1]["rougeL"] == 100
     outputs = {system.name: system.outputs for system in compared.systems}
     for row in compared.tables["significance"]:
-        scores = Summarization.metrics(outputs[row["system"]], references, RougeConfig())
+        scores = Summarization.metrics(outputs[row["system"]], [[text] for text in references], RougeConfig())
         assert row["score"] == pytest.approx(scores[row["metric"]])
     assert "ROUGE-L" in page(compared.report())
 

@@ -82,8 +82,6 @@ def test_one_of_several_questions_is_chosen_and_which_is_said(run: Path, tmp_pat
     assert (first.json["numbers"], first.json["answer"], first.json["asked"], first.err) == ([1], "kitchen", 1, "")
     chosen = succeed("explain", run, "--story", babi, "--question", 2, "--json")
     assert (chosen.json, chosen.err) == (last.json, "")
-    asked = succeed("explain", run, "--story", babi, "Where is Mary?", "--json")
-    assert (asked.json["sentences"], asked.err) == (last.json["sentences"], "")
     text = "Mary went to the kitchen. Where is Mary? John left. Where is John?"
     assert "Where is Mary? " in succeed("explain", run, text, "--question", 1).out
 
@@ -106,15 +104,7 @@ def test_a_question_about_a_story_may_come_on_standard_input(run: Path, told: Pa
     assert message.startswith("standard input:1: the word 'Xerxes' is unknown")
 
 
-def test_an_unknown_word_is_told_once_a_question(run: Path) -> None:
-    [bill, again, way_out] = fail("predict", run, stdin="Bill went to the office.\nWhere is Bill?\nWhere is Mary?\n")
-    assert bill.startswith("standard input:2: the word 'Bill' is unknown")
-    assert again.startswith("standard input:3: the word 'Bill' is unknown")
-    assert way_out.startswith("nothing was written")
-
-
 ASKED = ("--story", "TOLD", "Where is Mary?")
-UNCHANGED = "it does not change the view 'hops' (leave it out"
 
 
 @pytest.mark.parametrize(
@@ -128,14 +118,13 @@ UNCHANGED = "it does not change the view 'hops' (leave it out"
         (("--story", "BABI", "--question", "0"), "--question: there is no question 0 (allowed: 1 to 2)"),
         (("--story", "BABI", "--question", "3"), "--question: there is no question 3 (allowed: 1 to 2)"),
         ((*ASKED, "--question", "1"), "--question: it chooses one of the story's own questions (give it or INPUT, not"),
-        *(((*ASKED, *option.split()), f"{option.split()[0]}: {UNCHANGED})")
-          for option in ("--head 1", "--rollout", "--words", "--padding 1")),
-        *(((*ASKED, option, "1"), f"{option}: {UNCHANGED}, or give --numbers)") for option in ("--step", "--layer")),
+        *(((*ASKED, *option.split()), f"{option.split()[0]}: it does not change hops (it changes ")
+          for option in ("--head 1", "--rollout", "--words", "--padding 1", "--step 1", "--layer 1")),
         *(((*ASKED, option, "2"), f"{option}: a run of the task story_answering writes no text (leave it out)")
           for option in ("--target", "--beam")),
         *(((*ASKED, "--view", view), f"--view: the model 'memory_network' has no view '{view}' (allowed for it: hops)")
           for view in ("encoder", "masks")),
-        ((*ASKED, "--numbers", "--layer", "7"), "--layer: there is no hop 7 (allowed: 1 to 2)"),
+        ((*ASKED, "--numbers", "--layer", "7"), "--layer: there is no layer 7 (allowed: 1 to 2)"),
         ((*ASKED, "--numbers", "--head", "2"), "--head: there is no head 2 (allowed: 1)"),
     ],
 )  # fmt: skip
@@ -197,7 +186,3 @@ def test_a_hop_is_printed_in_numbers(run: Path) -> None:
     assert text.startswith("attention over the story, hop 1 of 2: Where is Mary?\n")
     assert "o = sum_i p_i c_i" in text
     assert "u^2 = u^1 + o" in text
-    assert succeed("explain", run, STORY, "--numbers").out.startswith("attention over the story, hop 2 of 2")
-    shown = succeed("explain", run, STORY, "--numbers", "--layer", 1, "--json").json
-    hops = succeed("explain", run, STORY, "--view", "hops", "--json").json["hops"]
-    assert shown["weights"][:2] == pytest.approx(hops[0], abs=1e-5)

@@ -12,8 +12,6 @@ import regard as api
 from command_line import succeed, write
 from raw_cases import raw_recipe
 from regard.data.corpora import generate
-from regard.runs import Run
-from regard.runs.examples import examples_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.training.train import train
 from task_cases import raw_tokens
@@ -23,11 +21,6 @@ TOKENIZERS = {
     "words": {"kind": "word", "vocabulary": 2000},
     "few": {"kind": "word", "vocabulary": 20},
 }
-
-
-def words_of(text: str, count: int, split: str = "spaces") -> Tokenizer:
-    config = TokenizerConfig(kind="word", vocabulary=count, split=split)  # type: ignore[arg-type]
-    return Tokenizer.train(config, [text])
 
 
 @pytest.fixture(scope="module")
@@ -41,29 +34,22 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
     return {name: folder / name for name in TOKENIZERS}
 
 
-def test_the_spelling_of_unknown_words_by_hand() -> None:
-    """In `ab cde` nothing is unknown; elsewhere `xyz`, of three bytes, and `한`, of three as well."""
-    tokenizer = words_of("ab cde ab cde ab cde", 20)
-    text = raw_tokens(["ab cde", "xyz ab 한", ""], tokenizer)
-    assert text.spelt_out.tokens.tolist() == [0, 2, 0]
-    assert text.spelt_out.nats.tolist() == pytest.approx([0.0, (3 + 1 + 3 + 1) * math.log(257), 0.0])
-    assert text.unknown_share == 2 / 5
-
-
-def test_a_syllable_in_pieces_costs_as_much_as_a_whole_one() -> None:
-    tokenizer = words_of("ab cde ab cde", 20)
-    [composed, apart] = (
-        raw_tokens([f"ab {word}"], tokenizer).spelt_out.nats.tolist() for word in ("한", "\u1112\u1161\u11ab")
-    )
-    assert composed == apart == pytest.approx([4 * math.log(257)])
-
-
-def test_a_text_that_says_unk_has_no_unknown_token() -> None:
-    tokenizer = words_of("ab <unk> ab <unk>", 20)
-    text = raw_tokens(["ab <unk> ab"], tokenizer)
-    assert tokenizer.unk in text.values
-    assert text.spelt_out.tokens.tolist() == [0]
-    assert text.spelt_out.nats.tolist() == [0.0]
+@pytest.mark.parametrize(
+    ("known", "texts", "unknown", "symbols"),
+    [
+        ("ab cde", ["ab cde", "xyz ab 한", ""], [0, 2, 0], [0, 3 + 1 + 3 + 1, 0]),  # 한 has three bytes
+        ("ab cde", ["ab 한", "ab \u1112\u1161\u11ab"], [1, 1], [4, 4]),  # a syllable in pieces is the same one
+        ("ab <unk>", ["ab <unk> ab"], [0], [0]),  # a text that says <unk> has no unknown token
+    ],
+)
+def test_the_spelling_of_unknown_words_by_hand(
+    known: str, texts: list[str], unknown: list[int], symbols: list[int]
+) -> None:
+    config = TokenizerConfig(kind="word", vocabulary=20, split="spaces")
+    text = raw_tokens(texts, Tokenizer.train(config, [" ".join([known] * 3)]))
+    assert text.spelt_out[0].tolist() == unknown
+    assert text.spelt_out[1].tolist() == pytest.approx([count * math.log(257) for count in symbols])
+    assert text.unknown_share == sum(unknown) / sum(len(one.split()) for one in texts)
 
 
 def test_evaluate_charges_words_and_characters_but_no_token(runs: dict[str, Path], tmp_path: Path) -> None:
@@ -105,26 +91,12 @@ def test_a_vocabulary_of_twenty_words_does_not_win(runs: dict[str, Path], tmp_pa
     said = succeed("compare", *runs.values(), "--out", page).out
     found = json.loads(succeed("compare", *runs.values(), "--json").out)
     rows = {row["system"]: row for row in found["systems"]}
-    assert rows["few"]["unknown"] == pytest.approx(api.evaluate(runs["few"])["unknown"])
+    evaluated = api.evaluate(runs["few"])
+    for metric in ("word_perplexity", "bits_per_character", "unknown"):
+        assert rows["few"][metric] == pytest.approx(evaluated[metric], rel=1e-5)
     assert rows["few"]["unknown"] > 0.3
     assert rows["pieces"]["unknown"] == 0
     for metric in ("word_perplexity", "bits_per_character"):
         assert rows["few"][metric] > max(rows["pieces"][metric], rows["words"][metric])
     for text in (said, found["note"], page.read_text(encoding="utf-8")):
         assert "an unknown token costs, besides" in text
-
-
-def test_compare_and_evaluate_agree_where_tokens_are_unknown(runs: dict[str, Path]) -> None:
-    found = api.compare([runs["few"], runs["words"]])
-    [row, _] = found.tables["systems"]
-    evaluated = api.evaluate(runs["few"])
-    for metric in ("word_perplexity", "bits_per_character", "unknown"):
-        assert row[metric] == pytest.approx(evaluated[metric], rel=1e-5)
-
-
-def test_check_counts_the_same_unknown_tokens(runs: dict[str, Path]) -> None:
-    """The report of the data and the metrics speak of one share."""
-    run = Run.open(runs["few"])
-    text = examples_of(run, None).text
-    ids = text.values.tolist()
-    assert text.unknown_share == ids.count(text.tokenizer.unk) / (len(ids) - len(text))

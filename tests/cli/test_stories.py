@@ -25,6 +25,7 @@ from regard.tasks.story_answering import StoryAnswering
 from regard.views.explanation import Story
 from regard.views.recording import Step
 from regard.views.report import HeatMaps, Table
+from task_cases import rows_of
 
 BABI = """\
 1 Mary moved to the bathroom.
@@ -50,7 +51,7 @@ RECIPE: dict[str, Any] = {
 
 def read(path: Path, **keys: str) -> list[tuple[str, ...]]:
     """The rows without the name of the task, which is that of the file."""
-    return [row.values[:-1] for row in open_corpus(Stories(file=path.name, **keys), path.parent)]
+    return [row.values[:-1] for row in rows_of(open_corpus(Stories(file=path.name, **keys), path.parent))]
 
 
 def recipe_file(folder: Path, **changes: Any) -> Path:
@@ -103,10 +104,10 @@ def test_files_of_a_pattern_are_tasks_in_the_order_of_their_numbers(tmp_path: Pa
         write(tmp_path / f"qa{number}_some-facts_train.txt", BABI)
     reader = open_corpus(Stories(file="qa*_train.txt"), tmp_path)
     tasks = ("qa1_some-facts", "qa2_some-facts", "qa10_some-facts")
-    places = [reader.where(row.line) for row in reader]
+    places = [reader.where(row.line) for row in rows_of(reader)]
     assert places[0] == "qa1_some-facts_train.txt:3"
     assert places[-1] == "qa10_some-facts_train.txt:8"
-    assert [row.values[-1] for row in reader] == [task for task in tasks for _ in range(3)]
+    assert [row.values[-1] for row in rows_of(reader)] == [task for task in tasks for _ in range(3)]
 
 
 def test_a_story_of_ten_thousand_sentences_keeps_the_last(tmp_path: Path) -> None:
@@ -565,6 +566,6 @@ def test_a_hop_that_looked_at_nothing_says_so() -> None:
 def test_real_tasks_are_read_whole() -> None:
     for part in ("train", "test"):
         reader = open_corpus(Stories(file=f"{REAL}/qa*_{part}.txt.xz"), Path())
-        tasks = Counter(row.values[-1] for row in reader)
+        tasks = Counter(row.values[-1] for row in rows_of(reader))
         assert [*tasks.values()] == [1000] * 20
         assert [*tasks][::19] == ["qa1_single-supporting-fact", "qa20_agents-motivations"]

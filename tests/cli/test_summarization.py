@@ -14,31 +14,22 @@ from command_line import fail, succeed, write
 from regard.config import write_yaml
 from regard.tasks.summarization import RougeConfig, Summarization, common_subsequence, rouge_l, rouge_n, tokens_of
 
-OUTPUT, REFERENCE = ["the", "cat", "was", "found", "under", "the", "bed"], ["the", "cat", "was", "under", "the", "bed"]
 
-
-def test_rouge_by_hand() -> None:
-    """All 6 words of the reference stand among the 7; of its 5 pairs all but 'was under' stand among the 6."""
-    assert rouge_n(OUTPUT, REFERENCE, 1) == pytest.approx(2 * (6 / 7) * (6 / 6) / (6 / 7 + 6 / 6))
-    assert rouge_n(OUTPUT, REFERENCE, 2) == pytest.approx(2 * (4 / 6) * (4 / 5) / (4 / 6 + 4 / 5))
-    assert rouge_l(OUTPUT, REFERENCE) == pytest.approx(2 * (6 / 7) * (6 / 6) / (6 / 7 + 6 / 6))
-
-
-def test_lins_own_example() -> None:
-    """Lin 2004, section 3.1: S2 has the order of S1 in 3 words of 4, S3 in 2, though both have as many pairs."""
-    first, second, third = "police killed the gunman", "police kill the gunman", "the gunman kill police"
-    assert rouge_l(second.split(), first.split()) == 3 / 4
-    assert rouge_l(third.split(), first.split()) == 2 / 4
-    assert rouge_n(second.split(), first.split(), 2) == rouge_n(third.split(), first.split(), 2) == 1 / 3
-
-
-def test_an_ngram_counts_as_often_as_both_sides_have_it() -> None:
-    assert rouge_n(["the"] * 4, ["the", "cat"], 1) == pytest.approx(2 * (1 / 4) * (1 / 2) / (1 / 4 + 1 / 2))
-
-
-@pytest.mark.parametrize(("output", "reference"), [([], ["a"]), (["a"], []), ([], []), (["a"], ["b"])])
-def test_nothing_in_common_is_zero(output: list[str], reference: list[str]) -> None:
-    assert rouge_n(output, reference, 1) == rouge_n(output, reference, 2) == rouge_l(output, reference) == 0
+@pytest.mark.parametrize(
+    ("output", "reference", "expected"),
+    [
+        # All 6 words of the reference stand among the 7; of its 5 pairs all but 'was under' stand among the 6
+        ("the cat was found under the bed", "the cat was under the bed", [12 / 13, 8 / 11, 12 / 13]),
+        # Lin 2004, section 3.1: one has the order of the reference in 3 words of 4, one in 2, with as many pairs
+        ("police kill the gunman", "police killed the gunman", [3 / 4, 1 / 3, 3 / 4]),
+        ("the gunman kill police", "police killed the gunman", [3 / 4, 1 / 3, 2 / 4]),
+        ("the the the the", "the cat", [1 / 3, 0, 1 / 3]),  # a word counts as often as both sides have it
+        *((output, reference, [0, 0, 0]) for output, reference in (("", "a"), ("a", ""), ("", ""), ("a", "b"))),
+    ],
+)
+def test_rouge_by_hand(output: str, reference: str, expected: list[float]) -> None:
+    texts = output.split(), reference.split()
+    assert [rouge_n(*texts, 1), rouge_n(*texts, 2), rouge_l(*texts)] == pytest.approx(expected)
 
 
 @given(first=st.lists(st.sampled_from("abc"), max_size=12), second=st.lists(st.sampled_from("abc"), max_size=80))
@@ -60,8 +51,8 @@ def test_words_and_characters() -> None:
 
 def test_characters_see_a_word_behind_another_particle() -> None:
     """사과를 and 사과가 are no common word, but two of three characters."""
-    by_words = Summarization.metrics(["사과를"], ["사과가"], RougeConfig())
-    by_characters = Summarization.metrics(["사과를"], ["사과가"], RougeConfig(tokenize="characters"))
+    by_words = Summarization.metrics(["사과를"], [["사과가"]], RougeConfig())
+    by_characters = Summarization.metrics(["사과를"], [["사과가"]], RougeConfig(tokenize="characters"))
     assert by_words["rouge1"] == 0
     assert by_characters["rouge1"] == by_characters["rougeL"] == pytest.approx(100 * 2 / 3)
     assert by_characters["rouge2"] == pytest.approx(100 * 1 / 2)
@@ -69,8 +60,8 @@ def test_characters_see_a_word_behind_another_particle() -> None:
 
 
 def test_case_counts_only_if_asked_for() -> None:
-    assert Summarization.metrics(["The CAT"], ["the cat"], RougeConfig())["rougeL"] == 100
-    assert Summarization.metrics(["The CAT"], ["the cat"], RougeConfig(lowercase=False))["rougeL"] == 0
+    assert Summarization.metrics(["The CAT"], [["the cat"]], RougeConfig())["rougeL"] == 100
+    assert Summarization.metrics(["The CAT"], [["the cat"]], RougeConfig(lowercase=False))["rougeL"] == 0
 
 
 def test_against_rouge_score() -> None:
@@ -79,7 +70,7 @@ def test_against_rouge_score() -> None:
     draw = random.Random(1)
     said = "the a cat dog Police killed, gunman's on-site under 3.5 bed was found in u.s. it _ was"
     pairs = [tuple(" ".join(draw.choices(said.split(), k=draw.randint(1, 15))) for _ in "or") for _ in range(200)]
-    found = Summarization.metrics([pair[0] for pair in pairs], [pair[1] for pair in pairs], RougeConfig())
+    found = Summarization.metrics([pair[0] for pair in pairs], [[pair[1]] for pair in pairs], RougeConfig())
     theirs = [scorer.score(reference, output) for output, reference in pairs]
     for name in ("rouge1", "rouge2", "rougeL"):
         assert found[name] == pytest.approx(100 * sum(one[name].fmeasure for one in theirs) / len(pairs))

@@ -453,10 +453,6 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"data": {"train": {}}}, "name the tagged sentences"),
         ({"data": {"train": [{"corpus": "names-en"}, {"file": "a", "scheme": "plain"}]}}, "scheme: plain is for all"),
-        (
-            {"model": {"kind": "rnn"}},
-            "rnn is no model for the task tagging (allowed: bert, bilstm, cnn, elmo, gpt, lstm_lm)",
-        ),
         ({"data": {"train": {"file": "train.tsv", "header": True}}}, "tagged sentences have no 'header'"),
     ]
     for changes, expected in refused:

@@ -94,26 +94,26 @@ def test_other_shapes(recipe: Path, tmp_path: Path) -> None:
     )
 
 
-def test_another_tokenizer_and_how_to_take_the_same(recipe: Path, tmp_path: Path) -> None:
-    other = "data.train={corpus: dates, size: 300}"
-    assert refused(recipe, other) == (
-        "training.init: before has another tokenizer, so its embeddings are those of other tokens "
-        "(use that one: tokenizer.file: before/tokenizer.json)"
+@pytest.mark.parametrize(
+    ("joint", "files"),
+    [
+        ("true", "{NAME}/tokenizer.json"),
+        ("false", "{source: {NAME}/tokenizer.source.json, target: {NAME}/tokenizer.target.json}"),
+    ],
+)
+def test_another_tokenizer_and_how_to_take_the_same(recipe: Path, tmp_path: Path, joint: str, files: str) -> None:
+    name, apart = ("before", "") if joint == "true" else ("apart", ", tokenizer.joint: false")
+    if apart:
+        train(recipe, ["tokenizer.joint=false", "training.init=null"], out=tmp_path / name, quiet=True)
+    files = files.replace("{NAME}", name)
+    other = [f"training.init={name}", "data.train={corpus: dates, size: 300}"]
+    assert refused(recipe, *other) == (
+        f"training.init: {name} has another tokenizer, so its embeddings are those of other tokens "
+        f"(use that one: tokenizer.file: {files}{apart})"
     )
-    run = train(recipe, [other, "tokenizer.file=before/tokenizer.json"], out=tmp_path / "reused", quiet=True)
-    assert run.tokenizers.fingerprint == Run.open(tmp_path / "before").tokenizers.fingerprint
-
-
-def test_two_other_tokenizers_and_how_to_take_the_same(recipe: Path, tmp_path: Path) -> None:
-    apart = ["tokenizer.joint=false", "training.init=null"]
-    train(recipe, apart, out=tmp_path / "apart", quiet=True)
-    other = ["training.init=apart", "data.train={corpus: dates, size: 300}"]
-    with pytest.raises(ConfigError) as caught:
-        train(recipe, other, out=tmp_path / "run", quiet=True)
-    hint = "tokenizer.file: {source: apart/tokenizer.source.json, target: apart/tokenizer.target.json}"
-    assert f"use that one: {hint}, tokenizer.joint: false" in str(caught.value)
-    reused = ["tokenizer.file=" + hint.partition(": ")[2], "tokenizer.joint=false"]
-    train(recipe, [*other, *reused], out=tmp_path / "reused", quiet=True)
+    options = [*other, f"tokenizer.file={files}", f"tokenizer.joint={joint}"]
+    run = train(recipe, options, out=tmp_path / "reused", quiet=True)
+    assert run.tokenizers.fingerprint == Run.open(tmp_path / name).tokenizers.fingerprint
 
 
 def test_what_is_no_run_or_has_no_weights(recipe: Path, tmp_path: Path) -> None:

@@ -265,32 +265,23 @@ def test_plateau_against_torch(patience: int) -> None:
     assert plateau.scale < 1.0
 
 
-def test_learning_rate_in_use(tiny_recipe: Tree, tmp_path: Path) -> None:
-    run = trained(
-        tiny_recipe, tmp_path, steps=8, warmup=4, schedule="linear", learning_rate=0.02, log_every=1, decode=0
-    )
-    rates = [line["learning_rate"] for line in lines(run, "train")]
-    assert rates == pytest.approx([0.005, 0.01, 0.015, 0.02, 0.016, 0.012, 0.008, 0.004])
-
-
-def test_plateau_in_use(tiny_recipe: Tree, tmp_path: Path) -> None:
-    """Nothing is ever translated exactly, so each validation after the first is one more without a better one."""
-    run = trained(
-        tiny_recipe,
-        tmp_path,
-        steps=12,
-        schedule="plateau",
-        plateau_patience=1,
-        plateau_factor=0.1,
-        learning_rate=1e-6,
-        log_every=1,
-        validate_every=2,
-        best="exact_match",
-        decode=2,
-    )
-    assert [line["exact_match"] for line in lines(run, "validation")] == [0.0] * 6
-    rates = [line["learning_rate"] for line in lines(run, "train")]
-    assert rates == pytest.approx([1e-6] * 6 + [1e-7] * 4 + [1e-8] * 2)
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        (
+            {"steps": 8, "warmup": 4, "schedule": "linear", "learning_rate": 0.02, "decode": 0},
+            [0.005, 0.01, 0.015, 0.02, 0.016, 0.012, 0.008, 0.004],
+        ),
+        (  # nothing is ever translated exactly, so each validation after the first is one more without a better one
+            {"steps": 12, "schedule": "plateau", "plateau_patience": 1, "plateau_factor": 0.1, "learning_rate": 1e-6,
+             "validate_every": 2, "best": "exact_match", "decode": 2},
+            [1e-6] * 6 + [1e-7] * 4 + [1e-8] * 2,
+        ),
+    ],
+)  # fmt: skip
+def test_learning_rate_in_use(tiny_recipe: Tree, tmp_path: Path, training: Tree, expected: list[float]) -> None:
+    run = trained(tiny_recipe, tmp_path, log_every=1, **training)
+    assert [line["learning_rate"] for line in lines(run, "train")] == pytest.approx(expected)
 
 
 # Which checkpoints, how long

@@ -10,9 +10,8 @@ import pytest
 
 import regard
 from command_line import fail, succeed
-from exchange_cases import save_marian
+from exchange_cases import TRAINING, save_marian, trained
 from regard.runs import Run
-from regard.training.train import train
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -35,15 +34,14 @@ def exported_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
         save_marian(folder / "marian")
         run = regard.import_run(folder / "marian", out=folder / "run")
     else:
-        training = {"steps": 60, "batch_tokens": 1024, "device": "cpu", "decode": 0}
-        recipe = {
-            "task": "translation",
-            "data": {"train": {"corpus": "phrases-en-fr", "size": 500}, "validation": {"split": 0.1}},
-            "tokenizer": {"vocabulary": 250, "joint": options.pop("joint")},
-            "model": {**SIZES, **options},
-            "training": training | {"learning_rate": 0.01, "schedule": "constant"},
-        }
-        run = train(recipe, out=folder / "run", quiet=True)
+        run = trained(
+            folder / "run",
+            task="translation",
+            data={"train": {"corpus": "phrases-en-fr", "size": 500}, "validation": {"split": 0.1}},
+            tokenizer={"vocabulary": 250, "joint": options.pop("joint")},
+            model={**SIZES, **options},
+            training=TRAINING | {"steps": 60, "batch_tokens": 1024, "learning_rate": 0.01},
+        )
     succeed("export", run.folder, "--to", "ctranslate2", "--out", folder / "theirs")
     return run
 

@@ -11,7 +11,7 @@ import pytest
 
 import regard
 from command_line import fail, succeed, write
-from exchange_cases import TEXTS, answers, save_bert, save_marian, there_and_back
+from exchange_cases import TEXTS, TRAINING, answers, save_bert, save_marian, there_and_back
 from regard.runs import Run
 
 transformers = pytest.importorskip("transformers")
@@ -154,11 +154,8 @@ def test_a_tagger_of_parts_of_speech(tmp_path: Path) -> None:
 def test_a_tagger_of_another_scheme(tmp_path: Path) -> None:
     labels = ["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC"]
     run = imported(tmp_path, "BertForTokenClassification", id2label=dict(enumerate(labels)))
-    file, written = (
-        write(tmp_path / "a.conll", "New B-LOC\nYork I-LOC\nCity I-LOC\nin O\nMay B-LOC\n"),
-        tmp_path / "written",
-    )
-    measured(run, file, predictions=written)
+    file = write(tmp_path / "a.conll", "New B-LOC\nYork I-LOC\nCity I-LOC\nin O\nMay B-LOC\n")
+    measured(run, file, predictions=(written := tmp_path / "written"))
     expected = json.loads(written.read_text(encoding="utf-8"))["expected_tags"]
     assert expected == ["B-LOC", "I-LOC", "E-LOC", "O", "S-LOC"], "the same entities, in the model's scheme"
 
@@ -198,13 +195,9 @@ def test_a_translator(tmp_path: Path) -> None:
     assert regard.explain(run, "The dog", target="나는").to_json()["target"] == ("▁나는", "</s>")
     assert succeed("diagnose", run, "--file", pairs, "--no-sweep", "--json").json["sentences"] == 2
     file = write(tmp_path / "pairs.tsv", "\n".join(f"The quick dog {n}\t나는 학교에 {n}" for n in range(30)))
-    recipe = {
-        "task": "translation",
-        "data": {"train": {"file": str(file), "source": 0, "target": 1}, "validation": {"split": 0.2}},
-        "training": {
-            "init": str(run), "steps": 20, "decode": 0, "device": "cpu", "learning_rate": 0.01, "schedule": "constant",
-        },
-    }  # fmt: skip
+    data = {"train": {"file": str(file), "source": 0, "target": 1}, "validation": {"split": 0.2}}
+    training = TRAINING | {"init": str(run), "steps": 20, "learning_rate": 0.01}
+    recipe = {"task": "translation", "data": data, "training": training}
     tuned = regard.train(recipe, out=tmp_path / "tuned", quiet=True)
     before, after = (regard.evaluate(one, files=[str(file)])["loss"] for one in (run, tuned))
     assert after < before - 1

@@ -1,4 +1,4 @@
-"""Tiny models on raw text, each trained once a session and only read."""
+"""Tiny models on raw text, and one that reads images; each is trained once a session and only read."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ RECIPES: dict[str, Tree] = {
     "elmo": raw_recipe(ELMO),
     "bert": raw_recipe(BERT),
     "bert-single": raw_recipe(BERT | {"next_sentence": False}, {"whole_words": "words"}),
+    "captioner": BASE
+    | {
+        "task": "captioning",
+        "data": {part: {"corpus": "shapes", "size": size} for part, size in (("train", 60), ("validation", 6))},
+        "tokenizer": {"kind": "word"},
+        "model": {"kind": "captioner", "channels": [4], "width": 16, "attention": 16, "images": {"size": 16}},
+        "training": BASE["training"] | {"label_smoothing": 0.0, "decode": 2},
+    },
 }
 
 

@@ -23,6 +23,7 @@ from regard.text.vocabularies import SPECIAL
 DATA: dict[str, Any] = {
     "translation": {"corpus": "reverse", "size": 10},
     "classification": {"file": "a.tsv", "text": "text", "label": "label"},
+    "masked_language_modeling": {"text": "a.txt"},
     "tagging": {"file": "a.conll"},
     "question_answering": {"file": "a.json"},
 }

@@ -92,7 +92,7 @@ def test_long_labels_run_downwards_and_are_shortened() -> None:
 
 
 TOKENS = st.lists(
-    st.text(alphabet="aZ▁.<&가힣漢字é\u0301\u0323", max_size=16)
+    st.text(alphabet="aZ▁.<&가힣漢字é\u0301\u0323\x1b\r", max_size=16)
     | st.sampled_from(["</s>", "<unk>", " ", "▁", "▁화요일"]),
     min_size=1,
     max_size=40,
@@ -104,9 +104,10 @@ TOKENS = st.lists(
 def test_panels_fit_and_show_every_cell_with_fuller_blocks_for_larger_weights(
     source: list[str], target: list[str], width: int, seed: int
 ) -> None:
-    drawn = heat_map(source, target, title="제목: the title", seed=seed)
+    drawn = heat_map(source, target, title="제목: \x1b]0;title\x07", seed=seed)
     lines = heat_map_lines(drawn, width)
     assert max(map(display_width, lines)) <= width
+    assert not {c for c in "".join(lines) if unicodedata.category(c) == "Cc"}, "no token steers the terminal"
     for panel in "\n".join(lines[1:]).split("\n\n")[:-1]:
         assert len({display_width(line) for line in panel.split("\n")}) == 1
     rows = grid_rows(lines)
@@ -123,11 +124,6 @@ def test_a_narrow_terminal_gets_panels_of_even_size() -> None:
     drawn = heat_map(list("abcdefghij"), ["x"])
     assert [len(cells) // 2 for _, cells in grid_rows(heat_map_lines(drawn, width=80))] == [10]
     assert [len(cells) // 2 for _, cells in grid_rows(heat_map_lines(drawn, width=21))] == [5, 5]
-
-
-def test_a_token_cannot_steer_the_terminal() -> None:
-    drawn = heat_map(["\x1b[2J", "b"], ["\r", "\x07"], np.full((2, 2), 0.5), title="\x1b]0;title\x07")
-    assert not {c for c in "".join(heat_map_lines(drawn, 80)) if unicodedata.category(c) == "Cc"}
 
 
 @pytest.mark.parametrize(("names", "tolerance"), [(BLUES, 0.4), (ORANGES, 1.1)])
@@ -151,20 +147,20 @@ def test_svg_of_any_text_is_xml_with_every_label_as_text(source: list[str], titl
     assert sum(texts.count(text) for text in {label(piece) for piece in source}) >= 2 * len(source)
 
 
-TITLES = {
-    "English": "The committee that the previous government had appointed resigned yesterday → Das Komitee trat zurück",
-    "Korean": "지난 정부가 임명한 위원회는 내년 예산에 관한 긴 토론 끝에 어제 모두 물러났다 → The committee resigned",
-    "one word": "Donaudampfschifffahrtsgesellschaft" * 5,
-}
-
-
 @pytest.mark.parametrize("size", [(2, 2), (3, 30)])
-@pytest.mark.parametrize("title", TITLES.values(), ids=TITLES)
+@pytest.mark.parametrize(
+    "title",
+    [
+        "지난 정부가 임명한 위원회는 내년 예산에 관한 긴 토론 끝에 어제 모두 물러났다 → The committee resigned",
+        "Donaudampfschifffahrtsgesellschaft" * 5,
+    ],
+    ids=["words", "one word"],
+)
 def test_a_long_title_ends_inside_its_png(title: str, size: tuple[int, int]) -> None:
     images = pytest.importorskip("matplotlib.image")
     rows, columns = ([f"{name}{n}" for n in range(count)] for name, count in zip("rc", size, strict=True))
     one, wide = (HeatMap(rows, columns, np.zeros(size), title, label_width=width) for width in (18, 60))
-    for maps in ([one], [one] * 3, [wide]):
+    for maps in ([one] * 3, [wide]):
         try:
             content = draw([HeatMaps(maps, shown=range(len(maps)))], Path("x.png"))
         except RegardError as error:

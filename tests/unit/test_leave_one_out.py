@@ -72,64 +72,57 @@ def test_what_is_left_are_the_other_words(text: str) -> None:
         assert len(text) - len(left) in (len(words[number]), len(words[number]) + 1)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_a_label_without_each_word(runs: dict[str, Path], name: str) -> None:
-    """As `predict` says it of the texts that a user would type."""
-    found = occluded(runs[name], "The plot was  superb, again.")
-    shorter = [
-        "plot was  superb, again.", "The was  superb, again.", "The plot  superb, again.", "The plot was , again.",
-        "The plot was  superb again.", "The plot was  superb,.", "The plot was  superb, again",
-    ]  # fmt: skip
-    assert found.words == ("The", "plot", "was", "superb", ",", "again", ".")
-    whole, *others = [one.to_json() for one in api.predict(runs[name], ["The plot was  superb, again.", *shorter])]
-    label = whole["output"]
-    assert found.answers == (f"P({label})",)
-    assert found.values == pytest.approx((whole["probabilities"][label],), abs=1e-6)
-    falls = [whole["probabilities"][label] - one["probabilities"][label] for one in others]
-    assert found.falls_WA[:, 0].tolist() == pytest.approx(falls, abs=1e-6)
+PLOT = [
+    "plot was  superb, again.", "The was  superb, again.", "The plot  superb, again.", "The plot was , again.",
+    "The plot was  superb again.", "The plot was  superb,.", "The plot was  superb, again",
+]  # fmt: skip
+PET = ["big cat\tdog", "a cat\tdog", "a big\tdog"]  # without "dog" no text is left
+CHOICES = ["cat\tb dog\tc dog", "a\tb dog\tc dog", "a cat\tdog\tc dog", "a cat\tb\tc dog", "a cat\tb dog\tdog",
+           "a cat\tb dog\tc"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "shorter"),
+    [
+        *((name, "The plot was  superb, again.", "The plot was superb , again .", PLOT) for name in MODELS),
+        ("pairs", "a big cat\tdog", "a big cat", PET),
+        ("choices", "a cat\tb dog\tc dog", "a cat b dog c dog", CHOICES),
+    ],
+)
+def test_an_answer_without_each_word_is_what_predict_says_of_the_shorter_text(
+    runs: dict[str, Path], name: str, text: str, words: str, shorter: list[str]
+) -> None:
+    found = occluded(runs[name], text)
+    whole, *others = [one.to_json() for one in api.predict(runs[name], [text, *shorter])]
+    answer = "the number" if name == "pairs" else f"P({whole['output']})"
+
+    def value(prediction: Tree) -> float:
+        return float(prediction["output"] if name == "pairs" else prediction["probabilities"][whole["output"]])
+
+    assert (found.answers, found.words) == ((answer,), tuple(words.split()))
+    assert found.values == pytest.approx((value(whole),), abs=1e-6)
+    assert found.falls_WA[:, 0].tolist() == pytest.approx([value(whole) - value(one) for one in others], abs=1e-6)
     assert np.abs(found.falls_WA).max() > 0
 
 
-def test_a_number_without_each_word_of_two_texts(runs: dict[str, Path]) -> None:
-    found = occluded(runs["pairs"], "a big cat\tdog")
-    shorter = ["big cat\tdog", "a cat\tdog", "a big\tdog"]
-    whole, *others = [one.to_json()["output"] for one in api.predict(runs["pairs"], ["a big cat\tdog", *shorter])]
-    assert (found.answers, found.words) == (("the number",), ("a", "big", "cat"))  # without "dog" no text is left
-    assert found.falls_WA[:, 0].tolist() == pytest.approx([whole - other for other in others], abs=1e-6)
-
-
-def test_a_choice_without_each_word(runs: dict[str, Path]) -> None:
-    found = occluded(runs["choices"], "a cat\tb dog\tc dog")
-    assert found.words == ("a", "cat", "b", "dog", "c", "dog")
-    texts = ["a cat\tb dog\tc dog", "a cat\tdog\tc dog"]
-    whole, third = (one.to_json()["probabilities"] for one in api.predict(runs["choices"], texts))
-    [label] = [name for name in whole if found.answers == (f"P({name})",)]
-    assert found.falls_WA[2, 0] == pytest.approx(whole[label] - third[label], abs=1e-6)
-
-
 def test_tags_without_each_other_word(runs: dict[str, Path]) -> None:
-    words = ["Anna", "moved", "to", "Oslo"]
-    found = occluded(runs["tags"], " ".join(words))
-    run = Run.open(runs["tags"])
-    model, task = run.load_model(), run.task
+    words, run = ["Anna", "moved", "to", "Oslo"], Run.open(runs["tags"])
+    found, model, task = occluded(runs["tags"], " ".join(words)), run.load_model(), run.task
     [whole] = task.tag_words(model, task.encode_words([words]))
     tags = whole.argmax(-1)
     assert found.answers == tuple(f"{word}/{task.labels[tag]}" for word, tag in zip(words, tags, strict=True))
     for out in range(4):
         [log_p] = task.tag_words(model, task.encode_words([words[:out] + words[out + 1 :]]))
-        for place in range(4):
-            if place == out:
-                assert found.falls_WA[out, place] == 0
-            else:
-                p = math.exp(log_p[place - (place > out), tags[place]])
-                assert found.falls_WA[out, place] == pytest.approx(found.values[place] - p, abs=1e-6)
+        p = [math.exp(log_p[place - (place > out), tags[place]]) for place in range(4) if place != out]
+        p.insert(out, found.values[out])  # the fall of a word's own tag is 0
+        assert found.falls_WA[out] == pytest.approx(np.array(found.values) - p, abs=1e-6)
 
 
 CONTEXT = "Ben lives in New York. Anna Kim is a baker."
 
 
 @pytest.mark.parametrize("threshold", [1000.0, -1000.0])
-def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) -> None:
+def test_an_answer_to_a_question_without_each_word(runs: dict[str, Path], threshold: float) -> None:
     """The answer moves with what is left out before it; its own words stay. A threshold makes the model silent."""
     run = Run.open(runs["answers"])
     evaluation = run.recipe.evaluation.model_copy(update={"threshold": threshold})
@@ -156,10 +149,9 @@ def test_an_answer_without_each_word(runs: dict[str, Path], threshold: float) ->
         assert found.values[0] - found.falls_WA[row, 0] == pytest.approx(math.exp(score), abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["bilstm", "tags", "answers"])
-def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "text"), [("bilstm", "The plot was superb."), ("tags", "Anna moved to Oslo")])
+def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str, text: str) -> None:
     pytest.importorskip("matplotlib")
-    text = {"tags": "Anna moved to Oslo", "answers": f"Where?\t{CONTEXT}"}.get(name, "The plot was superb.")
     shown = succeed("explain", runs[name], text, "--json").json["occlusion"]
     assert np.array(shown["falls"]).shape == (len(shown["words"]), len(shown["answers"]))
     lines = succeed("explain", runs[name], text).out.splitlines()
@@ -205,7 +197,7 @@ def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: dict[str, Path]
         (["superb"], "explain: without its only word the text is empty (give two words or more"),
         (["good " * (MOST_WORDS + 1)],
          f"explain: the text has {MOST_WORDS + 1} words, each of which would be left out once (at most {MOST_WORDS}: "),
-        (["so good", "--head", "1"], "--head: it does not change the view 'occlusion' (leave it out)"),
+        (["so good", "--head", "1"], "--head: it does not change occlusion (it changes alignment, "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_left_out(runs: dict[str, Path], arguments: list[str], message: str) -> None:

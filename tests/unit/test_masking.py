@@ -66,28 +66,28 @@ def test_the_vocabulary_has_berts_special_tokens(tokenizer: Tokenizer) -> None:
 def test_shares_of_masking(tokenizer: Tokenizer, rate: float) -> None:
     """Over more than 100,000 tokens: how many are chosen, and what they become."""
     ids = random_texts(tokenizer, 4000, 60)
-    masked = Masking(tokenizer, rate)(ids, Draws(1, 2, 3))
+    masked_BL, places_P, labels_P = Masking(tokenizer, rate)(ids, Draws(1, 2, 3))
     special = np.isin(ids, sorted(tokenizer.special))
-    count, chosen = int((~special).sum()), len(masked.places_P)
+    count, chosen = int((~special).sum()), len(places_P)
     assert count > 100_000
     within(chosen, count, rate)
-    assert not special.ravel()[masked.places_P].any()
-    assert np.array_equal(masked.labels_P, ids.ravel()[masked.places_P])
-    shown = masked.ids_BL.ravel()[masked.places_P]
+    assert not special.ravel()[places_P].any()
+    assert np.array_equal(labels_P, ids.ravel()[places_P])
+    shown = masked_BL.ravel()[places_P]
     within(int((shown == tokenizer.mask).sum()), chosen, 0.8)
     same = 0.1 + 0.1 / (tokenizer.size - len(MASKING))  # a random token may be the one that stood there
-    within(int((shown == masked.labels_P).sum()), chosen, same)
-    others = shown[(shown != tokenizer.mask) & (shown != masked.labels_P)]
+    within(int((shown == labels_P).sum()), chosen, same)
+    others = shown[(shown != tokenizer.mask) & (shown != labels_P)]
     assert not np.isin(others, sorted(tokenizer.special)).any()
     assert len(set(others.tolist())) > 0.9 * (tokenizer.size - len(MASKING))
     untouched = np.ones(ids.size, dtype=bool)
-    untouched[masked.places_P] = False
-    assert np.array_equal(masked.ids_BL.ravel()[untouched], ids.ravel()[untouched])
+    untouched[places_P] = False
+    assert np.array_equal(masked_BL.ravel()[untouched], ids.ravel()[untouched])
 
 
 def test_something_is_always_chosen(tokenizer: Tokenizer) -> None:
     ids = np.array([[tokenizer.begin, 9, 8, tokenizer.end, tokenizer.pad]])
-    found = {int(Masking(tokenizer, 1e-6)(ids, Draws(seed)).places_P[0]) for seed in range(30)}
+    found = {int(Masking(tokenizer, 1e-6)(ids, Draws(seed))[1][0]) for seed in range(30)}
     assert found == {1, 2}
 
 
@@ -150,7 +150,7 @@ def hidden_together(tokenizer: Tokenizer, text: str, whole: str) -> list[str]:
     ids = tokenizer.encode(text)
     masking = Masking(tokenizer, 0.5, whole)  # type: ignore[arg-type]
     row = np.array([[tokenizer.begin, *ids, tokenizer.end]])
-    drawn = [set((masking(row, Draws(seed)).places_P - 1).tolist()) for seed in range(200)]
+    drawn = [set((masking(row, Draws(seed))[1] - 1).tolist()) for seed in range(200)]
     together = [set.intersection(*(chosen for chosen in drawn if place in chosen)) for place in range(len(ids))]
     groups = sorted({tuple(sorted(group)) for group in together})
     return [" ".join(tokenizer.tokens([ids[place] for place in group])) for group in groups]

@@ -277,19 +277,6 @@ class TestCache:
         assert again.tokenizers.fingerprint == first.tokenizers.fingerprint
         assert sources(again.train) == sources(first.train)
 
-    @pytest.mark.parametrize("kind", ["texts", "tokenizers", "encoded"])
-    def test_what_is_damaged_is_built_again(self, kind: str, tmp_path: Path, cache: Path) -> None:
-        data = data_of(train=write(tmp_path, "train", numbered(50)))
-
-        def content() -> tuple[Any, ...]:
-            found = prepared(data, tmp_path)
-            return found.report, found.tokenizers.fingerprint, sources(found.train)
-
-        first = content()
-        for path in cache.glob(f"{kind}-*/*"):
-            path.write_bytes(path.read_bytes()[:-3])
-        assert content() == first
-
     def test_other_content_or_settings_are_prepared_anew(self, tmp_path: Path, cache: Path) -> None:
         train = write(tmp_path, "train", numbered(50))
 

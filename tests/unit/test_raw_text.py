@@ -251,7 +251,7 @@ def test_a_vocabulary_learns_no_white_space(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "name", "message"),
     [
-        ({}, "none", "there is no file in the folder"),
+        ({}, "none", r"none: there is no file in the folder \(put \.txt files into it\)"),
         ({".hidden": b"text\n", "empty.txt": b""}, "none", "none: the files in the folder are all empty, or hidden"),
         ({"empty.txt": b""}, "none/*.txt", "no file has such a name, or only empty ones"),
         ({}, "none/*.tex", r"none/\*\.tex: no file has such a name"),

@@ -296,15 +296,6 @@ def test_missing_files_are_all_named_with_a_near_one(tmp_path: Path) -> None:
     assert long.what.startswith(("cannot be read", "there is no such"))
 
 
-def test_rows_before_the_missing_partner_are_read(tmp_path: Path) -> None:
-    put(tmp_path, "a", "1\n2\n3\n")
-    put(tmp_path, "b", "1\n2\n")
-    rows = open_corpus(Pairs(source="a", target="b"), tmp_path).rows()
-    assert [next(rows).line, next(rows).line] == [1, 2]
-    with pytest.raises(DataError, match="a:3: a has 3 lines, b has 2"):
-        next(rows)
-
-
 @pytest.mark.parametrize("separator", [";", "\t"])
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_what_spreadsheets_write_for_commas_is_recognised(tmp_path: Path, separator: str, quote: str) -> None:

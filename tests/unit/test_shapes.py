@@ -29,14 +29,10 @@ def test_captions_by_hand() -> None:
     below = Scene(Thing("small", "black", "cross", 50, 80), Thing("large", "yellow", "star", 45, 30))
     assert below.caption("english") == "a small black cross below a large yellow star"
     assert below.caption("korean") == "큰 노란 별 아래에 작은 검은 십자가가 있다"
-
-
-@pytest.mark.parametrize(("shape", "particle"), [
-    ("circle", "이"), ("square", "이"), ("triangle", "이"), ("star", "이"), ("cross", "가"), ("diamond", "가"),
-])  # fmt: skip
-def test_particles_follow_the_last_sound(shape: str, particle: str) -> None:
-    scene = SCENE._replace(first=SCENE.first._replace(shape=shape))
-    assert f"{KOREAN[shape]}{particle} 있다" in scene.caption("korean")
+    particles = {"circle": "이", "square": "이", "triangle": "이", "star": "이", "cross": "가", "diamond": "가"}
+    for shape, particle in particles.items():
+        scene = SCENE._replace(first=SCENE.first._replace(shape=shape))
+        assert f"{KOREAN[shape]}{particle} 있다" in scene.caption("korean")
 
 
 @given(SEEDS)

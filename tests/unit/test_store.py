@@ -60,13 +60,6 @@ class TestCacheFolder:
 
 
 class TestStored:
-    def test_builds_once(self) -> None:
-        first = stored("a", write_twelve)
-        written = (first / "numbers").stat()
-        again = stored("a", lambda folder: pytest.fail("was built again"))
-        assert again == first
-        assert (again / "numbers").stat() == written
-
     @pytest.mark.parametrize("damage", ["short", "missing", "manifest", "no manifest", "empty folder"])
     def test_rebuilds_what_is_damaged(self, damage: str) -> None:
         folder = stored("a", write_twelve)

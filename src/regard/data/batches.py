@@ -42,9 +42,6 @@ class Tensors:
     def to(self, device: torch.device | str) -> Self:
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
-    def pin(self) -> Self:
-        return self.map(lambda tensor: tensor.pin_memory())
-
 
 @dataclass(frozen=True)
 class Spelling(Tensors):
@@ -413,7 +410,7 @@ def ahead(
                 torch.cuda.set_device(device)  # a new thread begins on device 0
             iterator = iter(batches)
             while free.acquire() and not stop.is_set() and (item := next(iterator, None)) is not None:
-                batch = item[0] if device is None else item[0].pin()
+                batch = item[0] if device is None else item[0].map(lambda tensor: tensor.pin_memory())
                 ready.put((move(batch) if move else batch, item[1]))
         except BaseException as caught:
             end = caught

@@ -22,10 +22,10 @@ from functools import cache, partial
 from importlib.resources import files
 from itertools import chain, islice
 from random import Random
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, in_order
-from regard.errors import ConfigError, DataError, did_you_mean
+from regard.errors import DataError
 
 T = TypeVar("T")
 Part = Literal["train", "validation", "test"]
@@ -41,7 +41,6 @@ WORDS = range(3, 13)
 """How many words the English sentences of the phrases have."""
 FIRST_PIECE = 14
 """The character that stands for the first piece of text in a file."""
-PHENOMENA = {"phrases-en-ko": "phenomena-en-ko", "phrases-en-fr": "phenomena-en-fr"}
 
 
 def generate(
@@ -144,32 +143,6 @@ def _longer(random: Random, by_words: dict[int, list[Cells]], words: range) -> I
         yield tuple(" ".join(column) for column in zip(*chosen, strict=True))
 
 
-class Marked(NamedTuple):
-    """A pair with a word whose meaning the rest of the sentence decides. Positions count words between spaces."""
-
-    source: str
-    target: str
-    phenomenon: str
-    """pronoun or homonym."""
-    position: int
-    """Of the pronoun in the source, or of the homonym in the target."""
-    refers_to: int
-    """In the source: the pronoun's antecedent, or the English word of the homonym."""
-    meaning: str
-    """That word, in the singular."""
-
-
-def phenomena(name: str, size: int | None, seed: int, part: Part) -> Iterator[Marked]:
-    """Sentences like the phrases with a pronoun whose antecedent is known or (in Korean) a homonym that is explained.
-
-    They belong to the same part as in the corpus itself, so that a model is tested on what it has not seen.
-    """
-    if name not in PHENOMENA:
-        raise ConfigError(f"the corpus {name!r} has no marked sentences", hint=did_you_mean(name, PHENOMENA))
-    rows = first_rows(packaged_rows(PHENOMENA[name], part, seed), size, PHENOMENA[name], part)
-    return (Marked(row[0], row[1], row[2], int(row[3]), int(row[4]), row[5]) for row in rows)
-
-
 # Sequences: copy, reverse, sort
 
 SYMBOLS = tuple("abcdefghij")
@@ -189,67 +162,29 @@ FIRST_DAY, LAST_DAY = date(1950, 1, 1), date(2049, 12, 31)
 """One hundred years, so that a year of two digits still means one year: '50 to '99 and '00 to '49."""
 
 ENGLISH = (
-    "{month} {day}, {year}",
-    "{month} {day} {year}",
-    "{month} {ordinal}, {year}",
-    "{day} {month} {year}",
-    "{ordinal} {month} {year}",
-    "{ordinal} of {month} {year}",
-    "the {ordinal} of {month}, {year}",
-    "the {word} of {month}, {year}",
-    "{month} the {word}, {year}",
-    "{weekday}, {month} {day}, {year}",
-    "{weekday}, {day} {month} {year}",
-    "{weekday}, the {ordinal} of {month} {year}",
-    "{mon} {day}, {year}",
-    "{day} {mon} {year}",
-    "{day}-{mon}-{year}",
-    "{mon} {day}, '{yy}",
-    "{wd}, {day} {mon} {year}",
-    "{wd}, {mon} {day}, {year}",
+    "{month} {day}, {year}|{month} {day} {year}|{month} {ordinal}, {year}|{day} {month} {year}|"
+    "{ordinal} {month} {year}|{ordinal} of {month} {year}|the {ordinal} of {month}, {year}|"
+    "the {word} of {month}, {year}|{month} the {word}, {year}|{weekday}, {month} {day}, {year}|"
+    "{weekday}, {day} {month} {year}|{weekday}, the {ordinal} of {month} {year}|{mon} {day}, {year}|"
+    "{day} {mon} {year}|{day}-{mon}-{year}|{mon} {day}, '{yy}|{wd}, {day} {mon} {year}|{wd}, {mon} {day}, {year}"
 )
 KOREAN = (
-    "{year}년 {month}월 {day}일",
-    "{year}년 {mm}월 {dd}일",
-    "{year}년{month}월{day}일",
-    "{year}년 {month}월 {day}일 {weekday}",
-    "{year}년 {month}월 {day}일 ({wd})",
-    "{weekday}, {year}년 {month}월 {day}일",
-    "서기 {year}년 {month}월 {day}일",
-    "{yy}년 {month}월 {day}일",
-    "'{yy}. {month}. {day}.",
-    "{year}. {month}. {day}.",
-    "{year}. {mm}. {dd}. ({wd})",
-    "{year}.{mm}.{dd}.",
-    "{year}/{mm}/{dd}",
-    "{year_word}년 {month_word}월 {word}일",
+    "{year}년 {month}월 {day}일|{year}년 {mm}월 {dd}일|{year}년{month}월{day}일|{year}년 {month}월 {day}일 {weekday}|"
+    "{year}년 {month}월 {day}일 ({wd})|{weekday}, {year}년 {month}월 {day}일|서기 {year}년 {month}월 {day}일|"
+    "{yy}년 {month}월 {day}일|'{yy}. {month}. {day}.|{year}. {month}. {day}.|{year}. {mm}. {dd}. ({wd})|"
+    "{year}.{mm}.{dd}.|{year}/{mm}/{dd}|{year_word}년 {month_word}월 {word}일"
 )
 GERMAN = (
-    "{day}. {month} {year}",
-    "{dd}. {month} {year}",
-    "{day}. {mon} {year}",
-    "{dd}.{mm}.{year}",
-    "{day}.{m}.{year}",
-    "{day}. {m}. {year}",
-    "am {day}. {month} {year}",
-    "den {day}. {month} {year}",
-    "der {word} {month} {year}",
-    "{weekday}, {day}. {month} {year}",
-    "{weekday}, den {day}. {month} {year}",
-    "am {weekday}, dem {day}. {month} {year}",
-    "{weekday}, {dd}.{mm}.{year}",
-    "{wd}., {day}. {mon} {year}",
-    "{wd}, {dd}.{mm}.{year}",
+    "{day}. {month} {year}|{dd}. {month} {year}|{day}. {mon} {year}|{dd}.{mm}.{year}|{day}.{m}.{year}|"
+    "{day}. {m}. {year}|am {day}. {month} {year}|den {day}. {month} {year}|der {word} {month} {year}|"
+    "{weekday}, {day}. {month} {year}|{weekday}, den {day}. {month} {year}|"
+    "am {weekday}, dem {day}. {month} {year}|{weekday}, {dd}.{mm}.{year}|{wd}., {day}. {mon} {year}|"
+    "{wd}, {dd}.{mm}.{year}"
 )
 FRENCH = (
-    "{jour} {month} {year}",
-    "le {jour} {month} {year}",
-    "le {word} {month} {year}",
-    "{jour} {mon} {year}",
-    "{weekday} {jour} {month} {year}",
-    "{weekday}, {jour} {month} {year}",
-    "le {weekday} {jour} {month} {year}",
-    "{wd}. {jour} {mon} {year}",
+    "{jour} {month} {year}|le {jour} {month} {year}|le {word} {month} {year}|{jour} {mon} {year}|"
+    "{weekday} {jour} {month} {year}|{weekday}, {jour} {month} {year}|le {weekday} {jour} {month} {year}|"
+    "{wd}. {jour} {mon} {year}"
 )
 
 
@@ -257,7 +192,8 @@ FRENCH = (
 class DateLanguage:
     """The words of one language that dates are written with, names between blanks."""
 
-    styles: tuple[str, ...]
+    styles: str
+    """Ways to write a date, with | between them."""
     months: str
     weekdays: str
     days: str
@@ -340,7 +276,7 @@ def _dates(random: Random, part: Part) -> Iterator[Cells]:
     days = [day for day in days if part_of(day.isoformat()) == part]
     while True:
         day, language = pick(random, days), pick(random, LANGUAGES)
-        text = pick(random, language.styles).format_map(language.words(day))
+        text = pick(random, language.styles.split("|")).format_map(language.words(day))
         share = random.random()
         yield text.lower() if share < 0.08 else text.upper() if share < 0.12 else text, day.isoformat()
 
@@ -357,16 +293,15 @@ def scenes(random: Random) -> Iterator[Scene]:
         first, second = ([pick(random, tuple(words)) for words in (RADIUS, COLOURS, OUTLINES)] for _ in range(2))
         placed = False
         while first[1:] != second[1:] and not placed:
-            scene = Scene(*(Thing(one[0], one[1], one[2], *_place(random, one[0])) for one in (first, second)))
+            things = []
+            for size, colour, outline in (first, second):
+                places = range(RADIUS[size] + EDGE, 101 - RADIUS[size] - EDGE)
+                things.append(Thing(size, colour, outline, pick(random, places), pick(random, places)))
+            scene = Scene(*things)
             apart = sorted((abs(scene.first.x - scene.second.x), abs(scene.first.y - scene.second.y)))
             placed = apart[1] >= max(RADIUS[first[0]] + RADIUS[second[0]] + GAP, CLEAR * apart[0])
         if placed:
             yield in_order(scene)
-
-
-def _place(random: Random, size: str) -> tuple[int, int]:
-    places = range(RADIUS[size] + EDGE, 101 - RADIUS[size] - EDGE)
-    return pick(random, places), pick(random, places)
 
 
 def _shapes(language: Language, random: Random, part: Part) -> Iterator[Cells]:

@@ -70,10 +70,6 @@ def rows_or_one_error(read: Callable[[], Iterator[Row]]) -> Iterator[Row]:
 # ------------------------------------------------------------------------------------------------------- .tsv, .csv
 
 
-def _tsv_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    return _table_rows(file, corpus, tsv_records(file))
-
-
 def tsv_records(file: TextFile) -> Records:
     """Fields between tabs; there is no quoting."""
     return ((line, text.split("\t")) for line, text in enumerate(file.lines(), 1))
@@ -300,10 +296,6 @@ BUFFER = 1 << 20
 """Bytes of a column that are read at once; a row group as a whole may be larger than the memory."""
 
 
-def _parquet_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    return read_parquet(file, list(keys_of(corpus).values()), numeric_keys(corpus))
-
-
 def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = frozenset()) -> Iterator[Row]:
     """The texts of some columns; those of the `numeric` ones may be numbers.
 
@@ -321,8 +313,11 @@ def read_parquet(file: TextFile, keys: Sequence[Key], numeric: frozenset[Key] = 
                 raise DataError(f"the column {name!r} holds {kinds[name]}, not text", where=file.name)
             paths.append([name] if name in names else name.split("."))
         for batch in table.iter_batches(BATCH, columns=[".".join(path) for path in paths]):
-            columns = [_cells(batch, path, compute) for path in paths]
-            yield from (Row(row, values) for row, values in enumerate(zip(*columns, strict=True), read + 1))
+            cells = [(batch.column(name), below) for name, *below in paths]
+            columns = [(compute.struct_field(cell, below) if below else cell).to_pylist() for cell, below in cells]
+            for row, values in enumerate(zip(*columns, strict=True), read + 1):
+                texts = ["" if cell is None else cell if isinstance(cell, str) else json.dumps(cell) for cell in values]
+                yield Row(row, tuple(texts))
             read += batch.num_rows
     if read == 0:
         raise DataError("the file has no rows", where=file.name)
@@ -358,29 +353,18 @@ def _leaves(fields: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _is_text(kind: Any) -> bool:
-    return str(kind.value_type if str(kind).startswith("dictionary") else kind) in (
-        "string",
-        "large_string",
-        "string_view",
-    )
+    name = str(kind.value_type if str(kind).startswith("dictionary") else kind)
+    return name in ("string", "large_string", "string_view")
 
 
 def _is_number(kind: Any) -> bool:
     return str(kind).startswith(("int", "uint", "halffloat", "float", "double", "bool"))
 
 
-def _cells(batch: Any, path: list[str], compute: Any) -> list[str]:
-    column = batch.column(path[0])
-    for name in path[1:]:
-        column = compute.struct_field(column, name)
-    values = column.to_pylist()
-    return ["" if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
-
-
 TABLE_ROWS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
-    ".tsv": _tsv_rows,
+    ".tsv": lambda file, corpus: _table_rows(file, corpus, tsv_records(file)),
     ".csv": _csv_rows,
     ".jsonl": _jsonl_rows,
-    ".parquet": _parquet_rows,
+    ".parquet": lambda file, corpus: read_parquet(file, [*keys_of(corpus).values()], numeric_keys(corpus)),
 }
 """Tables by their suffix, which also stands in TABLES of data/config.py."""

@@ -55,6 +55,14 @@ class Reading:
     feature_width: int | None = None
     """Of the features that are read instead, from .npy files."""
 
+    def picture(self, shown: Array, columns: int = 1) -> Picture:
+        """Pixels or features as one image; `columns` is for features."""
+        if self.feature_width is None:
+            size = self.images.size
+            return Picture(shown.reshape(size, size, 3), self.rows * self.columns, self.columns)
+        features = shown.reshape(-1, self.feature_width)
+        return Picture(features, len(features), columns)
+
 
 @dataclass(frozen=True, eq=False)
 class Picture:
@@ -93,17 +101,16 @@ def images_of(pictures: Sequence[Picture]) -> Images:
 def read_picture(name: str, folder: Path, reading: Reading, where: str) -> Picture:
     """What a file's name, relative to `folder`, or a scene of shapes stands for; `where` names it in messages."""
     if reading.feature_width is None and name.startswith(shapes.PREFIX):
-        pixels = shapes.draw(shapes.parse(name, where), reading.images.size)
-        return Picture(pixels, reading.rows * reading.columns, reading.columns)
+        return reading.picture(shapes.draw(shapes.parse(name, where), reading.images.size))
     if reading.feature_width is None and name.lower().endswith(".npy"):
         hint = "model.encoder=features and model.feature_width=... read those"
         raise DataError(f"{name} is an array of features, and the model reads images", where=where, hint=hint)
     if missing := missing_image(name, folder, where):
         raise DataError(problems=[missing])
-    if reading.feature_width is not None:
-        return _features(folder / name, reading.feature_width, where)
-    pixels = read_image(folder / name, reading.images, where)
-    return Picture(pixels, reading.rows * reading.columns, reading.columns)
+    if reading.feature_width is None:
+        return reading.picture(read_image(folder / name, reading.images, where))
+    array = _features(folder / name, reading.feature_width, where)
+    return reading.picture(array, array.shape[1] if array.ndim == 3 else 1)
 
 
 def missing_image(name: str, folder: Path, where: str) -> Problem | None:
@@ -118,7 +125,7 @@ def missing_image(name: str, folder: Path, where: str) -> Problem | None:
     return Problem(where, f"the image {path} {what}", f"paths are relative to {relative_to}")
 
 
-def _features(path: Path, width: int, where: str) -> Picture:
+def _features(path: Path, width: int, where: str) -> NDArray[np.float32]:
     """An array [regions, width] or [rows, columns, width] of any network's."""
     try:
         array: Array = np.load(path, allow_pickle=False)
@@ -134,11 +141,11 @@ def _features(path: Path, width: int, where: str) -> Picture:
         what = f"{path.name} is {array.shape[-1]:,} wide, model.feature_width says {width:,}"
         raise DataError(what, where=where, hint="all arrays must come from the same layer of the same network")
     with np.errstate(over="ignore"):  # what is too large for 32 bits becomes infinite, and is refused
-        regions = array.reshape(-1, width).astype(np.float32)
-    if not np.isfinite(regions).all():
+        features: NDArray[np.float32] = array.astype(np.float32)
+    if not np.isfinite(features).all():
         what = f"{path.name} holds values that are not finite as 32-bit numbers"
         raise DataError(what, where=where, hint="compute it anew")
-    return Picture(regions, len(regions), array.shape[1] if array.ndim == 3 else 1)
+    return features
 
 
 def read_image(path: Path, config: ImagesConfig, where: str) -> NDArray[np.uint8]:
@@ -155,7 +162,14 @@ def read_image(path: Path, config: ImagesConfig, where: str) -> NDArray[np.uint8
                 what = f"{path.name} has {width} x {height} pixels: there is nothing to see"
                 raise DataError(what, where=where, hint="at least 2 x 2")
             image.draft("RGB", (config.size, config.size))
-            upright = operations.exif_transpose(_eight_bits(image, path, pillow, where))
+            image.load()
+            wide = image.mode == "I" and not all(0 <= value < 2**16 for value in image.getextrema())
+            if image.mode == "F" or wide:
+                what = f"{path.name} has {'32-bit' if wide else 'floating-point'} pixels"
+                raise DataError(what, where=where, hint="save it with 8 or 16 bits a channel")
+            if image.mode.startswith("I"):  # Pillow itself would cut off 16 bits at 255
+                image = pillow.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
+            upright = operations.exif_transpose(image)
             if upright.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in upright.info:
                 upright = upright.convert("RGBA")
                 white = pillow.new("RGBA", upright.size, (255, 255, 255, 255))
@@ -182,17 +196,6 @@ def _without_limit(pillow: Any) -> Iterator[None]:
         pillow.MAX_IMAGE_PIXELS = before
 
 
-def _eight_bits(image: Any, path: Path, pillow: Any, where: str) -> Any:
-    """The first frame with 8 bits a channel; Pillow itself would cut off 16 bits at 255."""
-    image.load()
-    if image.mode == "F" or (image.mode == "I" and not 0 <= image.getextrema()[0] <= image.getextrema()[1] < 2**16):
-        kind = "floating-point" if image.mode == "F" else "32-bit"
-        raise DataError(f"{path.name} has {kind} pixels", where=where, hint="save it with 8 or 16 bits a channel")
-    if image.mode.startswith("I"):
-        return pillow.fromarray((np.asarray(image).astype(np.uint32) // 257).astype(np.uint8))
-    return image
-
-
 # The cache
 
 
@@ -212,11 +215,7 @@ class Pictures:
         return len(self.columns)
 
     def __getitem__(self, number: int) -> Picture:
-        reading, size = self.reading, self.reading.images.size
-        if reading.feature_width is None:
-            return Picture(self.shown[number].reshape(size, size, 3), reading.rows * reading.columns, reading.columns)
-        regions = self.shown[number].reshape(-1, reading.feature_width)
-        return Picture(regions, len(regions), int(self.columns[number]))
+        return self.reading.picture(self.shown[number], int(self.columns[number]))
 
     @property
     def regions(self) -> Integers:
@@ -253,16 +252,14 @@ def prepare_pictures(
             raise DataError(problems=first_of(problems))
         np.save(folder / "columns.npy", np.array([columns, kept], dtype=np.int64))
 
-    settings = [FORMAT, reading.images.size, reading.feature_width, reading.images.max_pixels if drop else None]
-    folder = stored(f"images-{key_of([settings, [_stamp(*name) for name in named]])}", build)
+    key: list[Any] = [FORMAT, reading.images.size, reading.feature_width, reading.images.max_pixels if drop else None]
+    for parent, name in named:
+        path = (parent / name).absolute()
+        try:
+            file = path.stat()
+            key.append([str(path), file.st_size, file.st_mtime_ns])
+        except (OSError, ValueError):  # a scene, or a file that is missing
+            key.append([name])
+    folder = stored(f"images-{key_of(key)}", build)
     columns, kept = np.load(folder / "columns.npy")
     return Pictures(TokenColumn.open(folder, "shown", dtype), columns, kept, reading)
-
-
-def _stamp(folder: Path, name: str) -> list[str | int]:
-    """What tells a file from another one, and from itself once it has changed; a scene is its own stamp."""
-    try:
-        file = (folder / name).stat()
-    except (OSError, ValueError):
-        return [name]
-    return [str((folder / name).absolute()), file.st_size, file.st_mtime_ns]

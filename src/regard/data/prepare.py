@@ -37,6 +37,8 @@ CHARACTERS = 1 << 22
 """and characters, about: documents may be long."""
 
 Readers = dict[Part, list[Reader]]
+Place = tuple[int, int, int]
+"""Of a row: the numbers of its corpus, its line and its example."""
 Hashes = NDArray[np.uint64]
 Progress = Callable[[str, int], None]
 """Called with what is being done and the number of examples so far."""
@@ -100,13 +102,17 @@ def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, b
     if checks.faults.count and (recipe.data.bad_lines == "error" or not rows):
         raise DataError(problems=checks.problems)
     texts: dict[str, Sequence[str]] = {
-        name: [row.values[column] for _, _, row in rows] for column, name in enumerate(readers[0].columns)
+        name: [values[column] for _, values in rows] for column, name in enumerate(readers[0].columns)
     }
     if readers[0].corpus.IN_PIECES:
-        texts["part"] = parts(np.array([example for _, example, _ in rows], dtype=np.int64))
-    dataset = Dataset.of(task, texts, lambda row: readers[rows[row][0]].where(rows[row][2].line))
-    numbers = np.array([number for number, _, _ in rows], dtype=np.int16)
-    return replace(dataset, corpora=numbers, weights=(1.0,) * len(readers))
+        texts["part"] = parts(np.array([example for (_, _, example), _ in rows], dtype=np.int64))
+
+    def where(row: int) -> str:
+        corpus, line, _ = rows[row][0]
+        return readers[corpus].where(line)
+
+    numbers = np.array([corpus for (corpus, _, _), _ in rows], dtype=np.int16)
+    return replace(Dataset.of(task, texts, where), corpora=numbers, weights=(1.0,) * len(readers))
 
 
 def key_of(settings: Any) -> str:
@@ -220,8 +226,8 @@ class _Checks:
     def problems(self) -> list[Problem]:
         return [*(problem for error in self.errors for problem in error.problems), *self.faults.problems]
 
-    def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[int, int, Row]]:
-        """The rows that can be kept, as far as the corpora can be read; numbers of the corpus and the example first."""
+    def good_rows(self, readers: Sequence[Reader]) -> Iterator[tuple[Place, tuple[str, ...]]]:
+        """The places and texts of the rows that can be kept, as far as the corpora can be read."""
         self.read, self.dropped = 0, {"empty": Finding(), "over_long_line": Finding(), "cells": Finding()}
         for number, reader in enumerate(readers):
             try:
@@ -233,7 +239,7 @@ class _Checks:
                         found = self.dropped[reason]
                         self.dropped[reason] = Finding(found.count + 1, (*found.places, first.where)[:NAMED])
                     else:
-                        yield number, self.read, row
+                        yield (number, row.line, self.read), row.values  # the garbage collector skips plain tuples
             except DataError as error:
                 self.errors.append(error)
 
@@ -241,13 +247,12 @@ class _Checks:
         """Why a row cannot be kept: the reason's name in the report, and what and where it is."""
         if row.fault is not None:
             return [("cells", row.fault)]
-        may_be_empty = reader.corpus.may_be_empty
         problems: list[tuple[str, Problem]] = []
         for column, text in enumerate(row.values):
-            if not (may_be_empty or text.strip()):
+            if not text.strip() and not reader.corpus.may_be_empty:
                 where, what = reader.where(row.line, reader.columns[column]), reader.empty(row, column)
                 problems.append(("empty", Problem(where, what, f"fill it, or {self.remedy}")))
-            elif (size := len(text.rstrip("\n"))) > self.max_characters:
+            elif len(text) > self.max_characters < (size := len(text.rstrip("\n"))):
                 where = reader.where(row.line, reader.columns[column])
                 what = f"the line has {size:,} characters, data.max_characters allows {self.max_characters:,}"
                 hint = f"split it, raise the limit, or {self.remedy}"
@@ -287,13 +292,12 @@ def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, pro
     places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in columns]
     with ExitStack() as stack:
         writers = [stack.enter_context(closing(ColumnWriter(folder, f"{split}.{name}", np.uint8))) for name in columns]
-        for chunk in in_chunks(checks.good_rows(readers), lambda item: sum(map(len, item[2].values))):
-            numbers, examples, rows = zip(*chunk, strict=True)
-            places.append(np.array([numbers, [row.line for row in rows], examples]))
-            for column, writer in enumerate(writers):
-                texts = [row.values[column] for row in rows]
+        for chunk in in_chunks(checks.good_rows(readers), lambda row: sum(map(len, row[1]))):
+            chunk_places, rows = zip(*chunk, strict=True)
+            places.append(np.array(chunk_places).T)
+            for writer, column_hashes, texts in zip(writers, hashes, zip(*rows, strict=True), strict=True):
                 writer.extend_texts(texts)
-                hashes[column].append(_hashes_of(texts))
+                column_hashes.append(_hashes_of(texts))
             progress(f"reading {split}", checks.read)
     np.save(folder / f"{split}.places.npy", np.concatenate(places, axis=1))
     copied = Texts.open(folder, split, {split: readers}, np.arange(sum(chunk.shape[1] for chunk in places)))

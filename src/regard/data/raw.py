@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -61,21 +60,6 @@ def encode_documents(
     return columns
 
 
-class SpeltOut(NamedTuple):
-    """The cost of spelling out the unknown tokens of documents, in nats.
-
-    A model pays for predicting `<unk>`, but not for the word behind it, so a tiny vocabulary would have the best score.
-    To compare vocabularies, each unknown token is also charged under a uniform model over the 256 bytes and an end
-    symbol; a word of n bytes of UTF-8 costs
-        (n + 1) log 257
-    """
-
-    tokens: NDArray[np.int64]
-    """The number of unknown tokens of each document."""
-    nats: NDArray[np.float64]
-    """Their cost."""
-
-
 class RawTokens:
     """The documents of a split end to end: the tokens of each, then `</s>`; a view of a dataset of their pieces."""
 
@@ -123,19 +107,25 @@ class RawTokens:
         return self.pieces.columns["text"].counts(self.tokenizer.size)
 
     @cached_property
-    def spelt_out(self) -> SpeltOut:
-        """What the unknown tokens of each document stand for, and what it costs to spell them out."""
+    def spelt_out(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The number of unknown tokens of each document, and what it costs to spell them out, in nats.
+
+        A model pays for predicting `<unk>`, but not for the word behind it, so a tiny vocabulary would have the best
+        score. To compare vocabularies, each unknown token is also charged under a uniform model over the 256 bytes and
+        an end symbol; a word of n bytes of UTF-8 costs
+            (n + 1) log 257
+        """
         if not self.frequencies()[self.tokenizer.unk]:
-            return SpeltOut(np.zeros(len(self), dtype=np.int64), np.zeros(len(self)))
+            return np.zeros(len(self), dtype=np.int64), np.zeros(len(self))
         chunks = ([self.tokenizer.fold(text) for text in texts] for texts in in_chunks(self.texts(), len))
         documents = [words for texts in chunks for words in self.tokenizer.unknown_words(texts)]
         symbols = [sum(len(word.strip().encode()) + 1 for _, word in words) for words in documents]
-        return SpeltOut(np.array([*map(len, documents)], dtype=np.int64), np.array(symbols) * math.log(257))
+        return np.array([*map(len, documents)], dtype=np.int64), np.array(symbols) * math.log(257)
 
     @property
     def unknown_share(self) -> float:
         """Of all tokens but the documents' ends."""
-        return float(self.spelt_out.tokens.sum() / max(1, len(self.values) - len(self)))
+        return float(self.spelt_out[0].sum() / max(1, len(self.values) - len(self)))
 
     def document_at(self, places: Integers) -> Integers:
         """The document that each place in `values` belongs to."""

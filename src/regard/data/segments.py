@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.batches import Examples, MaskedBatch, Measured, Rows, Tokens, fixed_batches, plan
+from regard.data.batches import Examples, MaskedBatch, Measured, Rows, Tokens, plan
 from regard.data.raw import RawTokens, cut
 from regard.data.store import Integers
 from regard.errors import DataError
@@ -60,17 +60,12 @@ class Segments(Examples):
     def __init__(self, text: RawTokens, masking: Masking, corpora: Integers) -> None:
         self.text, self.masking = text, masking
         self.corpora, self.weights = corpora, text.weights
-        self._shown: dict[tuple[int, int], Shown] = {}
+        self.shown = lru_cache(maxsize=2)(self.draw)
+        """The same as `draw`, kept for the two latest epochs."""
 
     def draw(self, seed: int, epoch: int) -> Shown:
         """The segments of an epoch; the same for the same seed and epoch on every machine."""
         raise NotImplementedError
-
-    def shown(self, seed: int, epoch: int) -> Shown:
-        """The same, kept for the two latest epochs."""
-        if (seed, epoch) not in self._shown:
-            self._shown = {(seed, epoch): self.draw(seed, epoch), **dict([*self._shown.items()][:1])}
-        return self._shown[seed, epoch]
 
     @property
     def lengths(self) -> NDArray[np.int32]:
@@ -78,10 +73,6 @@ class Segments(Examples):
 
     def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
         return plan(self.shown(seed, epoch), batch_tokens, seed, epoch)
-
-    def measured(self, batch_tokens: int) -> list[Rows]:
-        """Batches that hold everything once, to measure a model with; always the same."""
-        return fixed_batches(self, batch_tokens)
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> MaskedBatch:
         rows_BL, segments_BL, lengths = self._rows(examples, seed, epoch)
@@ -251,14 +242,6 @@ class Draws:
         return drawn
 
 
-class Masked(NamedTuple):
-    """Texts after masking: what is read, where something is to be predicted, and what stood there."""
-
-    ids_BL: Ids
-    places_P: Ids
-    labels_P: Ids
-
-
 @dataclass(frozen=True, eq=False)
 class Masking:
     """Masks texts of one vocabulary, which has [MASK]."""
@@ -267,8 +250,10 @@ class Masking:
     rate: float = 0.15
     whole: Whole = "off"
 
-    def __call__(self, ids_BL: Ids, draws: Draws) -> Masked:
-        """Each token, or each whole word, is chosen by itself with the probability `rate`.
+    def __call__(self, ids_BL: Ids, draws: Draws) -> tuple[Ids, Ids, Ids]:
+        """Texts after masking [B, L], the places where a token is to be predicted [P], and what stood there [P].
+
+        Each token, or each whole word, is chosen by itself with the probability `rate`.
 
         Where that chooses nothing in the whole batch, one is taken, so that there is something to learn from. What is
         chosen becomes [MASK], a random token that is not special, or stays as it is.
@@ -287,7 +272,7 @@ class Masking:
         masked_BL = ids_BL.copy()
         assert self.tokenizer.mask is not None
         masked_BL.flat[places_P] = np.where(how_P < HIDDEN, self.tokenizer.mask, shown_P)
-        return Masked(masked_BL, places_P, labels_P)
+        return masked_BL, places_P, labels_P
 
     @cached_property
     def is_special_V(self) -> NDArray[np.bool_]:

@@ -28,36 +28,18 @@ PREFIX = "shapes:"
 RADIUS = {"small": 11, "large": 20}
 """Half the side of the box around a thing, in hundredths of the picture's."""
 COLOURS = {
-    "red": (214, 40, 40),
-    "green": (34, 150, 70),
-    "blue": (45, 90, 215),
-    "yellow": (240, 205, 45),
-    "black": (30, 30, 30),
-    "purple": (140, 60, 170),
-}
+    "red": (214, 40, 40), "green": (34, 150, 70), "blue": (45, 90, 215),
+    "yellow": (240, 205, 45), "black": (30, 30, 30), "purple": (140, 60, 170),
+}  # fmt: skip
 INK = 2
 """Each pixel is drawn as so many by so many points, for smooth edges."""
 
 KOREAN = {
-    "small": "작은",
-    "large": "큰",
-    "red": "빨간",
-    "green": "초록색",
-    "blue": "파란",
-    "yellow": "노란",
-    "black": "검은",
-    "purple": "보라색",
-    "circle": "원",
-    "square": "사각형",
-    "triangle": "삼각형",
-    "star": "별",
-    "cross": "십자가",
-    "diamond": "마름모",
-    "left": "왼쪽에",
-    "right": "오른쪽에",
-    "above": "위에",
-    "below": "아래에",
-}
+    "small": "작은", "large": "큰",
+    "red": "빨간", "green": "초록색", "blue": "파란", "yellow": "노란", "black": "검은", "purple": "보라색",
+    "circle": "원", "square": "사각형", "triangle": "삼각형", "star": "별", "cross": "십자가", "diamond": "마름모",
+    "left": "왼쪽에", "right": "오른쪽에", "above": "위에", "below": "아래에",
+}  # fmt: skip
 
 Points = NDArray[np.float64]
 

@@ -138,9 +138,8 @@ class TextColumn(Sequence[str]):
     def of(cls, texts: Sequence[str]) -> TextColumn:
         """A column in memory."""
         encoded = [text.encode("utf-8") for text in texts]
-        return cls(
-            np.frombuffer(b"".join(encoded), dtype=np.uint8), _offsets_of(np.array([len(text) for text in encoded]))
-        )
+        values = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+        return cls(values, _offsets_of(np.array([len(text) for text in encoded])))
 
     def select(self, rows: Integers) -> TextColumn:
         """The same texts, only these rows, in this order."""
@@ -188,9 +187,8 @@ class TokenColumn:
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> TokenColumn:
         """A column in memory."""
-        return cls(
-            np.fromiter(chain.from_iterable(rows), dtype=np.int32), _offsets_of(np.array([len(row) for row in rows]))
-        )
+        values = np.fromiter(chain.from_iterable(rows), dtype=np.int32)
+        return cls(values, _offsets_of(np.array([len(row) for row in rows])))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

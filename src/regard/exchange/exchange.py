@@ -100,7 +100,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             hint = "they are the model's own, which config.json names; leave them out"
             raise ConfigError("the classes cannot be renamed", where="head.labels", hint=hint)
         if any(override.startswith("data.max_length=") for override in overrides):
-            check_max_length(recipe.data.max_length, getattr(recipe.model, "max_positions", None), folder.name)
+            check_max_length(recipe, imported=True)
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
     model = run.task.model()

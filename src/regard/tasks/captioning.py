@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,14 +40,10 @@ from regard.models import any_config
 from regard.models.base import Generator
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.tasks.task import Done, Unreadable, ignore
-from regard.tasks.text_to_text import TextToText
-from regard.tasks.translation import EvaluationConfig, sacrebleu_metrics
+from regard.tasks.translation import Translation
 from regard.text.files import TextFile
 from regard.text.normalise import natural
 from regard.text.tokenizers import Tokenizers
-
-ORDERS = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
-"""The longest n-gram of each BLEU."""
 
 
 class Captioned(Corpus):
@@ -80,14 +76,8 @@ class CaptionedImages(Dataset):
     dropped: Finding
     """The examples that are left out since their images cannot be read."""
 
-    @cached_property
-    def regions(self) -> NDArray[np.int32]:
-        """Of the image of each example."""
-        regions: NDArray[np.int32] = self.pictures.regions[self.numbers].astype(np.int32)
-        return regions
 
-
-class Captioning(TextToText):
+class Captioning(Translation):
     """Images and captions, measured by BLEU-1 to BLEU-4, chrF and exact match, against all captions of an image."""
 
     name = "captioning"
@@ -95,23 +85,16 @@ class Captioning(TextToText):
     columns = ("target",)
     """What has a tokenizer."""
     data = Data[Captioned]
-    evaluation = EvaluationConfig
     models = any_config(lambda config: config.reads == "image")
     lengths_of = "reference"
+    orders: ClassVar[Mapping[str, int]] = {"bleu1": 1, "bleu2": 2, "bleu3": 3, "bleu": 4}
     higher_is_better: ClassVar[Mapping[str, bool]] = {
         "loss": False,
         "perplexity": False,
-        **dict.fromkeys(ORDERS, True),
+        **dict.fromkeys(orders, True),
         "chrf": True,
         "exact_match": True,
     }
-
-    @staticmethod
-    def metrics(
-        outputs: Sequence[str], references: Sequence[str | Sequence[str]], config: EvaluationConfig
-    ) -> dict[str, Any]:
-        captions = [[texts] if isinstance(texts, str) else texts for texts in references]
-        return sacrebleu_metrics(outputs, captions, config, ORDERS)
 
     # Data
 
@@ -153,7 +136,9 @@ class Captioning(TextToText):
 
     def sizes(self, examples: Dataset) -> list[NDArray[np.int32]]:
         """The regions of the image without one, as if it had a `</s>`; and the tokens of the caption."""
-        return [_images(examples).regions - np.int32(1), examples.columns["target"].lengths]
+        images = _images(examples)
+        regions: NDArray[np.int32] = images.pictures.regions[images.numbers].astype(np.int32)
+        return [regions - np.int32(1), examples.columns["target"].lengths]
 
     def fingerprint(self, examples: Dataset) -> int:
         """Of the captions' lengths, and of which image each is about."""
@@ -180,24 +165,12 @@ class Captioning(TextToText):
                 pictures.append(Unreadable(error.problems))
         return pictures
 
-    def positions(self, source: Picture) -> int:
-        return source.regions
-
-    def source_batch(self, sources: Sequence[Picture]) -> Images:
-        return images_of(sources)
-
-    def source_tokens(self, source: Picture) -> list[str]:
-        return source.names()
-
     def by_input(self, examples: Dataset) -> list[list[int]]:
         """The examples of each image, images in the order of their first."""
         rows: dict[int, list[int]] = {}
         for row, number in enumerate(_images(examples).numbers.tolist()):
             rows.setdefault(number, []).append(row)
         return list(rows.values())
-
-    def reference(self, examples: Dataset, rows: Sequence[int]) -> list[str]:
-        return [examples.texts["target"][row] for row in rows]
 
     # Training and verbs
 

@@ -56,6 +56,12 @@ def as_texts(value: Any) -> Any:
     return value
 
 
+def section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A section of a recipe's tree that is not validated yet; empty where it is none."""
+    part = tree.get(name)
+    return part if isinstance(part, dict) else {}
+
+
 Labels = Annotated[list[str] | None, BeforeValidator(as_texts)]
 """A head's classes in their order; None where the training data tells them."""
 
@@ -132,7 +138,7 @@ class HeadedTask(ExampleTask):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """A recipe's tree with what suits its model, where it does not say."""
-        data, model, head, training = (_section(tree, name) for name in ("data", "model", "head", "training"))
+        data, model, head, training = (section(tree, name) for name in ("data", "model", "head", "training"))
         head = {**config_of(model.get("kind")).head_defaults, **head}
         positions, longest = model.get("max_positions"), cls.data.model_fields["max_length"].default
         if "data" in tree and isinstance(positions, int) and positions < longest:
@@ -218,15 +224,12 @@ class HeadedTask(ExampleTask):
         return type(self)(self.recipe.model_copy(update={"head": head}), self.tokenizers)
 
     def check(self, data: Prepared[Any]) -> None:
-        check_max_length(
-            self.recipe.data.max_length, getattr(self.recipe.model, "max_positions", None), self.recipe.training.init
-        )
-        freeze, kind = self.recipe.head.freeze, self.recipe.model.kind
-        layers = 1 if kind == "cnn" else self.recipe.model.layers
-        if freeze != "all" and freeze > layers:
+        check_max_length(self.recipe)
+        head, model = self.recipe.head, self.recipe.model
+        layers = 1 if model.kind == "cnn" else model.layers
+        if head.freeze != "all" and head.freeze > layers:
             raise ConfigError(f"the model has {layers} layers", where="head.freeze", hint=f"0 to {layers}, or all")
         # the language model's loss is that of the states which the head reads
-        head, model = self.recipe.head, self.recipe.model
         if head.auxiliary > 0 and not model.causal:
             what = f"{model.kind} is no language model that reads from left to right"
             causal = [kind for kind, model in MODELS.items() if model.config.causal]
@@ -234,8 +237,3 @@ class HeadedTask(ExampleTask):
         if head.auxiliary > 0 and (head.freeze == "all" or head.features != "last" or head.bilstm is not None):
             what = "the language model's loss needs a head right above a last layer that learns"
             raise ConfigError(what, where="head.auxiliary", hint="features: last, bilstm: null, and freeze below all")
-
-
-def _section(tree: Mapping[str, Any], name: str) -> dict[str, Any]:
-    section = tree.get(name)
-    return section if isinstance(section, dict) else {}

@@ -39,7 +39,7 @@ from regard.models import config_of
 from regard.models.base import HeadPooling, device_of
 from regard.models.headed import ApartHead, HeadConfig, Headed, TextHead
 from regard.objectives.labels import by_example
-from regard.tasks.headed import Example, HeadedTask, by_dataset
+from regard.tasks.headed import Example, HeadedTask, by_dataset, section
 from regard.tasks.task import READ_TOKENS, Done, EncodedInputs, Prediction, ignore, problem_in_text
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers
@@ -66,8 +66,8 @@ class TextLabelling(HeadedTask):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().complete(tree)
-        kind = tree["model"].get("kind") if isinstance(tree.get("model"), dict) else None
-        pooling = "mean" if tree["head"].get("apart") else config_of(kind).head_pooling
+        pooling = config_of(section(tree, "model").get("kind")).head_pooling
+        pooling = "mean" if tree["head"].get("apart") else pooling
         return tree | {"head": {"pooling": pooling} | tree["head"]}
 
     # What a task of this kind says
@@ -293,10 +293,10 @@ class TextLabelling(HeadedTask):
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
         row = self.object_input(text, place)
-        if row is not None and row.fault is None:
-            return row
-        if row is None or row.fault is None or self.arrangement in (None, "single"):
+        if row is None or (row.fault is not None and self.arrangement in (None, "single")):
             return FileInput(text, place)
+        if row.fault is None:
+            return row
         hint = row.fault.hint
         if self.recipe.data.train:  # else the hint has the names already
             columns, _ = self.table_columns(HeldFile("typed.jsonl", content=text.replace("\n", " ").encode()))

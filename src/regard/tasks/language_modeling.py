@@ -37,9 +37,11 @@ from regard.objectives.language_model import (
 from regard.search import Hypothesis, SearchConfig, score
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
+    READ_TOKENS,
     Done,
     EncodedInputs,
     Inputs,
+    Note,
     Unreadable,
     by_length,
     encode_each,
@@ -53,15 +55,13 @@ from regard.tasks.text_to_text import Prediction, SourceBatch, decode_tokens, pr
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 
-SCORE_TOKENS = 8_192
-"""Padded tokens that are measured at once."""
 PROMPT, CONTINUATION = 5, 20
 """Words that a sample begins with, and the most tokens that are then written."""
 UNKNOWN_NOTE = (
     "by word and by character, an unknown token costs, besides <unk>, the spelling of what it stands for: (n + 1) "
     "log 257 for n bytes"
 )
-"""What `SpeltOut` counts (data/raw.py)."""
+"""What `RawTokens.spelt_out` counts (data/raw.py)."""
 RECONSTRUCTION = "reconstruction_"
 """How the metrics of an autoencoder begin, which predicts a text given that text."""
 BLOCKS = {"documents": document_pieces, "contiguous": contiguous_pieces, "stream": Streams}
@@ -109,7 +109,7 @@ class LanguageModeling(RawTextTask):
 
     def check(self, data: Prepared[Pieces]) -> None:
         model, config = self.recipe.model, self.recipe.data
-        check_max_length(config.max_length, getattr(model, "max_positions", None), self.recipe.training.init)
+        check_max_length(self.recipe)
         if config.blocks == "stream":
             if model.kind != "lstm_lm" or model.objective != "next_token":
                 what = "only an lstm_lm that learns the next token carries its state from batch to batch"
@@ -159,6 +159,7 @@ class LanguageModeling(RawTextTask):
             ]
         return metrics
 
+    @torch.inference_mode()
     def loss(self, model: Any, examples: Pieces) -> dict[str, Any]:
         """Cross-entropy a token, and what it means a token, a word and a character; of both directions where two are.
 
@@ -167,12 +168,15 @@ class LanguageModeling(RawTextTask):
         other vocabularies can be compared. An autoencoder writes what it has read: what it is measured by has names of
         its own.
         """
-        totals, tokens = measured(self.objective(model).eval(), examples)
-        by_direction = [total / tokens for total in totals]
-        loss, text = sum(by_direction) / len(by_direction), examples.text
+        objective, text, sums, tokens = self.objective(model).eval(), examples.text, list[Tensor](), 0
+        for _, predicted in predicted_by(objective, examples, READ_TOKENS):
+            sums.append(torch.stack([objective.total(*direction)[1] for direction in predicted]))
+            tokens += len(predicted[0][1])
+        by_direction = [total / tokens for total in torch.stack(sums).cpu().double().sum(0).tolist()]
+        loss = sum(by_direction) / len(by_direction)
         words = sum(len(document.split()) for document in text.texts()) + len(text)
         characters = sum(len(fold_white_space(document)) for document in text.texts())
-        nats = loss * tokens + float(text.spelt_out.nats.sum())
+        nats = loss * tokens + float(text.spelt_out[1].sum())
         metrics = {
             "loss": loss,
             "perplexity": perplexity(loss),
@@ -202,12 +206,12 @@ class LanguageModeling(RawTextTask):
         Where a model reads in both directions, the mean of the two.
         """
         text, nats = examples.text, np.zeros(len(examples.text))
-        for rows, predicted in predicted_by(self.objective(model).eval(), examples, SCORE_TOKENS):
+        for rows, predicted in predicted_by(self.objective(model).eval(), examples, READ_TOKENS):
             losses_P = torch.stack([token_losses(model, direction)[0] for direction in predicted]).mean(0)
             places = np.concatenate([np.arange(examples.starts[row], examples.stops[row]) for row in rows])
             np.add.at(nats, text.document_at(places), losses_P.cpu().numpy())
             progress(len(rows))
-        nats += text.spelt_out.nats
+        nats += text.spelt_out[1]
         return [{"input": document, "nats": cost} for document, cost in zip(text.texts(), nats.tolist(), strict=True)]
 
     def refuse_to_continue(self, model: Any, verb: str) -> None:
@@ -283,32 +287,19 @@ class LanguageModeling(RawTextTask):
             if model.longest is not None:
                 most = min(config.max_length or model.longest, model.longest - length)
                 if config.min_length > most:
-                    what = (
-                        f"a prompt of {length} tokens leaves room for {most} of the model's {model.longest} positions"
-                    )
-                    raise DecodeError(what, where="search.min_length", hint=f"at most {most}")
+                    what = f"a prompt of {length} tokens leaves room for {most} of the model's {model.longest}"
+                    raise DecodeError(f"{what} positions", where="search.min_length", hint=f"at most {most}")
                 limited = config.model_copy(update={"max_length": most})
             for numbers in by_length([len(prompts[row]) for row in members], decode_tokens(config)):
                 rows = [members[number] for number in numbers]
                 source = padded([prompts[row] for row in rows], self.tokenizers["text"].pad)
                 yield rows, source.to(device_of(model)), limited
 
-    def tokens_read(self, row: Sequence[int], prediction: Any) -> int:
-        """A prompt with its `</s>`, what was written, and the final `</s>`."""
+    def notes(self, encoded: EncodedInputs[list[int]], predictions: Sequence[Any]) -> list[Note]:
+        """A model reads the prompt, what it writes, and the final `</s>`."""
         [end] = self.tokenizers["text"].tokens([self.tokenizers["text"].end])
-        written = [token for token in prediction.nbest[0].tokens if token != end]
-        return len(row) + len(written) + 1
-
-
-@torch.inference_mode()
-def measured(objective: TextLoss, examples: Pieces) -> tuple[list[float], int]:
-    """The summed cross-entropy of all tokens in each direction that the model reads in, and how many they are."""
-    sums: list[Tensor] = []
-    tokens = 0
-    for _, predicted in predicted_by(objective, examples, SCORE_TOKENS):
-        sums.append(torch.stack([objective.total(*direction)[1] for direction in predicted]))
-        tokens += len(predicted[0][1])
-    return torch.stack(sums).cpu().double().sum(0).tolist(), tokens
+        written = [sum(token != end for token in one.nbest[0].tokens) + 1 for one in predictions]
+        return self.text_notes(encoded.inputs, encoded.readable(), written)
 
 
 def continued(tokenizer: Tokenizer, typed: str, prompt: Sequence[int], hypothesis: Hypothesis) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from regard.data.batches import MaskedBatch
+from regard.data.batches import MaskedBatch, fixed_batches
 from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
@@ -25,9 +25,9 @@ from regard.models.base import device_of
 from regard.models.bert import BERT
 from regard.objectives.cross_entropy import perplexity
 from regard.objectives.language_model import MaskedTokens, masked_states, masked_sums
-from regard.tasks.language_modeling import SCORE_TOKENS
 from regard.tasks.raw import RawTextTask, check_max_length, token_losses
 from regard.tasks.task import (
+    READ_TOKENS,
     Done,
     EncodedInputs,
     Inputs,
@@ -121,7 +121,7 @@ class MaskedLanguageModeling(RawTextTask):
     # Training
 
     def check(self, data: Prepared[Segments]) -> None:
-        check_max_length(self.recipe.data.max_length, self.recipe.model.max_positions, self.recipe.training.init)
+        check_max_length(self.recipe)
         if not self.recipe.model.masked_head:
             what = "a model without its masked-LM head cannot learn to predict masked tokens"
             raise ConfigError(what, where="model.masked_head", hint="leave it at true")
@@ -137,7 +137,7 @@ class MaskedLanguageModeling(RawTextTask):
     def loss(self, model: BERT, examples: Segments, progress: Done) -> dict[str, Any]:
         """Means over all examples; the same tokens are hidden whenever they are measured."""
         sums: dict[str, float] = defaultdict(float)
-        for rows in examples.measured(SCORE_TOKENS):
+        for rows in fixed_batches(examples, READ_TOKENS):
             for name, value in masked_sums(model, examples.batch(rows).to(device_of(model))).items():
                 sums[name] += value
             progress(len(rows))
@@ -166,7 +166,7 @@ class MaskedLanguageModeling(RawTextTask):
             what = "a model was imported without the head that predicts masked tokens"
             raise DataError(what, where="compare", hint="compare what is fine-tuned from it")
         sums, shown = np.zeros((len(examples.text), 3)), examples.shown(0, 0)
-        for rows in examples.measured(SCORE_TOKENS):
+        for rows in fixed_batches(examples, READ_TOKENS):
             batch = examples.batch(rows).to(device_of(model))
             losses_P, right_P = token_losses(model, (masked_states(model(batch).hidden_BTD, batch), batch.labels_P))
             owners = rows[(batch.places_P // batch.text.ids_BL.shape[1]).cpu().numpy()]
@@ -177,16 +177,48 @@ class MaskedLanguageModeling(RawTextTask):
         return [dict(zip(("input", "loss", "correct", "masked"), (text, *row), strict=True)) for text, row in documents]
 
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
-        return EncodedInputs(inputs, encode_gaps(model, self.tokenizers["text"], inputs.texts, inputs.places))
+        """[CLS] text [SEP] of each text, with the mask token in its gaps."""
+        tokenizer, rows = self.tokenizers["text"], list[list[int] | Unreadable]()
+        for text, place in zip(inputs.texts, inputs.places, strict=True):
+            problem = problem_in_text(text, place)
+            if GAP not in text:
+                problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
+            if problem is None:
+                rows.append([tokenizer.begin, *with_gaps(tokenizer, fold_white_space(text)), tokenizer.end])
+            else:
+                rows.append(Unreadable((problem,)))
+        return EncodedInputs(inputs, not_longer(rows, model.longest, inputs.places))
 
+    @torch.inference_mode()
     def predict_encoded(
         self, model: BERT, encoded: EncodedInputs[list[int]], *, record: bool = False, progress: Done = ignore
     ) -> list[Filled]:
-        """Each text with every [MASK] filled, and the `search.nbest` most probable tokens for each."""
-        texts, nbest = encoded.inputs.texts, self.recipe.search.nbest
-        predictions = filled(model, self.tokenizers["text"], texts, encoded.readable(), nbest)
-        progress(len(encoded))
-        return predictions
+        """Each text with every [MASK] filled, and the `search.nbest` most probable tokens for each.
+
+        Every gap by itself: the tokens are the most probable ones given the text with all its gaps. What is no word is
+        not offered, such as the mark of a word's beginning alone; it keeps its probability, so those of the others need
+        not sum to 1.
+        """
+        tokenizer, rows, nbest = self.tokenizers["text"], encoded.readable(), self.recipe.search.nbest
+        pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
+        blank = {token for token, piece in pieces if len(piece) <= 2 and not _written(tokenizer, token).strip()}
+        not_offered = sorted(tokenizer.special | blank)
+        offered = min(nbest if nbest > 1 else SHOWN, tokenizer.size - len(not_offered))
+        predictions: dict[int, Filled] = {}
+        for numbers in by_length([len(row) for row in rows], READ_TOKENS):
+            text = padded([rows[number] for number in numbers], tokenizer.pad)
+            places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
+            batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), places_P, torch.zeros_like(places_P))
+            batch = batch.to(device_of(model))
+            log_p_PV = model.readout(masked_states(model(batch).hidden_BTD, batch)).float().log_softmax(-1)
+            log_p_PV[:, not_offered] = -torch.inf
+            values_PK, tokens_PK = log_p_PV.exp().topk(offered)
+            gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
+            for number in numbers:
+                own = [next(gaps) for token in rows[number] if token == tokenizer.mask]
+                predictions[number] = _filled(tokenizer, encoded.inputs.texts[number], own)
+            progress(len(numbers))
+        return [predictions[number] for number in range(len(rows))]
 
     def plain_text(self, text: str) -> str:
         return super().plain_text(text.replace(GAP, " "))
@@ -238,22 +270,6 @@ class Filled:
             yield from (f"{number}\t{p:.4f}\t{word}\t{output}" for p, word, output in [*candidates][:nbest])
 
 
-def encode_gaps(
-    model: BERT, tokenizer: Tokenizer, texts: Sequence[str], places: Sequence[str]
-) -> list[list[int] | Unreadable]:
-    """[CLS] text [SEP] of each text, with the mask token in its gaps."""
-    rows: list[list[int] | Unreadable] = []
-    for text, place in zip(texts, places, strict=True):
-        problem = problem_in_text(text, place)
-        if GAP not in text:
-            problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
-        if problem is None:
-            rows.append([tokenizer.begin, *with_gaps(tokenizer, fold_white_space(text)), tokenizer.end])
-        else:
-            rows.append(Unreadable((problem,)))
-    return not_longer(rows, model.longest, places)
-
-
 def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
     """The tokens of a text around its gaps. A gap takes the space before it, as the tokens that were hidden did."""
     assert tokenizer.mask is not None
@@ -264,35 +280,6 @@ def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
         if part:
             ids += (tokenizer.continued if number else tokenizer).encode(part)
     return ids
-
-
-@torch.inference_mode()
-def filled(
-    model: BERT, tokenizer: Tokenizer, texts: Sequence[str], rows: Sequence[Sequence[int]], nbest: int
-) -> list[Filled]:
-    """Every gap by itself: the tokens are the most probable ones given the text with all its gaps.
-
-    `rows` are the tokens of the texts. What is no word is not offered, such as the mark of a word's beginning alone; it
-    keeps its probability, so those of the others need not sum to 1.
-    """
-    pieces = enumerate(tokenizer.pieces(range(tokenizer.size)))
-    blank = {token for token, piece in pieces if len(piece) <= 2 and not _written(tokenizer, token).strip()}
-    not_offered = sorted(tokenizer.special | blank)
-    offered = min(nbest if nbest > 1 else SHOWN, tokenizer.size - len(not_offered))
-    predictions: dict[int, Filled] = {}
-    for numbers in by_length([len(row) for row in rows], SCORE_TOKENS):
-        text = padded([rows[number] for number in numbers], tokenizer.pad)
-        places_P = text.ids_BL.flatten().eq(torch.tensor(tokenizer.mask)).nonzero()[:, 0]
-        batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), places_P, torch.zeros_like(places_P))
-        batch = batch.to(device_of(model))
-        log_p_PV = model.readout(masked_states(model(batch).hidden_BTD, batch)).float().log_softmax(-1)
-        log_p_PV[:, not_offered] = -torch.inf
-        values_PK, tokens_PK = log_p_PV.exp().topk(offered)
-        gaps = iter(zip(values_PK.tolist(), tokens_PK.tolist(), strict=True))
-        for number in numbers:
-            count = rows[number].count(tokenizer.mask)
-            predictions[number] = _filled(tokenizer, texts[number], [next(gaps) for _ in range(count)])
-    return [predictions[number] for number in range(len(texts))]
 
 
 def _filled(tokenizer: Tokenizer, text: str, gaps: Sequence[tuple[list[float], list[int]]]) -> Filled:

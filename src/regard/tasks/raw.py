@@ -26,6 +26,7 @@ from regard.errors import ConfigError, DataError, DecodeError
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
+    READ_TOKENS,
     EncodedInputs,
     Inputs,
     Note,
@@ -42,8 +43,6 @@ from regard.text.normalise import Sentences, fold_white_space
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 from regard.text.vocabularies import SPECIAL
 
-READ_TOKENS = 8_192
-"""Padded tokens that are read at once."""
 LOGITS = 2**24
 """Logits that are in memory together."""
 NAMED, SHOWN = 3, 20
@@ -151,25 +150,17 @@ class RawTextTask(Task):
         return model if isinstance(model, Contextual) else None
 
     def notes(self, encoded: EncodedInputs[list[int]], predictions: Sequence[Prediction]) -> list[Note]:
-        rows = encoded.readable()
-        return self._notes(
-            encoded.inputs, rows, [self.tokens_read(*pair) for pair in zip(rows, predictions, strict=True)]
-        )
-
-    def text_notes(self, inputs: Inputs, rows: Sequence[Sequence[int]]) -> list[Note]:
-        return self._notes(inputs, rows, [len(row) for row in rows])
-
-    def tokens_read(self, row: Sequence[int], prediction: Any) -> int:
-        """How many tokens the model has read for a prediction, special ones included."""
-        return len(row)
+        return self.text_notes(encoded.inputs, encoded.readable())
 
     def plain_text(self, text: str) -> str:
         """The words of an input, with single spaces between them."""
         return self.tokenizers["text"].fold(text)
 
-    def _notes(self, inputs: Inputs, rows: Sequence[Sequence[int]], lengths: Sequence[int]) -> list[Note]:
+    def text_notes(
+        self, inputs: Inputs, rows: Sequence[Sequence[int]], written: Sequence[int] | None = None
+    ) -> list[Note]:
         """Which texts have tokens outside the vocabulary, and which reach positions that the model has embeddings for,
-        but did not see in training.
+        but did not see in training; `written` has the number of tokens that were then written after each.
 
         A model that reads letters knows every word. A run that began with another run's weights may have learned all
         positions there.
@@ -185,8 +176,8 @@ class RawTextTask(Task):
                     notes.append(Note("unknown", what))
         longest = self.recipe.data.max_length
         if longest < getattr(model, "max_positions", 0) and self.recipe.training.init is None:
-            for place, length in zip(inputs.places, lengths, strict=True):
-                if length > longest:
+            for place, row, more in zip(inputs.places, rows, written or [0] * len(rows), strict=True):
+                if (length := len(row) + more) > longest:
                     what = f"{place} has {length:,} tokens with the special ones; the model was trained on at most"
                     what += f" {longest:,} (data.max_length), and never learned the positions after them"
                     notes.append(Note("length", what))
@@ -208,14 +199,15 @@ def spelling_options(config: ModelConfig, tokenizer: Tokenizer) -> dict[str, Ten
     return {"characters_VC": spelled(tokenizer.pieces(range(tokenizer.size)), config.letters)}
 
 
-def check_max_length(length: int, positions: int | None, init: str | None) -> None:
+def check_max_length(recipe: Recipe, *, imported: bool = False) -> None:
     """Texts may not be longer than the positions that a model learns, where it learns any.
 
-    A model that begins with the weights of the run `init` has as many as that one.
+    A model that was imported, or begins with the weights of another run, has as many as that one.
     """
+    length, positions = recipe.data.max_length, getattr(recipe.model, "max_positions", None)
     if positions is not None and length > positions:
         what = f"texts of {length} tokens are longer than the model's {positions} positions"
-        more = "" if init is not None else ", or raise model.max_positions"
+        more = "" if imported or recipe.training.init is not None else ", or raise model.max_positions"
         raise ConfigError(what, where="data.max_length", hint=f"at most {positions}{more}")
 
 

@@ -17,6 +17,7 @@ from regard.data.labelled import Labelled, LabelledData
 from regard.models import config_of
 from regard.models.headed import ApartHead, Headed, TextHead
 from regard.objectives.labels import SquaredError
+from regard.tasks.headed import section
 from regard.tasks.labelling import Scores, TextHeadConfig, TextLabelling, refuse_labels
 from regard.tasks.task import Done
 
@@ -47,11 +48,10 @@ class Regression(TextLabelling):
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         tree = super().complete(tree)
-        data, model = tree.get("data"), tree.get("model")
-        train = as_list(data.get("train")) if isinstance(data, dict) else None
+        train = as_list(section(tree, "data").get("train"))
         first = train[0] if isinstance(train, list) and train else None
         has_pairs = isinstance(first, dict) and first.get("first") is not None
-        causal = isinstance(model, dict) and config_of(model.get("kind")).causal
+        causal = config_of(section(tree, "model").get("kind")).causal
         both_orders = causal and has_pairs and not tree["head"].get("apart")
         return tree | {"head": {"both_orders": both_orders} | tree["head"]}
 

@@ -47,16 +47,15 @@ class Summarization(TextToText):
         "rougeL": True,
     }
 
-    @staticmethod
-    def metrics(outputs: Sequence[str], references: Sequence[str], config: RougeConfig) -> dict[str, Any]:
+    @classmethod
+    def metrics(
+        cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: RougeConfig
+    ) -> dict[str, Any]:
         """The means of ROUGE-1, ROUGE-2 and ROUGE-L F1 over the documents, from 0 to 100."""
-        sides = (
-            [tokens_of(text, config.tokenize, config.lowercase) for text in texts] for texts in (outputs, references)
-        )
-        scores = [
-            (rouge_n(output, reference, 1), rouge_n(output, reference, 2), rouge_l(output, reference))
-            for output, reference in zip(*sides, strict=True)
-        ]
+        scores = []
+        for texts in zip(outputs, (first for first, *_ in references), strict=True):
+            output, reference = (tokens_of(text, config.tokenize, config.lowercase) for text in texts)
+            scores.append((rouge_n(output, reference, 1), rouge_n(output, reference, 2), rouge_l(output, reference)))
         means = [100 * sum(column) / len(scores) for column in zip(*scores, strict=True)]
         case = "lower" if config.lowercase else "mixed"
         return {

@@ -40,7 +40,7 @@ from regard.data.store import Integers
 from regard.errors import NAMED, ConfigError, DataError, InputError, Problem
 from regard.models.headed import HeadConfig, Headed, TokenHead
 from regard.objectives.labels import TagCrossEntropy
-from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset
+from regard.tasks.headed import Example, HeadedTask, Labels, by_dataset, section
 from regard.tasks.task import Done, EncodedInputs, ignore, nothing_known, problem_in_text
 from regard.text.files import TextFile
 from regard.text.normalise import Span, word_spans
@@ -71,10 +71,10 @@ class Tagging(HeadedTask):
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:
         """The best checkpoint is that with the best F1 of entities, or accuracy of tags where these mark none."""
         tree = super().complete(tree)
-        data, training = tree.get("data"), tree.get("training")
+        training = tree.get("training")
         if not isinstance(training, dict) or "best" in training:
             return tree
-        corpora = as_list(data.get("train")) if isinstance(data, dict) else ()
+        corpora = as_list(section(tree, "data").get("train"))
         plain = any(isinstance(corpus, dict) and corpus.get("scheme") == "plain" for corpus in corpora or ())
         return tree | {"training": {**training, "best": "accuracy" if plain else "f1"}}
 

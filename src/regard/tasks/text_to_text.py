@@ -19,6 +19,7 @@ from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import FileInput, corpus_of, is_table, table_rows
 from regard.data.formats import has_header, keys_of
+from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
 from regard.data.store import Integers
 from regard.errors import DataError, DecodeError, Problem, first_of
@@ -40,6 +41,7 @@ from regard.search import (
 from regard.search.rules import Limits
 from regard.tasks.task import (
     LONGEST,
+    READ_TOKENS,
     Done,
     EncodedInputs,
     Inputs,
@@ -57,12 +59,10 @@ from regard.text.tokenizers import Tokenizer
 
 DECODE_TOKENS = 16_384
 """Padded source tokens times beam that are decoded at once."""
-SCORE_TOKENS = 8_192
-"""Padded tokens that are scored at once."""
 LengthsOf = Literal["source", "reference"]
 """Which of the two texts of an example has the length that counts."""
-Source = Any
-"""A source as a model reads it: its tokens without `</s>`, or for captioning an image."""
+Source = list[int] | Picture
+"""A source as a model reads it: its tokens up to `</s>`, or for captioning an image with its regions."""
 SourceBatch = tuple[list[int], Tokens, SearchConfig]
 """Row numbers, their sources on the model's device, and the search for them."""
 
@@ -114,9 +114,9 @@ class TextToText(Task):
     lengths_of: ClassVar[LengthsOf] = "source"
     """Which of the two texts has the length that quality is shown by."""
 
-    @staticmethod
-    def metrics(outputs: Sequence[str], references: Sequence[str], config: Any) -> dict[str, Any]:
-        """How good outputs are, measured against references; `config` is of the class `evaluation`."""
+    @classmethod
+    def metrics(cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: Any) -> dict[str, Any]:
+        """How good outputs are, measured against the references of each; `config` is of the class `evaluation`."""
         raise NotImplementedError
 
     # Data
@@ -199,33 +199,28 @@ class TextToText(Task):
 
     def source(self, examples: Dataset, row: int) -> Source:
         """The source of an example."""
-        return examples.columns["source"][row].tolist()
+        return [*examples.columns["source"][row].tolist(), self.tokenizers["source"].end]
 
     def encode_sources(self, texts: Sequence[str], places: Sequence[str]) -> Sequence[Source | Unreadable]:
         """The source that each input stands for, or why it cannot be read."""
-        return encode_each(self.tokenizers["source"], texts, places)
-
-    def positions(self, source: Source) -> int:
-        """The positions that a source takes up in a model, `</s>` included."""
-        return len(source) + 1
+        tokenizer = self.tokenizers["source"]
+        encoded = encode_each(tokenizer, texts, places)
+        return [ids if isinstance(ids, Unreadable) else [*ids, tokenizer.end] for ids in encoded]
 
     def source_batch(self, sources: Sequence[Source]) -> Tokens:
-        """Sources as one padded batch, with their `</s>`."""
-        special = self.tokenizers["source"]
-        return padded([[*ids, special.end] for ids in sources], special.pad)
+        """Sources as one padded batch."""
+        texts = [source for source in sources if not isinstance(source, Picture)]
+        if texts:
+            return padded(texts, self.tokenizers["source"].pad)
+        return images_of([source for source in sources if isinstance(source, Picture)])
 
     def source_tokens(self, source: Source) -> list[str]:
         """How the positions of a source are spelt."""
-        special = self.tokenizers["source"]
-        return special.tokens([*source, special.end])
+        return source.names() if isinstance(source, Picture) else self.tokenizers["source"].tokens(source)
 
     def by_input(self, examples: Dataset) -> list[list[int]]:
         """The examples of each input: several where an input has several references."""
         return [[row] for row in range(len(examples))]
-
-    def reference(self, examples: Dataset, rows: Sequence[int]) -> str | list[str]:
-        """What the output for an input, given by its examples, is compared with."""
-        return examples.texts["target"][rows[0]]
 
     # Training
 
@@ -276,14 +271,14 @@ class TextToText(Task):
             for row, best in zip(rows, hypotheses, strict=True):
                 outputs[row] = self.tokenizers["target"].decode(best[0].tokens)
             progress(len(rows))
-        references: list[Any] = [self.reference(examples, rows) for rows in inputs]
+        references = [[examples.texts["target"][row] for row in rows] for rows in inputs]
         return outputs, self.metrics(outputs, references, self.recipe.evaluation)
 
     def loss(self, model: Generator, examples: Dataset) -> dict[str, float]:
         """Cross-entropy a token and its exponential, over all examples."""
         objective, total, tokens = TokenCrossEntropy(model).eval(), 0.0, 0
         with torch.inference_mode():
-            for rows in fixed_batches(examples, SCORE_TOKENS):
+            for rows in fixed_batches(examples, READ_TOKENS):
                 batch = examples.batch(rows)
                 total += float(objective(batch.to(device_of(model)))[1])
                 tokens += batch.tokens
@@ -305,7 +300,7 @@ class TextToText(Task):
         rows = self.encode_sources(inputs.texts, inputs.places)
         wording = wording_of(self.tokenizers["target"], self.recipe.search, inputs.prefixes, len(inputs))
         sources = {number: row for number, row in enumerate(rows) if not isinstance(row, Unreadable)}
-        Limits.of([self.positions(source) for source in sources.values()], self.recipe.search, wording.of([*sources]))
+        Limits.of([*map(len, sources.values())], self.recipe.search, wording.of([*sources]))
         return EncodedInputs(inputs, rows, wording)
 
     def predict_encoded(
@@ -341,13 +336,13 @@ class TextToText(Task):
         self, model: Generator, sources: Sequence[Source], config: SearchConfig, wording: Constraints
     ) -> Iterator[SourceBatch]:
         """Sources of about equal length together; limits that leave no output are found before the first batch."""
-        lengths = [self.positions(source) for source in sources]
+        lengths = [len(source) for source in sources]
         Limits.of(lengths, config, wording)
         for rows in by_length(lengths, decode_tokens(config)):
             yield rows, self.source_batch([sources[row] for row in rows]).to(device_of(model)), config
 
     def score_text(self, model: Generator, source: str, target: str | Sequence[str]) -> tuple[list[int], list[float]]:
-        sources = readable(self.encode_sources([source], ["source"]))
+        sources: list[Source] = readable(self.encode_sources([source], ["source"]))
         ids = encode_target(self.tokenizers["target"], target)
         written = ids[:-1] if ids[-1] == self.tokenizers["target"].end else ids
         [scores] = score(model, self.pairs(model, sources, [written]))
@@ -358,8 +353,8 @@ class TextToText(Task):
     ) -> list[Hypothesis]:
         """The given targets as a search with this config would rank them: log P, and the objective it maximises."""
         hypotheses: dict[int, Hypothesis] = {}
-        lengths = [max(self.positions(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
-        for rows in by_length(lengths, SCORE_TOKENS):
+        lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+        for rows in by_length(lengths, READ_TOKENS):
             batch = self.pairs(model, [sources[row] for row in rows], [targets[row] for row in rows])
             hypotheses.update(zip(rows, as_hypotheses(model, batch, config), strict=True))
         return [hypotheses[row] for row in range(len(sources))]

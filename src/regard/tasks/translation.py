@@ -44,33 +44,29 @@ class Translation(TextToText):
         "exact_match": True,
     }
 
-    @staticmethod
-    def metrics(outputs: Sequence[str], references: Sequence[str], config: EvaluationConfig) -> dict[str, Any]:
-        return sacrebleu_metrics(outputs, [[reference] for reference in references], config, {"bleu": 4})
+    orders: ClassVar[Mapping[str, int]] = {"bleu": 4}
+    """The longest n-gram of each BLEU."""
 
+    @classmethod
+    def metrics(
+        cls, outputs: Sequence[str], references: Sequence[Sequence[str]], config: EvaluationConfig
+    ) -> dict[str, Any]:
+        """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that equal a reference exactly."""
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
 
-def sacrebleu_metrics(
-    outputs: Sequence[str], references: Sequence[Sequence[str]], config: EvaluationConfig, orders: Mapping[str, int]
-) -> dict[str, Any]:
-    """sacreBLEU's BLEU and chrF with their signatures, and the share of outputs that equal a reference exactly.
-
-    An output may have several references. `orders` has the longest n-gram of each BLEU, by its name.
-    """
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-
-    outputs = [comparable(text, config.lowercase) for text in outputs]
-    allowed = [[comparable(text, config.lowercase) for text in texts] for texts in references]
-    streams: list[Any] = [list(stream) for stream in zip_longest(*allowed)]
-    chrf = CHRF(lowercase=config.lowercase)
-    bleu = {
-        name: BLEU(lowercase=config.lowercase, tokenize=config.tokenize, max_ngram_order=order)
-        for name, order in orders.items()
-    }
-    return {
-        **{name: metric.corpus_score(outputs, streams).score for name, metric in bleu.items()},
-        "chrf": chrf.corpus_score(outputs, streams).score,
-        "exact_match": sum(output in texts for output, texts in zip(outputs, allowed, strict=True)) / len(outputs),
-        "bleu_signature": str(bleu["bleu"].get_signature()),
-        "chrf_signature": str(chrf.get_signature()),
-    }
+        outputs = [comparable(text, config.lowercase) for text in outputs]
+        allowed = [[comparable(text, config.lowercase) for text in texts] for texts in references]
+        streams: list[Any] = [list(stream) for stream in zip_longest(*allowed)]
+        chrf = CHRF(lowercase=config.lowercase)
+        bleu = {
+            name: BLEU(lowercase=config.lowercase, tokenize=config.tokenize, max_ngram_order=order)
+            for name, order in cls.orders.items()
+        }
+        return {
+            **{name: metric.corpus_score(outputs, streams).score for name, metric in bleu.items()},
+            "chrf": chrf.corpus_score(outputs, streams).score,
+            "exact_match": sum(output in texts for output, texts in zip(outputs, allowed, strict=True)) / len(outputs),
+            "bleu_signature": str(bleu["bleu"].get_signature()),
+            "chrf_signature": str(chrf.get_signature()),
+        }

@@ -31,8 +31,6 @@ _KINDS = {
     b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
 }  # fmt: skip
 """Kinds of files by their first bytes."""
-_HEAD = 4096
-"""Bytes read to find the kind of a file."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class TextFile:
     def _not_utf8(self, error: UnicodeDecodeError, line: int) -> DataError:
         what = f"byte 0x{error.object[error.start]:02x} at position {error.start + 1} of the line is not UTF-8"
         with self.open() as stream:
-            head = stream.read(_HEAD)
+            head = stream.read(4096)
         encoding = "cp949 (Korean) or latin1 (Western Europe)"
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             encoding = "utf-16"

@@ -455,5 +455,5 @@ def _file_name(column: str | None) -> str:
 
 
 def shown(piece: str) -> str:
-    r"""A piece as it is printed: a space as `▁`, unprintable characters as Python escapes, such as \n and \u200b."""
+    r"""A token with the mark for a space, and unprintable characters as Python escapes, such as \n and \u200b."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in piece.replace(" ", MARK))

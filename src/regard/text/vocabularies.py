@@ -171,9 +171,8 @@ def _alphabet(characters: Counter[str], size: int, special: int) -> list[str]:
     least = len(ranked) + special
     if least > size:
         what = f"the text has {len(ranked)} characters that are not rare, {size} tokens cannot hold them"
-        raise ConfigError(
-            what, where="tokenizer.vocabulary", hint=f"at least {least}, better twice that, or kind: byte"
-        )
+        hint = f"at least {least}, better twice that, or kind: byte"
+        raise ConfigError(what, where="tokenizer.vocabulary", hint=hint)
     return ranked
 
 
@@ -246,11 +245,8 @@ def _estimate(counts: Mapping[str, int], alphabet: frozenset[str]) -> Scores:
 
 def _prune(counts: Mapping[str, int], scores: Scores, alphabet: frozenset[str], size: int) -> Scores:
     """The alphabet, and of the other pieces those with the largest loss."""
-    loss = {
-        piece: counts[piece] * (score - _score_without(piece, scores))
-        for piece, score in scores.items()
-        if piece not in alphabet
-    }
+    longer = [piece for piece in scores if piece not in alphabet]
+    loss = {piece: counts[piece] * (scores[piece] - _score_without(piece, scores)) for piece in longer}
     kept = sorted(loss, key=lambda piece: (-loss[piece], piece))[: max(0, size - len(alphabet))]
     return {piece: scores[piece] for piece in [*sorted(alphabet), *kept]}
 

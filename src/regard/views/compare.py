@@ -171,11 +171,9 @@ def compare(
         measured = measure_units(named, examples, baseline, load, progress)
     metrics = {metric: first.task.higher_is_better.get(metric, True) for metric in measured.scores[baseline]}
     groups = groups_of({system.name: system.recipe for system in measured.systems})
-    known = vars(measured) | {"tables": _tables(measured, groups)}
-    on = measured_on(first, split, files)
-    return Comparison(
-        **known, task=first.recipe.task, baseline=baseline, metrics=metrics, groups=groups, measured_on=on
-    )
+    own = {"task": first.recipe.task, "baseline": baseline, "metrics": metrics, "groups": groups}
+    tables, on = _tables(measured, groups), measured_on(first, split, files)
+    return Comparison(**{**vars(measured), **own, "tables": tables, "measured_on": on})
 
 
 def _named(runs: Sequence[Run], hypotheses: Mapping[str, str | Path], baseline: str | None) -> dict[str, Run]:
@@ -400,8 +398,7 @@ def _mcnemar(comparison: Comparison) -> list[Part]:
                "only_baseline_right": f"{comparison.baseline} right alone", "p_exact": "p (exact)",
                "chi_square": "chi-square", "p_chi_square": "p (chi-square)"}  # fmt: skip
     note = "McNemar's test looks only at the examples that one of two systems has right and the other has wrong."
-    rows = comparison.tables.get("mcnemar")
-    return [_table(rows, columns, note)] if rows else []
+    return [_table(rows, columns, note)] if (rows := comparison.tables.get("mcnemar")) else []
 
 
 def _curves(comparison: Comparison) -> list[Part]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +26,7 @@ from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Options, Story, View
 from regard.views.leave_one_out import leave_one_out
-from regard.views.recording import Kind, Pieces, Step, module_calls, positions_of, record, roll_out, steps_of
+from regard.views.recording import Pieces, Predicted, Step, module_calls, positions_of, record, roll_out, steps_of
 
 MASK_PADDING = 3
 """Padding tokens for a view of the masks, which otherwise would have nothing to hide."""
@@ -74,49 +73,19 @@ def explain(
     padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding
     read = _read_pair if task.writes == "target" else _read_text
     reading, predicted = read(run, model, text, target, beam, padded)
-    hidden_TD, attentions = record(model, reading.forward, lambda name: _sides(name, model, reading))
+    hidden_TD, attentions = record(model, reading.forward, reading.source, reading.inputs, reading.target)
     mix = _mix(model, config, headed=task.head is not None)
     leaves_out = task.head is not None and (view == "occlusion" or (not attentions and mix is None))
     return replace(
         reading,
         attentions=attentions,
-        steps=_steps(model, hidden_TD, predicted),
+        steps=steps_of(model, hidden_TD, predicted),
         rollouts=roll_out(attentions, residual=getattr(config, "residual", True)),
         positions=positions_of(model),
         mix=mix,
         occlusion=leave_one_out(task, model, reading.input) if leaves_out else None,
         options=Options(view),
     )
-
-
-class Predicted(NamedTuple):
-    """Where a model predicts tokens, and which."""
-
-    tokenizer: Tokenizer
-    places: Sequence[int]
-    written: Sequence[int] | None = None
-    """None: the likeliest ones that are not special."""
-
-
-def _sides(name: str, model: Any, reading: Explanation) -> tuple[Kind, Pieces, Pieces]:
-    """The kind of an attention, its queries and its keys."""
-    if fnmatch(name, getattr(model, "alignment", "")):
-        return "alignment", reading.target, reading.source
-    if name.startswith("encoder") or not reading.inputs.texts:
-        return "encoder", reading.source, reading.source
-    return "decoder", reading.inputs, reading.inputs
-
-
-@torch.inference_mode()
-def _steps(model: Any, hidden_TD: Tensor, predicted: Predicted) -> tuple[Step, ...]:
-    tokenizer, places, written = predicted
-    if not places:
-        return ()
-    logits_PV = model.readout(hidden_TD[[*places]])
-    if written is None:
-        special = torch.tensor(sorted(tokenizer.special), device=logits_PV.device)
-        written = logits_PV.index_fill(1, special, -torch.inf).argmax(-1).tolist()
-    return steps_of(logits_PV, tokenizer, written)
 
 
 @torch.inference_mode()
@@ -149,7 +118,7 @@ def _read_pair(
         picture, names = encoded, tuple(encoded.names())
         source, pieces = images_of([encoded]), Pieces(names, tuple(range(len(names))))
     else:
-        source, pieces = _padded(run.tokenizers["source"], [*encoded, run.tokenizers["source"].end], padding)
+        source, pieces = _padded(run.tokenizers["source"], encoded, padding)
     read, inputs = _padded(vocabulary, [vocabulary.begin, *ids], padding)
     batch = Batch(source, read).to(device_of(model))
     reading = Explanation(
@@ -175,7 +144,7 @@ def _read_text(
     typed = task.typed_input(text, "input 1")
     if typed.fault is not None:
         raise DecodeError(problems=[typed.fault])
-    output, prediction, predicted = "", dict[str, Any](), Predicted(tokenizer, [])
+    output, prediction, predicted = "", dict[str, Any](), Predicted(tokenizer)
     if task.head is not None:
         row, output, prediction = _read_headed(run, model, typed.text)
     elif task.writes is None:
@@ -213,10 +182,9 @@ def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str
     with module_calls(model, [""]) as calls:
         [predicted] = run.task.predict(model, Inputs([text], ["input"]))
     batch, prediction = calls[""][0].inputs[0], predicted.to_json()
-    ids = batch.text.row(0)
-    answer = prediction["output"]
-    output = f"{answer:.4f}" if isinstance(answer, float) else str(answer)
+    ids, answer = batch.text.row(0), prediction["output"]
     others = {name: value for name, value in prediction.items() if name not in ("input", "output")}
+    output = f"{answer:.4f}" if isinstance(answer, float) else str(answer)
     return Framed(ids, batch.segments_BL[0, : len(ids)].tolist()), output, others
 
 
@@ -261,22 +229,15 @@ def _explain_story(run: Run, model: Any, text: str, question: int | None, places
     examples, row = example.examples, np.array([example.row])
     batch = task.batch(examples, row).to(device_of(model))
     with torch.inference_mode():
-        p_NBIS = model(batch).p_NBIS
+        weights_NS = model(batch).p_NBIS[:, 0, model.winner].float().cpu().numpy()
     kept, [answers] = int(examples.columns["sizes"].lengths[0]), task.likeliest_answers(model, examples, row)
     story = Story(
-        sentences=typed.story[-kept:],
-        numbers=typed.numbers[-kept:],
-        forgotten=len(typed.story) - kept,
-        question=typed.question,
-        asked=number,
-        questions=len(questions),
-        weights_NS=p_NBIS[:, 0, model.winner].float().cpu().numpy(),
-        answer=typed.answer,
-        facts=task.kept_facts(examples, 0),
-    )
+        sentences=typed.story[-kept:], numbers=typed.numbers[-kept:], forgotten=len(typed.story) - kept,
+        question=typed.question, asked=number, questions=len(questions),
+        weights_NS=weights_NS, answer=typed.answer, facts=task.kept_facts(examples, 0),
+    )  # fmt: skip
     (best, probability), *_ = answers.items()
-    step = Step(best, probability, 1, tuple(answers.items()))
     return Explanation(
         text, best, run.recipe.model.kind, model, batch, lambda: model(batch).logits_BIV,
-        steps=(step,), prediction={"probabilities": answers}, story=story,
+        steps=(Step(best, probability, 1, tuple(answers.items())),), prediction={"probabilities": answers}, story=story,
     )  # fmt: skip

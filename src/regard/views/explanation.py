@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from itertools import product
+from typing import Any, Literal, cast
 
 import numpy as np
 from rich.cells import cell_len
@@ -12,32 +13,31 @@ from torch import Tensor, nn
 
 from regard.data.batches import AnyBatch, StoryBatch
 from regard.data.images import Picture
-from regard.errors import DecodeError, did_you_mean
+from regard.errors import DecodeError
 from regard.models.memory_network import MemoryNetwork
 from regard.tasks.story_answering import facts_found
 from regard.views.labels import label, shorten
 from regard.views.leave_one_out import Occlusion
-from regard.views.recording import NAMES, NO_PIECES, Attention, Kind, Pieces, Step, Worked, work_out, work_out_hop
+from regard.views.recording import NAMES, Attention, Kind, Pieces, Step, Worked, work_out, work_out_hop
 from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Numbers, Part, Report, Section, Table, Value, muted
 from regard.views.terminal import SHADES
 
 View = Literal[
     "alignment", "encoder", "decoder", "hops", "mix", "occlusion", "probabilities", "heads", "masks", "positions"
 ]
-Choice = int | Literal["mean", "all"]
-"""A layer or head by its number from 1; the mean over them; or a map for each."""
+Choice = int | str
+"""A layer or head by its number from 1; `mean`, over all of them; or `all`, a map for each."""
 
-VIEWS: tuple[View, ...] = get_args(View)
-MAPS: tuple[View, ...] = ("alignment", "encoder", "decoder")
-CHANGES: dict[str, tuple[View, ...]] = {
-    "--layer": (*MAPS, "heads"),
-    "--head": MAPS,
-    "--rollout": MAPS,
-    "--step": ("heads",),
-    "--words": (*MAPS, "heads", "masks"),
-    "--padding": (*MAPS, "heads", "masks"),
+MAPS = ("alignment", "encoder", "decoder")
+CHANGES = {
+    "layer": (*MAPS, "heads", "--numbers"),
+    "head": (*MAPS, "--numbers"),
+    "rollout": MAPS,
+    "step": ("heads", "--numbers"),
+    "words": (*MAPS, "heads", "masks"),
+    "padding": (*MAPS, "heads", "masks", "--numbers"),
 }
-"""The views that each option changes."""
+"""What each option changes: views, or the numbers of one attention."""
 WIDEST = 128
 """Dimensions of the position encodings that are drawn."""
 FACT = "•"
@@ -58,31 +58,6 @@ class Options:
     step: int | None = None
     """The query that `heads` is about, from 1."""
 
-    @classmethod
-    def parse(cls, view: str | None, layer: str, head: str, **others: Any) -> Options:
-        """From the command line."""
-        if view is not None and view not in VIEWS:
-            raise DecodeError(f"there is no view {view!r}", where="--view", hint=did_you_mean(view, VIEWS))
-        choices: list[Any] = []
-        for option, text in {"--layer": layer, "--head": head}.items():
-            if not text.isdecimal() and text not in ("mean", "all"):
-                hint = "allowed: a number from 1 on, mean, all"
-                raise DecodeError(f"not a number: {text!r}", where=option, hint=hint)
-            choices.append(int(text) if text.isdecimal() else text)
-        return cls(view, *choices, **others)
-
-    def refuse_without_effect(self, view: View, *, padding: int | None, numbers: bool) -> None:
-        """Refuse an option that would change nothing in the view, or in the numbers of one attention."""
-        given = {"--layer": self.layer != "mean", "--head": self.head != "mean", "--rollout": self.rollout,
-                 "--step": self.step is not None, "--words": self.words, "--padding": padding is not None}  # fmt: skip
-        shown = "the numbers of one attention" if numbers else f"the view {view!r}"
-        for option, views in CHANGES.items():
-            has_effect = option not in ("--rollout", "--words") if numbers else view in views
-            if given[option] and not has_effect:
-                numbers_would = not numbers and (option == "--step" or (option, view) == ("--layer", "hops"))
-                hint = "leave it out, or give --numbers" if numbers_would else "leave it out"
-                raise DecodeError(f"it does not change {shown}", where=option, hint=hint)
-
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
@@ -95,13 +70,12 @@ class Explanation:
     batch: AnyBatch = field(repr=False)
     forward: Callable[[], Tensor] = field(repr=False)
     """Runs the model on the batch again: the hidden states [1, T, D] that its readout or head reads."""
-    source: Pieces = NO_PIECES
-    inputs: Pieces = NO_PIECES
+    source: Pieces = field(default_factory=Pieces)
+    inputs: Pieces = field(default_factory=Pieces)
     """What the decoder reads."""
-    target: Pieces = NO_PIECES
+    target: Pieces = field(default_factory=Pieces)
     """What was written, with `</s>`."""
     attentions: Mapping[str, Attention] = field(default_factory=dict)
-    """By name, in the order in which the model computes them."""
     rollouts: Mapping[Kind, Sequence[Attention]] = field(default_factory=dict, repr=False)
     """Attention rollout up to each layer; empty where the model has no layers of self-attention."""
     whole: int = 0
@@ -116,18 +90,14 @@ class Explanation:
     mix: Mapping[str, Any] | None = None
     """How layers are mixed (Peters et al. 2018, equation 1): `shares` by layer, `gamma`, whether it is `learned`."""
     occlusion: Occlusion | None = None
-    """What the answer depends on, where that was computed."""
     story: Story | None = None
-    """The story that a question was asked about."""
     options: Options = Options()
-    """What its report shows."""
 
     def select(self, options: Options) -> Explanation:
         """The same with other options."""
         if not options.words:
             return replace(self, options=options)
-        queries = [attention.queries for kind in self.kinds for attention in self.of_kind(kind)]
-        starts = queries[0].starts if queries else ()
+        starts = self.of_kind(self.kinds[0])[0].queries.starts if self.attentions else ()
         return replace(
             self,
             options=options,
@@ -138,10 +108,21 @@ class Explanation:
             whole=max(0, sum(start <= self.whole for start in starts) - 1),
         )
 
+    def refuse_without_effect(self, *, padding: int | None, numbers: bool) -> None:
+        """Refuse an option that would change nothing in the view, or in the numbers of one attention."""
+        shown, defaults = "--numbers" if numbers else self.view, vars(Options()) | {"padding": None}
+        given = vars(self.options) | {"padding": padding}
+        for name, changed in CHANGES.items():
+            if given[name] != defaults[name] and shown not in changed:
+                hint = f"it changes {', '.join(changed)}"
+                raise DecodeError(f"it does not change {shown}", where=f"--{name}", hint=hint)
+
     @property
     def title(self) -> str:
         if self.story is not None:
-            return self.story.title(self.output, self.steps[0].probability)
+            right = self.story.answer
+            correction = "" if right is None or right.lower() == self.output.lower() else f", not {right}"
+            return f"{self.story.question} {self.output} ({self.steps[0].probability:.3f}){correction}"
         return f"{self.input} → {self.output}" if self.output else self.input
 
     @property
@@ -199,9 +180,8 @@ class Explanation:
         layers, heads, queries = (len(self.story.weights_NS), 1, 1) if self.story else (
             len(attentions), len(attentions[0].weights), len(written) or len(attentions[0].queries.texts)
         )  # fmt: skip
-        layer = _single("--layer", options.layer, layers, layers, "hop" if self.story else "layer")
-        head = _single("--head", options.head, heads, 1)
-        step = _single("--step", options.step, queries, 1)
+        layer = _number("--layer", options.layer, layers, layers)
+        head, step = _number("--head", options.head, heads), _number("--step", options.step, queries)
         if self.story is not None:
             named = zip(self.story.numbers, self.story.sentences, strict=True)
             sentences = [f"{number} {text}" for number, text in named]
@@ -215,109 +195,91 @@ class Explanation:
 
     def heat_maps(self) -> list[HeatMap]:
         """The maps that are asked for: one, or one for each layer or head where `all` are asked for."""
-        view, options = self.view, self.options
-        match view:
-            case "alignment" | "encoder" | "decoder":
-                attentions = self.of_kind(view)
-                layers = _numbers("--layer", options.layer, len(attentions))
-                if not options.rollout:
-                    heads = _numbers("--head", options.head, len(attentions[0].weights))
-                    return [self._map(view, layer, head) for layer in layers for head in heads]
-                if options.head != "mean":
-                    raise DecodeError("a rollout is over the mean of the heads", where="--head", hint="leave it out")
-                if not self.rollouts:
-                    what = f"the model {self.model_kind!r} has no layers of self-attention to roll out"
-                    raise DecodeError(what, where="--rollout", hint="transformer, self_attention, gpt and bert have")
-                return [self._rollout(view, layer or len(attentions)) for layer in layers]
+        match self.view:
+            case "alignment" | "encoder" | "decoder" as kind:
+                return self._attention_maps(kind)
             case "heads":
-                return [self._heads(options)]
+                return [self._heads()]
             case "masks":
-                return self._masks()
+                maps = {}  # once for all attentions of a kind with the same mask
+                for attention in self.attentions.values():
+                    name, values = NAMES[attention.kind], attention.visible.astype(np.float64)
+                    mask = _heat_map(attention, values, f"{name} · dark may be looked at", f"{name}: what it may see")
+                    maps[attention.kind, values.tobytes()] = mask
+                return [*maps.values()]
             case "positions":
-                return [self._positions()]
-            case "probabilities":
-                return [self._probabilities()]
+                assert self.positions is not None
+                shown, width = self.positions[:, :WIDEST], self.positions.shape[1]
+                rows, columns = ([str(n) if n % 10 == 0 else "" for n in range(size)] for size in shown.shape)
+                of = f" of {width}" if width > WIDEST else ""
+                title = f"positions 0 to {len(shown) - 1}, {shown.shape[1]}{of} dimensions"
+                return [HeatMap(rows, columns, shown, title, (title, "", ""))]
+            case "probabilities":  # a column for each likely token, in the order of their appearance
+                by_step = [dict(step.candidates) | {step.token: step.probability} for step in self.steps]
+                tokens = list(dict.fromkeys(token for row in by_step for token in row))
+                values = np.array([[row.get(token, 0.0) for token in tokens] for row in by_step])
+                rows, columns = [label(step.token) for step in self.steps], [*map(label, tokens)]
+                return [HeatMap(rows, columns, values, f"the five likeliest tokens at each step · {self.title}")]
         return []
+
+    def _attention_maps(self, kind: Kind) -> list[HeatMap]:
+        """The maps of a kind of attention: of the mean over layers or heads, of one, or of each."""
+        options, attentions, maps = self.options, self.of_kind(kind), list[HeatMap]()
+        counts = len(attentions), len(attentions[0].weights)
+        layers = _numbers("--layer", options.layer, counts[0])
+        # What differs between maps comes first: a title that is too long is cut at its end.
+        about = [self.title] if kind == "alignment" else [NAMES[kind], self.title]
+        if options.rollout:
+            if options.head != "mean":
+                raise DecodeError("a rollout is over the mean of the heads", where="--head", hint="leave it out")
+            if not self.rollouts:
+                what = f"the model {self.model_kind!r} has no layers of self-attention to roll out"
+                raise DecodeError(what, where="--rollout", hint="transformer, self_attention, gpt and bert have")
+            for number in layers:
+                last = number or counts[0]
+                rolled, title = self.rollouts[kind][last - 1], " · ".join([f"rolled out to layer {last}", *about])
+                choice = [NAMES[kind], f"layer {last}", "rolled out up to this layer"]
+                maps.append(_heat_map(rolled, rolled.weights[0], title, *choice))
+            return maps
+        for layer, head in product(layers, _numbers("--head", options.head, counts[1])):
+            kept = attentions if layer is None else [attentions[layer - 1]]
+            heads = slice(None) if head is None else slice(head - 1, head)
+            values = np.stack([attention.weights[heads] for attention in kept]).mean((0, 1), dtype=np.float64)
+            names, choice = list[str](), [NAMES[kind]]
+            for what, number, count in zip(("layer", "head"), (layer, head), counts, strict=True):
+                names += [] if number is None else [f"{what} {number}"]
+                choice.append(f"mean of all {what}s" if number is None and count > 1 else f"{what} {number or 1}")
+            if counts == (1, 1) and not self.rollouts:  # nothing to choose from
+                del choice[1:]
+            maps.append(_heat_map(attentions[0], values, " · ".join([*names, *about]), *choice))
+        return maps
+
+    def _heads(self) -> HeatMap:
+        """Where one query looked: a row for each head of each layer."""
+        options, attentions = self.options, self.of_kind(self.kinds[0])
+        queries, numbers = attentions[0].queries.texts, range(1, len(attentions) + 1)
+        step = _number("--step", options.step, len(queries), self.whole + 1)
+        rows = {
+            f"layer {number}, head {head}": weights_QK[step - 1]
+            for number in [one for one in _numbers("--layer", options.layer, len(attentions)) if one] or numbers
+            for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
+        }
+        name, columns = f"{label(queries[step - 1])} by head", [*map(label, attentions[0].keys.texts)]
+        return HeatMap([*rows], columns, np.stack([*rows.values()]), f"{name} · {self.title}", (name, "", ""))
 
     def _all_maps(self) -> Iterator[HeatMap]:
         """Every map of a page: each layer's heads and their mean, the mean of all, rollouts, and the other views."""
+        pages = list[Options]()
         for kind in self.kinds:
             attentions = self.of_kind(kind)
-            layers, heads = len(attentions), len(attentions[0].weights)
-            if layers > 1:
-                yield self._map(kind)
-            for layer in range(1, layers + 1):
-                yield self._map(kind, layer)
-                if heads > 1:
-                    yield from (self._map(kind, layer, head) for head in range(1, heads + 1))
-                if self.rollouts:
-                    yield self._rollout(kind, layer)
-        yield self._heads(Options())
-        yield from self._masks()
-        if self.positions is not None:
-            yield self._positions()
-
-    def _map(self, kind: Kind, layer: int | None = None, head: int | None = None) -> HeatMap:
-        """One layer and head, from 1; None is the mean over all of them."""
-        attentions = self.of_kind(kind)
-        kept = attentions if layer is None else [attentions[layer - 1]]
-        heads = slice(None) if head is None else slice(head - 1, head)
-        values = np.stack([attention.weights[heads] for attention in kept]).mean((0, 1), dtype=np.float64)
-        names, choice, counts = [], [], (len(attentions), len(attentions[0].weights))
-        for what, number, count in zip(("layer", "head"), (layer, head), counts, strict=True):
-            names += [] if number is None else [f"{what} {number}"]
-            choice.append(f"mean of all {what}s" if number is None and count > 1 else f"{what} {number or 1}")
-        can_choose = counts != (1, 1) or self.rollouts
-        return self._titled(attentions[0], values, names, choice if can_choose else ["", ""])
-
-    def _rollout(self, kind: Kind, layer: int) -> HeatMap:
-        attention, choice = self.rollouts[kind][layer - 1], [f"layer {layer}", "rolled out up to this layer"]
-        return self._titled(attention, attention.weights[0], [f"rolled out to layer {layer}"], choice)
-
-    def _titled(self, like: Attention, values: Numbers, names: Sequence[str], choice: Sequence[str]) -> HeatMap:
-        # What differs between maps comes first: a title that is too long is cut at its end.
-        details = [*names, *([NAMES[like.kind]] if like.kind != "alignment" else []), self.title]
-        return _heat_map(like, values, " · ".join(details), NAMES[like.kind], *choice)
-
-    def _heads(self, options: Options) -> HeatMap:
-        """Where one query looked: a row for each head of each layer."""
-        attentions = self.of_kind(self.kinds[0])
-        keys, queries = attentions[0].keys.texts, attentions[0].queries.texts
-        step = _single("--step", options.step, len(queries), self.whole + 1)
-        layers = [number for number in _numbers("--layer", options.layer, len(attentions)) if number]
-        rows = {
-            f"layer {number}, head {head}": weights_QK[step - 1]
-            for number in layers or range(1, len(attentions) + 1)
-            for head, weights_QK in enumerate(attentions[number - 1].weights, 1)
-        }
-        name, values = f"{label(queries[step - 1])} by head", np.stack([*rows.values()])
-        return HeatMap([*rows], [*map(label, keys)], values, f"{name} · {self.title}", (name, "", ""))
-
-    def _masks(self) -> list[HeatMap]:
-        """Which key each query may look at: once for all attentions of a kind with the same mask."""
-        masks: dict[tuple[str, bytes], HeatMap] = {}
-        for attention in self.attentions.values():
-            name, values = NAMES[attention.kind], attention.visible.astype(np.float64)
-            choice = f"{name}: what it may see", "", ""
-            mask = _heat_map(attention, values, f"{name} · dark may be looked at", *choice)
-            masks.setdefault((attention.kind, attention.visible.tobytes()), mask)
-        return list(masks.values())
-
-    def _positions(self) -> HeatMap:
-        assert self.positions is not None
-        shown = self.positions[:, :WIDEST]
-        rows, columns = ([str(n) if n % 10 == 0 else "" for n in range(size)] for size in shown.shape)
-        of = f" of {self.positions.shape[1]}" if self.positions.shape[1] > WIDEST else ""
-        title = f"positions 0 to {len(shown) - 1}, {shown.shape[1]}{of} dimensions"
-        return HeatMap(rows, columns, shown, title, (title, "", ""))
-
-    def _probabilities(self) -> HeatMap:
-        """The five likeliest tokens at each step: a column for each token, in the order of their appearance."""
-        by_step = [dict(step.candidates) | {step.token: step.probability} for step in self.steps]
-        tokens = list(dict.fromkeys(token for row in by_step for token in row))
-        values = np.array([[row.get(token, 0.0) for token in tokens] for row in by_step])
-        rows, columns = [label(step.token) for step in self.steps], [*map(label, tokens)]
-        return HeatMap(rows, columns, values, f"the five likeliest tokens at each step · {self.title}")
+            pages.append(Options(kind))
+            for layer in range(1, len(attentions) + 1):
+                pages.append(Options(kind, layer))
+                pages += [Options(kind, layer, "all")] if len(attentions[0].weights) > 1 else []
+                pages += [Options(kind, layer, rollout=True)] if self.rollouts else []
+        pages += [Options("heads"), Options("masks"), *([] if self.positions is None else [Options("positions")])]
+        for options in pages:
+            yield from replace(self, options=options).heat_maps()
 
     # Report and JSON
 
@@ -333,17 +295,21 @@ class Explanation:
 
     def _sections(self, view: View) -> Iterator[Section]:
         if self.picture is not None and self.of_kind("alignment"):
-            images = [*self._images(self.picture)]
+            options = self.options if view == "alignment" else Options("alignment")
+            shown, names = self.picture.shown, self.picture.names()
+            pixels = np.asarray(shown) if shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
+            grid = -(-self.picture.regions // self.picture.columns), self.picture.columns
+            drawn = self.select(replace(options, words=True)).heat_maps()
+            images = [ImageMap(pixels, grid, one.rows, one.values, names, one.title) for one in drawn]
             hint = "First the input picture, then one picture for each word: bright regions have high attention."
             parts = [*images, muted(hint)]
             yield _section("Regions that each word looked at", parts, view == "alignment", len(images))
         if self.attentions:
             asked = self.heat_maps() if view in (*MAPS, "heads", "masks", "positions") else []
             maps = {heat_map.choice: heat_map for heat_map in (*self._all_maps(), *asked)}
-            shown = [[*maps].index(heat_map.choice) for heat_map in asked]
-            drawn = bool(shown) and not (self.picture is not None and view == "alignment")
-            part = HeatMaps([*maps.values()], ("Show", "Layer", "Heads"), shown or [0], tokens=[*NAMES.values()])
-            yield _section("Attention", [part], drawn)
+            places = [[*maps].index(heat_map.choice) for heat_map in asked] or [0]
+            part = HeatMaps([*maps.values()], ("Show", "Layer", "Heads"), places, tokens=[*NAMES.values()])
+            yield _section("Attention", [part], bool(asked) and not (self.picture is not None and view == "alignment"))
         if self.occlusion is not None:
             parts = self.occlusion.parts(self.title)
             yield _section("How much the answer depends on each word", parts, view == "occlusion")
@@ -354,24 +320,13 @@ class Explanation:
             bars = Bars(names, {"share": shares}, "share s_j", title, span=1.0)
             yield _section("Mix of layers", [bars], view == "mix")
         if self.steps:
+            rows: list[list[Value]] = []
+            for number, step in enumerate(self.steps, 1):
+                candidates = " · ".join(f"{label(token)}\u00a0{p:.3f}" for token, p in step.candidates)
+                rows.append([number, label(step.token), f"{step.probability:.3f}", step.rank, candidates])
+            columns = ["step", "written", "probability", "rank", "the five likeliest"]
             title, as_map = (self.title, [HeatMaps(self.heat_maps())]) if view == "probabilities" else ("", [])
-            yield _section("Likeliest tokens", [self._likeliest(title), *as_map], view == "probabilities")
-
-    def _images(self, picture: Picture) -> Iterator[ImageMap]:
-        """The regions that each word looked at."""
-        options = self.options if self.view == "alignment" else Options("alignment")
-        pixels = np.asarray(picture.shown) if picture.shown.ndim == 3 else np.full((8, 8, 3), 128, dtype=np.uint8)
-        grid = -(-picture.regions // picture.columns), picture.columns
-        for drawn in self.select(replace(options, words=True)).heat_maps():
-            yield ImageMap(pixels, grid, drawn.rows, drawn.values, picture.names(), drawn.title)
-
-    def _likeliest(self, title: str) -> Table:
-        """The five likeliest tokens at each step."""
-        rows: list[list[Value]] = []
-        for number, step in enumerate(self.steps, 1):
-            candidates = " · ".join(f"{label(token)}\u00a0{p:.3f}" for token, p in step.candidates)
-            rows.append([number, label(step.token), f"{step.probability:.3f}", step.rank, candidates])
-        return Table(["step", "written", "probability", "rank", "the five likeliest"], rows, title)
+            yield _section("Likeliest tokens", [Table(columns, rows, title), *as_map], view == "probabilities")
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, unrounded."""
@@ -396,7 +351,7 @@ class Explanation:
 
 def _heat_map(attention: Attention, values: Numbers, title: str, *choice: str) -> HeatMap:
     rows, columns = ([*map(label, pieces.texts)] for pieces in (attention.queries, attention.keys))
-    return HeatMap(rows, columns, values, title, choice)
+    return HeatMap(rows, columns, values, title, (*choice, "", "")[:3])
 
 
 def _section(heading: str, parts: Sequence[Part], asked: bool, in_terminal: int = 1) -> Section:
@@ -406,22 +361,18 @@ def _section(heading: str, parts: Sequence[Part], asked: bool, in_terminal: int 
 
 def _numbers(option: str, choice: Choice, count: int) -> list[int | None]:
     """The layer or head of each map, from 1; None is the mean over all."""
-    if choice == "mean":
-        return [None]
     if choice == "all":
         return [*range(1, count + 1)]
-    return [_single(option, choice, count, 1, also=", mean, all")]
+    return [None if choice == "mean" else _number(option, choice, count, also=", mean, all")]
 
 
-def _single(option: str, choice: Choice | None, count: int, default: int, what: str = "", also: str = "") -> int:
+def _number(option: str, choice: Choice | None, count: int, default: int = 1, also: str = "") -> int:
     """The number of a layer, head or step, from 1 to `count`; `also` names what else is allowed."""
-    if choice == "all":
-        raise DecodeError("the numbers are those of one of them", where=option, hint="a number from 1 on")
-    number = choice if isinstance(choice, int) else default
-    if not 1 <= number <= count:
+    number = default if choice in (None, "mean") else choice
+    if str(number) not in map(str, range(1, count + 1)):
         hint = f"allowed: {f'1 to {count}' if count > 1 else '1'}{also}"
-        raise DecodeError(f"there is no {what or option.strip('-')} {number}", where=option, hint=hint)
-    return number
+        raise DecodeError(f"there is no {option.strip('-')} {number}", where=option, hint=hint)
+    return int(number or 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,9 +387,8 @@ class Story:
     """How many came before them."""
     question: str
     asked: int
-    """Which of the questions of the input this is, from 1."""
+    """Which of the `questions` of the input this is, from 1."""
     questions: int
-    """How many there are."""
     weights_NS: Numbers
     """What is missing to 1, a hop looked at empty memories."""
     answer: str | None
@@ -455,10 +405,6 @@ class Story:
     def nothing(self) -> list[float]:
         """How much each hop looked at empty memories."""
         return [max(0.0, float(1 - weights.sum())) for weights in self.weights_NS]
-
-    def title(self, answer: str, probability: float) -> str:
-        right = "" if self.answer is None or self.answer.lower() == answer.lower() else f", not {self.answer}"
-        return f"{self.question} {answer} ({probability:.3f}){right}"
 
     def to_json(self) -> dict[str, Any]:
         names = ("sentences", "numbers", "forgotten", "question", "asked", "questions")
@@ -485,12 +431,11 @@ class Story:
         looked = [Table([title, *hops], table, notes=notes), HeatMaps([heat_map])]
         answers = Table(["answer", "probability"], [[token, f"{p:.3f}"] for token, p in answered.candidates])
         forgotten = f"{self.forgotten:,} earlier sentences are forgotten: the memory holds {len(self.sentences)}."
-        return Report(
-            title,
-            [Section("Where each hop looked", looked, in_terminal=1), Section("The likeliest answers", [answers])],
-            opening=forgotten if self.forgotten else "",
-            conclusions=[self.conclusion()],
-        )
+        sections = [
+            Section("Where each hop looked", looked, in_terminal=1),
+            Section("The likeliest answers", [answers]),
+        ]
+        return Report(title, sections, forgotten if self.forgotten else "", [self.conclusion()])
 
     def conclusion(self) -> str:
         """Where the hops looked most, and whether these are the supporting facts."""

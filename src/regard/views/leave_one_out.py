@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,39 +71,29 @@ def leave_one_out(task: Task, model: Headed, text: str) -> Occlusion:
 
 def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
-    inputs = _shortened([text] if task.arrangement == "single" else text.split("\t"))
-    texts = ["\t".join(shorter.fields) for shorter in inputs]
-    kept = _readable(task, model, texts)
-    [whole], others = (task.predict(model, Inputs.of(each)) for each in ([text], [texts[row] for row in kept]))
+    inputs = _shortened(task, model, [text] if task.arrangement == "single" else text.split("\t"), "\t".join)
+    [whole], others = (task.predict(model, Inputs.of(texts)) for texts in ([text], [one.text for one in inputs]))
     if hasattr(whole, "probabilities"):
-        name, value, *values = f"P({whole.output})", *(one.probabilities[whole.output] for one in (whole, *others))
-    else:
-        name, value, *values = "the number", *(one.output for one in (whole, *others))
-    return _occlusion(name, value, values, [inputs[row].word for row in kept])
+        values = [one.probabilities[whole.output] for one in (whole, *others)]
+        return _occlusion(f"P({whole.output})", values, inputs)
+    return _occlusion("the number", [one.output for one in (whole, *others)], inputs)
 
 
 def _span(task: Any, model: Headed, text: str) -> Occlusion:
     """The answer to a question, or that there is none. The words of the answer itself stay in the text."""
     [whole] = task.predict(model, Inputs.of([text]))
-    fields = question_in(text, "input")
-    start, end = whole.span or Span(0, 0)
-
-    def is_outside(word: Shortened) -> bool:
-        return word.field == 0 or word.start >= end or word.start + len(word.word) <= start
-
-    inputs = [shorter for shorter in _shortened(fields) if is_outside(shorter)]
-    texts = [json.dumps({"question": question, "context": context}) for (question, context), *_ in inputs]
-    inputs = [inputs[row] for row in _readable(task, model, texts)]
-    moved = [len(fields[1]) - len(one.fields[1]) if one.start < start else 0 for one in inputs]
+    fields, start = question_in(text, "input"), 0 if whole.span is None else whole.span.start
+    names = "question", "context"
+    inputs = _shortened(task, model, fields, lambda texts: json.dumps(dict(zip(names, texts, strict=True))), whole.span)
     questions, contexts = zip(fields, *(one.fields for one in inputs), strict=True)
+    moved = [len(fields[1]) - len(one.fields[1]) if one.span.start < start else 0 for one in inputs]
     answers = [json.dumps([] if whole.none else [(start - by, whole.output)]) for by in (0, *moved)]
     examples = Dataset.of(task, {"context": contexts, "question": questions, "answers": answers}, str)
-    value, *values = (
+    values = [
         task.answer_probability(best, read, task.answer_tokens(examples, row))
         for row, best, read in task.answers_to(model, examples, 1)
-    )
-    name = "P(no answer)" if whole.none else f"P({whole.output})"
-    return _occlusion(name, value, values, [shorter.word for shorter in inputs])
+    ]
+    return _occlusion("P(no answer)" if whole.none else f"P({whole.output})", values, inputs)
 
 
 def _tags(task: Any, model: Headed, text: str) -> Occlusion:
@@ -120,32 +110,36 @@ def _tags(task: Any, model: Headed, text: str) -> Occlusion:
     return Occlusion(answers, tuple(map(float, values)), tuple(words), falls_WA)
 
 
-def _occlusion(name: str, value: float, others: Sequence[float], words: Sequence[str]) -> Occlusion:
-    """Of one answer, given its value for the text and for the text without each word."""
-    return Occlusion((name,), (float(value),), tuple(words), np.array([[value - other] for other in others]))
-
-
 class Shortened(NamedTuple):
-    """An input without one word."""
+    """An input without one word: its texts, and all of them as a user would type them."""
 
-    fields: tuple[str, ...]
-    """Its texts, one of them without the word."""
+    fields: Sequence[str]
+    text: str
     word: str
-    field: int
-    """The number of that text."""
-    start: int
-    """Where the word was in it."""
+    span: Span
 
 
-def _shortened(fields: Sequence[str]) -> list[Shortened]:
-    """The texts of an input without each of their words."""
+def _shortened(
+    task: Task, model: Headed, fields: Sequence[str], typed: Callable[[Sequence[str]], str], answer: Span | None = None
+) -> list[Shortened]:
+    """The input without each word, where the model can still read it; an answer in the second text stays."""
+    words = [(number, span) for number, text in enumerate(fields) for span in word_spans(text, "punctuation")]
+    _check_count(len(words))
     inputs = []
-    for number, text in enumerate(fields):
-        for span in word_spans(text, "punctuation"):
-            texts = (*fields[:number], without(text, span), *fields[number + 1 :])
-            inputs.append(Shortened(texts, text[slice(*span)], number, span.start))
-    _check_count(len(inputs))
-    return inputs
+    for number, span in words:
+        if number == 0 or answer is None or span.start >= answer.end or span.end <= answer.start:
+            texts = [*fields[:number], without(fields[number], span), *fields[number + 1 :]]
+            inputs.append(Shortened(texts, typed(texts), fields[number][slice(*span)], span))
+    unreadable = task.encode_inputs(model, Inputs.of([one.text for one in inputs])).unreadable
+    kept = [one for row, one in enumerate(inputs) if row not in unreadable]
+    _check_count(1 + bool(kept))
+    return kept
+
+
+def _occlusion(name: str, values: Sequence[float], inputs: Sequence[Shortened]) -> Occlusion:
+    """Of one answer, given its value for the text and for the text without each word."""
+    falls_WA = np.array([[values[0] - value] for value in values[1:]])
+    return Occlusion((name,), (float(values[0]),), tuple(one.word for one in inputs), falls_WA)
 
 
 def without(text: str, span: Span) -> str:
@@ -155,14 +149,6 @@ def without(text: str, span: Span) -> str:
         return before + after[1:]
     alone = not after or (text[span.start].isalnum() and not after[0].isalnum())
     return before[:-1] + after if alone and before[-1:].isspace() else before + after
-
-
-def _readable(task: Task, model: Headed, texts: Sequence[str]) -> list[int]:
-    """The texts that the model can still read: one without its only word is empty."""
-    unreadable = task.encode_inputs(model, Inputs.of(texts)).unreadable
-    kept = [row for row in range(len(texts)) if row not in unreadable]
-    _check_count(1 + bool(kept))
-    return kept
 
 
 def _check_count(words: int) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -30,7 +31,7 @@ from regard.search.hypotheses import log_probabilities
 from regard.text.tokenizers import Tokenizer
 from regard.text.vocabularies import MARK
 from regard.views.labels import label
-from regard.views.report import Numbers, Report, Section, Table, Text
+from regard.views.report import Numbers, Part, Report, Section, Table, Text
 
 Kind = Literal["alignment", "encoder", "decoder", "hops"]
 """Attention over the source, self-attention of the encoder or the decoder, attention over the sentences of a story."""
@@ -101,8 +102,7 @@ class Pieces(NamedTuple):
         """
         special, pieces = tokenizer.special, tuple(tokenizer.pieces(ids))
         decoder = json.loads(tokenizer.to_json())["decoder"] or {}
-        hashes = decoder.get("prefix") == "##"
-        starts = []
+        hashes, starts = decoder.get("prefix") == "##", []
         for position, piece in enumerate(pieces):
             begins = not piece.startswith("##") if hashes else piece.startswith(MARK)
             after_special = position == 0 or ids[position - 1] in special
@@ -119,9 +119,6 @@ class Pieces(NamedTuple):
         joined = ["".join(self.texts[first:last]) for first, last in zip(self.starts, ends, strict=False)]
         words = tuple(word.replace("##", "").replace("‿", "").strip(MARK) or MARK for word in joined)
         return Pieces(words, tuple(range(len(words))))
-
-
-NO_PIECES = Pieces()
 
 
 def merge_pieces(weights: Numbers, query_starts: Sequence[int], key_starts: Sequence[int]) -> Numbers:
@@ -143,7 +140,6 @@ class Attention:
     """Of the module inside the model."""
     kind: Kind
     layer: int
-    """From 1; the hop, for a story."""
     queries: Pieces
     keys: Pieces
     weights: Numbers
@@ -161,40 +157,29 @@ class Attention:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "layer": self.layer,
-            "queries": self.queries.texts,
-            "keys": self.keys.texts,
-            "weights": self.weights.tolist(),
-            "visible": self.visible.astype(int).tolist(),
-        }
+        numbers = {"weights": self.weights.tolist(), "visible": self.visible.astype(int).tolist()}
+        return vars(self) | {"queries": self.queries.texts, "keys": self.keys.texts} | numbers
 
 
 @torch.inference_mode()
 def record(
-    model: nn.Module, forward: Callable[[], Tensor], sides: Callable[[str], tuple[Kind, Pieces, Pieces]]
+    model: nn.Module, forward: Callable[[], Tensor], source: Pieces, inputs: Pieces, target: Pieces
 ) -> tuple[Tensor, dict[str, Attention]]:
-    """Run the written-out equation of every attention for the first sentence of a batch: hidden states, attentions.
-
-    `forward` returns the hidden states [B, T, D]; `sides(name)` tells the kind, queries and keys of an attention.
-    """
+    """Run the written-out equation of every attention for the first sentence of a batch: hidden states, attentions."""
     with recording() as recorded:
         hidden_BTD = forward()
-    weights, visible, attentions = recorded.by_name(model), recorded.visible_by_name(model), {}
-    for name, weights_BHQK in weights.items():
-        kind, queries, keys = sides(name)
+    visible, attentions = recorded.visible_by_name(model), dict[str, Attention]()
+    for name, weights_BHQK in recorded.by_name(model).items():
+        kind: Kind = "decoder"
+        queries = keys = inputs
+        if fnmatch(name, getattr(model, "alignment", "")):
+            kind, queries, keys = "alignment", target, source
+        elif name.startswith("encoder") or not inputs.texts:
+            kind, queries, keys = "encoder", source, source
+        queries = queries.first(weights_BHQK.shape[2])  # a recurrent decoder takes no step for padding
         number = re.search(r"\.(\d+)\.", name)
-        attentions[name] = Attention(
-            name,
-            kind,
-            layer=int(number[1]) + 1 if number else 1,
-            queries=queries.first(weights_BHQK.shape[2]),  # a recurrent decoder takes no step for padding
-            keys=keys,
-            weights=weights_BHQK[0].float().cpu().numpy(),
-            visible=visible[name][0, 0].cpu().numpy(),
-        )
+        layer, weights = int(number[1]) + 1 if number else 1, weights_BHQK[0].float().cpu().numpy()
+        attentions[name] = Attention(name, kind, layer, queries, keys, weights, visible[name][0, 0].cpu().numpy())
     return hidden_BTD[0], attentions
 
 
@@ -206,9 +191,8 @@ def roll_out(attentions: Mapping[str, Attention], *, residual: bool = True) -> d
         R_l = A_l R_{l-1},  R_0 = I
 
     The paper has one stack, as BERT and GPT have. In a decoder over an encoder, self-attention mixes what the states
-    hold, and attention over the source adds what the encoder's last states hold; the regions of an image, which no
-    layer mixes, hold only themselves. The shares of source and target tokens sum to 1 together. Between words they
-    need not: a word that the decoder reads ends one token later than the same word when it is written.
+    hold, and attention over the source adds what the encoder's last states, or the regions of an image, hold; the
+    shares of source and target tokens sum to 1 together.
     """
     layers = {kind: [layer for layer in attentions.values() if layer.kind == kind] for kind in NAMES}
     encoder, decoder, cross = layers["encoder"], layers["decoder"], layers["alignment"]
@@ -261,18 +245,33 @@ class Step:
     """Each with its probability."""
 
 
+class Predicted(NamedTuple):
+    """Where a model predicts tokens, and which; None: the likeliest ones that are not special."""
+
+    tokenizer: Tokenizer
+    places: Sequence[int] = ()
+    written: Sequence[int] | None = None
+
+
 @torch.inference_mode()
-def steps_of(logits_TV: Tensor, vocabulary: Tokenizer, target_ids: Sequence[int]) -> tuple[Step, ...]:
+def steps_of(model: Any, hidden_TD: Tensor, predicted: Predicted) -> tuple[Step, ...]:
     """The model's own probabilities, also of tokens that the search may not write."""
-    p_TV = log_probabilities(logits_TV).exp().cpu()
-    p_T1 = p_TV.gather(1, torch.tensor(target_ids)[:, None])
-    ranks = ((p_TV > p_T1).sum(1) + 1).tolist()
-    likeliest = p_TV.topk(min(CANDIDATES, p_TV.shape[1]))
-    columns = vocabulary.pieces(target_ids), p_T1[:, 0].tolist(), ranks, likeliest.indices, likeliest.values.tolist()
+    tokenizer, places, written = predicted
+    if not places:
+        return ()
+    logits_PV = model.readout(hidden_TD[[*places]])
+    if written is None:
+        special = torch.tensor(sorted(tokenizer.special), device=logits_PV.device)
+        written = logits_PV.index_fill(1, special, -torch.inf).argmax(-1).tolist()
+    p_PV = log_probabilities(logits_PV).exp().cpu()
+    p_P1 = p_PV.gather(1, torch.tensor(written)[:, None])
+    ranks = ((p_PV > p_P1).sum(1) + 1).tolist()
+    likeliest = p_PV.topk(min(CANDIDATES, p_PV.shape[1]))
+    columns = tokenizer.pieces(written), p_P1[:, 0].tolist(), ranks, likeliest.indices, likeliest.values.tolist()
     steps = []
     for piece, p, rank, ids, probabilities in zip(*columns, strict=True):
         # Each alone: side by side, the bytes of alternatives would be read as one character.
-        tokens = [vocabulary.pieces([token])[0] for token in ids.tolist()]
+        tokens = [tokenizer.pieces([token])[0] for token in ids.tolist()]
         steps.append(Step(piece, p, rank, tuple(zip(tokens, probabilities, strict=True))))
     return tuple(steps)
 
@@ -290,7 +289,6 @@ class Worked:
     vectors: Mapping[str, Tensor]
     """What is computed from each key, [K, D]; the values last."""
     score: str
-    """The equation."""
     scores_K: Tensor
     """-inf where the query may not look."""
     weights_K: Tensor
@@ -326,22 +324,20 @@ class Worked:
         def lines(values: Mapping[str, Tensor]) -> Table:
             return Table(["", ""], [[equation, _vector(value_D)] for equation, value_D in values.items()])
 
-        after: list[Table | Text] = [lines(self.after)]
+        after: list[Part] = [lines(self.after)]
         if self.step is not None:
             likeliest = "   ".join(f"{label(token)} {p:.4f}" for token, p in self.step.candidates)
             after.append(Text(["Finally the softmax over the vocabulary; the likeliest tokens:", likeliest]))
-        equations = Text([self.score, self.softmax])
-        context = lines({self.context: self.context_D})
-        return Report(
-            self.title,
-            [
-                Section("1. The query", [lines(self.query)]),
-                Section("2. The keys, their scores, and the softmax of the scores", [equations, self._table()]),
-                Section("3. The context: the values, weighted and summed", [context]),
-                Section("4. What is done with the context", after),
+        sections: dict[str, list[Part]] = {
+            "1. The query": [lines(self.query)],
+            "2. The keys, their scores, and the softmax of the scores": [
+                Text([self.score, self.softmax]),
+                self._table(),
             ],
-            opening=self.title,
-        )
+            "3. The context: the values, weighted and summed": [lines({self.context: self.context_D})],
+            "4. What is done with the context": after,
+        }
+        return Report(self.title, [Section(*section) for section in sections.items()], opening=self.title)
 
     def _table(self) -> Table:
         """A row for each key, and a note on those that are left out."""
@@ -377,61 +373,62 @@ def work_out(
     return replace(worked, title=f"{layer}, {verb} {label(queries[step])}, step {step + 1} of {len(queries)}")
 
 
-def _scored(model: nn.Module, forward: Callable[[], Tensor], attention: Attention, step: int) -> Worked:
-    """A score of a recurrent decoder."""
-    module = model.get_submodule(attention.name)
-    assert isinstance(module, scores.ScoredAttention)
-    with recording(), module_calls(model, [attention.name, *READERS]) as calls:
-        forward()
-    own = calls[attention.name]
-    s_D = _rows([call.inputs[0] for call in own])[step]
-    memory: scores.Memory = own[0].inputs[1]
-    query_name, key_name, equation = SCORES[type(module)]
-    scaled = " / sqrt(d)" if isinstance(module, scores.DotAttention) and module.scaled else ""
-    query, vectors = {"s, the decoder's state": s_D}, {key_name + scaled: memory.keys_BSA[0]}
-    if isinstance(module, scores.SummedAttention):  # its score has a hidden layer
-        query_A = module.query(s_D[None, None])[0, 0]
-        query[query_name] = query_A
-        name, activation = ("max(...)", torch.relu) if module.rectified else ("tanh(...)", torch.tanh)
-        vectors[name] = activation(query_A + memory.keys_BSA[0])
-    scores_K = _hide(module.scores(s_D[None, None], memory.keys_BSA)[0, 0], attention, step)
-    weights_K, factor = scores_K.softmax(0), ""
-    focuses = [call.inputs[2] for call in own if len(call.inputs) > 2 and isinstance(call.inputs[2], scores.Focus)]
-    if focuses and focuses[0].factor_BQS is not None:
-        weights_K = weights_K * _rows([focus.factor_BQS for focus in focuses if focus.factor_BQS is not None])[step]
-        factor = " * exp(-(j - p_t)^2 / (2 sigma^2))"
-    vectors["v_j"], after = memory.h_BSD[0], _read(calls, step, len(s_D))
-    worked = Worked(query, attention.keys.texts, vectors, equation + scaled, scores_K, weights_K, after)
-    return replace(worked, softmax=worked.softmax + factor)
-
-
-def _read(calls: Mapping[str, list[Call]], step: int, width: int) -> dict[str, Tensor]:
-    """What the recurrent model, whose states have this width, computes from the context."""
-    if "W_c" in calls:
-        return {"h~_t = tanh(W_c [c ; h_t])": torch.tanh(_rows([call.output for call in calls["W_c"]])[step])}
-    if "L_z" in calls:
-        h_D, z_D = (_rows([calls[name][0].inputs[0]])[step] for name in ("L_h", "L_z"))
-        return {"z_t = beta_t c, what the gate lets through": z_D, "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D}
-    read_D, pairs_D = (_rows([rows])[step] for rows in (calls["UVC_o"][0].inputs[0], calls["UVC_o"][0].output))
-    return {
-        "s_i = f(s_{i-1}, y_{i-1}, c)": read_D[:width],
-        "t_i = maxout(U_o s_i + V_o y_{i-1} + C_o c)": pairs_D.view(-1, 2).amax(-1),
-    }
-
-
-def _rows(outputs: Sequence[Tensor]) -> Tensor:
-    """What one call returned for all steps, or one call for each step, as one row a step."""
-    return torch.cat([output.reshape(-1, output.shape[-1]) for output in outputs])
-
-
 def _hide(scores_K: Tensor, attention: Attention, step: int) -> Tensor:
     return scores_K.masked_fill(~torch.from_numpy(attention.visible[step]).to(scores_K.device), -torch.inf)
 
 
+def _scored(model: nn.Module, forward: Callable[[], Tensor], attention: Attention, step: int) -> Worked:
+    """A score of a recurrent decoder, and what the decoder computes from the context."""
+    module = model.get_submodule(attention.name)
+    assert isinstance(module, scores.ScoredAttention)
+    with recording(), module_calls(model, [attention.name, *READERS]) as calls:
+        forward()
+
+    def at_step(outputs: Iterable[Tensor]) -> Tensor:
+        """Of what one call returned for all steps, or one call for each step."""
+        return torch.cat([output.reshape(-1, output.shape[-1]) for output in outputs])[step]
+
+    own = calls[attention.name]
+    s_D, memory = at_step(call.inputs[0] for call in own), own[0].inputs[1]
+    query_name, key_name, equation = SCORES[type(module)]
+    scaled = " / sqrt(d)" if isinstance(module, scores.DotAttention) and module.scaled else ""
+    query, vectors = {"s, the decoder's state": s_D}, {key_name + scaled: memory.keys_BSA[0]}
+    if isinstance(module, scores.SummedAttention):  # its score has a hidden layer
+        query[query_name] = query_A = module.query(s_D[None, None])[0, 0]
+        name, activation = ("max(...)", torch.relu) if module.rectified else ("tanh(...)", torch.tanh)
+        vectors[name] = activation(query_A + memory.keys_BSA[0])
+    vectors["v_j"] = memory.h_BSD[0]
+    scores_K = _hide(module.scores(s_D[None, None], memory.keys_BSA)[0, 0], attention, step)
+    weights_K, factor = scores_K.softmax(0), ""
+    focuses = [call.inputs[2] for call in own if len(call.inputs) > 2 and isinstance(call.inputs[2], scores.Focus)]
+    if focuses and focuses[0].factor_BQS is not None:
+        weights_K = weights_K * at_step(focus.factor_BQS for focus in focuses if focus.factor_BQS is not None)
+        factor = " * exp(-(j - p_t)^2 / (2 sigma^2))"
+    if "W_c" in calls:
+        after = {"h~_t = tanh(W_c [c ; h_t])": torch.tanh(at_step(call.output for call in calls["W_c"]))}
+    elif "L_z" in calls:
+        h_D, z_D = (at_step([calls[name][0].inputs[0]]) for name in ("L_h", "L_z"))
+        after = {"z_t = beta_t c, what the gate lets through": z_D, "h_t = LSTM([y_{t-1} ; z_t], h_{t-1})": h_D}
+    else:
+        read_D, pairs_D = at_step([calls["UVC_o"][0].inputs[0]]), at_step([calls["UVC_o"][0].output])
+        maxout_D = pairs_D.view(-1, 2).amax(-1)
+        after = {
+            "s_i = f(s_{i-1}, y_{i-1}, c)": read_D[: len(s_D)], "t_i = maxout(U_o s_i + V_o y_{i-1} + C_o c)": maxout_D,
+        }  # fmt: skip
+    worked = Worked(query, attention.keys.texts, vectors, equation + scaled, scores_K, weights_K, after)
+    return replace(worked, softmax=worked.softmax + factor)
+
+
 def _dot_product(model: nn.Module, forward: Callable[[], Tensor], attention: Attention, head: int, step: int) -> Worked:
     """An attention with queries, keys and values, and the residual connection and norm around it."""
-    name = attention.name
-    norm_name, order, residual = _sublayer(model, name)
+    name, (parent, _, own) = attention.name, attention.name.rpartition(".")
+    block: Any = model.get_submodule(parent)
+    if hasattr(block, "attention_norm"):  # BERT and GPT
+        norm_name, order, residual = "attention_norm", "pre" if getattr(block, "pre", False) else "post", True
+    else:
+        around = next(sublayer for sublayer in SUBLAYERS[own] if hasattr(block, sublayer))
+        norm_name, order, residual = f"{around}.norm", getattr(block, around).order, getattr(block, around).residual
+    norm_name = f"{parent}.{norm_name}"
     with recording(), module_calls(model, [name, f"{name}.W_Q", norm_name]) as calls:
         forward()
     [call] = calls[name]
@@ -460,17 +457,6 @@ def _dot_product(model: nn.Module, forward: Callable[[], Tensor], attention: Att
     score = "e_j = q . k_j" + (f" / sqrt({width})" if scaled else "")
     vectors = {"k_j": k_KE, "v_j": v_KE}
     return Worked(query, attention.keys.texts, vectors, score, scores_K, scores_K.softmax(0), after)
-
-
-def _sublayer(model: nn.Module, name: str) -> tuple[str, str, bool]:
-    """What is around an attention: the name of the norm, its order (pre, post or none), whether x is added."""
-    parent, _, own = name.rpartition(".")
-    block: Any = model.get_submodule(parent)
-    if hasattr(block, "attention_norm"):  # BERT and GPT
-        return f"{parent}.attention_norm", "pre" if getattr(block, "pre", False) else "post", True
-    around = next(sublayer for sublayer in SUBLAYERS[own] if hasattr(block, sublayer))
-    sublayer = getattr(block, around)
-    return f"{parent}.{around}.norm", sublayer.order, sublayer.residual
 
 
 @torch.inference_mode()

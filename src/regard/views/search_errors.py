@@ -29,7 +29,7 @@ from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Cell, Curves, Section, Series, Table, Value, muted
-from regard.views.significance import RESAMPLES, for_metrics, sacrebleu_metrics, score_of, statistics_of, streams_of
+from regard.views.significance import RESAMPLES, sacrebleu_metrics, score_of, statistics_of, streams_of
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -157,7 +157,7 @@ def judge(run: Run, scored: Sequence[Scored], written: Sequence[Hypothesis]) -> 
 
 def metrics_of(run: Run, outputs: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
     """The task's own, without the signatures."""
-    metrics = run.task.metrics(outputs, for_metrics(references), run.recipe.evaluation)
+    metrics = run.task.metrics(outputs, references, run.recipe.evaluation)
     return {name: value for name, value in metrics.items() if isinstance(value, float)}
 
 
@@ -329,6 +329,11 @@ class Tally:
         counts = {"search_errors": self.search_errors, "model_errors": self.model_errors}
         kinds = {name: Share.of(count, self.errors) for name, count in counts.items()}
         return {"errors": Share.of(self.errors, self.sentences), **kinds}
+
+    @property
+    def row(self) -> dict[str, float]:
+        _, low, high = self.shares["search_errors"]
+        return {**self.counts, "search_errors_low": low, "search_errors_high": high}
 
     @property
     def share_texts(self) -> dict[str, str]:

@@ -176,11 +176,6 @@ def streams_of(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
     return [list(stream) for stream in zip_longest(*references)]
 
 
-def for_metrics(references: Sequence[Sequence[str]]) -> list[Any]:
-    """References as a task's metrics take them: a text a sentence, or several where there are several."""
-    return [texts[0] if len(texts) == 1 else texts for texts in references]
-
-
 def statistics_of(measure: Any, outputs: Sequence[str], streams: Sequence[Sequence[str | None]]) -> Rows:
     """What a metric is computed from, sentence by sentence: [sentences, K], to be summed."""
     return np.array(measure._extract_corpus_statistics(outputs, streams), dtype=np.float64)
@@ -201,7 +196,7 @@ def sacrebleu_metrics(names: Sequence[str], task: TextToText, config: Config) ->
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    of_sentence = cache(lambda output, texts: task.metrics([output], for_metrics([texts]), config))
+    of_sentence = cache(lambda output, texts: task.metrics([output], [texts], config))
 
     def sentence_mean(name: str) -> SimpleNamespace:
         def statistics(outputs: Sequence[str], streams: Sequence[Sequence[str | None]]) -> list[list[float]]:

@@ -51,7 +51,6 @@ from regard.views.significance import (
     Counts,
     Rows,
     counts_of,
-    for_metrics,
     mcnemar,
     paired_tests_of_sums,
     paired_tests_of_texts,
@@ -194,20 +193,20 @@ def measure_texts(
     for run, dataset in zip(runs.values(), datasets, strict=True):
         inputs, texts = run.task.by_input(dataset), dataset.texts
         tokens.append([len(run.task.source(dataset, rows[0])) for rows in inputs])
-        # In Unicode's NFC, which models write.
-        pairs = [(nfc(texts["source"][rows[0]]), [nfc(texts["target"][row]) for row in rows]) for rows in inputs]
-        sentences.append(pairs)
+        sentences.append(  # in Unicode's NFC, which models write
+            [(nfc(texts["source"][rows[0]]), [nfc(texts["target"][row]) for row in rows]) for rows in inputs]
+        )
     check_same(runs, sentences, "sentences")
     sources, references = zip(*sentences[0], strict=True)
     others = [read_hypotheses(name, file, references) for name, file in hypotheses.items()]
     first = next(iter(runs.values()))
     task, config = first.task, first.recipe.evaluation
     measured = sources if task.lengths_of == "source" else [own[0] for own in references]
-    shown, systems = _shown(measured, tokens), []
-    for (name, run), dataset in zip(runs.items(), datasets, strict=True):
-        moved = summed(partial(progress, name), len(sources))
-        systems.append(decode_run(name, run, load(run), dataset, shown, moved))
-    systems += others
+    shown = _shown(measured, tokens)
+    systems = [
+        decode_run(name, run, load(run), dataset, shown, summed(partial(progress, name), len(sources)))
+        for (name, run), dataset in zip(runs.items(), datasets, strict=True)
+    ] + others
 
     outputs = {system.name: system.outputs for system in systems}
     scores = {name: metrics_of(first, own, references) for name, own in outputs.items()}
@@ -225,13 +224,8 @@ def measure_texts(
             for bucket in length_buckets(lengths)
             for name, own in outputs.items()
         ],
-        "errors": [],
+        "errors": [{"system": system.name, **system.tally.row} for system in systems if system.tally is not None],
     }  # fmt: skip
-    for system in systems:
-        if system.tally is not None:
-            _, low, high = system.tally.shares["search_errors"]
-            interval = {"search_errors_low": low, "search_errors_high": high}
-            tables["errors"].append({"system": system.name, **system.tally.counts, **interval})
     for table, rows in (("examples", shown), ("differ_most", differ_most([*chrf.values()]))):
         tables[table] = [
             {"sentence": row + 1, "source": sources[row], "reference": " / ".join(references[row]), "system": name,
@@ -239,7 +233,7 @@ def measure_texts(
             for row in rows
             for name, own in outputs.items()
         ]  # fmt: skip
-    texts_of = task.metrics(outputs[baseline], for_metrics(references), config)
+    texts_of = task.metrics(outputs[baseline], references, config)
     signatures = {name.removesuffix("_signature"): text for name, text in texts_of.items() if isinstance(text, str)}
     facts = {"signatures": signatures, "length_unit": unit, "lengths_of": task.lengths_of}
     return Measured("sentences", systems, scores, tables, facts, None)
@@ -297,17 +291,13 @@ def alignment_of(run: Run, model: Generator, source: Source, target_ids: Sequenc
         model(batch.to(device_of(model)))
     weights = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
     weights_TS = torch.cat(weights, dim=1)[0].mean(0).float().cpu().numpy()
-    if isinstance(source, Picture):
-        columns = source.names()
-    else:
-        tokenizer = run.tokenizers["source"]
-        columns = tokenizer.pieces([*source, tokenizer.end])
+    columns = source.names() if isinstance(source, Picture) else run.tokenizers["source"].pieces(source)
     return HeatMap([*map(label, target.pieces(target_ids))], [*map(label, columns)], weights_TS, title)
 
 
 def _shown(texts: Sequence[str], tokens: Sequence[Sequence[int]]) -> list[int]:
     """Short, medium and long sentences, among those whose heat map is small enough for every run."""
-    fitting = [row for row in range(len(texts)) if all(lengths[row] < LONGEST_MAP for lengths in tokens)]
+    fitting = [row for row in range(len(texts)) if all(lengths[row] <= LONGEST_MAP for lengths in tokens)]
     ordered = sorted(fitting, key=lambda row: len(texts[row]))
     return list(dict.fromkeys(ordered[round(share * (len(ordered) - 1))] for share in SHOWN_AT)) if ordered else []
 

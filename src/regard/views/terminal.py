@@ -30,16 +30,15 @@ LONGEST = 300
 """Columns of a cell's text; a page has all of it."""
 
 
-def console_of(width: int | None = None) -> Console:
-    """As wide as asked for, as the terminal, or as COLUMNS says; a file or a pipe has no edge."""
-    console = Console(highlight=False, soft_wrap=True, width=width)
-    known = width is not None or console.is_terminal or "COLUMNS" in os.environ
-    return console if known else Console(highlight=False, soft_wrap=True, width=NO_TERMINAL)
-
-
 def show(report: Report, console: Console | None = None) -> None:
-    """Print a report: of each section as many parts as the terminal is to have, then what follows from them."""
-    console = console or console_of()
+    """Print a report: of each section as many parts as the terminal is to have, then what follows from them.
+
+    The console is as wide as the terminal, or as COLUMNS says; a file or a pipe has no edge.
+    """
+    if console is None:
+        console = Console(highlight=False, soft_wrap=True)
+        if not console.is_terminal and "COLUMNS" not in os.environ:
+            console.width = NO_TERMINAL
     if report.opening:
         _print(console, report.opening)
     for section in report.sections:
