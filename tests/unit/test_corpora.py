@@ -29,6 +29,7 @@ from regard.data.corpora import (
     korean_number,
     packaged_rows,
     part_of,
+    phenomena,
 )  # fmt: skip
 from regard.data.readers import open_corpus
 from regard.errors import ConfigError, DataError
@@ -160,6 +161,8 @@ WRITTEN = {
     "stories-ko who": "31109643cef49aed229ca253bed842b94e4fd4eb53466b23637ba9c415c7ebab",
     "stories-ko count": "371fdf491f917c402b7dbe4474c31e248f9feafa7c4292a26c54650ea51c60ae",
     "stories-ko yes_no": "dc17b66358f34027b5e959f6bd1702949a0023bf7546c87ef8e38b59b2071e25",
+    "phenomena-en-ko": "40df1ac757cc430e34d65db9c240fc677a26750e1f969675089785abcaebbf60",
+    "phenomena-en-fr": "11326d141e7c1247ec75c1f67cec125a94ea63fc1c6396a89ad1526f30529ab2",
 }
 """SHA-256 of all rows that the generators of commit 6733b05 wrote with seed 1, by corpus and what stories are about."""
 FILES = sorted({key.split()[0] for key in WRITTEN})
@@ -286,3 +289,33 @@ def test_default_lengths_and_the_cache(tmp_path: Path) -> None:
     assert {len(row.values[0].split()) for row in long} <= set(range(20, 26))
     short = open_corpus(Parallel(corpus="phrases-en-ko", size=30), tmp_path)
     assert long.fingerprint() != short.fingerprint()
+
+
+# Marked sentences
+
+
+MEANINGS = {
+    "배": {"pear", "ship", "belly"},
+    "사과": {"apple", "apology"},
+    "눈": {"eye", "snow"},
+    "말": {"horse", "word"},
+    "밤": {"night", "chestnut"},
+}
+
+
+def test_pronouns_and_homonyms_are_marked() -> None:
+    meanings: dict[str, set[str]] = {}
+    for mark in phenomena("phrases-en-ko", None, 1, "test"):
+        source, target = mark.source.split(), mark.target.split()
+        if mark.phenomenon == "pronoun":
+            assert (source[mark.position - 1], source[mark.position]) == ("because", "it")
+            assert source[mark.refers_to] == mark.meaning
+        else:
+            assert source[mark.refers_to].strip(".,") in (mark.meaning, mark.meaning + "s")
+            meanings.setdefault(target[mark.position][:-1], set()).add(mark.meaning)
+    assert meanings == MEANINGS
+    for mark in phenomena("phrases-en-fr", 50, 1, "test"):
+        assert mark.phenomenon == "pronoun"
+        assert re.search(r"parce qu'(il|elle) ", mark.target)
+    with pytest.raises(ConfigError, match="'dates' has no marked sentences"):
+        phenomena("dates", 10, 1, "train")

@@ -22,10 +22,10 @@ from functools import cache, partial
 from importlib.resources import files
 from itertools import chain, islice
 from random import Random
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from regard.data.shapes import COLOURS, OUTLINES, RADIUS, Language, Scene, Thing, in_order
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError, did_you_mean
 
 T = TypeVar("T")
 Part = Literal["train", "validation", "test"]
@@ -141,6 +141,35 @@ def _longer(random: Random, by_words: dict[int, list[Cells]], words: range) -> I
             chosen.append(pick(random, by_words[length]))
             left -= length
         yield tuple(" ".join(column) for column in zip(*chosen, strict=True))
+
+
+PHENOMENA = {"phrases-en-ko": "phenomena-en-ko", "phrases-en-fr": "phenomena-en-fr"}
+
+
+class Marked(NamedTuple):
+    """A pair with a word whose meaning the rest of the sentence decides. Positions count words between spaces."""
+
+    source: str
+    target: str
+    phenomenon: str
+    """pronoun or homonym."""
+    position: int
+    """Of the pronoun in the source, or of the homonym in the target."""
+    refers_to: int
+    """In the source: the pronoun's antecedent, or the English word of the homonym."""
+    meaning: str
+    """That word, in the singular."""
+
+
+def phenomena(name: str, size: int | None, seed: int, part: Part) -> Iterator[Marked]:
+    """Sentences like the phrases with a pronoun whose antecedent is known or (in Korean) a homonym that is explained.
+
+    They belong to the same part as in the corpus itself, so that a model is tested on what it has not seen.
+    """
+    if name not in PHENOMENA:
+        raise ConfigError(f"the corpus {name!r} has no marked sentences", hint=did_you_mean(name, PHENOMENA))
+    rows = first_rows(packaged_rows(PHENOMENA[name], part, seed), size, PHENOMENA[name], part)
+    return (Marked(row[0], row[1], row[2], int(row[3]), int(row[4]), row[5]) for row in rows)
 
 
 # Sequences: copy, reverse, sort
