@@ -246,12 +246,14 @@ class AttentiveCaptioner(Captioner):
         mean_BD = total_BD / memory.lengths_B[:, None]
         return self.bridge((mean_BD, mean_BD)), memory
 
-    def recur(self, words_RG: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor, Tensor]:
+    def recur(self, words_RG: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor, Tensor | None]:
         """One step: alpha_t and z_t from h_{t-1}, then h_t."""
         h_BQD = group_rows(carry[0], len(memory))
-        alpha_BQS = self.attention.weights(h_BQD, memory)
+        # The penalty of training needs the weights; `explain` hooks into the call of the module.
+        alpha_BQS = self.attention.weights(h_BQD, memory) if torch.is_grad_enabled() else None
+        z_BQD = self.attention(h_BQD, memory) if alpha_BQS is None else alpha_BQS @ memory.h_BSD
         gate = 1.0 if self.W_beta is None else torch.sigmoid(self.W_beta(h_BQD))
-        z_RD = (gate * (alpha_BQS @ memory.h_BSD)).flatten(0, 1)
+        z_RD = (gate * z_BQD).flatten(0, 1)
         return fed_step("lstm", self.cell, words_RG, z_RD, carry), z_RD, alpha_BQS
 
     def deep_output(self, y: Tensor, h: Tensor, z: Tensor) -> Tensor:
@@ -265,7 +267,7 @@ class AttentiveCaptioner(Captioner):
             carry, z_BD, alpha_B1S = self.recur(words_BG, carry, memory)
             states.append(carry[0])
             contexts.append(z_BD)
-            if torch.is_grad_enabled():  # the penalty needs it
+            if alpha_B1S is not None:
                 real_B1 = (batch.target.lengths_B - 1 > step)[:, None]
                 step_BS = alpha_B1S[:, 0].masked_fill(~real_B1, 0)
                 attended_BS = step_BS if attended_BS is None else attended_BS + step_BS
