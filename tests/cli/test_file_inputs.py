@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 import regard
-from command_line import fail, succeed, write
+from command_line import fail, succeed, write, write_table
 from regard.config import write_yaml
 from regard.errors import DecodeError
 from regard.text.tokenizers import Tokenizer
@@ -38,26 +37,6 @@ CHOICES = [
 ]
 
 
-def table(rows: Rows, path: Path) -> Path:
-    """Rows in the format of the suffix."""
-    if path.suffix == ".parquet":
-        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(arrow.Table.from_pylist(rows), path)
-        return path
-    if path.name.endswith(".jsonl"):
-        return write(path, "".join(json.dumps(row) + "\n" for row in rows))
-    content = io.StringIO()
-    if path.suffix == ".tsv":
-        content.write("\n".join("\t".join(one) for one in [list(rows[0]), *(row.values() for row in rows)]))
-    else:
-        writer = csv.DictWriter(content, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    text = content.getvalue().encode()
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
-
-
 def trained(folder: Path, task: str, data: dict[str, Any], **others: Any) -> Path:
     tree = {"task": task, "data": data, "tokenizer": {"kind": "word"}, "model": MODEL, "training": TRAINING}
     train(write(folder / "recipe.yaml", write_yaml(tree | others)), out=folder / "run", quiet=True)
@@ -65,7 +44,7 @@ def trained(folder: Path, task: str, data: dict[str, Any], **others: Any) -> Pat
 
 
 def on_table(folder: Path, task: str, rows: Rows, **columns: Any) -> Path:
-    table(rows, folder / "train.csv")
+    write_table(folder / "train.csv", rows)
     corpus = {"file": "train.csv", **columns}
     return trained(folder, task, {"train": corpus, "validation": corpus})
 
@@ -104,10 +83,10 @@ def test_a_table_says_the_same_as_evaluate(runs: dict[str, Path], tmp_path: Path
     """Row by row and to the last digit, with the label and without it."""
     rows, label = CASES[task]
     told = tmp_path / "told.jsonl"
-    succeed("evaluate", runs[task], "--file", table(rows, tmp_path / name), "--predictions", told)
+    succeed("evaluate", runs[task], "--file", write_table(tmp_path / name, rows), "--predictions", told)
     expected = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
     for given in (rows, without(rows, label)):
-        found = succeed("predict", runs[task], "--file", table(given, tmp_path / name), "--json").jsons
+        found = succeed("predict", runs[task], "--file", write_table(tmp_path / name, given), "--json").jsons
         assert [one["output"] for one in found] == [one["output"] for one in expected]
         assert [one.get("probabilities") for one in found] == [one.get("probabilities") for one in expected]
         plain = succeed("predict", runs[task], "--file", tmp_path / name).out.splitlines()
@@ -229,7 +208,7 @@ def test_a_question_that_cannot_be_read_leaves_the_others(runs: dict[str, Path],
 def test_sources_to_translate(tmp_path: Path) -> None:
     """By the names of the recipe's own table; of a run on parallel files the first column, or the one named so."""
     rows = [{"id": str(number), "en": text, "ko": text.upper()} for number, text in enumerate(["a b", "b c", "c a"])]
-    table(rows, tmp_path / "train.csv")
+    write_table(tmp_path / "train.csv", rows)
     model = {"kind": "bahdanau", "embedding": 8, "hidden": 8, "attention": 8}
     columns = {"file": "train.csv", "source": "en", "target": "ko"}
     data = {"train": columns, "validation": columns, "deduplicate": False}
@@ -238,7 +217,7 @@ def test_sources_to_translate(tmp_path: Path) -> None:
     assert wanted == ["a b", "b c", "c a"]
     for name in ("again.tsv", "again.jsonl", "again.parquet"):
         alone = [{"en": row["en"], "note": "x"} for row in rows]
-        found = succeed("predict", run, "--file", table(alone, tmp_path / name), "--json").jsons
+        found = succeed("predict", run, "--file", write_table(tmp_path / name, alone), "--json").jsons
         assert [one["input"] for one in found] == wanted
     (tmp_path / "two").mkdir()
     for name in ("en", "ko"):
@@ -261,7 +240,7 @@ def test_sources_to_translate(tmp_path: Path) -> None:
 def test_objects_that_are_typed_are_rows(runs: dict[str, Path], tmp_path: Path, task: str) -> None:
     """On standard input and as arguments, with the label and other keys or without."""
     rows, label = CASES[task]
-    objects = table(rows, tmp_path / "a.jsonl").read_bytes()
+    objects = write_table(tmp_path / "a.jsonl", rows).read_bytes()
     expected = succeed("predict", runs[task], "--file", tmp_path / "a.jsonl", "--json").jsons
     assert succeed("predict", runs[task], "--json", stdin=objects).jsons == expected
     bare = [json.dumps(row, ensure_ascii=False, indent=1) for row in without(rows, label, "id")]

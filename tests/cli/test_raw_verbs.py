@@ -4,8 +4,6 @@ goes on."""
 from __future__ import annotations
 
 import copy
-import gzip
-import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from command_line import fail, succeed, write
+from command_line import fail, succeed, write, write_table
 from raw_cases import RECIPES, Runs
 from regard.config import write_yaml
 from regard.data.corpora import generate
@@ -145,22 +143,9 @@ PLAIN = ["The child was big.", "Anna went home.", "The dog, it was late."]
 
 
 def table(file: Path, column: str) -> Path:
-    """The rows as a table, with a number beside each."""
-    rows = [{"id": number, column: text} for number, text in enumerate(ROWS)]
-    if ".jsonl" in file.suffixes:
-        content = "".join(f"{json.dumps(row)}\n" for row in rows)
-    elif ".tsv" in file.suffixes:  # which quotes nothing, so that a cell has no line break
-        content = f"id\t{column}\n" + "".join(
-            f"{number}\t{fold_white_space(text)}\n" for number, text in enumerate(ROWS)
-        )
-    elif ".csv" in file.suffixes:
-        content = f"id,{column}\n" + "".join(f'{number},"{text}"\n' for number, text in enumerate(ROWS))
-    else:
-        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(arrow.Table.from_pylist(rows), file)
-        return file
-    file.write_bytes(gzip.compress(content.encode()) if file.suffix == ".gz" else content.encode())
-    return file
+    """The rows as a table, with a number beside each; a .tsv quotes nothing, so that a cell has no line break."""
+    texts = PLAIN if ".tsv" in file.suffixes else ROWS
+    return write_table(file, [{"id": str(number), column: text} for number, text in enumerate(texts)])
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])

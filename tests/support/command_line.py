@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import io
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +70,25 @@ def write(path: Path, content: str | bytes) -> Path:
     """A file with exactly these bytes."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
+
+
+def write_table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
+    """Rows in the format of the suffix."""
+    if path.suffix == ".parquet":
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(arrow.Table.from_pylist(rows), path)
+        return path
+    content = io.StringIO()
+    if ".jsonl" in path.suffixes:
+        content.writelines(f"{json.dumps(row)}\n" for row in rows)
+    elif ".tsv" in path.suffixes:
+        content.write("\n".join("\t".join(cells) for cells in [rows[0].keys(), *(row.values() for row in rows)]))
+    else:
+        writer = csv.DictWriter(content, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    text = content.getvalue().encode()
+    return write(path, gzip.compress(text) if path.suffix == ".gz" else text)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -128,7 +128,10 @@ class TextCase(SourceCase):
         return language_model_cases.build(self.config.model_copy(update=changes), seed, dtype)
 
     def batch(self, rows: Sequence[int] = ROWS, *, extra: int = 0, filler: int = PAD) -> Any:
-        return language_model_cases.batch_for(self.name, rows, extra=extra, filler=filler)
+        if self.config.segments:
+            return language_model_cases.masked_batch(rows, extra=extra, filler=filler)
+        texts = [language_model_cases.TEXTS[row] for row in rows]
+        return language_model_cases.text_batch(texts, extra=extra, filler=filler)
 
     def distinct_batch(self) -> Any:
         """No two texts begin or end alike: their first and last tokens could only be guessed."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from model_cases import tokens_of, with_weights_that_matter
 from regard.data.batches import MaskedBatch, TextBatch, spelled
@@ -41,7 +41,6 @@ CASES: dict[str, ModelConfig] = {
     "bert-masked-only": BERTConfig(**TRANSFORMER, next_sentence=False),
 }
 GENERATING = [name for name in CASES if name.startswith(("lstm_lm", "gpt"))]
-ATTENDING = [name for name in CASES if name.startswith(("bert", "gpt"))]
 
 TEXTS = [
     [BEGIN, 4, 5, 6, 7, END],
@@ -88,23 +87,7 @@ def masked_batch(rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int
     )
 
 
-def batch_for(case: str, rows: Sequence[int] = (0, 1, 2), *, extra: int = 0, filler: int = PAD) -> Any:
-    if case.startswith("bert"):
-        return masked_batch(rows, extra=extra, filler=filler)
-    return text_batch([TEXTS[row] for row in rows], extra=extra, filler=filler)
-
-
 def objective_for(case: str, model: nn.Module, smoothing: float = 0.0) -> VocabularyLoss:
     if case.startswith("bert"):
         return MaskedTokens(model, smoothing)
     return BothDirections(model, smoothing) if case.startswith("elmo") else NextToken(model, smoothing)
-
-
-def next_logits(model: Any, batch: TextBatch) -> Tensor:
-    with torch.no_grad():
-        return model.readout(model(batch).hidden_BTD)
-
-
-def each(x_BLD: Tensor, texts: Sequence[Sequence[int]], without: int = 0) -> list[Tensor]:
-    """Each text's own positions, less the last `without`."""
-    return [x_LD[: len(text) - without] for x_LD, text in zip(x_BLD, texts, strict=True)]

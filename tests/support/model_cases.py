@@ -116,18 +116,23 @@ def batch_of(
     return Batch(source, target, tokens=predicted)
 
 
-def logits_of(model: Generator, batch: Batch) -> Tensor:
+def logits_of(model: Any, batch: Any) -> Tensor:
     with torch.no_grad():
         return model.readout(model(batch).hidden_BTD)
 
 
-def each_real(values_BT: Tensor, targets: Sequence[Sequence[int]] = TARGETS) -> list[Tensor]:
-    """Each sentence's values at the positions that predict one of its tokens."""
-    return [values[: len(target) - 1] for values, target in zip(values_BT, targets, strict=True)]
+def each_real(values_BT: Tensor, texts: Sequence[Sequence[int]] = TARGETS, *, without: int = 1) -> list[Tensor]:
+    """The values at each text's own positions, less the last `without`: by default those that predict a token."""
+    return [values[: len(text) - without] for values, text in zip(values_BT, texts, strict=True)]
 
 
-def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10) -> None:
-    """Equal up to rounding, in float64 unless told."""
+def randn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(actual: Tensor, expected: Tensor | Sequence[Any], tolerance: float = 1e-10) -> None:
+    """Equal up to rounding; `expected` may be lists of numbers."""
+    expected = expected if isinstance(expected, Tensor) else torch.tensor(expected, dtype=actual.dtype)
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 

@@ -12,6 +12,10 @@ Weights = dict[str, Any]
 """A module's parameters as nested lists, by name."""
 
 
+def lists_of(module: Any) -> Weights:
+    return {name: tensor.tolist() for name, tensor in module.state_dict().items()}
+
+
 def dot(a: Vector, b: Vector) -> float:
     return math.fsum(x * y for x, y in zip(a, b, strict=True))
 
@@ -76,35 +80,20 @@ def additive_score(w: Weights, s: Vector, h: Vector) -> float:
     return dot(w["v_a.weight"][0], [math.tanh(x) for x in total])
 
 
-def concat_score(w: Weights, s: Vector, h: Vector) -> float:
-    """Luong 2015, equation 8."""
-    return dot(w["w.weight"][0], [math.tanh(x) for x in linear([*s, *h], w["W_b.weight"], w["W_b.bias"])])
+def hidden_layer(w: Weights, s: Vector, h: Vector) -> list[float]:
+    """W_b [s ; h] + b."""
+    return linear([*s, *h], w["W_b.weight"], w["W_b.bias"])
 
 
-def fully_connected_score(w: Weights, s: Vector, h: Vector) -> float:
-    return dot(w["w.weight"][0], [max(0.0, x) for x in linear([*s, *h], w["W_b.weight"], w["W_b.bias"])])
-
-
-def dot_score(w: Weights, s: Vector, h: Vector) -> float:
-    return dot(s, h)
-
-
-def scaled_dot_score(w: Weights, s: Vector, h: Vector) -> float:
-    return dot(s, h) / math.sqrt(len(h))
-
-
-def general_score(w: Weights, s: Vector, h: Vector) -> float:
-    return dot(s, linear(h, w["W_a.weight"]))
-
-
-SCORES = {
+SCORES: dict[str, Callable[[Weights, Vector, Vector], float]] = {
     "additive": additive_score,
-    "concat": concat_score,
-    "fully_connected": fully_connected_score,
-    "dot": dot_score,
-    "scaled_dot": scaled_dot_score,
-    "general": general_score,
+    "concat": lambda w, s, h: dot(w["w.weight"][0], [math.tanh(x) for x in hidden_layer(w, s, h)]),
+    "fully_connected": lambda w, s, h: dot(w["w.weight"][0], [max(0.0, x) for x in hidden_layer(w, s, h)]),
+    "dot": lambda w, s, h: dot(s, h),
+    "scaled_dot": lambda w, s, h: dot(s, h) / math.sqrt(len(h)),
+    "general": lambda w, s, h: dot(s, linear(h, w["W_a.weight"])),
 }
+"""Luong 2015, equation 8, and the others."""
 
 
 def scored_attention(score: str, w: Weights, s: Vector, h: Matrix) -> tuple[list[float], list[float]]:
@@ -170,14 +159,14 @@ def gru_cell(w: Weights, x: Vector, carry: Matrix) -> list[list[float]]:
     return [new]
 
 
-def lstm_cell(w: Weights, x: Vector, carry: Matrix) -> list[list[float]]:
-    """Hochreiter & Schmidhuber 1997 with forget gate: c' = f c + i g; h' = o tanh(c')."""
+def lstm_cell(w: Weights, x: Vector, carry: Matrix, clip: float = math.inf) -> list[list[float]]:
+    """Hochreiter & Schmidhuber 1997 with forget gate: c' = f c + i g, within [-clip, clip]; h' = o tanh(c')."""
     h, c = carry
     from_input, from_state = _gates(w, x, h, 4)
     new_h, new_c = [], []
-    for d in range(len(h)):
+    for d in range(len(c)):
         i, f, g, o = (a[d] + b[d] for a, b in zip(from_input, from_state, strict=True))
-        new_c.append(sigmoid(f) * c[d] + sigmoid(i) * math.tanh(g))
+        new_c.append(max(-clip, min(clip, sigmoid(f) * c[d] + sigmoid(i) * math.tanh(g))))
         new_h.append(sigmoid(o) * math.tanh(new_c[-1]))
     return [new_h, new_c]
 

@@ -12,7 +12,6 @@ import torch
 
 from contract_cases import WRITERS, SourceCase
 from regard.layers.attention import recording
-from regard.models import MODELS
 from regard.search import Hypothesis, SearchConfig, Special, score
 from regard.search.hypotheses import MIN_COVERAGE
 from regard.search.rules import SPECIAL, Limits
@@ -20,12 +19,8 @@ from regard.search.rules import SPECIAL, Limits
 Ids = tuple[int, ...]
 EVERY_CASE = list(WRITERS)
 """Each variant of each model that writes."""
-DECODERS = ("plain", "attention", "transformer")
-KINDS = [kind for kind, model in MODELS.items() if model.config.generates and kind != "captioner"]
-EVERY_KIND = [
-    *(next(name for name, case in WRITERS.items() if case.kind == kind) for kind in KINDS),
-    *(f"captioner-{decoder}-of-features" for decoder in DECODERS),
-]
+FIRST_OF_KIND = {case.kind: name for name, case in reversed(WRITERS.items()) if case.kind != "captioner"}
+EVERY_KIND = [*FIRST_OF_KIND.values(), *(name for name in WRITERS if name.endswith("-of-features"))]
 """One case for each kind of model, and for each decoder of the captioner."""
 NUMBERS = range(4)
 """The sources of each case."""

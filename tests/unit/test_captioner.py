@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 import plain
 from captioner_cases import ATTENDING, CASES, WIDTH, batch_of, build, pictures_of
 from model_cases import TARGETS, close, logits_of
 from regard.data.images import Picture
-from regard.errors import ConfigError
-from regard.models.captioner import AttentiveCaptioner, CaptionerConfig, Convolutions, add_grid_positions
+from regard.models.captioner import AttentiveCaptioner, Convolutions
 from regard.objectives.cross_entropy import TokenCrossEntropy
 from regard.text.vocabularies import BEGIN, END
 
@@ -31,26 +30,17 @@ def test_every_region_matters(case: str) -> None:
 # Equations
 
 
-def lists(module: nn.Module) -> dict[str, list[list[float]]]:
-    return {name: tensor.tolist() for name, tensor in module.state_dict().items()}
-
-
 def test_against_plain_loops_xu() -> None:
     """Gate, state, deep output and penalty of Xu 2015, in loops over Python numbers."""
     model, [_, picture, *_] = build(CASES["attention-of-features"]), pictures_of(CASES["attention-of-features"])
     assert isinstance(model, AttentiveCaptioner)
-    w, ids = lists(model), [BEGIN, 4, 9, END]
+    w, ids = plain.lists_of(model), [BEGIN, 4, 9, END]
     cell = {name.removeprefix("cell."): value for name, value in w.items() if name.startswith("cell.")}
     scored = {name.removeprefix("attention."): value for name, value in w.items() if name.startswith("attention.")}
     a = [annotation(w, x, place, picture.columns) for place, x in enumerate(picture.shown.tolist())]
     mean = [sum(column) / len(a) for column in zip(*a, strict=True)]
-    carry = [
-        [
-            float(np.tanh(one))
-            for one in plain.linear(mean, w[f"bridge.W_s.{part}.weight"], w[f"bridge.W_s.{part}.bias"])
-        ]
-        for part in (0, 1)
-    ]
+    bridged = [plain.linear(mean, w[f"bridge.W_s.{part}.weight"], w[f"bridge.W_s.{part}.bias"]) for part in (0, 1)]
+    carry = [[math.tanh(value) for value in part] for part in bridged]
     expected, attended = [], [0.0] * len(a)
     for token in ids[:-1]:
         alpha, c = plain.scored_attention("additive", scored, carry[0], a)
@@ -69,10 +59,10 @@ def test_against_plain_loops_xu() -> None:
     close(whole_2 - plain_2, torch.tensor([0.5 * penalty, 0.0], dtype=torch.float64), 1e-6)
 
 
-def annotation(w: dict[str, list[list[float]]], x: list[float], place: int, columns: int) -> list[float]:
+def annotation(w: plain.Weights, x: list[float], place: int, columns: int) -> list[float]:
     name = "image_encoder"
     projected = plain.linear(x, w[f"{name}.W.weight"], w[f"{name}.W.bias"])
-    normed = plain.layer_norm(projected, w[f"{name}.norm.weight"], w[f"{name}.norm.bias"])  # type: ignore[arg-type]
+    normed = plain.layer_norm(projected, w[f"{name}.norm.weight"], w[f"{name}.norm.bias"])
     half = len(normed) // 2
     return plain.add(normed, [*plain.position(place // columns, half), *plain.position(place % columns, half)])
 
@@ -82,7 +72,7 @@ def test_the_penalty_counts_no_padding_and_no_step_behind_the_end() -> None:
     model, pictures = build(CASES["attention-of-features"]), pictures_of(CASES["attention-of-features"], 2)
     long, short = [BEGIN, 4, 5, 6, END], [BEGIN, 4, END]
     together = model(batch_of(pictures, [long, short])).attended_BS
-    close(together.sum(1), torch.tensor([4.0, 2.0], dtype=torch.float64))
+    close(together.sum(1), [4.0, 2.0])
     batch = batch_of(pictures, [long, short])
     regions = [row[: len(picture.shown)] for row, picture in zip(together, pictures, strict=True)]
     assert len(regions[0]) != len(regions[1])
@@ -103,12 +93,6 @@ def test_the_image_is_read_before_the_words() -> None:
     close(model(batch).hidden_BTD[0], states_TD[0, 1:])
 
 
-def test_places_in_a_grid_by_hand() -> None:
-    found = add_grid_positions(torch.zeros(1, 6, 8, dtype=torch.float64), torch.tensor([3]))[0]
-    expected = [[*plain.position(place // 3, 4), *plain.position(place % 3, 4)] for place in range(6)]
-    close(found, torch.tensor(expected, dtype=torch.float64), 1e-6)
-
-
 @pytest.mark.parametrize(("side", "stages"), [(64, 3), (30, 2), (9, 3)])
 def test_regions_are_what_the_convolutions_make(side: int, stages: int) -> None:
     pixels, network = torch.randint(0, 256, (2, side, side, 3), dtype=torch.uint8), Convolutions([8] * stages)
@@ -119,15 +103,3 @@ def test_regions_are_what_the_convolutions_make(side: int, stages: int) -> None:
     after = network(changed)
     assert not torch.allclose(after[0, 0], found[0, 0])
     assert torch.equal(after[1], found[1]), "an image sees its neighbour"
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [({"encoder": "features"}, "must be given together"), ({"feature_width": 3}, "must be given together"),
-     ({"decoder": "transformer", "width": 10, "heads": 4}, "4 heads do not divide")],
-)  # fmt: skip
-def test_a_config_that_cannot_be(given: dict[str, object], words: str) -> None:
-    from regard.config import validate
-
-    with pytest.raises(ConfigError, match=words):
-        validate(CaptionerConfig, {"kind": "captioner", **given})

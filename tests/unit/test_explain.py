@@ -59,7 +59,7 @@ def recorded_in(case: str, extra: int = 0) -> tuple[dict[str, torch.Tensor], dic
     model, batch = build(CASES[case]), batch_of(extra=extra)
     with torch.inference_mode(), recording() as recorded:
         model(batch)
-    weights, visible = recorded.by_name(model), recorded.visible_by_name(model)
+    weights, visible = recorded.by_name(model), recorded.by_name(model, visible=True)
     return {name: one[0] for name, one in weights.items()}, {name: one[0, 0] for name, one in visible.items()}
 
 

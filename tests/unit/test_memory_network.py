@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+import plain
 from regard.data.batches import StoryBatch
-from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig, position_weights
+from regard.models.memory_network import MemoryNetwork, MemoryNetworkConfig
 from regard.objectives.labels import AnswerCrossEntropy, answer_losses
 from regard.tasks.story_answering import with_gaps
 
@@ -71,25 +72,20 @@ def plain_answer(model: MemoryNetwork, batch: StoryBatch, b: int, i: int) -> tup
         return total
 
     def memory(table: str, words: list[int], time: int) -> list[float]:
-        said = vector(table, words)
-        return [x + t for x, t in zip(said, times[table][time - 1], strict=True)] if config.temporal else said
+        sentence = vector(table, words)
+        return plain.add(sentence, times[table][time - 1]) if config.temporal else sentence
 
-    told = [(words, time) for words, time in zip(batch.story_BSL[b].tolist(), batch.times_BS[b].tolist(), strict=True)]
-    told = [(words, time) for words, time in told if time > 0]
-    u, looks = vector(B, batch.question_BL[b].tolist()), []
+    sentences = zip(batch.story_BSL[b].tolist(), batch.times_BS[b].tolist(), strict=True)
+    story = [(words, time) for words, time in sentences if time > 0]
+    u, weights = vector(B, batch.question_BL[b].tolist()), []
     for hop in range(K):
-        scores = [sum(x * y for x, y in zip(u, memory(A[hop], *one), strict=True)) for one in told]
-        empty = [0.0] * (config.sentences - len(told))
-        p = scores if batch.linear else [1 / sum(math.exp(o - score) for o in scores + empty) for score in scores]
-        read = [memory(C[hop], *one) for one in told]
-        o = [sum(p[n] * read[n][k] for n in range(len(told))) for k in range(d)]
-        if config.tie == "layer_wise":
-            assert model.H_DID is not None
-            H = model.H_DID[:, i].tolist()
-            u = [sum(H[e][k] * u[k] for k in range(d)) for e in range(d)]
-        u = [x + y for x, y in zip(u, o, strict=True)]
-        looks.append(p)
-    return [sum(w * x for w, x in zip(row, u, strict=True)) for row in tables[W]], looks
+        scores = [plain.dot(u, memory(A[hop], *sentence)) for sentence in story]
+        empty = [0.0] * (config.sentences - len(story))
+        p = scores if batch.linear else plain.softmax(scores + empty)[: len(story)]
+        o = plain.average(p, [memory(C[hop], *sentence) for sentence in story])
+        u = plain.add(o, u if model.H_DID is None else plain.linear(u, model.H_DID[:, i].tolist()))
+        weights.append(p)
+    return plain.linear(u, tables[W]), weights
 
 
 @pytest.mark.parametrize("fields", CASES, ids=str)
@@ -106,13 +102,6 @@ def test_equations_in_plain_loops(fields: dict[str, Any], linear: bool) -> None:
                 torch.testing.assert_close(
                     answered.p_NBIS[hop, b, i], torch.tensor(padded, dtype=torch.float64), **CLOSE
                 )
-
-
-def test_position_weights_by_hand() -> None:
-    """Three words, two coordinates: twice (1 - j/3) - (k/2)(1 - 2j/3)."""
-    found = position_weights(torch.tensor([4, 5, 6, 0]), 2)
-    expected = [[2 * (2 / 3 - 1 / 6), 2 * (2 / 3 - 1 / 3)], [2 * (1 / 3 + 1 / 6), 2 * (1 / 3 + 1 / 3)], [1, 2], [0, 0]]
-    torch.testing.assert_close(found, torch.tensor(expected))
 
 
 def alone(model: MemoryNetwork, i: int) -> MemoryNetwork:

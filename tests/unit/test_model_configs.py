@@ -11,8 +11,11 @@ from model_cases import CASES
 from regard.config.load import validate
 from regard.errors import ConfigError
 from regard.models import MODELS, build_model
-from regard.models.base import count_parameters
+from regard.models.base import ModelConfig, count_parameters
 from regard.models.bert import BERTConfig
+from regard.models.captioner import CaptionerConfig
+from regard.models.gpt import GPTConfig
+from regard.models.lstm_lm import LSTMLanguageModelConfig
 from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
 
@@ -31,20 +34,22 @@ def test_presets_fill_in_and_given_fields_win() -> None:
     assert TransformerConfig.model_validate(written) == base
 
 
-def test_the_papers_base_has_the_papers_size() -> None:
-    """65 million parameters, with one vocabulary of 37000 (table 3): 63 million of ours, and a bias a token."""
+@pytest.mark.parametrize(
+    ("config", "sizes", "published"),
+    [
+        # table 3: 65 million parameters; 63 million of ours, and a bias a token
+        (TransformerConfig(preset="base", tie="all"), (37000, 37000), 63_119_496),
+        # 12 layers, 768, 12 heads, 3072, 512 positions: 117 million with the tied softmax
+        (GPTConfig(preset="base"), (40478,), 116_534_784),
+        # the published encoder with its pooler, and the two heads
+        (BERTConfig(preset="base"), (30522,), 109_482_240 + 768 * 768 + 768 + 2 * 768 + 30522 + 2 * 768 + 2),
+    ],
+    ids=["transformer", "gpt", "bert"],
+)
+def test_base_has_the_published_size(config: ModelConfig, sizes: tuple[int, ...], published: int) -> None:
     with torch.device("meta"):
-        model = build_model(TransformerConfig(preset="base", tie="all"), 37000, 37000)
-    block = 4 * (512 * 512 + 512), 512 * 2048 + 2048 + 2048 * 512 + 512, 2 * 512
-    encoder, decoder = block[0] + block[1] + 2 * block[2], 2 * block[0] + block[1] + 3 * block[2]
-    assert count_parameters(model) == 37000 * 512 + 37000 + 6 * (encoder + decoder)
-
-
-@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
-def test_a_product_of_unequal_widths_is_named_with_what_is_allowed(score: str) -> None:
-    with pytest.raises(ConfigError, match=rf"score: {score} .* twice as wide.*allowed with it: general, concat"):
-        validate(LuongConfig, {"score": score, "bidirectional": True})
-    assert validate(LuongConfig, {"score": score}).score == score
+        model = build_model(config, *sizes)
+    assert count_parameters(model) == published
 
 
 @pytest.mark.parametrize("reach", ["local_m", "local_p"])
@@ -75,38 +80,32 @@ def test_every_preset_of_every_model_can_be_built(kind: str) -> None:
     assert sizes == sorted(set(sizes)), "each is larger than the one before"
 
 
-SIZES = {  # layers, width, heads, inner width: Devlin 2019, section 3; Turc 2019, table 1
-    "tiny": (2, 128, 2, 512),
-    "mini": (4, 256, 4, 1024),
-    "small": (4, 512, 8, 2048),
-    "medium": (8, 512, 8, 2048),
-    "base": (12, 768, 12, 3072),
-    "large": (24, 1024, 16, 4096),
-}
-
-
-def test_the_presets_of_bert_have_the_published_sizes() -> None:
-    configs = {preset: BERTConfig(preset=preset) for preset in SIZES}  # type: ignore[arg-type]
-    found = {name: (one.layers, one.width, one.heads, one.feed_forward) for name, one in configs.items()}
-    assert found == SIZES
-    with pytest.raises(ConfigError, match="3 heads do not divide the width 16"):
-        validate(BERTConfig, {"width": 16, "heads": 3})
-
-
 @pytest.mark.parametrize(
-    ("given", "where", "what"),
+    ("config", "given", "where", "what"),
     [
-        ({"heads": 3, "width": 16}, "", "3 heads do not divide the width 16"),
-        ({"width": -1}, "width", "greater than or equal to 1"),
-        ({"preset": "huge"}, "preset", "'huge' is not allowed"),
-        ({"preset": ["tiny"]}, "preset", "is not allowed"),
-        ({"dropout": 1.0}, "dropout", "less than 1"),
-        ({"hidden": 8}, "hidden", "unknown key 'hidden'"),
+        (TransformerConfig, {"heads": 3, "width": 16}, "", "3 heads do not divide the width 16"),
+        (BERTConfig, {"heads": 3, "width": 16}, "", "3 heads do not divide the width 16"),
+        (TransformerConfig, {"width": -1}, "width", "greater than or equal to 1"),
+        (TransformerConfig, {"preset": "huge"}, "preset", "'huge' is not allowed"),
+        (TransformerConfig, {"preset": ["tiny"]}, "preset", "is not allowed"),
+        (TransformerConfig, {"dropout": 1.0}, "dropout", "less than 1"),
+        (TransformerConfig, {"hidden": 8}, "hidden", "unknown key 'hidden'"),
+        (
+            LuongConfig,
+            {"score": "dot", "bidirectional": True},
+            "",
+            "(allowed with it: general, concat;",
+        ),
+        (LuongConfig, {"score": "scaled_dot", "bidirectional": True}, "", "score: scaled_dot multiplies states"),
+        (LSTMLanguageModelConfig, {"hidden": 12, "embedding": 10, "layers": 1}, "", "hidden=10 or tie=false"),
+        (CaptionerConfig, {"encoder": "features"}, "", "must be given together"),
+        (CaptionerConfig, {"feature_width": 3}, "", "must be given together"),
+        (CaptionerConfig, {"decoder": "transformer", "width": 10, "heads": 4}, "", "4 heads do not divide"),
     ],
 )
-def test_a_wrong_size_is_named(given: dict[str, object], where: str, what: str) -> None:
+def test_a_config_that_cannot_be(config: type[ModelConfig], given: dict[str, object], where: str, what: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        validate(TransformerConfig, given)
+        validate(config, given)
     assert [problem.where for problem in caught.value.problems] == [where]
     assert what in caught.value.problems[0].what
 

@@ -33,32 +33,28 @@ def test_the_loss_in_plain_loops(case: str, smoothing: float) -> None:
 def test_the_next_token_loss_in_plain_loops(case: str, smoothing: float) -> None:
     model = language_model_cases.build(language_model_cases.CASES[case])
     batch, texts = language_model_cases.text_batch(extra=2, filler=7), language_model_cases.TEXTS
-    logits = each_real(language_model_cases.next_logits(model, batch), texts)
+    logits = each_real(logits_of(model, batch), texts)
     check_loss(language_model_cases.objective_for(case, model, smoothing), batch, logits, texts)
+
+
+def plain_loss(logits: Sequence[Tensor], targets: Sequence[Sequence[int]] = TARGETS, epsilon: float = 0.0) -> float:
+    pairs = zip(logits, targets, strict=True)
+    return math.fsum(plain.smoothed_loss(logits_TV.tolist(), target[1:], epsilon) for logits_TV, target in pairs)
 
 
 def check_loss(
     objective: VocabularyLoss, batch: Any, logits: Sequence[Tensor], targets: Sequence[Sequence[int]]
 ) -> None:
-    scores = [logits_TV.tolist() for logits_TV in logits]
-
-    def expected(epsilon: float) -> float:
-        pairs = zip(scores, targets, strict=True)
-        return math.fsum(plain.smoothed_loss(each, target[1:], epsilon) for each, target in pairs)
-
-    smoothing = objective.smoothing
-
-    assert objective.train()(batch).tolist() == pytest.approx([expected(smoothing), expected(0.0)], rel=1e-10)
-    assert objective.eval()(batch).tolist() == pytest.approx([expected(0.0)] * 2, rel=1e-10)
+    smoothed, expected = plain_loss(logits, targets, objective.smoothing), plain_loss(logits, targets)
+    assert objective.train()(batch).tolist() == pytest.approx([smoothed, expected], rel=1e-10)
+    assert objective.eval()(batch).tolist() == pytest.approx([expected] * 2, rel=1e-10)
 
 
 def test_the_loss_of_low_precision_logits_is_summed_in_float32() -> None:
     model = build(CASES["rnn-lstm"], dtype=torch.bfloat16)
     loss = TokenCrossEntropy(model).eval()(batch_of())
     assert loss.dtype == torch.float32
-    logits = [logits_TV.tolist() for logits_TV in each_real(logits_of(model, batch_of()))]
-    expected = sum(plain.smoothed_loss(scores, target[1:], 0.0) for scores, target in zip(logits, TARGETS, strict=True))
-    assert loss[0].item() == pytest.approx(expected, rel=1e-5)
+    assert loss[0].item() == pytest.approx(plain_loss(each_real(logits_of(model, batch_of()))), rel=1e-5)
 
 
 def test_no_more_logits_than_allowed_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,11 +117,6 @@ def test_the_loss_is_that_of_the_reference_after_mixed_words(case: str) -> None:
     objective = TokenCrossEntropy(model, teacher_forcing=0.0).train()
     read = scheduled_sample(model, batch, 0.0)
     assert not torch.equal(read.target.ids_BL, batch.target.ids_BL)
-    logits_BTV = logits_of(model, read)
-    expected = sum(
-        plain.smoothed_loss(logits_TV.tolist(), target[1:], 0.0)
-        for logits_TV, target in zip(each_real(logits_BTV), TARGETS, strict=True)
-    )
-    assert objective(batch)[0].item() == pytest.approx(expected, rel=1e-10)
+    assert objective(batch)[0].item() == pytest.approx(plain_loss(each_real(logits_of(model, read))), rel=1e-10)
     forced = TokenCrossEntropy(model).eval()(batch)[0].item()
     assert objective.eval()(batch)[0].item() == pytest.approx(forced), "validation always reads the reference"

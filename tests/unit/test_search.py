@@ -173,7 +173,7 @@ def test_best_among_many_equals(scores: list[list[float]], count: int) -> None:
 def test_objectives_by_hand(normalisation: Any, alpha: float, beta: float, expected: list[float]) -> None:
     config = SearchConfig(normalisation=normalisation, length_penalty=alpha, coverage_penalty=beta)
     log_p, covered = torch.tensor([[-6.0, -8.0], [-1.0, -2.0]], dtype=torch.float64)
-    close(objective_of(config, log_p, torch.tensor([4, 7]), covered), torch.tensor(expected, dtype=torch.float64))
+    close(objective_of(config, log_p, torch.tensor([4, 7]), covered), expected)
 
 
 def test_coverage_by_hand() -> None:
@@ -181,7 +181,7 @@ def test_coverage_by_hand() -> None:
     attended_BWS = torch.tensor([[[0.5, 1.7, 0.0], [1.0, 1.0, 0.25]], [[0.5, 0.125, 0.0], [1.0, 1.0, 0.0]]]).double()
     found = coverage(attended_BWS, torch.tensor([3, 2]))
     expected = [[math.log(0.5) + math.log(MIN_COVERAGE), math.log(0.25)], [math.log(0.5 * 0.125), 0.0]]
-    close(found, torch.tensor(expected, dtype=torch.float64))
+    close(found, expected)
 
 
 @given(

@@ -180,27 +180,20 @@ class Recording:
     def __init__(self) -> None:
         self.calls: list[tuple[nn.Module, Tensor, Tensor]] = []
 
-    def by_name(self, model: nn.Module) -> dict[str, Tensor]:
+    def by_name(self, model: nn.Module, *, visible: bool = False) -> dict[str, Tensor]:
         """Weights [B, H, Q, K] by the name of the attention module in `model`; calls of a module are joined over Q.
 
-        Step by step decoding has fewer keys in early calls; the missing keys get weight 0.
+        Step by step decoding has fewer keys in early calls; the missing keys get weight 0. With `visible`, where each
+        query may look, [B, 1, Q, K]: padding, look-ahead and windows are False.
         """
-        return _joined(model, [(module, weights_BHQK) for module, weights_BHQK, _ in self.calls])
-
-    def visible_by_name(self, model: nn.Module) -> dict[str, Tensor]:
-        """The same of where each query may look, [B, 1, Q, K]: padding, look-ahead and windows are False."""
-        return _joined(model, [(module, visible_B1QK) for module, _, visible_B1QK in self.calls])
-
-
-def _joined(model: nn.Module, calls: list[tuple[nn.Module, Tensor]]) -> dict[str, Tensor]:
-    names, parts = {id(module): name for name, module in model.named_modules()}, dict[str, list[Tensor]]()
-    for module, part_BHQK in calls:
-        parts.setdefault(names[id(module)], []).append(part_BHQK)
-    keys = {name: max(part_BHQK.shape[-1] for part_BHQK in of_module) for name, of_module in parts.items()}
-    return {
-        name: torch.cat([F.pad(part_BHQK, (0, keys[name] - part_BHQK.shape[-1])) for part_BHQK in of_module], dim=2)
-        for name, of_module in parts.items()
-    }
+        names, parts = {id(module): name for name, module in model.named_modules()}, dict[str, list[Tensor]]()
+        for module, weights_BHQK, visible_B1QK in self.calls:
+            parts.setdefault(names[id(module)], []).append(visible_B1QK if visible else weights_BHQK)
+        keys = {name: max(part_BHQK.shape[-1] for part_BHQK in of_module) for name, of_module in parts.items()}
+        return {
+            name: torch.cat([F.pad(part_BHQK, (0, keys[name] - part_BHQK.shape[-1])) for part_BHQK in of_module], dim=2)
+            for name, of_module in parts.items()
+        }
 
 
 _recording: ContextVar[Recording | None] = ContextVar("recording", default=None)

@@ -55,8 +55,7 @@ class Positions(nn.Module):
         super().__init__()
         self.kind, self.width, self.longest = kind, width, longest
         if kind == "learned":
-            self.learned = nn.Embedding(longest, width)
-            nn.init.normal_(self.learned.weight, std=width**-0.5)
+            self.learned = Embedding(longest, width)
         elif kind == "sinusoidal":
             self.register_buffer("waves_LD", sinusoidal_positions(longest, width), persistent=False)
 

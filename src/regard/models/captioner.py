@@ -180,9 +180,6 @@ class Captioner(Generator):
         return {"target": self.target_embedding}
 
 
-# Vinyals: the image is read once
-
-
 class PlainCaptioner(Captioner):
     """
     Vinyals et al. 2015, equations 10 to 12, the image is the first input:
@@ -216,9 +213,6 @@ class PlainCaptioner(Captioner):
     def step(self, tokens_R: Tensor, state: RecurrentState[None]) -> tuple[Tensor, RecurrentState[None]]:
         hidden_R1D, carry = self.decode(tokens_R[:, None], state.carry)
         return self.readout(hidden_R1D[:, 0]), RecurrentState(carry, None)
-
-
-# Xu: attention for every word
 
 
 class AttentiveCaptioner(Captioner):
@@ -271,9 +265,8 @@ class AttentiveCaptioner(Captioner):
                 real_B1 = (batch.target.lengths_B - 1 > step)[:, None]
                 step_BS = alpha_B1S[:, 0].masked_fill(~real_B1, 0)
                 attended_BS = step_BS if attended_BS is None else attended_BS + step_BS
-        return Output(
-            self.deep_output(y_BTD, torch.stack(states, 1), torch.stack(contexts, 1)), attended_BS=attended_BS
-        )
+        hidden_BTD = self.deep_output(y_BTD, torch.stack(states, 1), torch.stack(contexts, 1))
+        return Output(hidden_BTD, attended_BS=attended_BS)
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> RecurrentState[Memory]:
         carry, memory = self.encode(source)
@@ -283,9 +276,6 @@ class AttentiveCaptioner(Captioner):
         y_RD = self.target_embedding(tokens_R)
         carry, z_RD, _ = self.recur(word_gates(self.cell, y_RD), state.carry, state.memory)
         return self.readout(self.deep_output(y_RD, carry[0], z_RD)), RecurrentState(carry, state.memory)
-
-
-# Transformer: attention in every block
 
 
 class TransformerCaptioner(Captioner, TransformerDecoder):

@@ -17,9 +17,6 @@ from regard.data.batches import StoryBatch
 from regard.models.base import ModelConfig, Presets
 from regard.text.vocabularies import PAD
 
-SPREAD = 0.1
-"""Standard deviation of all initial weights (section 4.2)."""
-
 
 class MemoryNetworkConfig(ModelConfig):
     """End-to-end memory network (Sukhbaatar 2015)."""
@@ -188,4 +185,4 @@ def position_weights(ids: Tensor, width: int) -> Tensor:
 
 
 def _parameter(*shape: int) -> nn.Parameter:
-    return nn.Parameter(torch.randn(shape) * SPREAD)
+    return nn.Parameter(torch.randn(shape) * 0.1)  # N(0, 0.1) (section 4.2)

@@ -403,7 +403,13 @@ def with_init(tree: Tree, base: Path, given: Tree | None = None) -> Tree:
     elif whole["kind"] != their_model["kind"]:
         what = f"{init} is a {their_model['kind']}, this recipe asks for {model['kind']}"
         raise ConfigError(what, where="model.kind", hint="leave the section model out: it is then that run's")
-    problems = [*_other_tokenizer(their_tokenizer, tokenizer, init)]
+    reason = "it is then that run's, with which its weights were trained"
+    hint = f"leave the section tokenizer out, with tokenizer=null: {reason}"
+    problems = [  # where the recipe names a file of its own, its tokens are compared when the weights are taken
+        Problem(f"tokenizer.{name}", f"{init} has {their_tokenizer[name]}, this recipe asks for {value}", hint)
+        for name, value in tokenizer.items()
+        if "file" not in tokenizer and value != their_tokenizer.get(name, value)
+    ]
     if task.reads_raw_text:
         here, there = model.get("preset"), their_model.get("preset")
         if here not in (None, there):
@@ -423,15 +429,3 @@ def other_fields(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
         if not free and str(value) != str(theirs[name]):
             what = f"{value} does not fit the weights of {init}"
             yield Problem(f"model.{name}", what, f"that run has {theirs[name]}")
-
-
-def _other_tokenizer(theirs: Tree, given: Tree, init: str) -> Iterator[Problem]:
-    """The tokenizer of a run is taken as it is: what the recipe says of one must not be another.
-
-    With a file of its own the recipe may say anything: what counts is then the file, and its tokens are compared.
-    """
-    for name, value in given.items():
-        if "file" not in given and value != theirs.get(name, value):
-            what, hint = f"{init} has {theirs[name]}, this recipe asks for {value}", "leave the section tokenizer out"
-            ending = "with tokenizer=null: it is then that run's, with which its weights were trained"
-            yield Problem(f"tokenizer.{name}", what, f"{hint}, {ending}")

@@ -24,7 +24,6 @@ from regard.search.hypotheses import (
     log_probabilities,
     objective_of,
     penalise_repetition,
-    require_source_attention,
     source_attention,
 )
 from regard.search.rules import SPECIAL, UNCONSTRAINED, Constraints, Limits, Rules, Special
@@ -63,8 +62,6 @@ def search(
     assert not model.training, "the model is in training mode, with dropout"
     if len(source) == 0:
         return []
-    if config.coverage_penalty > 0:
-        require_source_attention(model)
     rules = Rules(source, config, constraints, special)
     strategy = (Sampling if config.sample else Beam)(source, config, rules.limits.longest)
     finished = _write(model, source, config, rules, strategy, special, observer)
@@ -93,7 +90,7 @@ def _write(
     sentences_B = torch.arange(len(source), device=zeros_BW.device)
     own_BW = zeros_BW if theta > 1 else None  # the ranking differs from log P
     total_BW = zeros_BW.clone()
-    if strategy.reorders:
+    if isinstance(strategy, Beam):
         total_BW[:, 1:] = NEVER  # one empty hypothesis per sentence: W equal ones would stay equal
     live = Live(sentences_B, first_BW[..., None][..., :0], total_BW, own_BW, attended_BWS)
     finished = Finished(strategy.rows, longest, config, source.lengths_B, like=log_p_BWV)
@@ -107,12 +104,13 @@ def _write(
         ended_BW = (choice.tokens_BW == special.end) & (choice.total_BW > NEVER)
         finished.add(continued, ended_BW)
         remaining = continued.without(ended_BW)
-        done_B = strategy.is_done(remaining.total_BW, remaining.sentences_B, finished)
-        remaining = remaining.without(done_B[:, None])
+        if isinstance(strategy, Beam):  # a sample is always written to its end
+            remaining = remaining.without(strategy.is_done(remaining, finished)[:, None])
         counts = _live_counts(choice, remaining)
         if not any(counts):
             return finished
-        live, rows_BW = _compact(remaining, choice.parents_BW, counts, live.total_BW.shape[1], strategy.reorders)
+        reorders, width = isinstance(strategy, Beam), live.total_BW.shape[1]
+        live, rows_BW = _compact(remaining, choice.parents_BW, counts, width, reorders)
         if rows_BW is not None:
             state = state.select(rows_BW)
         log_p_BWV, state, attended_BWS = _step(model, live.history_BWT[..., -1], state, covers)
@@ -147,6 +145,7 @@ def _compact(
     remaining: Live, parents_BW: Tensor, counts: list[int], width: int, reorders: bool
 ) -> tuple[Live, Tensor | None]:
     """Remove empty slots and finished sentences; also the state's rows to select, None if they all stay in place.
+    `reorders`: whether a step may continue a hypothesis in another slot than its own.
 
     Selecting copies the state. So if each hypothesis stays in its slot, finished sentences are removed only once they
     are a quarter of the batch. On a GPU a step costs about the same for half as many rows, and a captured step has a
@@ -179,9 +178,6 @@ class Beam:
     and coverage rank only finished hypotheses.
     """
 
-    reorders = True
-    """Whether a step may continue a hypothesis in another slot than its own."""
-
     def __init__(self, source: Tokens, config: SearchConfig, limits: Sequence[int]) -> None:
         self.rows, self._config = config.beam, config
         self._limits_B = torch.tensor(limits, device=source.ids_BL.device)
@@ -197,10 +193,10 @@ class Beam:
         tokens_BW = tokens_RM.view_as(total_BM).gather(1, index_BW)
         return Choice(index_BW // log_p_RM.shape[-1], tokens_BW, total_BW.masked_fill(closed_BW, NEVER))
 
-    def is_done(self, total_BW: Tensor, sentences_B: Tensor, finished: Finished) -> Tensor:
+    def is_done(self, live: Live, finished: Finished) -> Tensor:
         """Whether no live hypothesis can still be among a sentence's n best: see `objective_of`."""
-        bound_B = objective_of(self._config, total_BW.amax(-1), self._limits_B[sentences_B])
-        return bound_B <= finished.objective_to_beat(sentences_B, self._config.nbest)
+        bound_B = objective_of(self._config, live.total_BW.amax(-1), self._limits_B[live.sentences_B])
+        return bound_B <= finished.objective_to_beat(live.sentences_B, self._config.nbest)
 
 
 def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -232,8 +228,6 @@ def best(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class Sampling:
     """Continues each hypothesis by one sampled token; its score is the model's log P."""
 
-    reorders = False
-
     def __init__(self, source: Tokens, config: SearchConfig, limits: Sequence[int]) -> None:
         """The noise of a sentence, uniform in [0, 1), depends on the seed and its own tokens only, not on the batch."""
         self.rows, self._cut = config.nbest, (config.temperature, config.top_k, config.top_p)
@@ -256,10 +250,6 @@ class Sampling:
         total_BW = live.total_BW + sorted_BWV.gather(-1, rank_BW1)[..., 0]
         slots_BW = torch.arange(self.rows, device=total_BW.device).expand_as(total_BW)
         return Choice(slots_BW, order_BWV.gather(-1, rank_BW1)[..., 0], total_BW)
-
-    def is_done(self, total_BW: Tensor, sentences_B: Tensor, finished: Finished) -> Tensor:
-        """Never: every sample is written to its end."""
-        return torch.zeros_like(sentences_B, dtype=torch.bool)
 
 
 def truncated(log_p_V: Tensor, temperature: float, top_k: int | None, top_p: float) -> Tensor:

@@ -80,15 +80,12 @@ def coverage(attended_BWS: Tensor, lengths_B: Tensor) -> Tensor:
     return attended_BWS.clamp(MIN_COVERAGE, 1.0).log().masked_fill(~real_BS[:, None], 0.0).sum(-1)
 
 
-def require_source_attention(model: Generator) -> None:
+def source_attention(model: Generator, recorded: Recording) -> Tensor:
+    """The recorded attention over the source [B, Q, S], mean over layers and heads."""
     if not model.alignment:
         what = f"the model {type(model).__name__} has no attention over the source, so coverage is not defined"
         hint = "leave it at 0, or use a model with attention"
         raise DecodeError(what, where="search.coverage_penalty", hint=hint)
-
-
-def source_attention(model: Generator, recorded: Recording) -> Tensor:
-    """The recorded attention over the source [B, Q, S], mean over layers and heads."""
     weights = [weights for name, weights in recorded.by_name(model).items() if fnmatch(name, model.alignment)]
     return torch.cat(weights, dim=1).mean(1)
 
@@ -246,8 +243,6 @@ def score(model: Generator, batch: Batch | TextBatch) -> list[list[float]]:
 def as_hypotheses(model: Generator, batch: Batch, config: SearchConfig) -> list[Hypothesis]:
     """The given targets as hypotheses, with the score and ranking value that a search would give them."""
     covered_B, theta = None, config.repetition_penalty
-    if config.coverage_penalty > 0:
-        require_source_attention(model)
     with recording() if config.coverage_penalty > 0 else nullcontext() as recorded:
         scores = score(model, batch)
     if recorded is not None:

@@ -298,24 +298,21 @@ class Rules:
             again_BWM = (ngrams_BWMK[..., :before] == last_BW1K).all(-1)
             forbid_tokens(log_p_BWV, ngrams_BWMK[..., before], again_BWM)
 
-    def _forced(self, live: Live) -> Tensor | None:
-        """The next prefix token of each sentence, NO_TOKEN after its prefix; None if all are after theirs."""
+    def _prefix(self, like_BWV: Tensor, live: Live) -> tuple[Tensor, Tensor] | None:
+        """Which sentences are inside their prefix, and all tokens but its next one; None if all are after theirs."""
         written = live.history_BWT.shape[-1]
         if written >= self._prefixes_BT.shape[1]:
             return None
-        return self._prefixes_BT[live.sentences_B, written][:, None, None]
+        token_B11 = self._prefixes_BT[live.sentences_B, written][:, None, None]
+        return token_B11 != NO_TOKEN, token_B11 != torch.arange(like_BWV.shape[-1], device=like_BWV.device)
 
     def rule_out(self, log_p_BWV: Tensor, live: Live) -> Tensor:
         """log P with NEVER for tokens that may not come next. Overwrites its input."""
-        forced_B11 = self._forced(live)
-        own_BWV = None if forced_B11 is None else log_p_BWV.clone()
+        prefix = self._prefix(log_p_BWV, live)
+        prefix_BWV = None if prefix is None else log_p_BWV.masked_fill(prefix[1], NEVER)
         for forbid in self._rules:
             forbid(log_p_BWV, live)
-        if forced_B11 is None or own_BWV is None:
-            return log_p_BWV
-        is_other_B1V = forced_B11 != torch.arange(own_BWV.shape[-1], device=own_BWV.device)
-        prefix_BWV = own_BWV.masked_fill_(is_other_B1V, NEVER)
-        return torch.where(forced_B11 == NO_TOKEN, log_p_BWV, prefix_BWV)
+        return log_p_BWV if prefix is None or prefix_BWV is None else torch.where(prefix[0], prefix_BWV, log_p_BWV)
 
     def reasons(self, like_BWV: Tensor, live: Live) -> Tensor:
         """Why each token may not come next: 1 + the index in `names` of the first rule against it; 0 if it may."""
@@ -324,7 +321,6 @@ class Rules:
             probe_BWV = torch.zeros_like(like_BWV)
             forbid(probe_BWV, live)
             reasons_BWV.masked_fill_((probe_BWV == NEVER) & (reasons_BWV == 0), number)
-        if (forced_B11 := self._forced(live)) is None:
+        if (prefix := self._prefix(like_BWV, live)) is None:
             return reasons_BWV
-        is_other_B1V = forced_B11 != torch.arange(like_BWV.shape[-1], device=like_BWV.device)
-        return torch.where(forced_B11 == NO_TOKEN, reasons_BWV, is_other_B1V * len(self.names))
+        return torch.where(prefix[0], prefix[1] * len(self.names), reasons_BWV)

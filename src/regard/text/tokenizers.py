@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import tokenizers
 from pydantic import Field, model_validator
+from tokenizers import AddedToken
 
 from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
@@ -21,15 +22,20 @@ from regard.text.vocabularies import (
     MARK,
     SPECIAL,
     UNK,
-    add_missing_special,
     bytes_of,
     characters_of_bytes,
     convert_sentencepiece,
-    special_names,
     train_vocabulary,
     without_first_mark,
 )
 
+_ALIASES = (
+    ("<pad>", "[PAD]", "<PAD>", "<|pad|>", "<|padding|>"),
+    ("<unk>", "[UNK]", "<UNK>", "<|unk|>"),
+    ("<s>", "[CLS]", "<bos>", "[BOS]", "<BOS>", "<|begin_of_text|>", "<|startoftext|>"),
+    ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
+)
+"""Names of padding, unknown, begin and end in the vocabularies of other tools."""
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
 """Names of the mask token in the vocabularies of other tools."""
 _EXPECTED = "expected is a tokenizer.json of the tokenizers library, or a .model of SentencePiece"
@@ -95,6 +101,24 @@ def unknown_in(ids: Sequence[int]) -> Iterator[tuple[int, UnknownWord]]:
     return ((position, token) for position, token in enumerate(ids) if isinstance(token, UnknownWord))
 
 
+def special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> list[str]:
+    """The names of padding, unknown, begin and end in this tokenizer.json; our own names for missing ones.
+
+    A template may use one token in place of another: GPT-2's end token is also its begin token.
+    """
+    names = [next((n for n in aliases if tokenizer.token_to_id(n) is not None), aliases[0]) for aliases in _ALIASES]
+    model = tree["model"]
+    unknown = model.get("unk_token")
+    if isinstance(model.get("unk_id"), int):
+        unknown = model["vocab"][model["unk_id"]][0]
+    if unknown and unknown not in names:
+        names[1] = unknown
+    processor = tree.get("post_processor") or {}
+    templates = [part.get("special_tokens") or {} for part in processor.get("processors", [processor])]
+    used = {name: token["tokens"][0] for part in templates for name, token in part.items() if token["tokens"]}
+    return [used.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
+
+
 class Tokenizer:
     """A vocabulary with its encoder and decoder.
 
@@ -131,10 +155,20 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, where: str = "") -> Tokenizer:
-        """Read the tokenizer.json of any tool; missing special tokens are added. `where` names it in messages."""
+        """Read the tokenizer.json of any tool; missing special tokens are added, and truncation and padding turned off.
+
+        `where` names it in messages.
+        """
         try:
             tokenizer = tokenizers.Tokenizer.from_str(text)
-            if add_missing_special(tokenizer, json.loads(text)):
+            changed = tokenizer.truncation is not None or tokenizer.padding is not None
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
+            special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
+            names = dict.fromkeys(special_names(tokenizer, json.loads(text)))
+            missing = [AddedToken(name, special=True, normalized=False) for name in names if name not in special]
+            tokenizer.add_special_tokens(missing)
+            if missing or changed:
                 text = tokenizer.to_str()
             return cls(tokenizer, text)
         except Exception as error:  # the library raises bare Exception for whatever is wrong with a file

@@ -295,43 +295,6 @@ def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[
 
 # --------------------------------------------------------------------------------------- vocabularies of other tools
 
-_ALIASES = (
-    ("<pad>", "[PAD]", "<PAD>", "<|pad|>", "<|padding|>"),
-    ("<unk>", "[UNK]", "<UNK>", "<|unk|>"),
-    ("<s>", "[CLS]", "<bos>", "[BOS]", "<BOS>", "<|begin_of_text|>", "<|startoftext|>"),
-    ("</s>", "[SEP]", "<eos>", "[EOS]", "<EOS>", "<|end_of_text|>", "<|endoftext|>"),
-)
-"""Names of padding, unknown, begin and end in the vocabularies of other tools."""
-
-
-def special_names(tokenizer: Tokenizer, tree: Mapping[str, Any]) -> list[str]:
-    """The names of padding, unknown, begin and end in this tokenizer.json; our own names for missing ones.
-
-    A template may use one token in place of another: GPT-2's end token is also its begin token.
-    """
-    names = [next((n for n in aliases if tokenizer.token_to_id(n) is not None), aliases[0]) for aliases in _ALIASES]
-    model = tree["model"]
-    unknown = model.get("unk_token")
-    if isinstance(model.get("unk_id"), int):
-        unknown = model["vocab"][model["unk_id"]][0]
-    if unknown and unknown not in names:
-        names[1] = unknown
-    processor = tree.get("post_processor") or {}
-    templates = [part.get("special_tokens") or {} for part in processor.get("processors", [processor])]
-    used = {name: token["tokens"][0] for part in templates for name, token in part.items() if token["tokens"]}
-    return [used.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
-
-
-def add_missing_special(tokenizer: Tokenizer, tree: Mapping[str, Any]) -> bool:
-    """Add missing special tokens, and turn truncation and padding off; whether anything was changed."""
-    changed = tokenizer.truncation is not None or tokenizer.padding is not None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    special = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
-    missing = [name for name in dict.fromkeys(special_names(tokenizer, tree)) if name not in special]
-    _with_special(tokenizer, missing)
-    return changed or bool(missing)
-
 
 def without_first_mark(tree: dict[str, Any]) -> dict[str, Any]:
     """The same tokenizer.json for a text that continues another one: no mark is put before it."""

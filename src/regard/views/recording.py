@@ -168,7 +168,7 @@ def record(
     """Run the written-out equation of every attention for the first sentence of a batch: hidden states, attentions."""
     with recording() as recorded:
         hidden_BTD = forward()
-    visible, attentions = recorded.visible_by_name(model), dict[str, Attention]()
+    visible, attentions = recorded.by_name(model, visible=True), dict[str, Attention]()
     for name, weights_BHQK in recorded.by_name(model).items():
         kind: Kind = "decoder"
         queries = keys = inputs
