@@ -241,8 +241,9 @@ class AttentiveCaptioner(Captioner):
         return self.bridge((mean_BD, mean_BD)), memory
 
     def recur(self, words_RG: Tensor, carry: Carry, memory: Memory) -> tuple[Carry, Tensor, Tensor | None]:
-        """One step: z_t from h_{t-1}, then h_t; in training also alpha_t, for the penalty."""
+        """One step: alpha_t and z_t from h_{t-1}, then h_t."""
         h_BQD = group_rows(carry[0], len(memory))
+        # The penalty of training needs the weights; `explain` hooks into the call of the module.
         alpha_BQS = self.attention.weights(h_BQD, memory) if torch.is_grad_enabled() else None
         z_BQD = self.attention(h_BQD, memory) if alpha_BQS is None else alpha_BQS @ memory.h_BSD
         gate = 1.0 if self.W_beta is None else torch.sigmoid(self.W_beta(h_BQD))
