@@ -286,7 +286,7 @@ def test_default_lengths_and_the_cache(tmp_path: Path) -> None:
     assert Parallel(corpus="phrases-en-ko", min_words=20).words == range(20, 21)
     assert Parallel(corpus="phrases-en-ko", max_words=60).words == range(3, 61)
     long = open_corpus(Parallel(corpus="phrases-en-ko", size=30, min_words=20, max_words=25), tmp_path)
-    assert {len(row.values[0].split()) for row in long} <= set(range(20, 26))
+    assert {len(row.values[0].split()) for row in long.rows()} <= set(range(20, 26))
     short = open_corpus(Parallel(corpus="phrases-en-ko", size=30), tmp_path)
     assert long.fingerprint() != short.fingerprint()
 
