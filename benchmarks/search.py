@@ -21,7 +21,8 @@ from regard.data.batches import Tokens
 from regard.models import build_model
 from regard.models.base import Generator
 from regard.models.transformer import TransformerConfig
-from regard.search import SearchConfig, search
+from regard.search.config import SearchConfig
+from regard.search.decode import search
 from regard.text.vocabularies import END
 
 VOCABULARY = 8_000

@@ -26,7 +26,8 @@ from regard.models.bahdanau import BahdanauConfig
 from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
-from regard.search import SearchConfig, search
+from regard.search.config import SearchConfig
+from regard.search.decode import search
 from regard.text.vocabularies import BEGIN, END, PAD
 from regard.training.optimiser import HalfWeights
 

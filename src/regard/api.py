@@ -98,13 +98,11 @@ def predict(
 ) -> Predictions:
     """What the run's model predicts for each input, in their order; a single text is one input.
 
-    Inputs are given as texts, or in a `file`: one a line, or a row of a table with the run's columns. `story` is a file
-    with the story that questions are about. Every output begins with `prefix`, or each with its own of `prefixes`, a
-    list or a file of lines. `record` names a file for the whole search (docs/search-record.md). Inputs that cannot be
-    read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each of them.
-
-    `places` name the inputs in messages; `progress` is called with how many of all inputs are done. `each` is called
-    with every chunk of predictions, which are then not kept for the result.
+    Inputs are texts, or in a `file`: one a line, or a row of a table with the run's columns. `story` is a file with the
+    story that questions are about. Every output begins with `prefix`, or each with its own of `prefixes`, a list or a
+    file of lines. `record` names a file for the whole search (docs/search-record.md). Inputs that cannot be read are an
+    InputError before any is decoded; with `skip_bad` a `Skipped` stands for each. `places` name inputs in messages,
+    `progress` gets how many of all are done, `each` gets every chunk of predictions, which the result then lacks.
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, places, file, story, skip_bad=skip_bad)

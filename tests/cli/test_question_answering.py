@@ -29,7 +29,7 @@ from regard.models.headed import Headed
 from regard.objectives.labels import SpanCrossEntropy
 from regard.recipes.recipe import recipe_of
 from regard.runs import Run
-from regard.search import SearchConfig
+from regard.search.config import SearchConfig
 from regard.tasks.question_answering import QuestionAnswering, best_threshold, exact_match, f1, normalised
 from regard.tasks.task import Inputs
 from regard.text.normalise import trimmed

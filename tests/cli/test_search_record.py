@@ -16,8 +16,10 @@ from command_line import fail, succeed, write
 from model_cases import tokens_of
 from places import ROOT
 from regard import predict
-from regard.search import BannedTexts, Constraints, Hypothesis, Recorder, SearchConfig, search
-from regard.search.decode import BEYOND, NOT_DRAWN, SETTLED
+from regard.search.config import SearchConfig
+from regard.search.decode import BEYOND, NOT_DRAWN, SETTLED, Recorder, search
+from regard.search.hypotheses import Hypothesis
+from regard.search.rules import BannedTexts, Constraints
 from regard.text.vocabularies import END
 from toy_models import Toy, table_toy
 

@@ -12,7 +12,8 @@ import torch
 
 from model_cases import CASES, CAUSAL_CASES, build, tokens_of
 from regard.errors import ConfigError
-from regard.search import SearchConfig, search
+from regard.search.config import SearchConfig
+from regard.search.decode import search
 from regard.text.vocabularies import END
 from regard.training.train import train
 

@@ -15,7 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DecodeError
-from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, as_hypotheses, search
+from regard.search.config import SearchConfig
+from regard.search.decode import search
+from regard.search.hypotheses import Hypothesis, as_hypotheses
+from regard.search.rules import BannedTexts, Constraints
 from regard.text.vocabularies import END
 from search_cases import (
     EVERY_CASE,

@@ -15,7 +15,7 @@ from regard.errors import ConfigError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_weights, read_metrics
-from regard.search import SearchConfig
+from regard.search.config import SearchConfig
 from regard.training.train import train
 
 Tree = dict[str, Any]

@@ -20,7 +20,10 @@ from exchange_cases import TEXTS, printed_by_the_card, save_marian, save_pegasus
 from model_cases import SOURCES, batch_of, tokens_of
 from regard.models.transformer import Transformer
 from regard.runs import Run
-from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, score, search
+from regard.search.config import SearchConfig
+from regard.search.decode import search
+from regard.search.hypotheses import Hypothesis, score
+from regard.search.rules import BannedTexts, Constraints
 from regard.text.vocabularies import BEGIN, END
 
 transformers = pytest.importorskip("transformers")

@@ -12,9 +12,9 @@ import torch
 
 from contract_cases import WRITERS, SourceCase
 from regard.layers.attention import recording
-from regard.search import Hypothesis, SearchConfig, Special, score
-from regard.search.hypotheses import MIN_COVERAGE
-from regard.search.rules import SPECIAL, Limits
+from regard.search.config import SearchConfig
+from regard.search.hypotheses import MIN_COVERAGE, Hypothesis, score
+from regard.search.rules import SPECIAL, Limits, Special
 
 Ids = tuple[int, ...]
 EVERY_CASE = list(WRITERS)

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from command_line import fail, succeed
 from model_cases import tokens_of
 from regard import predict
-from regard.search import BannedTexts, Constraints, SearchConfig, search
+from regard.search.config import SearchConfig
+from regard.search.decode import search
 from regard.search.hypotheses import NEVER, Live
-from regard.search.rules import Automaton
+from regard.search.rules import Automaton, BannedTexts, Constraints
 from regard.tasks.text_to_text import ban_of
 from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD, UNK

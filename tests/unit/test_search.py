@@ -19,10 +19,10 @@ from model_cases import batch_of, close, tokens_of
 from regard.config import Config, validate
 from regard.data.batches import Tokens
 from regard.errors import ConfigError, DecodeError
-from regard.search import BannedTexts, Constraints, Hypothesis, SearchConfig, Special, score, search
-from regard.search.decode import best, draw, truncated
-from regard.search.hypotheses import MIN_COVERAGE, NEVER, coverage, log_probabilities, objective_of
-from regard.search.rules import SPECIAL, Limits
+from regard.search.config import SearchConfig
+from regard.search.decode import best, draw, search, truncated
+from regard.search.hypotheses import MIN_COVERAGE, NEVER, Hypothesis, coverage, log_probabilities, objective_of, score
+from regard.search.rules import SPECIAL, BannedTexts, Constraints, Limits, Special
 from regard.text.vocabularies import BEGIN, END, PAD
 from search_cases import Ids, allowed, assert_same, may_follow, plain_objective
 from toy_models import TableToy, Toy, table_toy

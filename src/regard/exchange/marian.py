@@ -24,7 +24,7 @@ from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copie
 from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs.run import Run, stored_weights
-from regard.search import SearchConfig
+from regard.search.config import SearchConfig
 from regard.text.tokenizers import Tokenizer, Tokenizers
 from regard.text.vocabularies import convert_sentencepiece
 

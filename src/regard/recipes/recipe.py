@@ -16,8 +16,7 @@ from regard.errors import ConfigError, DecodeError, Problem, did_you_mean
 from regard.models import MODELS
 from regard.models.headed import HeadConfig
 from regard.recipes.shipped import shipped, shipped_text
-from regard.search import SearchConfig
-from regard.search.config import SAMPLING, WIDEST
+from regard.search.config import SAMPLING, WIDEST, SearchConfig
 from regard.tasks import TASKS, Task
 from regard.text.tokenizers import TokenizerConfig
 

@@ -34,7 +34,8 @@ from regard.objectives.language_model import (
     TextLoss,
     predicted_by,
 )
-from regard.search import Hypothesis, SearchConfig, score
+from regard.search.config import SearchConfig
+from regard.search.hypotheses import Hypothesis, score
 from regard.tasks.raw import RawTextTask, check_max_length, spelling_options, token_losses
 from regard.tasks.task import (
     READ_TOKENS,

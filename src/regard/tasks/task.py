@@ -23,7 +23,8 @@ from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual
-from regard.search import Constraints, SearchConfig
+from regard.search.config import SearchConfig
+from regard.search.rules import Constraints
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 

@@ -26,19 +26,10 @@ from regard.errors import DataError, DecodeError, Problem, first_of
 from regard.models import any_config, build_model
 from regard.models.base import Generator, device_of
 from regard.objectives.cross_entropy import TokenCrossEntropy, perplexity
-from regard.search import (
-    BannedTexts,
-    Constraints,
-    Hypothesis,
-    Observer,
-    Recorder,
-    SearchConfig,
-    Special,
-    as_hypotheses,
-    score,
-    search,
-)
-from regard.search.rules import Limits
+from regard.search.config import SearchConfig
+from regard.search.decode import Observer, Recorder, search
+from regard.search.hypotheses import Hypothesis, as_hypotheses, score
+from regard.search.rules import BannedTexts, Constraints, Limits, Special
 from regard.tasks.task import (
     LONGEST,
     READ_TOKENS,

@@ -16,7 +16,7 @@ from regard.models.base import Generator, device_of
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text
-from regard.search import SearchConfig
+from regard.search.config import SearchConfig
 from regard.tasks.task import summed
 from regard.tasks.text_to_text import LengthsOf
 from regard.views.labels import count_text, percent, title

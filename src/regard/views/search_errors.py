@@ -21,8 +21,8 @@ from regard.config import Config
 from regard.data.dataset import Dataset
 from regard.models.base import Generator
 from regard.runs import Run
-from regard.search import Hypothesis, SearchConfig
-from regard.search.hypotheses import NEVER, Choice, Live, penalise_repetition
+from regard.search.config import SearchConfig
+from regard.search.hypotheses import NEVER, Choice, Hypothesis, Live, penalise_repetition
 from regard.search.rules import Rules
 from regard.tasks.task import by_length, padded
 from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
