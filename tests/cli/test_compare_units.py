@@ -115,6 +115,14 @@ def test_correlation_is_that_of_scipy() -> None:
     assert correlation(np.array([3.0, 3, 6, 3, 14, 6])) == 0
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e7, 1e8])
+def test_correlation_of_labels_far_from_zero(offset: float) -> None:
+    x, y = np.random.default_rng(1).normal(size=(2, 50))
+    labels, outputs = offset + x, offset + x + y
+    counts = counts_of([{"label": a, "output": b} for a, b in zip(labels, outputs, strict=True)])
+    assert counts.metrics["pearson"](counts.rows.sum(0)) == pytest.approx(pearsonr(x, x + y).statistic, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("predictions", "scores", "right"),
     [
