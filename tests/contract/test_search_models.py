@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model_cases import build, tokens_of
 from regard.errors import DecodeError
+from regard.models.transformer import TransformerConfig
 from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.search.hypotheses import Hypothesis, as_hypotheses
@@ -202,3 +204,11 @@ def test_coverage_needs_a_model_that_looks_at_the_source(case: str) -> None:
     if not found_by.reads_prompts:
         with pytest.raises(DecodeError, match="has no attention over the source"):
             as_hypotheses(found_by.model, found_by.case.continued([(0, (A, END))]), SearchConfig(coverage_penalty=0.2))
+
+
+def test_learned_positions_limit_the_output() -> None:
+    """A hypothesis that does not end must end at the last position, not in an error that aborts a training."""
+    config = TransformerConfig(preset="tiny", positions="learned", max_positions=5)
+    model = build(config).eval()
+    found = search(model, tokens_of([[A, B, END]]), SearchConfig(beam=2, nbest=2, min_length=5))
+    assert [len(hypothesis.tokens) for hypothesis in found[0]] == [5, 5]

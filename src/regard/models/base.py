@@ -177,6 +177,8 @@ class Generator(nn.Module):
     target_embedding: Embedding
     output: Any
     """The module that `readout` runs."""
+    longest: int | None = None
+    """The most tokens that it can read or write; None if there is no limit."""
 
     @property
     def alignment(self) -> str:
@@ -284,9 +286,6 @@ class Contextual(nn.Module):
 class LanguageModel(Contextual, Generator):
     """A model that continues a text. The source of a search is the beginning of the text, `<s>` included: `begin`
     reads it, and the first `step` returns the logits after it, whatever token it is given."""
-
-    longest: int | None = None
-    """The most tokens that a text may have; None: no limit."""
 
     def forward(self, batch: TextBatch) -> Output:  # type: ignore[override]  # it reads one text, not a pair
         """Hidden states that predict `text[:, 1:]`, each from the tokens before."""

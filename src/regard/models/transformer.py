@@ -279,6 +279,7 @@ class Transformer(TransformerDecoder):
             source_size, target_size, config.width, config.tie
         )
         self.positions = Positions(config.positions, config.width, config.max_positions)
+        self.longest = config.max_positions if config.positions == "learned" else None
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = nn.ModuleList(self.encoder_block(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderBlock(config) for _ in range(config.decoder_layers))

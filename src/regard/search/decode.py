@@ -62,6 +62,8 @@ def search(
     assert not model.training, "the model is in training mode, with dropout"
     if len(source) == 0:
         return []
+    if model.longest is not None:
+        config = config.model_copy(update={"max_length": min(config.max_length or model.longest, model.longest)})
     rules = Rules(source, config, constraints, special)
     strategy = (Sampling if config.sample else Beam)(source, config, rules.limits.longest)
     finished = _write(model, source, config, rules, strategy, special, observer)
