@@ -23,6 +23,8 @@ from regard.search.config import SearchConfig
 from regard.search.decode import best, draw, search, truncated
 from regard.search.hypotheses import MIN_COVERAGE, NEVER, Hypothesis, coverage, log_probabilities, objective_of, score
 from regard.search.rules import SPECIAL, BannedTexts, Constraints, Limits, Special
+from regard.tasks.text_to_text import special_of
+from regard.text.tokenizers import Tokenizer, TokenizerConfig
 from regard.text.vocabularies import BEGIN, END, PAD
 from search_cases import Ids, allowed, assert_same, may_follow, plain_objective
 from toy_models import TableToy, Toy, table_toy
@@ -294,6 +296,14 @@ def test_search_stops_when_nothing_can_win() -> None:
     model.rows.clear()
     search(model, ONE, SearchConfig(beam=3, nbest=3, length_penalty=0.0))
     assert len(model.rows) == 2
+
+
+def test_a_language_model_never_writes_its_start_token() -> None:
+    """It begins with `</s>` and has never read `<s>`, to which it may still give probability."""
+    special = special_of(Tokenizer.train(TokenizerConfig(kind="character"), ["ab"]), END)
+    model = table_toy(6, {BEGIN: 0.9, A: 0.06, END: 0.04})
+    [[hypothesis]] = search(model, ONE, SearchConfig(beam=1, max_length=3), special=special)
+    assert list(hypothesis.tokens) == [A, A, END]
 
 
 # Sampling

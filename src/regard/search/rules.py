@@ -34,6 +34,8 @@ class Special(NamedTuple):
     end: int = END
     pad: int | None = PAD
     unknown: int | None = UNK
+    start: int | None = None
+    """`<s>` where texts begin with another token: a language model reads `</s>` first, and never learns `<s>`."""
 
 
 SPECIAL = Special()
@@ -251,7 +253,8 @@ class Rules:
         self.limits = limits = Limits.of(source.host_lengths_B.tolist(), config, constraints)
         self._shortest_B, self._longest_B = (torch.tensor(x, device=device) for x in (limits.shortest, limits.longest))
         self._end_id, self._ngram = special.end, config.no_repeat_ngram or 0
-        never = {special.begin, special.pad, None if config.unknown else special.unknown} - {special.end}
+        unknown = None if config.unknown else special.unknown
+        never = {special.begin, special.start, special.pad, unknown} - {special.end}
         self._never_M = torch.tensor([token for token in never if token is not None], dtype=torch.long, device=device)
         rules: dict[str, Callable[[Tensor, Live], None]] = {
             "never written": self._never_written,

@@ -367,7 +367,7 @@ def decode_tokens(config: SearchConfig) -> int:
 
 def special_of(tokenizer: Tokenizer, begin: int) -> Special:
     """The tokens that a search must know; `begin` is read before the first one is written."""
-    return Special(begin, tokenizer.end, tokenizer.pad, tokenizer.unk)
+    return Special(begin, tokenizer.end, tokenizer.pad, tokenizer.unk, tokenizer.begin)
 
 
 def predictions(
