@@ -250,8 +250,7 @@ class Trainer:
         entry = Ranked(line[self.config.best], progress.step, line["loss"])
         before = progress.best[0] if progress.best else None
         self.plateau.add_validation(before is None or self.order(entry)[0] < self.order(before)[0])
-        progress.best = sorted([*progress.best, entry], key=self.order)[: self.config.keep_best]
-        progress.waited = 0 if progress.best[0] == entry else progress.waited + 1
+        progress.waited = 0 if self.ranks(entry) else progress.waited + 1
         progress.stopped = self.out_of_patience()
         self.display.validated(line, self.comment(entry, before))
         if progress.stopped:
@@ -285,6 +284,11 @@ class Trainer:
     def order(self, entry: Ranked) -> tuple[float, float]:
         """The sort key of checkpoints, best first: the metric, then the loss; then the earlier one comes first."""
         return -entry.value if self.task.higher_is_better[self.config.best] else entry.value, entry.loss
+
+    def ranks(self, entry: Ranked) -> bool:
+        """Add a checkpoint to the best ones; whether it is the best of all."""
+        self.progress.best = sorted([*self.progress.best, entry], key=self.order)[: self.config.keep_best]
+        return self.progress.best[0] == entry
 
     def save(self, log: MetricsLog | None, due: bool) -> None:
         """Save a checkpoint for an exact resume, then point to it, then delete old ones."""
