@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import shutil
+import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -221,21 +222,25 @@ def write_file(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Create or replace a folder atomically: `fill` writes into another folder, which is then renamed."""
-    partial = path.with_name(f".{path.name}.partial")
+def write_folder(path: Path, fill: Callable[[Path], None], replace: bool = False) -> None:
+    """Create a folder atomically: `fill` writes into another one, which is then renamed. `replace` is for a folder
+    whose neighbours are all ours: it replaces an old one, and what a killed process left beside it."""
+    partial = path.with_name(f".{path.name}.partial" if replace else f".{path.name}.{uuid.uuid4().hex}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         with writing(path):
             partial.mkdir(parents=True)
             fill(partial)
-            place_folder(partial, path)
+            place_folder(partial, path, replace=replace)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def place_folder(partial: Path, path: Path, keep: Callable[[Path], bool] = lambda folder: False) -> None:
-    """Sync a complete folder and rename it to `path`. A folder that is there already is removed, unless `keep`."""
+def place_folder(
+    partial: Path, path: Path, keep: Callable[[Path], bool] = lambda folder: False, replace: bool = True
+) -> None:
+    """Sync a complete folder and rename it to `path`. A folder that is there already is removed, unless `keep`; without
+    `replace` it is an error."""
     for file in (file for file in partial.rglob("*") if file.is_file()):
         with file.open("rb+") as opened:
             os.fsync(opened.fileno())
@@ -245,7 +250,7 @@ def place_folder(partial: Path, path: Path, keep: Callable[[Path], bool] = lambd
     try:
         partial.rename(path)
     except OSError:
-        if not path.exists():
+        if not (replace and path.exists()):
             raise
         if keep(path):
             return
