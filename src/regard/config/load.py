@@ -94,6 +94,8 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 def read_yaml(path: Path) -> Tree:
     """The mapping in a YAML file."""
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigError("is not a regular file", where=str(path), hint="give a .yaml file")
         with path.open(encoding="utf-8") as file:
             text = file.read(CHARACTERS + 1)
     except FileNotFoundError:
