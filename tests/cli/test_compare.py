@@ -21,6 +21,7 @@ from sacrebleu.significance import PairedTest
 import regard
 from command_line import contents, fail, succeed, write
 from places import ROOT
+from regard.errors import RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.examples import examples_of
@@ -288,6 +289,9 @@ def test_csv_holds_what_json_holds(compared: Comparison, tmp_path: Path) -> None
         assert rows == texts
     assert (folder / "systems.csv").read_bytes().startswith(b"\xef\xbb\xbf")  # or Excel garbles Korean
     assert tree["sentences"] == 30
+    with pytest.raises(RegardError, match=r"systems.csv: the file exists already \(give another --csv, or --overwrite"):
+        compared.write_csv(folder)
+    compared.write_csv(folder, overwrite=True)
 
 
 def test_the_page_holds_everything(compared: Comparison) -> None:

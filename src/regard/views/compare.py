@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -17,6 +17,7 @@ from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
 from regard.runs.run import read_metrics
+from regard.text.files import check_writable
 from regard.views.files import write
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Text, Tone, Value, muted
@@ -110,8 +111,9 @@ class Comparison(Measured):
         names = ", ".join(system.name for system in self.systems)
         return Report(f"Comparison: {names}", sections, f"{task}, {units}, baseline {self.baseline}.", findings(self))
 
-    def write_csv(self, folder: str | Path) -> None:
+    def write_csv(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """A file a table, each written whole or not at all; without the byte order mark Excel garbles Korean."""
+        check_csv(Path(folder), overwrite=overwrite)
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, table in self.tables.items():
             columns = list(dict.fromkeys(column for row in table for column in row))
@@ -122,10 +124,12 @@ class Comparison(Measured):
             write(Path(folder) / f"{name}.csv", stream.getvalue().encode("utf-8-sig"), option="--csv")
 
 
-def check_csv(folder: Path | None) -> None:
-    """Refuse, before any work is done, a place where no tables can be written."""
-    if folder is not None and folder.exists() and not folder.is_dir():
+def check_csv(folder: Path, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
+    """Refuse, before any work is done, a place where no tables can or may be written."""
+    if folder.exists() and not folder.is_dir():
         raise RegardError("this is a file, not a folder", where=str(folder), hint="give another --csv")
+    for name in TABLES if folder.exists() else ():
+        check_writable(folder / f"{name}.csv", "--csv", inputs, overwrite=overwrite)
 
 
 def compare(
