@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, cast
 
 from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_you_mean, import_extra
 
+LINE = 1 << 28
+"""Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Supported compressions, by the last suffix."""
 BINARY_HINT = (
@@ -76,7 +78,10 @@ class TextFile:
         line = 0
         try:
             with self.open() as stream:
-                for line, data in enumerate(stream, 1):
+                for line, data in enumerate(iter(lambda: stream.readline(LINE + 1), b""), 1):
+                    if len(data) > LINE:
+                        hint = "it may be a broken file: split the line, or take the file out"
+                        raise DataError(f"the line has more than {LINE:,} bytes", where=self.where(line), hint=hint)
                     if line == 1:
                         data = data.removeprefix(codecs.BOM_UTF8)
                     if not keep_ends:
@@ -139,8 +144,10 @@ def problem_with(file: TextFile) -> Problem | None:
     try:
         if file.path.is_dir():
             return Problem(file.name, "is a folder, not a file", "name a file in it")
-        if file.path.exists():
+        if file.path.is_file() and Path("/proc") not in file.path.resolve().parents:
             return None
+        if file.path.exists():
+            return Problem(file.name, "is not a regular file", "a pipe or a device may never end: save it as a file")
         folder = file.path.parent
         names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     except OSError as error:
@@ -153,12 +160,13 @@ def problem_with(file: TextFile) -> Problem | None:
 class _Zstandard(io.RawIOBase):
     """The text of a .zst file of one or more frames. The library's own reader ignores a truncated frame."""
 
-    BLOCK = 1 << 14
+    BLOCK = 1 << 12
+    """Bytes that are unpacked at once, to at most 32,768 times as many."""
 
     def __init__(self, stream: io.BufferedReader, library: Any) -> None:
         self._stream, self._library = stream, library
         self._frame: Any = None
-        self._input = self._output = b""
+        self._input, self._output = b"", memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -174,7 +182,7 @@ class _Zstandard(io.RawIOBase):
             if not within_frame:
                 self._frame = self._library.ZstdDecompressor().decompressobj()
             try:
-                self._output = self._frame.decompress(self._input)
+                self._output = memoryview(self._frame.decompress(self._input))  # slices of it are no copies
             except self._library.ZstdError as error:
                 raise EOFError(str(error)) from None
             self._input = self._frame.unused_data

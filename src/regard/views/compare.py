@@ -47,15 +47,11 @@ NOTES = {
     "masked_language_modeling": " The tokens that are masked are those of each run's own tokenizer: only runs with the "
     "same one can be compared.",
 }
-TESTS_OF_TEXTS = (
-    "Paired bootstrap resampling (Koehn 2004; 1,000 resamples) is sacreBLEU's. Approximate randomisation (Riezler and "
-    "Maxwell 2005; 10,000 trials) differs from sacreBLEU's in that it counts the trials that give the very difference "
-    "observed, so that a handful of sentences is never significant. Seeds are fixed, and two equal scores have the "
-    "p-value 1. Many tests on one page will find some difference by chance. Sentences are compared by sentence chrF."
-)
-TESTS_OF_SUMS = (
-    "Paired bootstrap (1,000 resamples) and approximate randomisation (10,000 trials) over {}, with a fixed seed; two "
-    "equal scores have the p-value 1. Many tests on one page will find some difference by chance."
+TESTS = (
+    "Paired bootstrap (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and Maxwell 2005; 10,000 "
+    "trials) over {}, two-sided, with a fixed seed. Trials that give the very difference observed count, so that a "
+    "handful of {} is never significant; two equal scores have the p-value 1. Many tests on one page will find some "
+    "difference by chance."
 )
 ERRORS = (
     "An output that is worse than its reference is a search error if the model scores the reference higher under "
@@ -92,7 +88,7 @@ class Comparison(Measured):
     def report(self) -> Report:
         """A section that would have nothing to show is left out; the terminal has the first table alone."""
         signatures = [f"{title(name)}: {text}" for name, text in self.facts.get("signatures", {}).items()]
-        tests = TESTS_OF_TEXTS if self.decodes else TESTS_OF_SUMS.format(self.unit)
+        tests = TESTS.format(self.unit, self.unit) + " Sentences are compared by sentence chrF." * self.decodes
         details: dict[str, Sequence[Part]] = {
             f"Quality by {self.facts.get('lengths_of')} length": _lengths(self),
             "Right and wrong": _mcnemar(self),
