@@ -8,9 +8,10 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,6 +29,8 @@ BINARY_HINT = (
     f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
 )
 """What to do with a file that is not text."""
+NEEDED = re.compile(r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*")
+"""The files of a run folder that no output may replace."""
 _KINDS = {
     b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
     b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
@@ -274,9 +277,23 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def check_writable(path: Path, option: str) -> None:
-    """Refuse a path that no file can be written to, before the work whose result it should hold."""
-    if path.is_dir():
-        raise DecodeError("this is a folder, not a file", where=str(path), hint=f"{option} names the file to write")
-    if not path.parent.is_dir():
-        raise DecodeError("its folder does not exist", where=str(path), hint=f"make it, or name another {option}")
+def check_writable(path: Path, option: str, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
+    """Refuse a path where no file can or may be written, before the work whose result it should hold.
+
+    `overwrite` allows to replace a file; not one of the `inputs` (paths, or texts that may be paths), nor standard
+    input, nor what a run folder needs.
+    """
+    what, hint, whole = "", f"give another {option}", path.resolve()
+    if path.is_dir() or not path.parent.is_dir():
+        what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+    elif path.exists():
+        runs = (folder for folder in whole.parents if (folder / "environment.json").is_file())
+        read: list[str | int] = [0, *map(str, inputs)]
+        if any(os.path.exists(file) and os.path.samefile(path, file) for file in read):
+            what = "this file is read here"
+        elif any(NEEDED.fullmatch(whole.relative_to(folder).as_posix()) for folder in runs):
+            what = "a run needs it"
+        elif not overwrite:
+            what, hint = "the file exists already", f"{hint}, or --overwrite"
+    if what:
+        raise DecodeError(what, where=str(path), hint=hint)
