@@ -485,3 +485,34 @@ def test_a_tokenised_corpus_is_measured_as_published(tmp_path: Path, model: Tree
     again = succeed("evaluate", tmp_path / "run", "--file", tmp_path / "wiki.tokens", "--json").json
     assert again.pop("files") == [str(tmp_path / "wiki.tokens")]
     assert {"split": "validation", "note": found["note"], **again} == pytest.approx(found)
+
+
+# Nothing to mask
+
+KNOWN, UNKNOWN = "a b a b a\n", " ".join("cdefghijkl") + "\n"
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_batches_in_which_nothing_can_be_masked_count_for_nothing(tmp_path: Path, next_sentence: bool) -> None:
+    """Each document is a batch of its own; one in five holds words of the vocabulary."""
+    documents = [f"{line}{line}\n" for line in [UNKNOWN, UNKNOWN, KNOWN, UNKNOWN, UNKNOWN] * 4]
+    text = {"text": str(write(tmp_path / "text.txt", "".join(documents)))}
+    data = {"train": text, "validation": text, "sentences": "lines"}
+    tokenizer = write(tmp_path / "ab.json", Tokenizer.train(TokenizerConfig(kind="word"), ["a b"], MASKING).to_json())
+    tree = raw_recipe(BERT | {"next_sentence": next_sentence}, data, {"file": str(tokenizer)}, batch_tokens=8)
+    tree["training"] |= {"log_every": 1, "steps": 30, "average": 1}
+    train(tree, out=tmp_path / "run", quiet=True)
+    lines = lines_of(tmp_path / "run", "train")
+    assert 0 < len(lines) < 30
+    assert all(line["tokens"] > 0 and math.isfinite(line["loss"]) for line in lines)
+    assert all(0 < line["loss"] < 10 for line in lines_of(tmp_path / "run", "validation"))
+    states = load_training(Run.open(tmp_path / "run").checkpoint("last"))[1]["optimiser"]["state"]
+    assert int(states[0]["step"]) == len(lines), "the optimiser moves no weight for such a batch"
+    nothing = write(tmp_path / "nothing.txt", UNKNOWN)
+    for arguments in (["check", tmp_path / "r.yaml"], ["train", tmp_path / "r.yaml", "--out", tmp_path / "other"]):
+        for part in ("train", "validation"):
+            changed = {"documents": "lines", "text": str(nothing)}
+            write(tmp_path / "r.yaml", write_yaml(tree | {"data": tree["data"] | {part: changed}}))
+            [message] = fail(*arguments, "model.next_sentence=false")
+            assert f"data.{part}: none of its tokens can be masked" in message
+    assert "nothing.txt:1: none of its tokens can be masked" in fail("evaluate", tmp_path / "run", "--file", nothing)[0]

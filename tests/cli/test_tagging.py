@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,18 @@ def test_every_word_is_tagged_once_where_most_stands_around_it(tokenizer: Tokeni
             assert row.row.ids[place] == words[word][0]
             around = [min(first[word] - start, stop - 1 - first[word]) for start, stop in ends]
             assert around[number] == max(around)
+
+
+def test_a_long_line_takes_memory_in_proportion_to_its_words(tokenizer: Tokenizer) -> None:
+    task, peaks = tagger(tokenizer)[0], list[int]()
+    for count in (1_000, 8_000):
+        words = [[4]] * count
+        tracemalloc.start()
+        rows = task.rows(words)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert sorted(word for row in rows for word in row.words) == list(range(count))
+    assert peaks[1] < 12 * peaks[0]
 
 
 def test_a_word_that_is_read_from_left_to_right_is_known_at_its_last_token(tokenizer: Tokenizer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,32 @@ def test_a_mistake_in_yaml_is_named_with_its_line(text: str, where: str, what: s
     assert "\n" not in problem.what
 
 
+LAUGHS = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))
+HOSTILE = {
+    "!!int foo": "r.yaml:1: not valid YAML: 'foo' cannot be read as int",
+    "!!float ''": "'' cannot be read as float",
+    "!!bool foo": "'foo' cannot be read as bool",
+    "!!timestamp foo": "'foo' cannot be read as timestamp",
+    "9" * 5000: f"'{'9' * 79}…' cannot be read as int",
+    "0x" + "f" * 5000: f"'0x{'f' * 77}…' cannot be read as int",
+    '"\\UFFFFFFFF"': "not valid YAML",
+    "[" * 3000 + "]" * 3000: "not valid YAML: more than 50 levels",
+    "{a: " * 60 + "}" * 60: "not valid YAML: more than 50 levels",
+    "&a {train: *a}": "r.yaml:1: not valid YAML: more than 50 levels",
+    "&a {<<: *a}": "not valid YAML: more than 50 levels",
+    f"&a0 [1, 2]\n{LAUGHS}": "not valid YAML: more than 100,000 values",
+    "x" * ((1 << 20) + 1): "not valid YAML: more than 1,048,576 characters",
+}
+
+
+@pytest.mark.parametrize(("value", "message"), HOSTILE.items(), ids=[value[:20] for value in HOSTILE])
+def test_yaml_that_takes_too_much_or_breaks_the_parser_is_one_message(value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        parse_yaml(f"data: {value}", "r.yaml")
+    with pytest.raises(ConfigError, match=r"data: the value .* is not valid YAML"):
+        apply_overrides({}, [f"data={value}"])
+
+
 def test_anchors_and_merges_work() -> None:
     read = parse_yaml("base: &b {x: 1, y: 2}\nc:\n  <<: *b\n  y: 3\nd: *b", "r.yaml")
     assert read["c"] == {"x": 1, "y": 3}
@@ -134,6 +161,8 @@ def test_overrides_reach_into_mappings_and_lists_and_leave_the_original_alone() 
     [
         ("steps", "steps: an override is key=value (for example training.steps=500)"),
         ("=3", "=3: an override is key=value (for example training.steps=500)"),
+        ("data.train.²=1", "data.train.²: '²' is not a valid list index (allowed: 0 to 1, for example data.train.0.²)"),
+        (f"data{'.a' * 60000}=1", f"'data{'.a' * 37}.…': the key has more than 50 levels"),
         ("training.steps=[", "training.steps: the value '[' is not valid YAML"),
         ("data.train.2.source=x", "data.train.2.source: '2' is not a valid list index (allowed: 0 to 1)"),
         (

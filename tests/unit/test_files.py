@@ -1,15 +1,18 @@
-"""Files and folders are written whole or not at all."""
+"""Files are read within bounds; files and folders are written whole or not at all."""
 
 from __future__ import annotations
 
+import gzip
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from regard.errors import CheckpointError
-from regard.text.files import atomic_file, write_file, write_folder
+from regard.config import read_yaml
+from regard.errors import CheckpointError, ConfigError, DataError
+from regard.text import files
+from regard.text.files import atomic_file, open_text, write_file, write_folder
 
 
 def no_space(*_: object) -> None:
@@ -85,3 +88,27 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
         write_file(tmp_path / name / "half", "half")
     write_folder(tmp_path / "folder", lambda partial: write_file(partial / "new", "new"), replace=True)
     assert (os.listdir(tmp_path), os.listdir(tmp_path / "folder")) == (["folder"], ["new"])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.txt.zst"])
+def test_a_line_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(Path(name).suffix, bytes)
+    monkeypatch.setattr(files, "LINE", 100_000, raising=False)
+    write_file(tmp_path / name, pack(b"x" * 99_999 + b"\n" + b"x" * 100_000 + b"\n"))
+    lines = open_text(name, tmp_path).lines()
+    assert len(next(lines)) == 99_999
+    with pytest.raises(DataError, match=f"{name}:2: the line has more than 100,000 bytes"):
+        next(lines)
+
+
+@pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/proc/kmsg", "/proc/self/mem"])
+def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    if not (tmp_path / name).exists():
+        pytest.skip("this system has none")
+    with pytest.raises(DataError, match=f"^{name}: is not a regular file"):
+        open_text(name, tmp_path)
+    if not (tmp_path / name).is_file():
+        with pytest.raises(ConfigError, match=f"{name}: is not a regular file"):
+            read_yaml(tmp_path / name)

@@ -95,6 +95,11 @@ def png_header(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
+def icon(embedded: bytes) -> bytes:
+    """An .ico file that claims 16 x 16 pixels and holds another image."""
+    return struct.pack("<3H4B2H2I", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(embedded), 22) + embedded
+
+
 def noise(path: Path) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(path)
 
@@ -104,6 +109,7 @@ def cut(path: Path, size: int) -> None:
     write(path, path.read_bytes()[:size])
 
 
+ALLOWED = "save it as PNG, JPEG, GIF, BMP, WEBP, TIFF or PPM"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated.jpg": (lambda path: cut(path, 900), "truncated.jpg cannot be read as an image"),
     "truncated.png": (lambda path: cut(path, 400), "truncated.png cannot be read as an image"),
@@ -118,6 +124,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: write(path, png_header(10_000, 10_000)),
         "huge.png has 10,000 x 10,000 pixels, more than the 64,000,000 that are allowed",
     ),
+    "bomb.ico": (lambda path: write(path, icon(png_header(100_000, 100_000))), ALLOWED),
+    "small.ico": (lambda path: filled("RGB", RED, (16, 16)).save(path), ALLOWED),
+    "small.eps": (lambda path: filled("RGB", RED).save(path), ALLOWED),
+    "eps.png": (lambda path: filled("RGB", RED).save(path, format="EPS"), ALLOWED),
     "float.tif": (
         lambda path: Image.fromarray(np.zeros((5, 5), dtype=np.float32)).save(path),
         "float.tif has floating-point pixels",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -16,6 +17,9 @@ Tree = dict[str, Any]
 C = TypeVar("C", bound=BaseModel)
 MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 """pydantic's types of error for what should be a mapping."""
+CHARACTERS, LEVELS, VALUES, DIGITS = 1 << 20, 50, 100_000, 100
+"""The most that a YAML text may have; levels and values are counted with every alias expanded."""
+TOO_DEEP = f"more than {LEVELS} levels"
 
 
 class _Loader(yaml.SafeLoader):
@@ -31,7 +35,32 @@ class _Loader(yaml.SafeLoader):
             seen.add(key)
         return super().construct_mapping(node, deep)
 
+    def get_single_node(self) -> yaml.Node | None:
+        root = super().get_single_node()
+        left, values = [(root, 1)] if root else [], 0
+        while left:
+            node, level = left.pop()
+            values += 1
+            if level > LEVELS or values > VALUES:
+                problem = TOO_DEEP if level > LEVELS else f"more than {VALUES:,} values"
+                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            if isinstance(node, yaml.CollectionNode):
+                below = chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
+                left += [(child, level + 1) for child in below]
+        return root
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except yaml.YAMLError:
+            raise
+        except Exception:  # PyYAML lets pass what int, float and others raise
+            problem = f"{_short(str(node.value))} cannot be read as {node.tag.rpartition(':')[2]}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+
     def construct_int(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > DIGITS:
+            raise ValueError("Python cannot print a number of thousands of digits")
         return int(node.value, {"0o": 8, "0x": 16}.get(node.value[:2], 10))
 
 
@@ -65,7 +94,10 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 def read_yaml(path: Path) -> Tree:
     """The mapping in a YAML file."""
     try:
-        text = path.read_text(encoding="utf-8")
+        if path.exists() and not path.is_file():
+            raise ConfigError("is not a regular file", where=str(path), hint="give a .yaml file")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(CHARACTERS + 1)
     except FileNotFoundError:
         raise ConfigError("there is no such recipe", where=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -76,7 +108,7 @@ def read_yaml(path: Path) -> Tree:
 def parse_yaml(text: str, where: str) -> Tree:
     """The mapping in a YAML text; `where` names it in messages."""
     try:
-        tree = yaml.load(text, Loader=_Loader)
+        tree = _load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{where}:{mark.line + 1}" if mark else where
@@ -88,6 +120,23 @@ def parse_yaml(text: str, where: str) -> Tree:
             "a recipe is a mapping of keys to values", where=where, hint="for example 'task: translation'"
         )
     return tree
+
+
+def _load(text: str) -> Any:
+    """What a YAML text stands for. Whatever the parser raises becomes a YAMLError."""
+    if len(text) > CHARACTERS:
+        raise yaml.YAMLError(f"more than {CHARACTERS:,} characters")
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except RecursionError:
+        raise yaml.YAMLError(TOO_DEEP) from None
+    except (ValueError, OverflowError) as error:  # an escape such as "\\UFFFFFFFF"
+        raise yaml.YAMLError(str(error)) from None
+
+
+def _short(text: str) -> str:
+    """A text in quotes, cut after 79 characters."""
+    return repr(text if len(text) <= 80 else f"{text[:79]}…")
 
 
 def write_yaml(tree: Tree) -> str:
@@ -104,9 +153,11 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
         if not equals or not path:
             raise ConfigError("an override is key=value", where=override, hint="for example training.steps=500")
         try:
-            value = yaml.load(text, Loader=_Loader)
+            value = _load(text)
         except yaml.YAMLError:
-            raise ConfigError(f"the value {text!r} is not valid YAML", where=path) from None
+            raise ConfigError(f"the value {_short(text)} is not valid YAML", where=path) from None
+        if path.count(".") >= LEVELS:
+            raise ConfigError(f"the key has {TOO_DEEP}", where=_short(path))
         _put(tree, path.split("."), value, path)
     return tree
 
@@ -136,10 +187,10 @@ def _put(tree: Tree, keys: list[str], value: Any, path: str) -> None:
 
 
 def _index(items: list[Any], key: str, path: str) -> int:
-    if key.isdigit() and int(key) < len(items):
+    if key.isdecimal() and len(key) <= DIGITS and int(key) < len(items):
         return int(key)
     hint = f"allowed: 0 to {len(items) - 1}" if items else "the list is empty"
-    if items and not key.isdigit():
+    if items and not key.isdecimal():
         before, _, after = f".{path}".partition(f".{key}")
         hint += f", for example {before[1:]}.0.{key}{after}"
     raise ConfigError(f"{key!r} is not a valid list index", where=path, hint=hint)

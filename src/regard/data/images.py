@@ -30,6 +30,8 @@ from regard.errors import DataError, Problem, first_of, import_extra
 
 FORMAT = 4
 """Counts up when stored images change their form, so that no old cache is read as a new one."""
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+"""What is read, whatever a file is called. Others run programs (EPS) or unpack images within them on opening (ICO)."""
 LIMIT = "model.images.max_pixels"
 """Where the largest number of pixels is set."""
 
@@ -152,7 +154,7 @@ def read_image(path: Path, config: ImagesConfig, where: str) -> NDArray[np.uint8
     """The pixels of an image file, [size, size, 3]."""
     pillow, operations = (import_extra(f"PIL.{part}", extra="images", where=where) for part in ("Image", "ImageOps"))
     try:
-        with _without_limit(pillow), pillow.open(path) as image:
+        with _without_limit(pillow), pillow.open(path, formats=FORMATS) as image:
             width, height = image.size
             if width * height > config.max_pixels:
                 what = f"{path.name} has {width:,} x {height:,} pixels, more than the {config.max_pixels:,} that are"
@@ -161,6 +163,7 @@ def read_image(path: Path, config: ImagesConfig, where: str) -> NDArray[np.uint8
             if min(image.size) < 2:
                 what = f"{path.name} has {width} x {height} pixels: there is nothing to see"
                 raise DataError(what, where=where, hint="at least 2 x 2")
+            pillow.MAX_IMAGE_PIXELS = config.max_pixels  # for what the decoder finds in it
             image.draft("RGB", (config.size, config.size))
             image.load()
             wide = image.mode == "I" and not all(0 <= value < 2**16 for value in image.getextrema())
@@ -180,17 +183,19 @@ def read_image(path: Path, config: ImagesConfig, where: str) -> NDArray[np.uint8
         raise
     except Exception as error:  # decoders of files that are broken raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        hint = "open it in a viewer and save it anew, or take it out of the list"
+        formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        hint = f"open it in a viewer and save it as {formats}, or take it out of the list"
         raise DataError(f"{path.name} cannot be read as an image: {reason}", where=where, hint=hint) from None
 
 
 @contextmanager
 def _without_limit(pillow: Any) -> Iterator[None]:
-    """Without Pillow's own limit, since ours can be raised; opening an image unpacks nothing yet."""
+    """Without Pillow's own limit, since ours can be raised; opening one of FORMATS unpacks nothing yet."""
     before, pillow.MAX_IMAGE_PIXELS = pillow.MAX_IMAGE_PIXELS, None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.simplefilter("error", pillow.DecompressionBombWarning)
             yield
     finally:
         pillow.MAX_IMAGE_PIXELS = before

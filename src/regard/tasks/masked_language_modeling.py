@@ -127,6 +127,9 @@ class MaskedLanguageModeling(RawTextTask):
             raise ConfigError(what, where="model.masked_head", hint="leave it at true")
         if self.recipe.training.best.startswith("next_sentence") and not self.recipe.model.next_sentence:
             raise ConfigError("model.next_sentence is off", where="training.best", hint="choose another metric")
+        for part, examples in (("train", data.train), ("validation", data.validation)):
+            if not any(examples.batch(rows).tokens for rows in fixed_batches(examples, READ_TOKENS)):
+                raise _nothing_masked(f"data.{part}")
 
     def model(self) -> Any:
         return build_model(self.recipe.model, self.tokenizers["text"].size)
@@ -141,6 +144,8 @@ class MaskedLanguageModeling(RawTextTask):
             for name, value in masked_sums(model, examples.batch(rows).to(device_of(model))).items():
                 sums[name] += value
             progress(len(rows))
+        if not sums["masked"]:
+            raise _nothing_masked(examples.where(0))
         loss, pairs = sums["loss"] / sums["masked"], sums["pairs"]
         metrics = {"loss": loss, "perplexity": perplexity(loss), "masked_accuracy": sums["correct"] / sums["masked"]}
         if pairs:
@@ -222,6 +227,11 @@ class MaskedLanguageModeling(RawTextTask):
 
     def plain_text(self, text: str) -> str:
         return super().plain_text(text.replace(GAP, " "))
+
+
+def _nothing_masked(where: str) -> DataError:
+    what = "none of its tokens can be masked: all are special or unknown to the tokenizer"
+    return DataError(what, where=where, hint="give other text, or a tokenizer that knows its words")
 
 
 GAP = "[MASK]"

@@ -166,16 +166,18 @@ class Tagging(HeadedTask):
         carriers = np.cumsum(sizes) - (1 if self.recipe.model.causal else sizes)
         ids = [token for word in words for token in word]
         parts = windows(len(ids), self.framing.longest - 2, self.framing.stride)
-        around_NW = np.array([np.minimum(carriers - start, stop - 1 - carriers) for start, stop in parts])
-        chosen_W = around_NW.argmax(axis=0)
-        return [
-            Marked(
-                self.framing.frame(ids[start:stop]),
-                (1 + carriers[chosen_W == number] - start).tolist(),
-                np.flatnonzero(chosen_W == number).tolist(),
-            )
-            for number, (start, stop) in enumerate(parts)
-        ]
+        inside = [slice(*np.searchsorted(carriers, part)) for part in parts]
+        chosen_W, most_W = np.zeros(len(words), dtype=np.int64), np.full(len(words), -1)
+        for number, ((start, stop), own) in enumerate(zip(parts, inside, strict=True)):
+            around = np.minimum(carriers[own] - start, stop - 1 - carriers[own])
+            chosen_W[own] = np.where(around > most_W[own], number, chosen_W[own])
+            most_W[own] = np.maximum(around, most_W[own])
+        rows = []
+        for number, ((start, stop), own) in enumerate(zip(parts, inside, strict=True)):
+            tagged = own.start + np.flatnonzero(chosen_W[own] == number)
+            places = (1 + carriers[tagged] - start).tolist()
+            rows.append(Marked(self.framing.frame(ids[start:stop]), places, tagged.tolist()))
+        return rows
 
     def words(self, examples: Dataset, row: int) -> list[list[int]]:
         """The tokens of each word of an example."""

@@ -8,10 +8,11 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import shutil
 import uuid
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,6 +21,8 @@ from typing import Any, BinaryIO, cast
 
 from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_you_mean, import_extra
 
+LINE = 1 << 28
+"""Most bytes of a line: a small compressed file may unpack to one of any length. SQuAD's JSON is a line of 30 MB."""
 COMPRESSIONS = (".gz", ".xz", ".zst")
 """Supported compressions, by the last suffix."""
 BINARY_HINT = (
@@ -27,6 +30,8 @@ BINARY_HINT = (
     f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
 )
 """What to do with a file that is not text."""
+NEEDED = re.compile(r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*")
+"""The files of a run folder that no output may replace."""
 _KINDS = {
     b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
     b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
@@ -74,7 +79,10 @@ class TextFile:
         line = 0
         try:
             with self.open() as stream:
-                for line, data in enumerate(stream, 1):
+                for line, data in enumerate(iter(lambda: stream.readline(LINE + 1), b""), 1):
+                    if len(data) > LINE:
+                        hint = "it may be a broken file: split the line, or take the file out"
+                        raise DataError(f"the line has more than {LINE:,} bytes", where=self.where(line), hint=hint)
                     if line == 1:
                         data = data.removeprefix(codecs.BOM_UTF8)
                     if not keep_ends:
@@ -137,8 +145,10 @@ def problem_with(file: TextFile) -> Problem | None:
     try:
         if file.path.is_dir():
             return Problem(file.name, "is a folder, not a file", "name a file in it")
-        if file.path.exists():
+        if file.path.is_file() and Path("/proc") not in file.path.resolve().parents:
             return None
+        if file.path.exists():
+            return Problem(file.name, "is not a regular file", "a pipe or a device may never end: save it as a file")
         folder = file.path.parent
         names = [path.name for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
     except OSError as error:
@@ -151,12 +161,13 @@ def problem_with(file: TextFile) -> Problem | None:
 class _Zstandard(io.RawIOBase):
     """The text of a .zst file of one or more frames. The library's own reader ignores a truncated frame."""
 
-    BLOCK = 1 << 14
+    BLOCK = 1 << 12
+    """Bytes that are unpacked at once, to at most 32,768 times as many."""
 
     def __init__(self, stream: io.BufferedReader, library: Any) -> None:
         self._stream, self._library = stream, library
         self._frame: Any = None
-        self._input = self._output = b""
+        self._input, self._output = b"", memoryview(b"")
 
     def readable(self) -> bool:
         return True
@@ -172,7 +183,7 @@ class _Zstandard(io.RawIOBase):
             if not within_frame:
                 self._frame = self._library.ZstdDecompressor().decompressobj()
             try:
-                self._output = self._frame.decompress(self._input)
+                self._output = memoryview(self._frame.decompress(self._input))  # slices of it are no copies
             except self._library.ZstdError as error:
                 raise EOFError(str(error)) from None
             self._input = self._frame.unused_data
@@ -271,9 +282,23 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def check_writable(path: Path, option: str) -> None:
-    """Refuse a path that no file can be written to, before the work whose result it should hold."""
-    if path.is_dir():
-        raise DecodeError("this is a folder, not a file", where=str(path), hint=f"{option} names the file to write")
-    if not path.parent.is_dir():
-        raise DecodeError("its folder does not exist", where=str(path), hint=f"make it, or name another {option}")
+def check_writable(path: Path, option: str, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
+    """Refuse a path where no file can or may be written, before the work whose result it should hold.
+
+    `overwrite` allows to replace a file; not one of the `inputs` (paths, or texts that may be paths), nor standard
+    input, nor what a run folder needs.
+    """
+    what, hint, whole = "", f"give another {option}", path.resolve()
+    if path.is_dir() or not path.parent.is_dir():
+        what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+    elif path.exists():
+        runs = (folder for folder in whole.parents if (folder / "environment.json").is_file())
+        read: list[str | int] = [0, *map(str, inputs)]
+        if any(os.path.exists(file) and os.path.samefile(path, file) for file in read):
+            what = "this file is read here"
+        elif any(NEEDED.fullmatch(whole.relative_to(folder).as_posix()) for folder in runs):
+            what = "a run needs it"
+        elif not overwrite:
+            what, hint = "the file exists already", f"{hint}, or --overwrite"
+    if what:
+        raise DecodeError(what, where=str(path), hint=hint)

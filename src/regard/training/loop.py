@@ -114,9 +114,10 @@ class Trainer:
             while progress.step < self.steps and not progress.stopped:
                 started = time.perf_counter()
                 self.update([next(batches) for _ in range(self.config.accumulate)])
-                self.collect_losses(progress.step % COLLECT_EVERY == 0)
+                log_due = progress.step % self.config.log_every == 0 or progress.step == self.steps
+                self.collect_losses(log_due or progress.step % COLLECT_EVERY == 0)
                 progress.seconds += time.perf_counter() - started
-                if progress.step % self.config.log_every == 0 or progress.step == self.steps:
+                if log_due and progress.tokens:
                     write(self.log_line())
                 validated = progress.step % self.validate_every == 0 or progress.step == self.steps
                 if validated:
@@ -130,7 +131,10 @@ class Trainer:
             self.finish(write)
 
     def update(self, batches: list[tuple[AnyBatch, Position]]) -> None:
-        """One step. Loss = sum over its tokens * processes / tokens of all processes, whatever the accumulation."""
+        """One step. Loss = sum over its tokens * processes / tokens of all processes, whatever the accumulation.
+
+        A step without any, as of masked LM on text that is all `<unk>`, changes no weight.
+        """
         progress, accelerator = self.progress, self.accelerator
         factor = schedule_factor(self.config, progress.step + 1, self.steps) * self.plateau.scale
         for group in self.optimiser.param_groups:
@@ -142,10 +146,11 @@ class Trainer:
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
                 with self.halves.in_place() if self.halves else nullcontext():
                     loss_2 = self.sums(batch)
-                accelerator.backward(loss_2[0] * (accelerator.num_processes / tokens))
+                accelerator.backward(loss_2[0] * (accelerator.num_processes / max(1, tokens)))
             losses.append(loss_2.detach())
-        norm = self.clip()
-        self.optimiser.step()
+        norm = self.clip() if tokens else torch.zeros_like(losses[0][0])
+        if tokens:
+            self.optimiser.step()
         self.optimiser.zero_grad()
         progress.step += 1
         progress.position = batches[-1][1]
