@@ -18,7 +18,7 @@ from regard.data.file_inputs import FileInput
 from regard.errors import CheckpointError, DecodeError, InputError, Problem, first_of
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Pooling
-from regard.recipes.recipe import load_recipe, refuse_search, with_search
+from regard.recipes.recipe import leaves, load_recipe, refuse_search, with_search
 from regard.recipes.shipped import shipped_recipes
 from regard.runs.examples import examples_of, measured_on, noted
 from regard.runs.run import Run
@@ -88,6 +88,7 @@ def predict(
     prefix: str | None = None,
     prefixes: Sequence[str] | Path | None = None,
     record: str | Path | None = None,
+    overwrite: bool = False,
     skip_bad: bool = False,
     overrides: Sequence[str] = (),
     checkpoint: str = "best",
@@ -100,18 +101,20 @@ def predict(
 
     Inputs are texts, or in a `file`: one a line, or a row of a table with the run's columns. `story` is a file with the
     story that questions are about. Every output begins with `prefix`, or each with its own of `prefixes`, a list or a
-    file of lines. `record` names a file for the whole search (docs/search-record.md). Inputs that cannot be read are an
-    InputError before any is decoded; with `skip_bad` a `Skipped` stands for each. `places` name inputs in messages,
-    `progress` gets how many of all are done, `each` gets every chunk of predictions, which the result then lacks.
+    file of lines. `record` names a file for the whole search (docs/search-record.md), a new one unless `overwrite`.
+    Inputs that cannot be read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each.
+    `places` name inputs in messages, `progress` gets how many of all are done, `each` gets every chunk of predictions,
+    which the result then lacks.
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, places, file, story, skip_bad=skip_bad)
+    read: list[object] = [file, story, prefixes, *(one.text for one in given)]
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
     refuse_search(run.task, {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record})
     if record is not None:
-        check_writable(Path(record), "--record")
+        check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
     model = run.load_model(checkpoint, device)
     encoded = run.task.encode_inputs(model, _texts(given, prefixes))
@@ -190,18 +193,20 @@ def features(
     layer: int = -1,
     pooling: Pooling | None = None,
     out: str | Path | None = None,
+    overwrite: bool = False,
     checkpoint: str = "best",
     device: str = "auto",
     places: Sequence[str] | None = None,
 ) -> Features:
     """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for each as a whole.
 
-    `out` names a .npz file for them: vectors, inputs, and for tokens also tokens and offsets.
+    `out` names a .npz file for them, a new one unless `overwrite`: vectors, inputs, and for tokens also tokens and
+    offsets.
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, places, file, None, skip_bad=False)
     if out is not None:
-        check_writable(Path(out), "--features")
+        check_writable(Path(out), "--features", [file], overwrite=overwrite)
     model = run.task.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"the task {run.recipe.task} has no vectors of a single text"
@@ -251,22 +256,29 @@ def evaluate(
     checkpoint: str = "best",
     device: str = "auto",
     predictions: str | Path | None = None,
+    overwrite: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """The task's metrics on a split or on files, and which of them it was.
 
     Where the task has an answer for each example, all are written to the file `predictions`, or predictions.jsonl in
-    the run folder, and the wrong ones to another file beside it.
+    the run folder, and the wrong ones to another file beside it. Files that were named and exist need `overwrite`.
     """
     run = Run.open(run)
     file = run.folder / "predictions.jsonl" if predictions is None else Path(predictions)
-    check_writable(file, "--predictions")
+    read = [*files, *leaves(run.recipe.model_dump()).values()]
+    for path in (file, _errors_beside(file)):
+        check_writable(path, "--predictions", read, overwrite=overwrite or predictions is None)
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
     examples = examples_of(run, split, files)
     model = run.load_model(checkpoint, device)
     metrics = run.task.evaluate(model, examples, summed(progress, len(examples)))
     measured = noted(measured_on(run, split, files), metrics)
     return with_predictions_written(measured, file, named=predictions is not None)
+
+
+def _errors_beside(file: Path) -> Path:
+    return file.with_name("errors.jsonl" if file.stem == "predictions" else f"{file.stem}.errors.jsonl")
 
 
 def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool) -> dict[str, Any]:
@@ -282,7 +294,7 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
         return metrics
     others = {name: value for name, value in metrics.items() if name not in ("predictions", "errors")}
     wrong = metrics["errors"] if "errors" in metrics else [one for one in metrics["predictions"] if not one["right"]]
-    errors = file.with_name("errors.jsonl" if file.stem == "predictions" else f"{file.stem}.errors.jsonl")
+    errors = _errors_beside(file)
     try:
         for path, objects in ((file, metrics["predictions"]), (errors, wrong)):
             write_file(path, "".join(f"{json.dumps(one, ensure_ascii=False)}\n" for one in objects))

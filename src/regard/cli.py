@@ -53,6 +53,7 @@ PairsOption = Annotated[list[str] | None, Option("--file", help="One file; or tw
 StoryOption = Annotated[
     Path | None, Option("--story", metavar="FILE", help="The story that the questions are about, line by line.")
 ]
+OverwriteOption = Annotated[bool, Option("--overwrite", help="Replace output files that exist; never an input.")]
 BeamOption = Annotated[int | None, Option("--beam", help="Beam size; 1 is greedy search.")]
 PenaltyOption = Annotated[
     float | None,
@@ -298,6 +299,7 @@ def predict(
     prefix: PrefixOption = None,
     prefixes: PrefixesOption = None,
     record: RecordOption = None,
+    overwrite: OverwriteOption = False,
     skip_bad: SkipBadOption = False,
     features: FeaturesOption = None,
     layer: LayerOption = None,
@@ -330,7 +332,9 @@ def predict(
             if not texts and story is None:
                 hint = "give texts as arguments, or --file"
                 raise DecodeError("there is no input", where="standard input", hint=hint)
-    source: dict[str, Any] = {"file": file, "places": places, "checkpoint": checkpoint, "device": device}
+    source: dict[str, Any] = {
+        "file": file, "places": places, "overwrite": overwrite, "checkpoint": checkpoint, "device": device,
+    }  # fmt: skip
     if features is not None:
         _write_features(run, texts, features, layer, pooling, as_json, **source)
         return
@@ -433,6 +437,7 @@ def evaluate(
             "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder.",
         ),
     ] = None,
+    overwrite: OverwriteOption = False,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -442,7 +447,8 @@ def evaluate(
     with bar("writing", shown=not as_json) as move:
         metrics = regard.evaluate(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
-            checkpoint=checkpoint, device=device, predictions=predictions, progress=partial(move, "writing"),
+            checkpoint=checkpoint, device=device, predictions=predictions, overwrite=overwrite,
+            progress=partial(move, "writing"),
         )  # fmt: skip
     if as_json:
         _show(metrics)
@@ -553,6 +559,7 @@ def explain(
     question: QuestionOption = None,
     target: TargetOption = None,
     out: DrawingOption = None,
+    overwrite: OverwriteOption = False,
     view: ViewOption = None,
     layer: LayersOption = "mean",
     head: HeadsOption = "mean",
@@ -577,7 +584,7 @@ def explain(
     from regard.views.terminal import show
 
     options = Options(cast("View | None", view), layer, head, rollout, words, step)
-    check_output(out, (".svg", ".png", ".html", ".json"))
+    check_output(out, (".svg", ".png", ".html", ".json"), [text, story], overwrite=overwrite)
     given, places = _explained_text(run, text, story, question)
     explanation = regard.explain(
         run, given, target=target, beam=beam, view=options.view, padding=padding, question=question, places=places,
@@ -647,6 +654,7 @@ def diagnose(
     split: SplitOption = None,
     file: PairsOption = None,
     out: ReportOption = None,
+    overwrite: OverwriteOption = False,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
     limit: Annotated[int | None, Option("--limit", help="Use only the first N sentences.")] = None,
@@ -660,7 +668,7 @@ def diagnose(
     from regard.views.diagnose import BEAMS
     from regard.views.files import check_output
 
-    check_output(out)
+    check_output(out, inputs=file or [], overwrite=overwrite)
     with bar("scoring the references", shown=not as_json) as move:
         diagnosis = regard.diagnose(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
@@ -682,6 +690,7 @@ def compare(
     baseline: Annotated[str | None, Option("--baseline", help="Test the other runs against this one.")] = None,
     out: ReportOption = None,
     tables: Annotated[Path | None, Option("--csv", metavar="FOLDER", help="Write the tables as CSV.")] = None,
+    overwrite: OverwriteOption = False,
     beam: BeamOption = None,
     length_penalty: PenaltyOption = None,
     settings: SetOption = None,
@@ -694,20 +703,26 @@ def compare(
     Language models are compared by perplexity per word and bits per character, masked language models by their
     accuracy, classifiers by accuracy, F1 and McNemar's test.
     """
+    from regard.recipes.recipe import leaves
+    from regard.runs import Run
     from regard.views.compare import check_csv
     from regard.views.files import check_output
     from regard.views.systems import named_files
 
-    check_output(out)
-    check_csv(tables)
+    outputs = named_files(hypotheses or [])
+    read = [*(file or []), *outputs.values()]
+    check_output(out, inputs=read, overwrite=overwrite)
+    if tables is not None:
+        read += [value for run in runs for value in leaves(Run.open(run).recipe.model_dump()).values()]
+        check_csv(tables, read, overwrite=overwrite)
     with bar("reading", shown=not as_json) as move:
         comparison = regard.compare(
-            runs, split=split, files=file or [], hypotheses=named_files(hypotheses or []), baseline=baseline, beam=beam,
+            runs, split=split, files=file or [], hypotheses=outputs, baseline=baseline, beam=beam,
             length_penalty=length_penalty, overrides=settings or [], checkpoint=checkpoint, device=device,
             progress=move,
         )  # fmt: skip
     if tables is not None:
-        comparison.write_csv(tables)
+        comparison.write_csv(tables, overwrite=overwrite)
     _show_report(comparison, out, as_json=as_json)
     if tables is not None and not as_json:
         print(f"written: {tables}")

@@ -79,6 +79,7 @@ EMPTY = "the text is empty (give at least one word)"
 UNKNOWN = "every token of '안녕하세요' is unknown to the tokenizer (it was trained on other words or script)"
 SKIP = "nothing was written (--skip-bad leaves such lines out, with an empty output for each)"
 TOO_LONG = "(at most 2,048: split it into sentences)"
+EXISTS, READ = "the file exists already (give another", "this file is read here (give another"
 DRAWN = "(allowed: .svg, .png, .html, .json)"
 JSON_LIST = '--tokens: not a JSON list of strings (for example ["▁a", "</s>"])'
 TWO_FILES = "evaluate @run --file t.s --file t.t"
@@ -305,6 +306,28 @@ MISTAKES = {
         Mistake("explain @run a --out x.gif", f"x.gif: cannot write a .gif {DRAWN}"),
         Mistake("explain @run a --out attention", f"attention: cannot write a file without suffix {DRAWN}"),
         Mistake("explain @run a --out no/x.svg", "no/x.svg: there is no folder no (give another --out)"),
+    ],
+    "overwriting": [
+        Mistake("predict @run a --record out", f"out: {EXISTS} --record, or --overwrite)", {"out": "mine"}),
+        Mistake("predict @run a --features out", f"out: {EXISTS} --features, or --overwrite)", {"out": "mine"}),
+        Mistake("evaluate @run --predictions out", f"out: {EXISTS} --predictions, or --overwrite)", {"out": "mine"}),
+        Mistake("evaluate @run --predictions out", f"out.errors.jsonl: {EXISTS} --pred", {"out.errors.jsonl": "mine"}),
+        Mistake("explain @run a --out a.svg", f"a.svg: {EXISTS} --out, or --overwrite)", {"a.svg": "mine"}),
+        Mistake("diagnose @run --out a.html", f"a.html: {EXISTS} --out, or --overwrite)", {"a.html": "mine"}),
+        Mistake("compare @run @run --out a.html", f"a.html: {EXISTS} --out, or --overwrite)", {"a.html": "mine"}),
+        Mistake("compare @run @run --csv .", f"groups.csv: {EXISTS} --csv, or --overwrite)", {"groups.csv": "mine"}),
+        # never what is read
+        *(Mistake(f"predict @run {inputs} --overwrite", f"in: {READ} --{inputs.split('--')[-1][:-3]})", {"in": "a b\n"})
+            for inputs in ("--file in --record in", "--file in --features in", "a --prefixes in --record in")),
+        Mistake("evaluate @run --file in.tsv --predictions in.tsv --overwrite", f"in.tsv: {READ} --predictions)",
+            {"in.tsv": "a\tb\n"}),
+        Mistake("explain @run a.svg --out a.svg --overwrite", f"a.svg: {READ} --out)", {"a.svg": "mine"}),
+        Mistake("compare @run --hypotheses x=a.html --out a.html --overwrite", f"a.html: {READ} --out)",
+            {"a.html": "A\n"}),
+        Mistake("compare @run --hypotheses x=errors.csv --csv . --overwrite", f"errors.csv: {READ} --csv)",
+            {"errors.csv": "A\n"}),
+        *(Mistake(f"predict @run a --record @run/{name} --overwrite", f"@run/{name}: a run needs it (give another")
+            for name in ("recipe.yaml", "tokenizer.json", "best", "checkpoints/step-00000020/model.safetensors")),
     ],
 }  # fmt: skip
 

@@ -8,11 +8,13 @@ import html
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -21,6 +23,7 @@ from sacrebleu.significance import PairedTest
 import regard
 from command_line import contents, fail, succeed, write
 from places import ROOT
+from regard.errors import RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.examples import examples_of
@@ -28,12 +31,13 @@ from regard.tasks.captioning import Captioning
 from regard.tasks.summarization import RougeConfig, Summarization
 from regard.tasks.translation import EvaluationConfig, Translation
 from regard.training.train import train
+from regard.views import significance
 from regard.views.compare import Comparison, compare, findings, verdict
 from regard.views.files import page
 from regard.views.labels import main_metric, score_text, title
 from regard.views.report import Curves, HeatMaps
 from regard.views.search_errors import length_buckets, lengths_of
-from regard.views.significance import paired_tests_of_texts, sacrebleu_metrics
+from regard.views.significance import bleu_of, chrf_of, paired_tests_of_sums, paired_tests_of_texts, text_metrics
 from regard.views.systems import differences, groups_of, names_of
 from regard.views.terminal import show
 from tiny import TINY
@@ -44,6 +48,7 @@ RUNS = {
     "plain": {"model": "{kind: rnn, preset: tiny, embedding: 16, hidden: 16}", "training.steps": 15},
 }
 """Folder -> what differs from the tiny recipe."""
+WORDS = "the a cat dog sat ran on mat road red big house tree bird sang far"
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +94,8 @@ def test_outputs_and_metrics_are_those_of_predict_and_evaluate(
     assert list(compared.systems[0].outputs) == [prediction.output for prediction in predicted]
 
 
-def test_the_tests_are_those_of_sacrebleu(compared: Comparison, pairs: list[tuple[str, str]]) -> None:
-    """The bootstrap exactly; randomisation has other draws: the standard error of a share of 10,000 is at most 0.005.
+def test_the_randomisation_is_sacrebleus(compared: Comparison, pairs: list[tuple[str, str]]) -> None:
+    """With other draws: the standard error of a share of 10,000 is at most 0.005.
 
     No swap of these 30 sentences gives the very difference observed, which sacreBLEU would not count.
     """
@@ -98,22 +103,60 @@ def test_the_tests_are_those_of_sacrebleu(compared: Comparison, pairs: list[tupl
     references = [[target for _, target in pairs]]
     for metric, measure in {"bleu": BLEU(), "chrf": CHRF()}.items():
         ours = [row for row in compared.tables["significance"] if row["metric"] == metric]
-        drawn, swapped = (
-            list(PairedTest(named, {metric: measure}, references, test_type=test)()[1].values())[1]
-            for test in ("bs", "ar")
-        )
-        assert [row["score"] for row in ours] == [result.score for result in drawn]
-        assert [row["p_bootstrap"] for row in ours] == [result.p_value for result in drawn]
-        assert [row["interval"] for row in ours] == [result.ci for result in drawn]
+        swapped = list(PairedTest(named, {metric: measure}, references, test_type="ar")()[1].values())[1]
+        assert [row["score"] for row in ours] == pytest.approx([result.score for result in swapped], rel=1e-15)
         assert (ours[0]["difference"], ours[0]["p_bootstrap"], ours[0]["p_randomisation"]) == (0, None, None)
         for row, result in zip(ours[1:], swapped[1:], strict=True):
             assert row["p_randomisation"] == pytest.approx(result.p_value, abs=0.02)
 
 
+def corrupted(words: Sequence[str], generator: np.random.Generator) -> str:
+    """A text in which words are replaced or missing, which four of ten texts escape."""
+    if generator.random() < 0.4:
+        return " ".join(words)
+    kept = [word for word in words if generator.random() > 0.05]
+    return " ".join(str(generator.choice(WORDS.split())) if generator.random() < 0.3 else word for word in kept)
+
+
+def test_equally_good_systems_differ_significantly_as_often_as_the_level_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 pairs of systems: sentences are drawn, and which of its two outputs is whose is drawn, too."""
+    monkeypatch.setattr(significance, "TRIALS", 1)  # of the randomisation, which is not measured here
+    generator, task = np.random.default_rng(1), cast("Translation", Translation)
+    texts = [[str(word) for word in generator.choice(WORDS.split(), generator.integers(3, 12))] for _ in range(600)]
+    outputs = [[corrupted(words, generator) for words in texts] for _ in range(2)]
+    columns, metrics, below, end = list[Any](), dict[str, Any](), Counter[str](), 0
+    for name, (statistics, value) in text_metrics(["bleu", "chrf", "exact_match"], task, EvaluationConfig()).items():
+        columns.append([statistics(own, [[" ".join(words)] for words in texts]) for own in outputs])
+        start, end = end, end + columns[-1][0].shape[-1]
+        metrics[name] = lambda sums, value=value, start=start, end=end: value(sums[..., start:end])
+    rows = np.concatenate(columns, axis=-1)
+    for _ in range(500):
+        drawn, first = generator.integers(0, len(texts), 200), generator.integers(0, 2, 200)
+        tests = paired_tests_of_sums(metrics, {"one": rows[first, drawn], "other": rows[1 - first, drawn]}, "one")
+        below.update(row["metric"] for row in tests if row["system"] == "other" and row["p_bootstrap"] < 0.05)
+    assert all(0.03 <= below[name] / 500 <= 0.07 for name in metrics), below
+
+
+@pytest.mark.parametrize("order", [1, 4])
+def test_bleu_and_chrf_of_sums_are_sacrebleus(order: int) -> None:
+    """Also of texts too short for the longest n-grams, with none of them right, and of nothing."""
+    cases = [
+        (["the cat sat on a mat", "two dogs"], ["the cat sat on the mat", "two old dogs ran"]),
+        (["a b c d e"], ["a x c y e z"]), (["a b c"], ["a b c"]), (["x y z w v"], ["a b"]), ([""], ["a"]),
+        (["a"], [""]), (["고양이가 매트에 앉았다"], ["고양이가 매트 위에 앉았다"]),
+    ]  # fmt: skip
+    for outputs, references in cases:
+        for measure, value in ((BLEU(max_ngram_order=order), bleu_of), (CHRF(), chrf_of)):
+            rows = np.array(measure._extract_corpus_statistics(outputs, [references]), dtype=np.float64)
+            score = measure.corpus_score(outputs, [references]).score
+            assert value(rows.sum(0)) == pytest.approx(score, rel=1e-15, abs=0), (outputs, references)
+            assert (value(np.stack([rows.sum(0)] * 3)) == value(rows.sum(0))).all()
+
+
 def paired(outputs: dict[str, list[str]], references: list[list[str]], *metrics: str) -> list[dict[str, Any]]:
     """The tests of texts, with the first system as the baseline."""
     task: Any = Captioning if max(map(len, references)) > 1 else Translation
-    measures = sacrebleu_metrics(metrics, task, EvaluationConfig())
+    measures = text_metrics(metrics, task, EvaluationConfig())
     return paired_tests_of_texts(outputs, references, measures, next(iter(outputs)))
 
 
@@ -288,6 +331,9 @@ def test_csv_holds_what_json_holds(compared: Comparison, tmp_path: Path) -> None
         assert rows == texts
     assert (folder / "systems.csv").read_bytes().startswith(b"\xef\xbb\xbf")  # or Excel garbles Korean
     assert tree["sentences"] == 30
+    with pytest.raises(RegardError, match=r"systems.csv: the file exists already \(give another --csv, or --overwrite"):
+        compared.write_csv(folder)
+    compared.write_csv(folder, overwrite=True)
 
 
 def test_the_page_holds_everything(compared: Comparison) -> None:

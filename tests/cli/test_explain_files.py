@@ -124,7 +124,7 @@ def test_a_file_is_replaced_whole(run: api.Run, tmp_path: Path) -> None:
     path = tmp_path / "나무.svg"
     path.write_text("old")
     arguments = ("explain", run.folder, "a b", "--layer", 2, "--head", "all", "--out", path)
-    assert succeed(*arguments).out.endswith(f"drawn: {path}\n")
+    assert succeed(*arguments, "--overwrite").out.endswith(f"drawn: {path}\n")
     content = path.read_text(encoding="utf-8")
     assert all(content.count(f"layer 2 · head {head}") == 1 for head in range(1, 5))  # one beside the other
     assert [one.name for one in tmp_path.iterdir()] == [path.name]

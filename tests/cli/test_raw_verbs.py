@@ -122,7 +122,7 @@ def test_what_the_vocabulary_lacks_stays_and_is_told_of(runs: Runs, tmp_path: Pa
         "note: input 1 has 1 token that is not in the vocabulary ('여우'): the model reads [UNK] there\n"
     )
     for name, told in (("bert", True), ("elmo", False)):  # which reads the letters of every word
-        err = succeed("predict", runs[name], "The 여우", "--features", tmp_path / "a.npz").err
+        err = succeed("predict", runs[name], "The 여우", "--features", tmp_path / f"{name}.npz").err
         assert ("not in the vocabulary ('여우')" in err) == told
 
 
@@ -153,7 +153,8 @@ def test_a_table_is_read_by_its_column(runs: Runs, tmp_path: Path, suffix: str) 
     file, lines = table(tmp_path / f"a.{suffix}", "text"), write(tmp_path / "a.txt", "\n".join(PLAIN) + "\n")
     for name in ("bert", "words"):
         for one, out in ((file, "table.npz"), (lines, "lines.npz")):
-            succeed("predict", runs[name], "--file", one, "--features", tmp_path / out, "--pooling", "mean")
+            options = ("--features", tmp_path / out, "--pooling", "mean", "--overwrite")
+            succeed("predict", runs[name], "--file", one, *options)
         rows, expected = np.load(tmp_path / "table.npz"), np.load(tmp_path / "lines.npz")
         assert rows["inputs"].tolist() == expected["inputs"].tolist() == PLAIN
         np.testing.assert_allclose(rows["vectors"], expected["vectors"], atol=1e-6)

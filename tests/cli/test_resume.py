@@ -444,3 +444,18 @@ def test_a_run_is_written_by_one_process_at_a_time(tiny_recipe: Tree, tmp_path: 
     assert commands.run("train", recipe, shorter, "--out", run, "--resume") == 0, commands.said()
     steps = [line["step"] for line in read_metrics(run / "metrics.jsonl") if line["event"] == "train"]
     assert steps == list(range(1, stopped + 6))
+
+
+def test_who_lays_out_a_run_keeps_it(tiny_recipe: Tree, tmp_path: Path, commands: Commands) -> None:
+    """Of commands that start in one new folder at once, one trains and the others leave it alone."""
+    recipe = written(tiny_recipe, tmp_path / "recipe.yaml", steps=4, validate_every=4, decode=0)
+    run = tmp_path / "killed"
+    first = commands.start("train", recipe, "--out", run, kill_at=5, kill_by=signal.SIGSTOP)
+    wait_for(first, lambda: (run / "environment.json").exists())
+    for option in ([], ["--resume"]):
+        assert commands.run("train", recipe, "--out", run, *option) == 2, commands.said()
+    assert commands.said().count(f"regard: {run}: another process is training this run (wait until it ends") == 2
+    assert first.pid
+    os.kill(first.pid, signal.SIGCONT)
+    first.join(PATIENCE)
+    assert first.exitcode == 0, commands.said()

@@ -251,10 +251,38 @@ def test_a_begun_run_with_files_of_the_users_is_left_alone(run: Run, tiny_recipe
     for name in ("best", "last"):
         (run.folder / name).unlink()
     shutil.rmtree(run.checkpoints)
-    (run.folder / "notes.txt").write_text("mine")
-    with pytest.raises(CheckpointError, match=r"the run folder exists already.*--resume"):
-        train(tiny_recipe, out=run.folder, quiet=True)
-    assert (run.folder / "notes.txt").read_text() == "mine"
+    recipe = (run.folder / "recipe.yaml").read_text()
+    for name in ("notes.txt", "tokenizer.ko.json", "recipe.yaml"):
+        (run.folder / name).write_text(f"# mine\n{recipe}")
+        with pytest.raises(CheckpointError, match=r"the run folder exists already.*--resume"):
+            train(tiny_recipe, out=run.folder, quiet=True)
+        assert (run.folder / name).read_text() == f"# mine\n{recipe}"
+        (run.folder / name).unlink()
+    (run.folder / "recipe.yaml").write_text(recipe)
+    train(tiny_recipe, ["training.steps=2"], out=run.folder, quiet=True)
+    assert run.checkpoint("last").name == "step-00000002"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["recipe.yaml"], ["tokenizer.ko.json"], ["metrics.jsonl"], ["tensorboard/events"], [".mine.partial"],
+        ["checkpoints/.mine"], ["environment.json"], ["environment.json", "recipe.yaml", "tokenizer.json"],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("resume", [False, True])
+def test_files_with_the_names_of_a_run_are_the_users(
+    tiny_recipe: Tree, tmp_path: Path, names: list[str], resume: bool
+) -> None:
+    """Only a run's own environment.json proves that a folder is a run that was begun."""
+    mine = dict.fromkeys(names, '{"files": {}}')
+    for name, text in mine.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(CheckpointError):
+        train(tiny_recipe, out=tmp_path, resume=resume, quiet=True)
+    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == mine
 
 
 @pytest.mark.parametrize(

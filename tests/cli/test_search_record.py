@@ -205,7 +205,7 @@ def test_prefixes_of_the_command_line(tiny_run: Path, tmp_path: Path) -> None:
          "--prefix: 2 prefixes are given for every output (give one, or --prefixes with a line for each input)"),
         ("a --prefixes one.txt --prefix a", "--prefixes: give --prefix or --prefixes, not both"),
         ("a --record none/search.json",
-         "none/search.json: its folder does not exist (make it, or name another --record)"),
+         "none/search.json: there is no folder none (give another --record)"),
         ("a --record .", ".: this is a folder"),
     ],
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -45,13 +46,33 @@ transformers = pytest.importorskip("transformers")
         ("pegasus", {"architectures": ["PegasusModel"]}, "PegasusForConditionalGeneration"),
         ("bert", {"regard": "yes", "architectures": ["BertForQuestionAnswering"]},
          "config.json: regard: is not what 'regard export' writes there (leave it out)"),
+        *(("bert", {"id2label": names, "architectures": ["BertForTokenClassification"]},
+           "config.json: id2label: is not an object with the number and name of each class")
+          for names in (["PER", "LOC"], {"first": "PER"}, "PER", 3)),
+        ("bert", {"hidden_dropout_prob": "much"}, "config.json: hidden_dropout_prob is no number"),
+        ("bert", {"layer_norm_eps": None}, "config.json: layer_norm_eps is no number"),
+        ("bert", {"classifier_dropout": [], "architectures": ["BertForQuestionAnswering"]},
+         "config.json: classifier_dropout is no number"),
+        ("bert", {"num_hidden_layers": 100_000}, "config.json: num_hidden_layers is 100,000 (allowed: 0 to 1,000)"),
+        ("gpt2", {"n_layer": -1}, "config.json: n_layer is -1 (allowed: 0 to 1,000)"),
+        ("gpt2", {"n_positions": 10**15}, "n_positions is 1,000,000,000,000,000 (allowed: 0 to 1,048,576)"),
+        ("gpt2", {"n_embd": 3 * 2**18}, " x 786432 by this file"),
+        ("marian", {"d_model": 18}, " x 18 by this file"),
+        ("marian", {"num_beams": "many"}, "num_beams is no number"),
+        ("marian", {"task_specific_params": 3}, "config.json: task_specific_params: is not an object"),
+        ("bert", {"pad_token": ["[PAD]"]}, "tokenizer_config.json: pad_token: is not the text of a token"),
+        ("bert", {"normalizer": "NFC"}, "cannot be used as a tokenizer"),
+        ("bert", {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
+         "invert": False}}, "tokenizer fails on some texts: Onig: Regex search error: retry-limit-in-match over"),
         ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
         ("pegasus", {"offset": "many"}, "tokenizer_config.json: offset: 'many' is no number of tokens"),
     ],
 )  # fmt: skip
 def test_a_folder_that_is_not_supported(tmp_path: Path, kind: str, changes: dict[str, Any], part: str) -> None:
     SAVERS[kind](tmp_path / "theirs")
-    file = "tokenizer_config.json" if "offset" in changes else "config.json"
+    files = {"offset": "tokenizer_config.json", "pad_token": "tokenizer_config.json"}
+    files |= dict.fromkeys(("normalizer", "pre_tokenizer"), "tokenizer.json")
+    file = next((file for key, file in files.items() if key in changes), "config.json")
     change(tmp_path / "theirs" / file, **changes)
     [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")
     assert part in message
@@ -67,6 +88,7 @@ def test_a_folder_that_is_not_supported(tmp_path: Path, kind: str, changes: dict
         ("./a/b/c", None, "there is no such folder"),
         ("folder", "[", "cannot be read as JSON"),
         ("folder", "[]", "is not a JSON object"),
+        ("folder", "[" * 100_000, "cannot be read as JSON: it is nested too deeply"),
         ("folder", '{"model_type": "gpt2", "n_embd": 8}', "n_layer is missing or no whole number"),
     ],
 )
@@ -84,6 +106,14 @@ def test_what_is_no_model_folder(
 
 
 # Weights
+
+
+@pytest.mark.parametrize("shards", [["model-1.safetensors"], "model-1.safetensors", 3, {"weight": 3}])
+def test_an_index_that_is_none(tmp_path: Path, shards: Any) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": shards}))
+    with pytest.raises(DataError, match="weight_map: is not an object with the file of each weight"):
+        ModelFolder(tmp_path, "theirs").weights()
 
 
 class Evil:

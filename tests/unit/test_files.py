@@ -71,11 +71,22 @@ def test_a_folder_that_cannot_be_filled_leaves_the_old_one(tmp_path: Path) -> No
     assert (os.listdir(tmp_path), os.listdir(path)) == (["folder"], ["old"])
 
 
+def test_folders_beside_it_are_not_touched(tmp_path: Path) -> None:
+    beside = [".folder.before", ".folder.old", ".folder.partial"]
+    for name in (*beside, "folder"):
+        (tmp_path / name).mkdir()
+        write_file(tmp_path / name / "mine", "mine")
+    with pytest.raises(CheckpointError, match="folder: cannot be written: Directory not empty"):
+        write_folder(tmp_path / "folder", lambda partial: write_file(partial / "new", "new"))
+    assert sorted(os.listdir(tmp_path)) == [*beside, "folder"]
+    assert [os.listdir(path) for path in tmp_path.iterdir()] == [["mine"]] * 4
+
+
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     for name in (".folder.partial", ".folder.old", "folder"):
         (tmp_path / name).mkdir()
         write_file(tmp_path / name / "half", "half")
-    write_folder(tmp_path / "folder", lambda partial: write_file(partial / "new", "new"))
+    write_folder(tmp_path / "folder", lambda partial: write_file(partial / "new", "new"), replace=True)
     assert (os.listdir(tmp_path), os.listdir(tmp_path / "folder")) == (["folder"], ["new"])
 
 

@@ -276,10 +276,13 @@ def test_a_result_is_written_in_the_format_of_the_suffix(tmp_path: Path, suffix:
         ("report", r"cannot write a file without suffix"),
         ("folder.html", r"folder.html: this is a folder \(give another --out\)"),
         ("none/report.html", r"there is no folder .*none"),
+        ("taken.html", r"taken.html: the file exists already \(give another --out, or --overwrite\)"),
     ],
 )
 def test_a_file_that_could_not_be_written_is_refused_before_any_work(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "folder.html").mkdir()
+    (tmp_path / "taken.html").touch()
+    check_output(tmp_path / "taken.html", overwrite=True)
     check_output(tmp_path / "report.html")
     check_output(None)
     with pytest.raises(RegardError, match=message):

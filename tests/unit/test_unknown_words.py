@@ -276,5 +276,5 @@ def test_a_model_of_tokens_knows_no_other_words(tmp_path: Path) -> None:
     found = np.load(file)
     assert found["tokens"].tolist()[1] == "<unk>"
     np.testing.assert_array_equal(found["vectors"][:4], found["vectors"][4:])
-    [message] = fail("predict", tmp_path / "run", "여우", "--features", file)
+    [message] = fail("predict", tmp_path / "run", "여우", "--features", file, "--overwrite")
     assert "every token of '여우' is unknown to the tokenizer" in message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -122,11 +123,15 @@ def each_once(theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
 def _read_head(folder: ModelFolder, config: dict[str, Any]) -> tuple[str, dict[str, dict[str, Any]]]:
     """The task of a fine-tuned BERT, and the sections of its recipe."""
     names = folder.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    if not isinstance(names, dict) or not all(re.fullmatch(r"[0-9]{1,9}", number) for number in names):
+        what, where = "is not an object with the number and name of each class", f"{folder.config_path}: id2label"
+        raise DataError(what, where=where, hint='for example {"0": "negative", "1": "positive"}')
     labels = [str(names[number]) for number in sorted(names, key=int)]
     tasks = [task for task, architecture in HEADED.items() if architecture == folder.architecture]
     task = tasks[-1] if len(labels) == 1 else tasks[0]
     dropout = folder.config.get("classifier_dropout")
-    head: dict[str, Any] = {"dropout": config["dropout"] if dropout is None else float(dropout)}
+    dropout = config["dropout"] if dropout is None else folder.real("classifier_dropout", dropout)
+    head: dict[str, Any] = {"dropout": dropout}
     data: dict[str, Any] = {"max_length": config["max_positions"]}
     if task in NAMED:
         head["labels"] = labels

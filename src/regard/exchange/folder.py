@@ -39,6 +39,8 @@ DEFAULTS = {
 """`model_type` -> the architecture, where config.json names none."""
 Fields = Mapping[str, tuple[str, float | None]]
 """Field of a model's config -> its name in config.json, and its default there; None for a required whole number."""
+MOST_LAYERS, MOST = 1_000, 2**20
+"""Largest number of layers, and of anything else that config.json may say."""
 SAVE_AGAIN = "save the model with transformers as model.safetensors"
 
 
@@ -87,6 +89,8 @@ class ModelFolder:
             tree = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
+        except RecursionError:
+            raise DataError("cannot be read as JSON: it is nested too deeply", where=str(path)) from None
         except (OSError, ValueError) as error:
             raise DataError(f"cannot be read as JSON: {error}", where=str(path)) from None
         if not isinstance(tree, dict):
@@ -120,20 +124,33 @@ class ModelFolder:
         value = default if self.config.get(name) is None else self.config[name]
         if not isinstance(value, int) or isinstance(value, bool):
             raise DataError(f"{name} is missing or no whole number", where=self.config_path)
+        most = MOST_LAYERS if name.endswith(("layer", "layers")) else MOST
+        if not 0 <= value <= most:
+            raise DataError(f"{name} is {value:,}", where=self.config_path, hint=f"allowed: 0 to {most:,}")
         return value
+
+    def real(self, name: str, value: object) -> float:
+        """The value of a key of config.json as a number."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -1e9 < value < 1e9:
+            raise DataError(f"{name} is no number", where=self.config_path)
+        return float(value)
 
     def fields(self, fields: Fields) -> dict[str, Any]:
         """These fields of our config, from their names in config.json."""
         return {
-            ours: self.number(theirs) if default is None else float(self.config.get(theirs, default))
+            ours: self.number(theirs) if default is None else self.real(theirs, self.config.get(theirs, default))
             for ours, (theirs, default) in fields.items()
         }
 
     def weights(self) -> dict[str, Tensor]:
         """All weights by name, in single precision."""
         for name in WEIGHTS:
-            shards = self.json(f"{name}.index.json").get("weight_map", {}).values()
-            files = {name} if (self.path / name).exists() else {Path(str(shard)).name for shard in shards}
+            index = f"{name}.index.json"
+            shards = self.json(index).get("weight_map", {})
+            if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
+                where = f"{self.path / index}: weight_map"
+                raise DataError("is not an object with the file of each weight", where=where, hint=SAVE_AGAIN)
+            files = {name} if (self.path / name).exists() else {Path(shard).name for shard in shards.values()}
             if files:
                 tensors = [item for file in files for item in _read_tensors(self.path / file).items()]
                 return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors}

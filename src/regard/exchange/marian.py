@@ -19,7 +19,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.errors import DataError
-from regard.exchange.folder import DEFAULTS, Exported, Fields, Imported, ModelFolder, config_fields, require_settings
+from regard.exchange.folder import (
+    DEFAULTS,
+    MOST,
+    Exported,
+    Fields,
+    Imported,
+    ModelFolder,
+    config_fields,
+    require_settings,
+)
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
 from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
 from regard.layers.embeddings import sinusoidal_positions
@@ -103,6 +112,8 @@ def read(folder: ModelFolder) -> Imported:
     sizes = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
     tokenizers = [fit_rows(tree, size, folder) for tree, size in zip(trees, sizes[-len(trees) :], strict=True)]
     named = folder.config.get("task_specific_params") or {}
+    if not isinstance(named, dict):
+        raise DataError("is not an object", where=f"{folder.config_path}: task_specific_params")
     return Imported(
         next((task for task in TASKS.values() if task in named), TASKS[norm]),
         config,
@@ -138,13 +149,15 @@ def _read_search(folder: ModelFolder) -> dict[str, Any]:
     """The section `search`, from generation_config.json or the older keys of config.json."""
     newer = folder.json("generation_config.json")
     options = folder.config | {name: value for name, value in newer.items() if value is not None}
-    alpha = options.get("length_penalty")
+    names = ("num_beams", "length_penalty", "no_repeat_ngram_size", "repetition_penalty", "min_new_tokens")
+    numbers = {name: folder.real(name, options[name]) for name in names if options.get(name) is not None}
+    shortest = int(numbers.get("min_new_tokens", 0))
     return {
-        "beam": int(options.get("num_beams") or 1),
-        "length_penalty": 1.0 if alpha is None else float(alpha),
-        "no_repeat_ngram": options.get("no_repeat_ngram_size") or None,
-        "repetition_penalty": max(1.0, float(options.get("repetition_penalty") or 1.0)),
-        "min_length": 1 + int(options["min_new_tokens"]) if options.get("min_new_tokens") else 0,  # with the end
+        "beam": int(numbers.get("num_beams", 1)) or 1,
+        "length_penalty": numbers.get("length_penalty", 1.0),
+        "no_repeat_ngram": int(numbers.get("no_repeat_ngram_size", 0)) or None,
+        "repetition_penalty": max(1.0, numbers.get("repetition_penalty", 1.0)),
+        "min_length": 1 + shortest if shortest else 0,  # with the end
     }
 
 
@@ -260,11 +273,12 @@ def _order(width: int) -> Tensor:
 
 
 def _reordered(weights: Mapping[str, Tensor], order_D: Tensor) -> dict[str, Tensor]:
-    """The same weights with the width in another order."""
+    """The same weights with the width in another order; those of another size, refused later, stay as they are."""
     reordered = dict(weights)
     for axis, names in WIDTH_AXES.items():
         for name in filter(names.fullmatch, weights):
-            reordered[name] = weights[name].index_select(axis, order_D)
+            if weights[name].shape[axis : axis + 1] == order_D.shape:
+                reordered[name] = weights[name].index_select(axis, order_D)
     return reordered
 
 
@@ -293,7 +307,7 @@ def _read_trees(folder: ModelFolder, *, shared: bool) -> list[Tree]:
         hint = "expected: source.spm, target.spm and vocab.json, tokenizer.json, or spiece.model"
         raise DataError("there is no tokenizer in the folder", where=folder.name, hint=hint)
     offset = folder.json(settings.name).get("offset", OFFSET)
-    if not isinstance(offset, int) or offset < 2:
+    if not isinstance(offset, int) or not 2 <= offset <= MOST:
         raise DataError(f"offset: {offset!r} is no number of tokens", where=str(settings))
     pieces = convert_sentencepiece(path.read_bytes(), str(path)).get_vocab(with_added_tokens=False)
     masks = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]

@@ -15,6 +15,8 @@ from regard.text.vocabularies import MARK, SPECIAL
 
 Tree = dict[str, Any]
 """A tokenizer.json file."""
+TRIED = [sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")]
+"""Texts that a tokenizer must be able to read."""
 SPARE = 1024
 """The embedding may have up to this many rows more than the vocabulary: sizes are rounded up for speed."""
 
@@ -28,14 +30,19 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
     """
     settings = folder.json("tokenizer_config.json")
     tree = folder.json("tokenizer.json") or _read_vocabulary(folder, settings)
-    lowercase, normalizer = settings.get("do_lower_case"), tree.get("normalizer") or {}
-    if isinstance(lowercase, bool) and normalizer.get("type") == "BertNormalizer":  # as transformers does
+    lowercase, normalizer = settings.get("do_lower_case"), tree.get("normalizer")
+    if isinstance(lowercase, bool) and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
+        # as transformers does
         tree = tree | {"normalizer": normalizer | {"lowercase": lowercase}}
     plain, ids = OurTokenizer.from_json(json.dumps(tree), where=folder.name), ids_of(tree)
     by_name = plain.tokens([plain.pad, plain.unk, plain.begin, plain.end])
     settings |= folder.json("special_tokens_map.json")
     values = [settings.get(f"{role}_token") for role in ("pad", "unk", begin, end)]
     stated = [value.get("content") if isinstance(value, dict) else value for value in values]
+    for role, name in zip(("pad", "unk", begin, end), stated, strict=True):
+        if not isinstance(name, str | None):
+            where = f"{folder.path / 'tokenizer_config.json'}: {role}_token"
+            raise DataError("is not the text of a token", where=where)
     tokens = [str(name) if name in ids else own for own, name in zip(by_name, stated, strict=True)]
     tokens = [name if name in ids else tokens[-1] for name in tokens]
     roles = {own: name for own, name, before in zip(SPECIAL, tokens, by_name, strict=True) if name != before}
@@ -94,7 +101,7 @@ def ids_of(tree: Tree) -> dict[str, int]:
     """The whole vocabulary."""
     pieces = tree["model"]["vocab"]
     own = pieces if isinstance(pieces, dict) else {piece: number for number, (piece, _) in enumerate(pieces)}
-    return {token["content"]: token["id"] for token in tree["added_tokens"]} | own
+    return {token["content"]: token["id"] for token in tree.get("added_tokens", ())} | own
 
 
 def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
@@ -103,6 +110,13 @@ def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
     if not tokenizer.size <= rows <= tokenizer.size + SPARE:
         what = f"the tokenizer has {tokenizer.size:,} tokens, but the embedding {rows:,} rows"
         raise DataError(what, where=folder.name, hint="the two must come from the same model")
+    try:
+        for text in TRIED:
+            tokenizer.encode(text)
+    except BaseException as error:  # a panic in Rust, as of a regular expression that backtracks, is no Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        raise DataError(f"the tokenizer fails on some texts: {error}", where=folder.name) from None
     if tokenizer.size == rows:
         return tokenizer
     filled = Tokenizer.from_str(tokenizer.to_json())

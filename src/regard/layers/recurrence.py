@@ -97,7 +97,7 @@ def reversal(text: Tokens) -> Tensor:
 class Bridge(nn.Module):
     """From the last encoder state to the first decoder state: s_0 = tanh(W_s h_last), one W_s per part of the state.
 
-    Bahdanau et al. 2015, arXiv:1409.0473, section A.2.2.
+    Bahdanau et al. 2015, arXiv:1409.0473, section A.2.2, where h_last is the backward state alone; here both.
     """
 
     def __init__(self, cell: Cell, encoder_width: int, decoder_width: int) -> None:

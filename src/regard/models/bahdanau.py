@@ -34,7 +34,7 @@ class BahdanauConfig(RecurrentConfig):
     preset: Literal["tiny", "small", "base"] = "small"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     cell: Cell = "gru"
-    """The recurrent cell: plain RNN, GRU (the paper's) or LSTM."""
+    """The recurrent cell: plain RNN, GRU (the paper's, in torch's variant) or LSTM."""
     score: Literal["additive", "concat", "fully_connected"] = "additive"
     """How a decoder state s is scored against an encoder state h: the paper's v_a . tanh(W_a s + U_a h), the same
     function as w . tanh(W_b [s ; h]), or two fully connected layers over [s ; h]."""
@@ -92,6 +92,10 @@ class Bahdanau(RecurrentGenerator):
         s_i = f(s_{i-1}, y_{i-1}, c_i)
         t_i = maxout(U_o s_i + V_o E y_{i-1} + C_o c_i)
         p(y_i | y_<i, x) = softmax(W_o t_i)
+
+    Two things differ from the paper. Its first state is s_0 = tanh(W_s h_1) with the backward encoder state h_1 alone;
+    here W_s reads the last states of both directions. Its GRU resets the state before the matrix, U (r s); here it is
+    torch's variant, which resets after it, r (U s + b), and exchanges z and 1 - z.
     """
 
     config: BahdanauConfig

@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import difflib
 import errno
+import hashlib
 import json
 import os
 import platform
@@ -49,10 +50,8 @@ from regard.text.tokenizers import Tokenizers
 
 FORMAT = 1
 """Version of the folder's layout; older ones stay readable."""
-BEGINNING = re.compile(
-    r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|tensorboard|checkpoints|\.lock|\..*\.partial"
-)
-"""What is in a run folder before the first checkpoint."""
+LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
+"""What a killed process may leave in a folder; it is never removed."""
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
 Weights = dict[str, Tensor]
 
@@ -68,6 +67,8 @@ class Run:
         cls, folder: Path, recipe: AnyRecipe, tokenizers: Tokenizers, origin: Mapping[str, Any] | None = None
     ) -> Run:
         """Make a new run folder, or fill a vacant one; `origin` says where an imported model comes from."""
+        files = {name: tokenizer.to_json() for name, tokenizer in tokenizers.files.items()}
+        files["recipe.yaml"] = write_yaml(recipe.model_dump())  # the last file makes it a run
         environment = {
             "format": FORMAT,
             "regard": __version__,
@@ -78,21 +79,16 @@ class Run:
             "threads": torch.get_num_threads(),
             "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             **({} if origin is None else {"imported": dict(origin)}),
+            "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()},
         }
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         assert is_vacant(folder)
-        for path in folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != ".lock":  # another process may wait for it
-                path.unlink()
-        write_file(folder / "environment.json", json.dumps(environment, indent=1))
-        for name, tokenizer in tokenizers.files.items():
-            write_file(folder / name, tokenizer.to_json())
-        run = cls(folder)
-        run.store_recipe(recipe)  # the last file makes it a run
-        return run
+        for path in _own_files(folder) or ():
+            path.unlink()
+        for name, text in {"environment.json": json.dumps(environment, indent=1), **files}.items():
+            write_file(folder / name, text)
+        return cls(folder)
 
     @classmethod
     def open(cls, folder: str | Path | Run) -> Run:
@@ -222,13 +218,28 @@ class Run:
 
 
 def is_vacant(folder: Path) -> bool:
-    """Whether a folder holds only what a run has before its first checkpoint, so that training may start there."""
+    """Whether training may start in a folder: it is empty, or holds only what a run has before its first checkpoint."""
     if not folder.is_dir() or (folder / "last").exists():
         return False
+    names = {path.name for path in folder.iterdir() if not LEFT.fullmatch(path.name)}
+    if not names or (own := _own_files(folder)) is None:
+        return not names
     checkpoints = folder / "checkpoints"
     if checkpoints.is_dir() and not all(path.name.startswith(".") for path in checkpoints.iterdir()):
         return False
-    return all(BEGINNING.fullmatch(path.name) for path in folder.iterdir())
+    return names <= {"environment.json", "metrics.jsonl", "tensorboard", "checkpoints", *(path.name for path in own)}
+
+
+def _own_files(folder: Path) -> list[Path] | None:
+    """What `Run.create` wrote into a folder and nobody changed since, by the hashes in environment.json; None where
+    that file is not of a run."""
+    try:
+        environment = json.loads((folder / "environment.json").read_bytes())
+        _, hashes = environment["regard"], environment["files"]
+        files = [path for path in folder.iterdir() if path.name in hashes]
+        return [path for path in files if hashlib.sha256(path.read_bytes()).hexdigest() == hashes[path.name]]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _near(folder: Path) -> str:
@@ -253,8 +264,10 @@ def _device(name: str) -> torch.device:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, so that one process at a time trains it. The system releases it when the process
-    ends, however it ends. On a file system without locks nothing is held."""
+    """Hold the lock of a run folder, so that one process at a time trains it; the folder is made where it is missing.
+    The system releases it when the process ends, however it ends. On a file system without locks nothing is held."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock", blocking=False)
     try:
         lock.acquire()
@@ -302,7 +315,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
                 torch.save(dict(checkpoint.training), path)
         (partial / "checkpoint.json").write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
 
-    write_folder(folder, fill)
+    write_folder(folder, fill, replace=True)
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -8,9 +8,11 @@ import hashlib
 import io
 import lzma
 import os
+import re
 import shutil
+import uuid
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,6 +30,8 @@ BINARY_HINT = (
     f"read are texts in UTF-8, plain or as {', '.join(COMPRESSIONS)}"
 )
 """What to do with a file that is not text."""
+NEEDED = re.compile(r"recipe\.yaml|environment\.json|tokenizer(\.\w+)?\.json|metrics\.jsonl|best|last|checkpoints/.*")
+"""The files of a run folder that no output may replace."""
 _KINDS = {
     b"\x89PNG": "a PNG image", b"\xff\xd8\xff": "a JPEG image", b"%PDF": "a PDF", b"PK\x03\x04": "a .zip archive",
     b"BZh": "a .bz2 file", b"\x1f\x8b": "a .gz file under another name", b"PAR1": "a Parquet file under another name",
@@ -229,21 +233,25 @@ def write_file(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Create or replace a folder atomically: `fill` writes into another folder, which is then renamed."""
-    partial = path.with_name(f".{path.name}.partial")
+def write_folder(path: Path, fill: Callable[[Path], None], replace: bool = False) -> None:
+    """Create a folder atomically: `fill` writes into another one, which is then renamed. `replace` is for a folder
+    whose neighbours are all ours: it replaces an old one, and what a killed process left beside it."""
+    partial = path.with_name(f".{path.name}.partial" if replace else f".{path.name}.{uuid.uuid4().hex}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         with writing(path):
             partial.mkdir(parents=True)
             fill(partial)
-            place_folder(partial, path)
+            place_folder(partial, path, replace=replace)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def place_folder(partial: Path, path: Path, keep: Callable[[Path], bool] = lambda folder: False) -> None:
-    """Sync a complete folder and rename it to `path`. A folder that is there already is removed, unless `keep`."""
+def place_folder(
+    partial: Path, path: Path, keep: Callable[[Path], bool] = lambda folder: False, replace: bool = True
+) -> None:
+    """Sync a complete folder and rename it to `path`. A folder that is there already is removed, unless `keep`; without
+    `replace` it is an error."""
     for file in (file for file in partial.rglob("*") if file.is_file()):
         with file.open("rb+") as opened:
             os.fsync(opened.fileno())
@@ -253,7 +261,7 @@ def place_folder(partial: Path, path: Path, keep: Callable[[Path], bool] = lambd
     try:
         partial.rename(path)
     except OSError:
-        if not path.exists():
+        if not (replace and path.exists()):
             raise
         if keep(path):
             return
@@ -274,9 +282,23 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def check_writable(path: Path, option: str) -> None:
-    """Refuse a path that no file can be written to, before the work whose result it should hold."""
-    if path.is_dir():
-        raise DecodeError("this is a folder, not a file", where=str(path), hint=f"{option} names the file to write")
-    if not path.parent.is_dir():
-        raise DecodeError("its folder does not exist", where=str(path), hint=f"make it, or name another {option}")
+def check_writable(path: Path, option: str, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
+    """Refuse a path where no file can or may be written, before the work whose result it should hold.
+
+    `overwrite` allows to replace a file; not one of the `inputs` (paths, or texts that may be paths), nor standard
+    input, nor what a run folder needs.
+    """
+    what, hint, whole = "", f"give another {option}", path.resolve()
+    if path.is_dir() or not path.parent.is_dir():
+        what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+    elif path.exists():
+        runs = (folder for folder in whole.parents if (folder / "environment.json").is_file())
+        read: list[str | int] = [0, *map(str, inputs)]
+        if any(os.path.exists(file) and os.path.samefile(path, file) for file in read):
+            what = "this file is read here"
+        elif any(NEEDED.fullmatch(whole.relative_to(folder).as_posix()) for folder in runs):
+            what = "a run needs it"
+        elif not overwrite:
+            what, hint = "the file exists already", f"{hint}, or --overwrite"
+    if what:
+        raise DecodeError(what, where=str(path), hint=hint)

@@ -84,10 +84,10 @@ def train(
             before, resolved = resolved, with_fitting_batches(resolved, data.train, model, accelerator)
             if resolved != before:
                 display.say(f"batch_tokens: {resolved.training.batch_tokens:,}, the most that fits into memory")
-        run = existing or _create(folder, resolved, data, accelerator)
         lock = locked(folder) if accelerator.is_main_process else nullcontext()
         measure = partial(fitting_afterwards, resolved, data.train, model, accelerator)
         with lock, explained_out_of_memory(resolved, measure):
+            run = existing or _create(folder, resolved, data, accelerator)
             _train(run, resolved, data, model, accelerator, display)
     return Run(folder)
 
@@ -179,7 +179,7 @@ def _existing(folder: Path, resume: bool) -> Run | None:
     if not folder.is_dir():
         raise CheckpointError("there is a file of this name", where=str(folder), hint="give another --out")
     if not resume:
-        if (folder / "recipe.yaml").exists():
+        if all((folder / name).exists() for name in ("recipe.yaml", "environment.json")):
             what, hint = "the run folder exists already", "--resume continues it; give another --out for a new run"
         else:
             what, hint = "the folder exists already, and contains files that are not of a run", "give another --out"
@@ -190,9 +190,6 @@ def _existing(folder: Path, resume: bool) -> Run | None:
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
     if accelerator.is_main_process:
         _existing(folder, resume=False)  # another process may have created it since
-        if folder.exists():
-            with locked(folder):  # or may be training in it, before its first checkpoint
-                pass
         Run.create(folder, recipe, data.tokenizers)
     accelerator.wait_for_everyone()
     return Run(folder)

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -17,6 +17,7 @@ from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.runs.examples import Progress, examples_of, measured_on, measured_text, noted
 from regard.runs.run import read_metrics
+from regard.text.files import check_writable
 from regard.views.files import write
 from regard.views.labels import count_text, main_metric, rounds_to_zero, score_text, title
 from regard.views.report import Bars, Cell, Curves, HeatMaps, Part, Report, Section, Series, Text, Tone, Value, muted
@@ -46,15 +47,11 @@ NOTES = {
     "masked_language_modeling": " The tokens that are masked are those of each run's own tokenizer: only runs with the "
     "same one can be compared.",
 }
-TESTS_OF_TEXTS = (
-    "Paired bootstrap resampling (Koehn 2004; 1,000 resamples) is sacreBLEU's. Approximate randomisation (Riezler and "
-    "Maxwell 2005; 10,000 trials) differs from sacreBLEU's in that it counts the trials that give the very difference "
-    "observed, so that a handful of sentences is never significant. Seeds are fixed, and two equal scores have the "
-    "p-value 1. Many tests on one page will find some difference by chance. Sentences are compared by sentence chrF."
-)
-TESTS_OF_SUMS = (
-    "Paired bootstrap (1,000 resamples) and approximate randomisation (10,000 trials) over {}, with a fixed seed; two "
-    "equal scores have the p-value 1. Many tests on one page will find some difference by chance."
+TESTS = (
+    "Paired bootstrap (Koehn 2004; 1,000 resamples) and approximate randomisation (Riezler and Maxwell 2005; 10,000 "
+    "trials) over {}, two-sided, with a fixed seed. Trials that give the very difference observed count, so that a "
+    "handful of {} is never significant; two equal scores have the p-value 1. Many tests on one page will find some "
+    "difference by chance."
 )
 ERRORS = (
     "An output that is worse than its reference is a search error if the model scores the reference higher under "
@@ -91,7 +88,7 @@ class Comparison(Measured):
     def report(self) -> Report:
         """A section that would have nothing to show is left out; the terminal has the first table alone."""
         signatures = [f"{title(name)}: {text}" for name, text in self.facts.get("signatures", {}).items()]
-        tests = TESTS_OF_TEXTS if self.decodes else TESTS_OF_SUMS.format(self.unit)
+        tests = TESTS.format(self.unit, self.unit) + " Sentences are compared by sentence chrF." * self.decodes
         details: dict[str, Sequence[Part]] = {
             f"Quality by {self.facts.get('lengths_of')} length": _lengths(self),
             "Right and wrong": _mcnemar(self),
@@ -110,8 +107,9 @@ class Comparison(Measured):
         names = ", ".join(system.name for system in self.systems)
         return Report(f"Comparison: {names}", sections, f"{task}, {units}, baseline {self.baseline}.", findings(self))
 
-    def write_csv(self, folder: str | Path) -> None:
+    def write_csv(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """A file a table, each written whole or not at all; without the byte order mark Excel garbles Korean."""
+        check_csv(Path(folder), overwrite=overwrite)
         Path(folder).mkdir(parents=True, exist_ok=True)
         for name, table in self.tables.items():
             columns = list(dict.fromkeys(column for row in table for column in row))
@@ -122,10 +120,12 @@ class Comparison(Measured):
             write(Path(folder) / f"{name}.csv", stream.getvalue().encode("utf-8-sig"), option="--csv")
 
 
-def check_csv(folder: Path | None) -> None:
-    """Refuse, before any work is done, a place where no tables can be written."""
-    if folder is not None and folder.exists() and not folder.is_dir():
+def check_csv(folder: Path, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:
+    """Refuse, before any work is done, a place where no tables can or may be written."""
+    if folder.exists() and not folder.is_dir():
         raise RegardError("this is a file, not a folder", where=str(folder), hint="give another --csv")
+    for name in TABLES if folder.exists() else ():
+        check_writable(folder / f"{name}.csv", "--csv", inputs, overwrite=overwrite)
 
 
 def compare(

@@ -10,7 +10,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from regard.errors import CheckpointError, RegardError, import_extra
-from regard.text.files import write_file
+from regard.text.files import check_writable, write_file
 from regard.text.normalise import one_line
 from regard.views.labels import number, shorten
 from regard.views.report import Bars, Curves, Figure, HeatMap, HeatMaps, ImageMap, Report, Result
@@ -52,17 +52,17 @@ ACROSS = 6
 Panel = HeatMap | Curves | Bars | ImageMap
 
 
-def check_output(path: Path | None, allowed: Collection[str] = PAGE[:1]) -> None:
-    """Refuse, before any work is done, a file that could not be written; None is no file."""
+def check_output(
+    path: Path | None, allowed: Collection[str] = PAGE[:1], inputs: Iterable[object] = (), *, overwrite: bool = False
+) -> None:
+    """Refuse, before any work is done, a file that could or may not be written (`check_writable`); None is no file."""
     if path is None:
         return
     suffix = path.suffix.lower()
     if suffix not in allowed and not (suffix in PAGE and PAGE[0] in allowed):
         what = f"cannot write a {path.suffix or 'file without suffix'}"
         raise RegardError(what, where=str(path), hint=f"allowed: {', '.join(allowed)}")
-    if path.is_dir() or not path.parent.is_dir():
-        what = "this is a folder" if path.is_dir() else f"there is no folder {path.parent}"
-        raise RegardError(what, where=str(path), hint="give another --out")
+    check_writable(path, "--out", inputs, overwrite=overwrite)
     if suffix in PICTURES:
         _module("", path)
 

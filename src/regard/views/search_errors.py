@@ -29,7 +29,7 @@ from regard.tasks.text_to_text import Source, TextToText, special_of, wording_of
 from regard.text.normalise import nfc
 from regard.views.labels import count_text, percent, title
 from regard.views.report import Cell, Curves, Section, Series, Table, Value, muted
-from regard.views.significance import RESAMPLES, sacrebleu_metrics, score_of, statistics_of, streams_of
+from regard.views.significance import RESAMPLES, text_metrics
 
 Verdict = Literal["search", "model"]
 VERDICTS: tuple[Verdict, ...] = ("search", "model")
@@ -504,9 +504,7 @@ def resampled(
 ) -> NDArray[np.float64]:
     """The metric on so many sentences drawn with replacement, 1,000 times (Koehn 2004). The seed is fixed, so the same
     rows are drawn of all outputs for the same references."""
-    [metric] = sacrebleu_metrics([sweep_metric(task)], task, config).values()
-    streams = streams_of([[*map(nfc, texts)] for texts in references])
-    statistics = statistics_of(metric, [*map(nfc, outputs)], streams)
-    generator, size = np.random.default_rng(1), len(statistics)
-    draws = [statistics[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES)]
-    return score_of(metric, np.stack(draws))
+    [(statistics, value)] = text_metrics([sweep_metric(task)], task, config).values()
+    rows = statistics([*map(nfc, outputs)], [[*map(nfc, texts)] for texts in references])
+    generator, size = np.random.default_rng(1), len(rows)
+    return value(np.stack([rows[generator.integers(0, size, size)].sum(axis=0) for _ in range(RESAMPLES)]))

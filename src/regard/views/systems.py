@@ -54,7 +54,7 @@ from regard.views.significance import (
     mcnemar,
     paired_tests_of_sums,
     paired_tests_of_texts,
-    sacrebleu_metrics,
+    text_metrics,
 )
 
 Table = list[dict[str, Any]]
@@ -212,7 +212,7 @@ def measure_texts(
     scores = {name: metrics_of(first, own, references) for name, own in outputs.items()}
     metrics = [*scores[baseline]]
     progress("testing", 0, len(metrics))
-    measures, moved = sacrebleu_metrics(metrics, task, config), summed(partial(progress, "testing"), len(metrics))
+    measures, moved = text_metrics(metrics, task, config), summed(partial(progress, "testing"), len(metrics))
     chrf = {name: sentence_chrf(first, own, references) for name, own in outputs.items()}
     unit, lengths = lengths_of(measured)
     tables: dict[str, Table] = {
