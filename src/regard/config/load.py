@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
                 left += [(child, level + 1) for child in below]
         return root
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
         try:
             return super().construct_object(node, deep)
         except yaml.YAMLError:
@@ -122,7 +122,7 @@ def parse_yaml(text: str, where: str) -> Tree:
     return tree
 
 
-def _load(text: str) -> Any:
+def _load(text: str) -> object:
     """What a YAML text stands for. Whatever the parser raises becomes a YAMLError."""
     if len(text) > CHARACTERS:
         raise yaml.YAMLError(f"more than {CHARACTERS:,} characters")
