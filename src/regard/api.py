@@ -103,27 +103,24 @@ def predict(
     story that questions are about. Every output begins with `prefix`, or each with its own of `prefixes`, a list or a
     file of lines. `record` names a file for the whole search (docs/search-record.md), a new one unless `overwrite`.
     Inputs that cannot be read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each.
-    `places` name inputs in messages, `progress` gets how many of all are done, `each` gets every chunk of predictions,
-    which the result then lacks.
+    `places` name inputs in messages; `each` gets every chunk of predictions, which the result then lacks.
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, places, file, story, skip_bad=skip_bad)
-    read: list[object] = [file, story, prefixes, *(one.text for one in given)]
+    if record is not None:
+        read = [file, story, prefixes, *(one.text for one in given)]
+        check_writable(Path(record), "--record", read, overwrite=overwrite)
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
     refuse_search(run.task, {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record})
-    if record is not None:
-        check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
     model = run.load_model(checkpoint, device)
     encoded = run.task.encode_inputs(model, _texts(given, prefixes))
     if not skip_bad:
         encoded.readable()
     bad = encoded.unreadable | {row: one.fault for row, one in enumerate(given) if one.fault is not None}
-    done = summed(progress, len(given))
-    result = Predictions([], recipe.search.nbest)
-    searches: list[dict[str, Any]] = []
+    done, result, searches = summed(progress, len(given)), Predictions([], recipe.search.nbest), list[dict[str, Any]]()
     for first in range(0, max(1, len(given)), CHUNK):
         rows = range(first, min(first + CHUNK, len(given)))
         readable = encoded.take([row for row in rows if row not in bad])
@@ -136,9 +133,13 @@ def predict(
         chunk = [Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows]
         (each or result.append_chunk)(Predictions(chunk, result.nbest, run.task.notes(readable, predictions)))
     if record is not None:
-        content = {"run": str(run.folder), "search": recipe.search.model_dump(), "inputs": searches}
-        write_file(Path(record), json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        _write_record(Path(record), run, searches)
     return result
+
+
+def _write_record(path: Path, run: Run, searches: Sequence[object]) -> None:
+    content = {"run": str(run.folder), "search": run.recipe.search.model_dump(), "inputs": searches}
+    write_file(path, json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
 
 
 def _read_inputs(

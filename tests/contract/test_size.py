@@ -34,7 +34,7 @@ LIMITS = {
     "lines in training": 1568,  # raised: checks that the audit asked for (issue 16)
     "lines in views": 4325,
     "files": 116,
-    "functions over 60 lines": 2,  # raised: checks that the audit asked for (issue 16)
+    "functions over 60 lines": 0,
     "modules with one importer": 22,
     "Any in signatures": 393,
     "recipe: Any": 0,
