@@ -103,17 +103,18 @@ def predict(
     story that questions are about. Every output begins with `prefix`, or each with its own of `prefixes`, a list or a
     file of lines. `record` names a file for the whole search (docs/search-record.md), a new one unless `overwrite`.
     Inputs that cannot be read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each.
-    `places` name inputs in messages; `each` gets every chunk of predictions, which the result then lacks.
+    `places` name inputs in messages, `progress` gets how many of all are done, `each` gets every chunk of predictions,
+    which the result then lacks.
     """
     run = Run.open(run)
     given = _read_inputs(run.task, inputs, places, file, story, skip_bad=skip_bad)
-    if record is not None:
-        read = [file, story, prefixes, *(one.text for one in given)]
-        check_writable(Path(record), "--record", read, overwrite=overwrite)
+    read: list[object] = [file, story, prefixes, *(one.text for one in given)]
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
     refuse_search(run.task, {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record})
+    if record is not None:
+        check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
     model = run.load_model(checkpoint, device)
     encoded = run.task.encode_inputs(model, _texts(given, prefixes))

@@ -330,7 +330,8 @@ def predict(
         if inputs or not questions_in_story:
             texts, places = _read_inputs(inputs, skip_bad=skip_bad)
             if not texts and story is None:
-                raise DecodeError("there is no input", where="standard input", hint="give texts, or --file")
+                hint = "give texts as arguments, or --file"
+                raise DecodeError("there is no input", where="standard input", hint=hint)
     source = dict[str, Any](file=file, places=places, overwrite=overwrite, checkpoint=checkpoint, device=device)
     if features is not None:
         _write_features(run, texts, features, layer, pooling, as_json, **source)

@@ -238,7 +238,7 @@ MISTAKES = {
         Mistake("explain @run ''", f"input: {EMPTY}"),
         Mistake("score @run '' a", f"source: {EMPTY}"),
         Mistake("score @run a ''", f"target: {EMPTY}"),
-        Mistake("predict @run", "standard input: there is no input (give texts, or --file)"),
+        Mistake("predict @run", "standard input: there is no input (give texts as arguments, or --file)"),
         Mistake("predict @run 'a b' 안녕하세요", f"input 2: {UNKNOWN}"),
         Mistake("explain @run 안녕하세요", f"input: {UNKNOWN}"),
         Mistake("score @run 안녕하세요 a", f"source: {UNKNOWN}"),
