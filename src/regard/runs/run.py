@@ -116,7 +116,11 @@ class Run:
     def recipe(self) -> AnyRecipe:
         path = str(self.folder / "recipe.yaml")
         try:
-            return recipe_of(read_yaml(Path(path)))
+            tree = read_yaml(Path(path))
+            task, data = TASKS.get(str(tree.get("task"))), tree.get("data")
+            if task and isinstance(data, dict) and "stratify" in task.data.model_fields:
+                tree["data"] = {"stratify": False} | data  # runs of older versions were split whatever the labels
+            return recipe_of(tree)
         except ConfigError as error:
             problems = [
                 problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
