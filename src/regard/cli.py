@@ -244,8 +244,8 @@ InputFileOption = Annotated[
     Path | None,
     Option(
         "--file",
-        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
-        "run was trained on, with or without what is predicted, such as the label.",
+        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .json, .parquet) with the columns that "
+        "the run was trained on, with or without what is predicted, such as the label.",
     ),
 ]
 NBestOption = Annotated[
