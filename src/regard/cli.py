@@ -433,7 +433,8 @@ def evaluate(
             "--predictions",
             metavar="FILE",
             help="Write the labels or answers of all examples to this file, as JSON Lines, and the wrong ones to "
-            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder.",
+            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder, or with --file "
+            "NAME.csv predictions.NAME.jsonl and predictions.NAME.errors.jsonl.",
         ),
     ] = None,
     overwrite: OverwriteOption = False,
