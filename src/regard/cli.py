@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
@@ -249,8 +250,8 @@ InputFileOption = Annotated[
     Path | None,
     Option(
         "--file",
-        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
-        "run was trained on, with or without what is predicted, such as the label.",
+        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .json, .parquet) with the columns that "
+        "the run was trained on, with or without what is predicted, such as the label.",
     ),
 ]
 NBestOption = Annotated[
@@ -437,7 +438,8 @@ def evaluate(
             "--predictions",
             metavar="FILE",
             help="Write the labels or answers of all examples to this file, as JSON Lines, and the wrong ones to "
-            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder.",
+            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder, or with --file "
+            "NAME.csv predictions.NAME.jsonl and predictions.NAME.errors.jsonl.",
         ),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -731,7 +733,7 @@ def compare(
         _say(f"written: {tables}")
 
 
-# --------------------------------------------------------------------------------------------- import, export, recipes
+# -------------------------------------------------------------------------------------- import, export, recipes, cache
 
 
 @app.command("import")
@@ -802,6 +804,32 @@ def recipes(
     else:
         width = max(map(len, texts))
         print("\n".join(f"{recipe:{width}}  {summary}" for recipe, summary in texts.items()))
+
+
+@app.command()
+def cache(
+    *,
+    clear: Annotated[bool, Option("--clear", help="Remove everything that no process is using.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the cache of prepared data: where it is, how large, and when each entry was last used."""
+    from regard.data.store import cache_entries, cache_folder, cache_limit, trim_cache
+
+    folder, limit = cache_folder().absolute(), cache_limit()
+    if clear:
+        trim_cache(0)
+    entries = cache_entries()
+    size = sum(entry.bytes for entry in entries)
+    if as_json:
+        names = [{"name": entry.folder.name, "bytes": entry.bytes, "used": entry.used} for entry in entries]
+        _show({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
+        return
+    print(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
+    for entry in entries:
+        used = datetime.fromtimestamp(min(entry.used, 2e11))  # a wrong clock may be past the last year of a datetime
+        print(f"{entry.bytes / 1e6:12,.1f} MB  {used:%Y-%m-%d %H:%M}  {entry.folder.name}")
+    if clear and entries:
+        _note("what is left is in use: a training or another command is running")
 
 
 # ---------------------------------------------------------------------------------------------------------------- main
