@@ -32,7 +32,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tokenizer
     for kind in ("word", "wordpiece", "bpe", "unigram", "character", "byte"):
         config = TokenizerConfig(kind=kind, vocabulary=90, lowercase=kind == "bpe")  # type: ignore[arg-type]
         own, folder = Tokenizer.train(config, texts, MASKING), tmp_path_factory.mktemp(kind)
-        for name, text in tokenizer_files(own, exported).items():
+        for name, text in tokenizer_files(own, exported, 512).items():
             (folder / name).write_text(text, encoding="utf-8")
         pairs[kind] = own, transformers.AutoTokenizer.from_pretrained(folder)
     return pairs

@@ -152,8 +152,8 @@ def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
     return OurTokenizer.from_json(filled.to_str(), where=folder.name)
 
 
-def tokenizer_files(tokenizer: OurTokenizer, exported: Exported) -> dict[str, str]:
-    """What AutoTokenizer reads, by name of the file; it gives the same ids."""
+def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -> dict[str, str]:
+    """What AutoTokenizer reads, by name of the file; it gives the same ids, and cuts texts at `longest` if asked to."""
     tree = _with_masks(json.loads(tokenizer.to_json()), tokenizer)
     if exported.raw_text:
         tree = _with_single_spaces(tree, tokenizer)
@@ -166,7 +166,7 @@ def tokenizer_files(tokenizer: OurTokenizer, exported: Exported) -> dict[str, st
     tokens = tokenizer.tokens([tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end])
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": exported.config.get("max_position_embeddings") or exported.config["n_positions"],
+        "model_max_length": longest,
         **{f"{name}_token": token for name, token in zip(names, tokens, strict=True)},
         "model_input_names": ["input_ids", "attention_mask", *(["token_type_ids"] if pair else [])],
         "clean_up_tokenization_spaces": False,

@@ -235,7 +235,7 @@ class QuestionAnswering(HeadedTask):
         these columns."""
         corpus = self.corpus_of([file.name])
         columns: dict[str, Key] = {"context": corpus.context, "question": corpus.question}
-        if file.suffixes[0] == ".json":
+        if file.suffixes[0] == ".json" and corpus.format(file) == "squad":
             rows = squad_rows(file, corpus, answered=False)
         elif is_table(file) and (file.suffixes[0] != ".tsv" or has_columns(file, columns)):
             rows = table_rows(file, columns)

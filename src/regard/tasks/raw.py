@@ -147,7 +147,7 @@ class RawTextTask(Task):
         if not has_columns(file, columns) and has_columns(file, {"text": "text"}):
             columns, header = {"text": "text"}, None
         rows = table_rows(file, columns, header)
-        return (FileInput(fold_white_space(row.values[0]), file.where(row.line), row.fault) for row in rows)
+        return (FileInput(fold_white_space(row.values[0]), file.row(row.line), row.fault) for row in rows)
 
     def text_model(self, model: Any) -> Contextual | None:
         return model if isinstance(model, Contextual) else None
