@@ -11,16 +11,17 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 from typer import Argument, Option
 
 import regard
-from regard.errors import DecodeError, InputError, Problem, RegardError
+from regard.errors import DecodeError, InputError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
     from regard.api import Predictions
@@ -86,8 +87,13 @@ def _show(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False), flush=True)
 
 
+def _say(text: str, file: TextIO | None = None) -> None:
+    """What is for people; names in it may have control characters."""
+    print(printable(text), file=file)
+
+
 def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+    _say(f"note: {text}", sys.stderr)
 
 
 def _complain(problems: Iterable[Problem]) -> None:
@@ -120,7 +126,7 @@ def _show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
         return
     show(result.report())
     if out is not None:
-        print(f"written: {out}")
+        _say(f"written: {out}")
 
 
 # --------------------------------------------------------------------------------------------------------------- input
@@ -185,11 +191,11 @@ def check(
         _show(result.to_json())
     else:
         if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
-            print(result.proposal if out is None else f"written: {out}", end="\n" if out else "", flush=True)
+            print(printable(f"written: {out}\n") if out else result.proposal, end="", flush=True)
         _complain(result.problems)
         if result.ok:
             lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
-            print("\n".join(lines), file=sys.stdout if result.proposal is None else sys.stderr)
+            _say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
     if not result.ok:
         raise typer.Exit(2)
 
@@ -244,8 +250,8 @@ InputFileOption = Annotated[
     Path | None,
     Option(
         "--file",
-        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
-        "run was trained on, with or without what is predicted, such as the label.",
+        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .json, .parquet) with the columns that "
+        "the run was trained on, with or without what is predicted, such as the label.",
     ),
 ]
 NBestOption = Annotated[
@@ -372,7 +378,7 @@ def _print_predictions(run: Path, texts: list[str] | None, as_json: bool, **opti
     with bar("writing", shown=options["file"] is not None and not sys.stdout.isatty()) as move:
         regard.predict(run, texts, progress=partial(move, "writing"), each=print_chunk, **options)
     if skipped:
-        print(f"skipped {len(skipped):,} of {count:,} inputs; the first: {skipped[0]}", file=sys.stderr)
+        _say(f"skipped {len(skipped):,} of {count:,} inputs; the first: {skipped[0]}", sys.stderr)
     _show_notes(notes)
 
 
@@ -411,7 +417,7 @@ def _write_features(
     if as_json:
         _show({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
     else:
-        print(f"written: {out}, {rows} vectors of {width} numbers")
+        _say(f"written: {out}, {rows} vectors of {width} numbers")
     _show_notes(vectors.notes)
 
 
@@ -432,7 +438,8 @@ def evaluate(
             "--predictions",
             metavar="FILE",
             help="Write the labels or answers of all examples to this file, as JSON Lines, and the wrong ones to "
-            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder.",
+            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder, or with --file "
+            "NAME.csv predictions.NAME.jsonl and predictions.NAME.errors.jsonl.",
         ),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -453,7 +460,7 @@ def evaluate(
         return
     from regard.views.labels import metric_lines
 
-    print("\n".join(metric_lines(metrics)))
+    _say("\n".join(metric_lines(metrics)))
 
 
 @app.command()
@@ -480,7 +487,7 @@ def score(
         _show(result)
         return
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
-        print(f"{log_p:10.4f}  {token}")
+        _say(f"{log_p:10.4f}  {token}")
     print(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
 
 
@@ -603,7 +610,7 @@ def explain(
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
         if not as_json:
-            print(f"drawn: {out}")
+            _say(f"drawn: {out}")
 
 
 def _explained_text(
@@ -723,10 +730,10 @@ def compare(
         comparison.write_csv(tables, overwrite=overwrite)
     _show_report(comparison, out, as_json=as_json)
     if tables is not None and not as_json:
-        print(f"written: {tables}")
+        _say(f"written: {tables}")
 
 
-# --------------------------------------------------------------------------------------------- import, export, recipes
+# -------------------------------------------------------------------------------------- import, export, recipes, cache
 
 
 @app.command("import")
@@ -776,7 +783,7 @@ def _report(result: dict[str, object], sentence: str, note: str | None, as_json:
     if as_json:
         _show(result | ({"note": note} if note else {}))
     else:
-        print("\n".join(filter(None, (sentence, note))))
+        _say("\n".join(filter(None, (sentence, note))))
 
 
 @app.command()
@@ -793,10 +800,36 @@ def recipes(
     if as_json:
         _show(texts if name is None else {"name": name, "recipe": texts[name]})
     elif name is not None:
-        print(f"copied: {out}" if out else texts[name].rstrip("\n"))
+        _say(f"copied: {out}" if out else texts[name].rstrip("\n"))
     else:
         width = max(map(len, texts))
         print("\n".join(f"{recipe:{width}}  {summary}" for recipe, summary in texts.items()))
+
+
+@app.command()
+def cache(
+    *,
+    clear: Annotated[bool, Option("--clear", help="Remove everything that no process is using.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the cache of prepared data: where it is, how large, and when each entry was last used."""
+    from regard.data.store import cache_entries, cache_folder, cache_limit, trim_cache
+
+    folder, limit = cache_folder().absolute(), cache_limit()
+    if clear:
+        trim_cache(0)
+    entries = cache_entries()
+    size = sum(entry.bytes for entry in entries)
+    if as_json:
+        names = [{"name": entry.folder.name, "bytes": entry.bytes, "used": entry.used} for entry in entries]
+        _show({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
+        return
+    print(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
+    for entry in entries:
+        used = datetime.fromtimestamp(min(entry.used, 2e11))  # a wrong clock may be past the last year of a datetime
+        print(f"{entry.bytes / 1e6:12,.1f} MB  {used:%Y-%m-%d %H:%M}  {entry.folder.name}")
+    if clear and entries:
+        _note("what is left is in use: a training or another command is running")
 
 
 # ---------------------------------------------------------------------------------------------------------------- main

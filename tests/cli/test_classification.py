@@ -101,6 +101,11 @@ def test_predictions_and_errors_are_written(sentiment: Path, tmp_path: Path) -> 
     assert all(max(one["probabilities"], key=one["probabilities"].get) == one["output"] for one in told)
     assert api.evaluate(sentiment)["predictions"] == str(sentiment / "predictions.jsonl")
     assert (sentiment / "errors.jsonl").exists()
+    kept = (sentiment / "predictions.jsonl").read_bytes()
+    table = write(tmp_path / "new.csv", "text,label\nThe plot was superb.,positive\n")
+    for options, name in (({"files": [str(table)]}, "new"), ({"split": "validation"}, "validation")):
+        assert api.evaluate(sentiment, **options)["predictions"] == str(sentiment / f"predictions.{name}.jsonl")
+    assert (sentiment / "predictions.jsonl").read_bytes() == kept
 
 
 def test_labels_from_arguments_files_and_standard_input(sentiment: Path, tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ class TextLabelling(HeadedTask):
         return (
             FileInput(
                 row.values[0] if alone else "\t".join(text.replace("\t", " ") for text in row.values),
-                file.where(row.line),
+                file.row(row.line),
                 row.fault,
             )
             for row in table_rows(file, columns, header, listed)
