@@ -255,7 +255,7 @@ def test_objects_that_are_typed_are_rows(runs: dict[str, Path], tmp_path: Path, 
 def test_each_text_is_encoded_once(runs: dict[str, Path], task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [json.dumps(row, ensure_ascii=False) for row in CASES[task][0]]
     run = regard.Run.open(runs[task])
-    inputs = [run.task.typed_input(text, "").text for text in texts]
+    inputs = [run.task.typed_input(text, "") for text in texts]
     encoded: list[str] = []
     encode_batch = Tokenizer.encode_batch
 
@@ -265,7 +265,7 @@ def test_each_text_is_encoded_once(runs: dict[str, Path], task: str, monkeypatch
 
     monkeypatch.setattr(Tokenizer, "encode_batch", counted)
     regard.predict(run, inputs)
-    assert sorted("\t".join(encoded).split("\t")) == sorted("\t".join(inputs).split("\t"))
+    assert sorted("\t".join(encoded).split("\t")) == sorted("\t".join(one.text for one in inputs).split("\t"))
 
 
 def test_other_objects_are_texts(runs: dict[str, Path]) -> None:
