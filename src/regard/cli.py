@@ -11,17 +11,18 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import partial
 from io import BufferedIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 from typer import Argument, Option
 
 import regard
-from regard.errors import DecodeError, InputError, Problem, RegardError
+from regard.errors import DecodeError, InputError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
     from regard.api import Loaded, Predictions
@@ -89,8 +90,13 @@ def _show(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False), flush=True)
 
 
+def _say(text: str, file: TextIO | None = None) -> None:
+    """What is for people; names in it may have control characters."""
+    print(printable(text), file=file)
+
+
 def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+    _say(f"note: {text}", sys.stderr)
 
 
 def _complain(problems: Iterable[Problem]) -> None:
@@ -123,7 +129,7 @@ def _show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
         return
     show(result.report())
     if out is not None:
-        print(f"written: {out}")
+        _say(f"written: {out}")
 
 
 # --------------------------------------------------------------------------------------------------------------- input
@@ -194,11 +200,11 @@ def check(
         _show(result.to_json())
     else:
         if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
-            print(result.proposal if out is None else f"written: {out}", end="\n" if out else "", flush=True)
+            print(printable(f"written: {out}\n") if out else result.proposal, end="", flush=True)
         _complain(result.problems)
         if result.ok:
             lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
-            print("\n".join(lines), file=sys.stdout if result.proposal is None else sys.stderr)
+            _say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
     if not result.ok:
         raise typer.Exit(2)
 
@@ -253,8 +259,8 @@ InputFileOption = Annotated[
     Path | None,
     Option(
         "--file",
-        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .parquet) with the columns that the "
-        "run was trained on, with or without what is predicted, such as the label.",
+        help="A file with one input per line; or a table (.csv, .tsv, .jsonl, .json, .parquet) with the columns that "
+        "the run was trained on, with or without what is predicted, such as the label.",
     ),
 ]
 NBestOption = Annotated[
@@ -412,7 +418,7 @@ class _Answers:
     def conclude(self) -> None:
         if self._skipped:
             first, skipped = self._skipped[0], len(self._skipped)
-            print(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", file=sys.stderr)
+            _say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
         _show_notes(self._notes)
         self._skipped, self._notes = [], []
 
@@ -504,7 +510,7 @@ def _write_features(
     if as_json:
         _show({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
     else:
-        print(f"written: {out}, {rows} vectors of {width} numbers")
+        _say(f"written: {out}, {rows} vectors of {width} numbers")
     _show_notes(vectors.notes)
 
 
@@ -525,7 +531,8 @@ def evaluate(
             "--predictions",
             metavar="FILE",
             help="Write the labels or answers of all examples to this file, as JSON Lines, and the wrong ones to "
-            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder.",
+            "another file beside it. Default: predictions.jsonl and errors.jsonl in the run folder, or with --file "
+            "NAME.csv predictions.NAME.jsonl and predictions.NAME.errors.jsonl.",
         ),
     ] = None,
     overwrite: OverwriteOption = False,
@@ -546,7 +553,7 @@ def evaluate(
         return
     from regard.views.labels import metric_lines
 
-    print("\n".join(metric_lines(metrics)))
+    _say("\n".join(metric_lines(metrics)))
 
 
 @app.command()
@@ -573,7 +580,7 @@ def score(
         _show(result)
         return
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
-        print(f"{log_p:10.4f}  {token}")
+        _say(f"{log_p:10.4f}  {token}")
     print(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
 
 
@@ -696,7 +703,7 @@ def explain(
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
         if not as_json:
-            print(f"drawn: {out}")
+            _say(f"drawn: {out}")
 
 
 def _explained(task: Task, text: str | None, story: Path | None, question: int | None) -> list[FileInput]:
@@ -801,10 +808,10 @@ def compare(
         comparison.write_csv(tables, overwrite=overwrite)
     _show_report(comparison, out, as_json=as_json)
     if tables is not None and not as_json:
-        print(f"written: {tables}")
+        _say(f"written: {tables}")
 
 
-# --------------------------------------------------------------------------------------------- import, export, recipes
+# -------------------------------------------------------------------------------------- import, export, recipes, cache
 
 
 @app.command("import")
@@ -854,7 +861,7 @@ def _report(result: dict[str, object], sentence: str, note: str | None, as_json:
     if as_json:
         _show(result | ({"note": note} if note else {}))
     else:
-        print("\n".join(filter(None, (sentence, note))))
+        _say("\n".join(filter(None, (sentence, note))))
 
 
 @app.command()
@@ -871,10 +878,36 @@ def recipes(
     if as_json:
         _show(texts if name is None else {"name": name, "recipe": texts[name]})
     elif name is not None:
-        print(f"copied: {out}" if out else texts[name].rstrip("\n"))
+        _say(f"copied: {out}" if out else texts[name].rstrip("\n"))
     else:
         width = max(map(len, texts))
         print("\n".join(f"{recipe:{width}}  {summary}" for recipe, summary in texts.items()))
+
+
+@app.command()
+def cache(
+    *,
+    clear: Annotated[bool, Option("--clear", help="Remove everything that no process is using.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the cache of prepared data: where it is, how large, and when each entry was last used."""
+    from regard.data.store import cache_entries, cache_folder, cache_limit, trim_cache
+
+    folder, limit = cache_folder().absolute(), cache_limit()
+    if clear:
+        trim_cache(0)
+    entries = cache_entries()
+    size = sum(entry.bytes for entry in entries)
+    if as_json:
+        names = [{"name": entry.folder.name, "bytes": entry.bytes, "used": entry.used} for entry in entries]
+        _show({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
+        return
+    print(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
+    for entry in entries:
+        used = datetime.fromtimestamp(min(entry.used, 2e11))  # a wrong clock may be past the last year of a datetime
+        print(f"{entry.bytes / 1e6:12,.1f} MB  {used:%Y-%m-%d %H:%M}  {entry.folder.name}")
+    if clear and entries:
+        _note("what is left is in use: a training or another command is running")
 
 
 # ---------------------------------------------------------------------------------------------------------------- main

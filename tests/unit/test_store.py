@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command_line import regard
+from regard.data import store
 from regard.data.store import (
-    ABANDONED_AFTER,
     ColumnWriter,
     TextColumn,
     TokenColumn,
@@ -18,10 +21,12 @@ from regard.data.store import (
     is_whole,
     stored,
     token_type,
+    trim_cache,
 )
 from regard.errors import DataError
 
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=20)
+NAME = "texts-" + 32 * "0"
 ROWS = st.lists(st.lists(st.integers(4, 999), max_size=9), min_size=1, max_size=12)
 
 
@@ -62,7 +67,7 @@ class TestCacheFolder:
 class TestStored:
     @pytest.mark.parametrize("damage", ["short", "missing", "manifest", "no manifest", "empty folder"])
     def test_rebuilds_what_is_damaged(self, damage: str) -> None:
-        folder = stored("a", write_twelve)
+        folder = stored(NAME, write_twelve)
         if damage == "short":
             (folder / "numbers").write_bytes(bytes(11))
         if damage in ("missing", "empty folder"):
@@ -72,9 +77,9 @@ class TestStored:
         if damage in ("no manifest", "empty folder"):
             (folder / "whole.json").unlink()
         assert not is_whole(folder)
-        assert (stored("a", write_twelve) / "numbers").read_bytes() == bytes(12)
+        assert (stored(NAME, write_twelve) / "numbers").read_bytes() == bytes(12)
         assert is_whole(folder)
-        assert os.listdir(folder.parent) == ["a"]
+        assert os.listdir(folder.parent) == [NAME]
 
     def test_an_error_leaves_nothing(self, cache: Path) -> None:
         def fail(folder: Path) -> None:
@@ -82,7 +87,7 @@ class TestStored:
             raise DataError("a bad line")
 
         with pytest.raises(DataError, match="a bad line"):
-            stored("a", fail)
+            stored(NAME, fail)
         assert os.listdir(cache) == []
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -93,33 +98,28 @@ class TestStored:
 
         process = os.fork()
         if process == 0:
-            stored("a", killed)
+            stored(NAME, killed)
             os._exit(0)
         assert os.WTERMSIG(os.waitpid(process, 0)[1]) == signal.SIGKILL
         (leftover,) = cache.iterdir()
-        assert leftover.name != "a"
+        assert leftover.name != NAME
         assert not is_whole(leftover)
-        assert is_whole(stored("a", write_twelve))
-        assert leftover.exists(), "it could still belong to a living process"
-        old = leftover.stat().st_mtime - ABANDONED_AFTER - 1
-        os.utime(leftover, (old, old))
-        (cache / "a" / "numbers").unlink()
-        stored("a", write_twelve)
-        assert os.listdir(cache) == ["a"]
+        assert is_whole(stored(NAME, write_twelve))
+        assert os.listdir(cache) == [NAME], "its process is dead"
 
     def test_of_two_at_once_both_get_the_one_that_was_faster(self, cache: Path) -> None:
         def slower(folder: Path) -> None:
             (folder / "numbers").write_bytes(b"slower")
-            stored("a", lambda aside: (aside / "numbers").write_bytes(b"faster") and None)
+            stored(NAME, lambda aside: (aside / "numbers").write_bytes(b"faster") and None)
 
-        assert (stored("a", slower) / "numbers").read_bytes() == b"faster"
-        assert os.listdir(cache) == ["a"]
+        assert (stored(NAME, slower) / "numbers").read_bytes() == b"faster"
+        assert os.listdir(cache) == [NAME]
 
     def test_a_folder_that_cannot_be_written_is_named(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "file" / "cache"))
         with pytest.raises(DataError, match=r"file/cache: prepared data cannot be stored here.*REGARD_CACHE"):
-            stored("a", write_twelve)
+            stored(NAME, write_twelve)
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
     def test_a_full_disk_is_a_message(self, cache: Path) -> None:
@@ -128,8 +128,123 @@ class TestStored:
                 file.write("a")
 
         with pytest.raises(DataError, match=r"No space left on device \(make room, or set REGARD_CACHE"):
-            stored("a", full)
+            stored(NAME, full)
         assert os.listdir(cache) == []
+
+
+@contextmanager
+def living_process(work: Callable[[Callable[[], None]], object]) -> Iterator[None]:
+    """A process that does `work` and, where it calls its argument, waits until the `with` block ends."""
+    (ready, tell), (wait, end) = os.pipe(), os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(end)
+        work(lambda: os.write(tell, b".") and os.read(wait, 1) and None)
+        os._exit(0)
+    assert os.read(ready, 1) == b"."
+    yield
+    os.close(end)
+    assert os.waitpid(process, 0)[1] == 0
+
+
+def write_million(folder: Path) -> None:
+    (folder / "numbers").write_bytes(bytes(10**6))
+
+
+def names(count: int) -> list[str]:
+    return [f"texts-{number:032}" for number in range(count)]
+
+
+def release() -> None:
+    """What the end of this process would do."""
+    for file in store._held.values():
+        file.close()
+    store._held.clear()
+
+
+class TestLimit:
+    @pytest.mark.parametrize(
+        ("clock", "times"),
+        [
+            ("right", {}),
+            ("back in 1970", {}),
+            ("ahead", {1: 2.0**33}),
+            ("ahead for ever", {1: 2.0**62}),
+            ("back", {1: 0}),
+        ],
+    )
+    def test_the_oldest_go_first(
+        self, clock: str, times: dict[int, float], cache: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A limit of three and a half folders; the second folder is the last one that is used before the fifth."""
+        if clock == "back in 1970":
+            monkeypatch.setattr("time.time", lambda: 60.0)
+        for number, name in enumerate(names(4)):
+            folder = stored(name, write_million)
+            if number in times:
+                os.utime(folder / "whole.json", (times[number], times[number]))
+        stored(names(4)[1], write_million)
+        release()
+        monkeypatch.setenv("REGARD_CACHE_LIMIT", "0.0035 GB")
+        stored(names(5)[4], write_million)
+        assert sorted(os.listdir(cache)) == [names(5)[1], names(5)[3], names(5)[4]]
+
+    def test_a_clock_that_is_wrong_removes_nothing(self, cache: Path) -> None:
+        for number, name in enumerate(names(3)):
+            folder = stored(name, write_twelve)
+            time = [0.0, 2.0**33, 2.0**62][number]
+            for path in (folder, folder / "whole.json"):
+                os.utime(path, (time, time))
+        release()
+        trim_cache(1000)
+        stored(NAME, write_twelve)
+        assert sorted(os.listdir(cache)) == sorted({*names(3), NAME})
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+    def test_nothing_that_a_living_process_uses_or_builds(self, cache: Path) -> None:
+        used, built = names(2)
+
+        def work(pause: Callable[[], None]) -> None:
+            stored(used, write_twelve)
+            stored(built, lambda folder: pause())
+
+        with living_process(work):
+            for path in [*cache.iterdir(), *cache.glob("*/*")]:
+                os.utime(path, (0, 0))
+            trim_cache(0)
+            assert len(os.listdir(cache)) == 2
+        assert sorted(os.listdir(cache)) == [used, built]
+        trim_cache(0)
+        assert os.listdir(cache) == []
+
+    def test_nothing_that_is_not_its_own(self, cache: Path) -> None:
+        for name in ("notes", "notes.partial", "texts-1.partial", f"{NAME}.txt"):
+            (cache / name).mkdir(parents=True)
+            (cache / name / "whole.json").write_text("{}")
+        trim_cache(0)
+        assert len(os.listdir(cache)) == 4
+
+    @pytest.mark.parametrize("given", ["much", "-1", "5 MB", "1e3", "nan"])
+    def test_a_limit_that_is_no_size_is_refused(self, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("REGARD_CACHE_LIMIT", given)
+        result = regard("cache")
+        assert (result.code, result.out) == (2, "")
+        assert result.err == f"regard: REGARD_CACHE_LIMIT: {given!r} is not a size (a number of GB: 20, or 0.5)\n"
+
+    def test_the_command(self, cache: Path) -> None:
+        stored(NAME, write_twelve)
+        size = sum(path.stat().st_size for path in (cache / NAME).iterdir())
+        shown = regard("cache", "--json").json
+        assert (shown["folder"], shown["bytes"], shown["limit"]) == (str(cache), size, 20e9)
+        assert [(entry["name"], entry["bytes"]) for entry in shown["entries"]] == [(NAME, size)]
+        os.utime(cache / NAME / "whole.json", (2.0**62, 2.0**62))
+        assert NAME in regard("cache").out
+        kept = regard("cache", "--clear")
+        assert NAME in kept.out
+        assert "in use" in kept.err
+        release()
+        cleared = regard("cache", "--clear")
+        assert (cleared.out, cleared.err) == (f"{cache}: 0.0 MB, at most 20,000 MB (REGARD_CACHE_LIMIT)\n", "")
 
 
 class TestColumns:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -26,8 +28,13 @@ Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
 
 MANIFEST = "whole.json"
-ABANDONED_AFTER = 24 * 3600.0
-"""Seconds after which a half-written folder can only be what a killed process left behind."""
+ENTRY = re.compile(r"[a-z]+-[0-9a-f]{32}")
+"""Names of the folders in the cache. Nothing else there is ever removed, except leftovers."""
+LEFTOVER = re.compile(rf"{ENTRY.pattern}\.[0-9a-f]{{32}}\.(partial|old)")
+"""Names of folders that are being written, replaced or removed; and of those whose process was killed meanwhile."""
+_held: dict[Path, BinaryIO] = {}
+"""Manifests that this process keeps open and locked until its end, when no column is mapped any more: no other process
+removes their folders. At most 64, those used last."""
 
 
 def cache_folder() -> Path:
@@ -42,26 +49,41 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
 
 
+def cache_limit() -> float:
+    """The most bytes that the cache may hold: REGARD_CACHE_LIMIT, in GB."""
+    given = os.environ.get("REGARD_CACHE_LIMIT") or "20"
+    number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:GB)?\s*", given, re.IGNORECASE)
+    if number is None:
+        raise DataError(f"{given!r} is not a size", where="REGARD_CACHE_LIMIT", hint="a number of GB: 20, or 0.5")
+    return float(number[1]) * 1e9
+
+
 def stored(name: str, build: Callable[[Path], None]) -> Path:
     """The folder of this name in the cache; `build` fills it first where it is missing or damaged.
 
-    It appears whole or not at all. Two processes that build it at once both get the folder of the faster one.
+    It appears whole or not at all, and stays while this process lives. Two processes that build it at once both get the
+    folder of the faster one.
     """
-    folder = cache_folder() / name
-    if is_whole(folder):
-        return folder
-    partial = folder.with_name(f"{name}.{uuid.uuid4().hex}.partial")
+    folder, limit = cache_folder() / name, cache_limit()
+    if not _hold(folder):
+        trim_cache(limit)
+        while not _hold(folder):
+            _fill(folder, build)
+        trim_cache(limit)
+    return folder
+
+
+def _fill(folder: Path, build: Callable[[Path], None]) -> None:
+    partial = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}.partial")
     try:
-        partial.mkdir(parents=True)
-        for leftover in folder.parent.glob(f"{name}.*"):
-            with suppress(OSError):  # another process may put its folder in place just now
-                if time.time() - leftover.stat().st_mtime > ABANDONED_AFTER:
-                    shutil.rmtree(leftover, ignore_errors=True)
-        build(partial)
-        files = [path for path in sorted(partial.rglob("*")) if path.is_file()]
-        sizes = {path.relative_to(partial).as_posix(): path.stat().st_size for path in files}
-        (partial / MANIFEST).write_text(json.dumps({"sizes": sizes}), encoding="utf-8")
-        place_folder(partial, folder, keep=is_whole)
+        with _begin(partial) as manifest:
+            build(partial)
+            files = [path for path in sorted(partial.rglob("*")) if path.is_file() and path.name != MANIFEST]
+            sizes = {path.relative_to(partial).as_posix(): path.stat().st_size for path in files}
+            (partial / MANIFEST).write_text(json.dumps({"sizes": sizes}), encoding="utf-8")
+            if sys.platform == "win32":
+                manifest.close()  # no folder with an open file can be renamed there
+            place_folder(partial, folder, keep=is_whole)
     except OSError as error:
         if partial.exists() and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
@@ -70,7 +92,6 @@ def stored(name: str, build: Callable[[Path], None]) -> Path:
         raise DataError(what, where=str(folder.parent), hint=hint) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return folder
 
 
 def is_whole(folder: Path) -> bool:
@@ -80,6 +101,105 @@ def is_whole(folder: Path) -> bool:
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
+
+
+# Which folders of the cache are in use, and which may be removed
+
+
+def _begin(partial: Path) -> BinaryIO:
+    """Make a folder with an empty manifest, which is locked while it is filled: it is no leftover."""
+    while True:  # another process may remove it before it is locked
+        partial.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            manifest = (partial / MANIFEST).open("wb")
+            _lock(manifest)
+            if (partial / MANIFEST).exists():
+                return manifest
+
+
+def _hold(folder: Path) -> bool:
+    """Lock a folder until this process ends, and note that it was used; False where it is missing or damaged."""
+    if folder in _held:
+        _held.pop(folder).close()
+    try:
+        manifest = (folder / MANIFEST).open("rb")
+    except OSError:
+        return False
+    _lock(manifest)
+    if not is_whole(folder):
+        manifest.close()
+        return False
+    _held[folder] = manifest
+    if len(_held) > 64:
+        _held.pop(next(iter(_held))).close()
+    with suppress(OSError, OverflowError):
+        # later than every other, also where the clock went back
+        used = max(time.time(), 0.01 + max(path.stat().st_mtime for path in folder.parent.glob(f"*/{MANIFEST}")))
+        os.utime(folder / MANIFEST, (used, used))
+    return True
+
+
+def _lock(manifest: BinaryIO, *, alone: bool = False) -> bool:
+    """Lock a file together with others; or `alone`, if nobody else does. On Windows an open file is lock enough."""
+    if sys.platform != "win32":
+        import fcntl
+
+        try:
+            fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB if alone else fcntl.LOCK_SH)
+        except OSError:
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A folder of the cache: its size, and when it was last used, in seconds since 1970."""
+
+    folder: Path
+    bytes: int
+    used: float
+
+
+def cache_entries() -> list[Entry]:
+    """What is in the cache, the last used first."""
+    entries = []
+    for manifest in cache_folder().glob(f"*/{MANIFEST}"):
+        with suppress(OSError):  # another process may remove it just now
+            if ENTRY.fullmatch(manifest.parent.name):
+                size = sum(path.stat().st_size for path in manifest.parent.rglob("*") if path.is_file())
+                entries.append(Entry(manifest.parent, size, manifest.stat().st_mtime))
+    return sorted(entries, key=lambda entry: -entry.used)
+
+
+def trim_cache(limit: float) -> None:
+    """Remove leftovers, and then the oldest entries until the others fit the limit; nothing that a process uses."""
+    for folder in cache_folder().glob("*.*"):
+        if LEFTOVER.fullmatch(folder.name):
+            _remove(folder)
+    entries = cache_entries()
+    excess = sum(entry.bytes for entry in entries) - limit
+    for entry in reversed(entries):
+        if excess > 0 and _remove(entry.folder):
+            excess -= entry.bytes
+
+
+def _remove(folder: Path) -> bool:
+    """Remove a folder of the cache, unless a living process has locked it."""
+    aside = folder.with_name(f"{folder.name.split('.')[0]}.{uuid.uuid4().hex}.old")
+    try:
+        with (folder / MANIFEST).open("ab") as manifest:  # made where it is missing
+            if not _lock(manifest, alone=True):
+                return False
+            if sys.platform == "win32":
+                manifest.close()
+            folder.rename(aside)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    shutil.rmtree(aside, ignore_errors=True)
+    return True
+
+
+# Columns
 
 
 class ColumnWriter:

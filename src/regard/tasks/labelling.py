@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.batches import LabelledBatch, fixed_batches
-from regard.data.config import Corpus, Recipe
+from regard.data.config import OBJECTS, Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import (
     FileInput,
@@ -241,7 +241,7 @@ class TextLabelling(HeadedTask):
         return (
             FileInput(
                 row.values[0] if alone else "\t".join(text.replace("\t", " ") for text in row.values),
-                file.where(row.line),
+                file.row(row.line),
                 row.fault,
             )
             for row in table_rows(file, columns, header, listed)
@@ -254,7 +254,7 @@ class TextLabelling(HeadedTask):
             return {name: name for name in self.corpora[0].texts}, None
         like = self.corpus_of([file.name]) if self.recipe.data.train else self.named_table(file)
         keys = {name: key for name, key in keys_of(like).items() if name != "label"}
-        if file.suffixes[0] == ".jsonl":  # which has no columns by number
+        if file.suffixes[0] in OBJECTS:  # which have no columns by number
             keys = {name: name if isinstance(key, int) else key for name, key in keys.items()}
         return keys, has_header(like)
 
@@ -340,10 +340,10 @@ class TextLabelling(HeadedTask):
 def refuse_labels(
     labels: Sequence[str], bad: Callable[[str], str], where: Callable[[int], str], hint: str = ""
 ) -> None:
-    """One DataError with all labels of which `bad` says what is wrong, if there are any."""
+    """One DataError with all labels of which `bad` says what is wrong, if there are any: each where it first stands."""
     problems = [
-        Problem(where(row), f"the label {label!r} {what}", hint)
-        for row, label in enumerate(labels)
+        Problem(where(labels.index(label)), f"the label {label!r} {what}", hint)
+        for label in dict.fromkeys(labels)
         if (what := bad(label))
     ]
     if problems:

@@ -287,7 +287,7 @@ class TextToText(Task):
         if isinstance(file, HeldFile):  # which `corpus_of` cannot look into
             keys = [key for key in keys if has_columns(file, {"source": key})] or keys
         rows = table_rows(file, {"source": keys[0]}, has_header(like))
-        return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
+        return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
     def encode_inputs(self, model: Generator, inputs: Inputs) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import hashlib
 import io
@@ -57,6 +58,10 @@ class TextFile:
 
     def where(self, line: int) -> str:
         return f"{self.name}:{line}"
+
+    def row(self, number: int) -> str:
+        """What messages call a row: its line, or in .json the number of its object."""
+        return f"{self.name}: object {number}" if self.suffixes[0] == ".json" else self.where(number)
 
     def open(self) -> io.BufferedReader:
         """The bytes of the text, decompressed."""
@@ -257,16 +262,18 @@ def place_folder(
             os.fsync(opened.fileno())
     _sync_folder(partial)
     old = partial.with_suffix(".old")
-    shutil.rmtree(old, ignore_errors=True)
-    try:
-        partial.rename(path)
-    except OSError:
-        if not (replace and path.exists()):
-            raise
+    while True:
+        shutil.rmtree(old, ignore_errors=True)
+        try:
+            partial.rename(path)
+            break
+        except OSError as error:
+            if not replace or error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
         if keep(path):
             return
-        path.rename(old)
-        partial.rename(path)
+        with suppress(FileNotFoundError):  # another process may have removed it just now
+            path.rename(old)
     _sync_folder(path.parent)
     shutil.rmtree(old, ignore_errors=True)
 
