@@ -713,18 +713,19 @@ def _explained(task: Task, text: str | None, story: Path | None, question: int |
         if story is not None and question is not None:
             what = "it chooses one of the story's own questions"
             raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
-        lines = _arguments(text.split("\n") if task.reads_stories else [text], told)
-        return [*told, *_typed(task, lines)]
+        begin = f"{told[-1].place}, " if told else ""
+        lines = text.split("\n") if task.reads_stories else [text]
+        return [*told, *(task.typed_input(line, f"{begin}input") for line in lines)]
     if asks and text is None:
         return told
-    lines = list(chain.from_iterable(_standard_input(needed=False)))
-    if not told and not any(line.text.strip() for line in lines):
+    piped = list(chain.from_iterable(_standard_input(needed=False)))
+    if not told and not any(line.text.strip() for line in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
-    if len(lines) > 1 and not task.reads_stories:
-        what = f"one text is explained, and these are {len(lines):,} lines"
+    if len(piped) > 1 and not task.reads_stories:
+        what = f"one text is explained, and these are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
-    return [*told, *_typed(task, lines)]
+    return [*told, *_typed(task, piped)]
 
 
 # --------------------------------------------------------------------------------------------------- diagnose, compare

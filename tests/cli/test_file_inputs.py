@@ -323,7 +323,7 @@ def test_nothing_known_is_predicted_with_a_note(runs: dict[str, Path]) -> None:
         assert len(found.jsons) == 2
         note = "note: input 1: every token of 'ㅋㅋ 한글' is unknown to the tokenizer"
         assert found.err.splitlines() == [f"{note} (it was trained on other words or script), and so for 1 more"]
-        notes = regard.predict(runs[name], [text, text]).notes
+        notes = regard.predict(runs[name], [tuple(text.split("\t"))] * 2).notes
         assert [(note.kind, str(note).split(":")[0]) for note in notes] == [("unknown", f"input {n}") for n in (1, 2)]
         if name == "tagging":
             assert [(word["start"], word["end"]) for word in found.jsons[0]["words"]] == [(0, 2), (3, 5)]

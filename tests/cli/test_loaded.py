@@ -233,7 +233,10 @@ class Slowly(io.BytesIO):
 
     def __init__(self, *parts: str) -> None:
         super().__init__()
-        self.parts, self.answered = [part.encode() for part in parts], list[str]()
+        self.parts, self.answered, self.pipe = [part.encode() for part in parts], list[str](), os.pipe()
+
+    def fileno(self) -> int:
+        return self.pipe[0]
 
     def read1(self, size: int | None = -1) -> bytes:
         self.answered.append(sys.stdout.getvalue())  # type: ignore[attr-defined]

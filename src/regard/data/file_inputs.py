@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -31,7 +32,7 @@ from regard.errors import DataError, Problem
 from regard.text.files import LINE, TextFile, problem_with
 
 PIPE = 1 << 16
-"""Bytes of standard input that are read at once."""
+"""Bytes of a pipe that are read at once."""
 SAMPLE = 2000
 """Rows that are looked at."""
 NAMES = {
@@ -102,9 +103,9 @@ def arriving(stream: io.BufferedIOBase, *, skip_bad: bool = False) -> Iterator[l
 
     A regular file is there as a whole. With `skip_bad`, lines that are not valid UTF-8 are returned as well.
     """
-    before, size, held = 0, PIPE, bytearray()
+    before, whole, held = 0, True, bytearray()
     with suppress(OSError):
-        size = max(size, os.fstat(stream.fileno()).st_size)
+        whole = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
 
     def lines(content: bytes) -> list[FileInput]:
         nonlocal before
@@ -114,9 +115,9 @@ def arriving(stream: io.BufferedIOBase, *, skip_bad: bool = False) -> Iterator[l
         before += len(given)
         return given
 
-    while block := stream.read1(size):
+    while block := stream.read() if whole else stream.read1(PIPE):
         held += block
-        end = held.rfind(b"\n", len(held) - len(block)) + 1
+        end = len(held) if whole else held.rfind(b"\n", len(held) - len(block)) + 1
         if end or len(held) > LINE:  # which is refused
             yield lines(bytes(held[: end or None]))
             del held[:end]
