@@ -116,7 +116,10 @@ class Run:
     def recipe(self) -> AnyRecipe:
         path = str(self.folder / "recipe.yaml")
         try:
-            return recipe_of(read_yaml(Path(path)))
+            tree = read_yaml(Path(path))
+            if isinstance(tree.get("training"), dict):
+                tree["training"].setdefault("decay_biases", True)  # a run that is older than the field
+            return recipe_of(tree)
         except ConfigError as error:
             problems = [
                 problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
