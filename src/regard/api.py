@@ -263,11 +263,14 @@ def evaluate(
 ) -> dict[str, Any]:
     """The task's metrics on a split or on files, and which of them it was.
 
-    Where the task has an answer for each example, all are written to the file `predictions`, or predictions.jsonl in
-    the run folder, and the wrong ones to another file beside it. Files that were named and exist need `overwrite`.
+    Where the task has an answer for each example, all are written to the file `predictions`, and the wrong ones to
+    another file beside it. Default: in the run folder, predictions.jsonl or, on files or another split than `evaluate`
+    chooses by itself, predictions.NAME.jsonl. Files that were named and exist need `overwrite`.
     """
     run = Run.open(run)
-    file = run.folder / "predictions.jsonl" if predictions is None else Path(predictions)
+    usual = (None, "validation" if run.recipe.data.test is None else "test")
+    name = f".{Path(files[0]).name.partition('.')[0]}" if files else "" if split in usual else f".{split}"
+    file = run.folder / f"predictions{name}.jsonl" if predictions is None else Path(predictions)
     read = [*files, *leaves(run.recipe.model_dump()).values()]
     for path in (file, _errors_beside(file)):
         check_writable(path, "--predictions", read, overwrite=overwrite or predictions is None)

@@ -77,7 +77,7 @@ def without(rows: Rows, *names: str) -> Rows:
 CASES = {"classification": (REVIEWS, "label"), "regression": (PAIRS, "score"), "multiple_choice": (CHOICES, "right")}
 
 
-@pytest.mark.parametrize("name", ["new.csv", "new.csv.gz", "new.jsonl", "new.parquet"])
+@pytest.mark.parametrize("name", ["new.csv", "new.csv.gz", "new.jsonl", "new.json", "new.parquet"])
 @pytest.mark.parametrize("task", CASES)
 def test_a_table_says_the_same_as_evaluate(runs: dict[str, Path], tmp_path: Path, task: str, name: str) -> None:
     """Row by row and to the last digit, with the label and without it."""
@@ -159,6 +159,7 @@ def test_sentences_to_tag(runs: dict[str, Path], tmp_path: Path) -> None:
         "a.conll": "Anna NN B-PER\nlives VB O\nin IN O\nOslo NN B-LOC\n\n# text = It rains\nIt NN O\nrains VB O\n\n",
         "words.tsv": "Anna\nlives\nin\nOslo\n\nIt\nrains\n",
         "a.jsonl": '{"tokens": ["Anna", "lives", "in", "Oslo"]}\n{"text": "It rains"}\n',
+        "a.json": '[{"tokens": ["Anna", "lives", "in", "Oslo"]}, {"text": "It rains"}]',
         "a.csv": "id,text\n1,Anna lives in Oslo\n2,It rains\n",
         "a.txt": "Anna lives in Oslo\nIt rains\n",
     }
@@ -180,6 +181,7 @@ def test_questions_to_answer(runs: dict[str, Path], tmp_path: Path) -> None:
     files = {
         "a.json": json.dumps({"data": [{"paragraphs": paragraphs}]}, indent=1),
         "a.jsonl": "".join(json.dumps(one) + "\n" for one in objects),
+        "array.json": json.dumps(objects),
         "a.csv": rows.getvalue(),
         "lines.tsv": "".join(f"{q}\t{c}\n" for q, c in asked),
         "header.tsv": f"context\tquestion\n{asked[0][1]}\t{asked[0][0]}\n",
@@ -215,7 +217,7 @@ def test_sources_to_translate(tmp_path: Path) -> None:
     run = trained(tmp_path, "translation", data, model=model)
     wanted = [one["input"] for one in succeed("predict", run, "--file", tmp_path / "train.csv", "--json").jsons]
     assert wanted == ["a b", "b c", "c a"]
-    for name in ("again.tsv", "again.jsonl", "again.parquet"):
+    for name in ("again.tsv", "again.jsonl", "again.json", "again.parquet"):
         alone = [{"en": row["en"], "note": "x"} for row in rows]
         found = succeed("predict", run, "--file", write_table(tmp_path / name, alone), "--json").jsons
         assert [one["input"] for one in found] == wanted

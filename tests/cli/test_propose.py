@@ -57,6 +57,10 @@ def lines(**columns: Iterable[Any]) -> str:
     return "".join(f"{json.dumps(dict(zip(columns, row, strict=True)))}\n" for row in rows)
 
 
+def array(**columns: Iterable[Any]) -> str:
+    return f"[{','.join(lines(**columns).splitlines())}]"
+
+
 def conll(tag: Callable[[str], str], sentences: Sequence[Sequence[str]] = WORDS) -> str:
     return "\n".join("".join(f"{word} {tag(word)}\n" for word in words) for words in sentences)
 
@@ -150,6 +154,9 @@ CASES: dict[str, Case] = {
                     "regression", {**PAIR, "label": "score"}, {"training.best": "pearson"}, trains=True),
     "stars.csv": Case(table(["review", "rating"], EN, FLOATS, separator=","), "regression",
                       {"text": "review", "label": "rating"}),
+    "nested.json": Case(json.dumps([{"doc": {"text": text}, "labels": {"real-label": label}}
+                                    for text, label in zip(EN, CLASSES, strict=True)]), "classification",
+                        {"text": "doc.text", "label": "labels.real-label"}, trains=True),
     # choices
     "swag.csv": Case(table(["", "startphrase", "ending0", "ending1", "ending2", "label"], IDS, EN, OTHER, OTHER[::-1],
                            EN[::-1], ["0", "1", "2"] * 20, separator=","), "multiple_choice",
@@ -174,6 +181,11 @@ CASES: dict[str, Case] = {
     "tags.jsonl": Case(lines(words=WORDS, ner=CATS), "tagging", {"tokens": "words", "tags": "ner"}),
     "squad.json": Case(json.dumps({"data": [{"paragraphs": SQUAD}]}), "question_answering", {},
                        {"training.batch_tokens": 1536}, trains=True),
+    "array.json": Case(array(context=EN, question=["What?"] * COUNT, answers=ANSWERS), "question_answering", {},
+                       trains=True),
+    "tags.json": Case(array(words=WORDS, ner=CATS), "tagging", {"tokens": "words", "tags": "ner"}, trains=True),
+    "stories.json": Case(array(story=STORIES, question=[q for q, _ in WHERE], answer=[a for _, a in WHERE]),
+                         "story_answering", {}),
     "squad.jsonl": Case(lines(context=EN, question=["What?"] * COUNT, answers=ANSWERS), "question_answering", {}),
     "lists.jsonl": Case(lines(story=STORIES, question=[q for q, _ in WHERE], answer=[a for _, a in WHERE]),
                         "story_answering", {}, {"model.restarts": 10}),

@@ -81,6 +81,8 @@ def write_table(path: Path, rows: Sequence[dict[str, str]]) -> Path:
     content = io.StringIO()
     if ".jsonl" in path.suffixes:
         content.writelines(f"{json.dumps(row)}\n" for row in rows)
+    elif ".json" in path.suffixes:
+        content.write(json.dumps(rows, indent=1))
     elif ".tsv" in path.suffixes:
         content.write("\n".join("\t".join(cells) for cells in [rows[0].keys(), *(row.values() for row in rows)]))
     else:

@@ -19,7 +19,9 @@ BuiltIn = Literal[
     "dates", "copy", "reverse", "sort", "phrases-en-ko", "phrases-en-fr", "headlines", "shapes", "shapes-ko"
 ]
 """The built-in corpora of pairs (data/corpora.py)."""
-TABLES = (".tsv", ".csv", ".jsonl", ".parquet")
+OBJECTS = (".jsonl", ".json")
+"""Suffixes of files of JSON objects: one a line, or an array of them."""
+TABLES = (".tsv", ".csv", *OBJECTS, ".parquet")
 """Suffixes of files that hold all columns."""
 
 
@@ -39,8 +41,8 @@ class Corpus(Config):
     """The columns that may hold a list of texts in .jsonl, which stands for as many rows."""
 
     file: str | None = None
-    """One file that holds all columns: .tsv, .csv or .jsonl, plain or as .gz, .xz or .zst, or .parquet. In .jsonl and
-    .parquet `translation.en` is the field `en` of the column `translation`."""
+    """One file that holds all columns: .tsv, .csv, .jsonl or .json (an array of objects), plain or as .gz, .xz or .zst,
+    or .parquet. In all but the first two `translation.en` is the field `en` of the column `translation`."""
     header: bool | None = None
     """Whether the first line of a .tsv or .csv names the columns. Default: yes when a column is asked for by name."""
     dataset: str | None = None
@@ -120,7 +122,7 @@ class Corpus(Config):
 
     def place(self, file: TextFile, line: int) -> str:
         """What messages call a row of a file."""
-        return file.where(line)
+        return file.row(line)
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
         """The rows of the corpus of the package that is named."""
@@ -235,6 +237,11 @@ class Splits(Config, Generic[C]):
     bad_lines: Literal["error", "drop"] = "error"
     """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
     text, and images that cannot be read: stop and name them, or drop and count them."""
+
+    @property
+    def by_label(self) -> bool:
+        """Whether a share that is set aside has every label in its proportion."""
+        return False
 
     @property
     def corpora(self) -> list[C]:

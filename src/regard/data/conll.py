@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from pydantic import Field, model_validator
 
+from regard.data.config import OBJECTS
 from regard.data.corpora import Part
 from regard.data.file_inputs import FileInput, is_table, table_rows
 from regard.data.formats import Row, object_rows, rows_or_one_error, text_of, value_in
@@ -36,14 +37,14 @@ class TaggedText(OneFile):
     """Sentences, and a tag for each of their words."""
 
     EXAMPLES: ClassVar[str] = "tagged sentences"
-    SUFFIXES: ClassVar[Mapping[str, str]] = {".jsonl": "tagged .jsonl"}
+    SUFFIXES: ClassVar[Mapping[str, str]] = dict.fromkeys(OBJECTS, "tagged")
     ALLOWED: ClassVar[str] = (
-        "CoNLL's columns, a word and its tags a line; .jsonl: an object a line with tokens and tags"
+        "CoNLL's columns, a word and its tags a line; .jsonl (an object a line) or .json (an array): tokens and tags"
     )
 
     file: str | None = None
-    """A file of CoNLL's columns, whatever its suffix, or .jsonl with a list of words and a list of tags a line; plain
-    or as .gz, .xz or .zst."""
+    """A file of CoNLL's columns, whatever its suffix, or .jsonl or .json: objects with a list of words and a list of
+    tags; plain or as .gz, .xz or .zst."""
     tokens: str | int | None = None
     """The column of the words: its number from 0 (default: 0), or its key in .jsonl (default: tokens)."""
     tags: str | int | None = None
@@ -60,7 +61,7 @@ class TaggedText(OneFile):
         return ("tokens", "tags")
 
     def format(self, file: TextFile) -> str:
-        return super().format(file) if file.suffixes[0] in (".jsonl", ".json", ".parquet") else "conll"
+        return super().format(file) if file.suffixes[0] in (*OBJECTS, ".parquet") else "conll"
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
         return (tuple(_json(cell.split()) for cell in row) for row in super().built_in(part))
@@ -242,11 +243,11 @@ def untagged_inputs(file: TextFile, corpus: TaggedText) -> Iterator[FileInput] |
         words = words if isinstance(words, list) else [words]
         return [(" ".join(text_of(word, name, where) for word in words),)]
 
-    if file.suffixes[0] == ".jsonl":
+    if file.suffixes[0] in OBJECTS:
         rows = object_rows(file, [key], cells, ("",), blank_lines=True)
     else:
         rows = table_rows(file, {"text": "text"})
-    return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
+    return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
 
 Scheme = Literal["iob1", "iob2", "bioes"]

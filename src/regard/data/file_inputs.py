@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from regard.data.config import TABLES, Corpus
+from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.formats import (
     SEPARATORS,
     TABLE_ROWS,
@@ -95,10 +95,10 @@ def table_rows(
 ) -> Iterator[Row]:
     """The texts of some columns of a table, row by row; a row that cannot be read has a fault.
 
-    `columns` has them by the task's names. `header` is that of a corpus: None where their names decide. In .jsonl all
+    `columns` has them by the task's names. `header` is that of a corpus: None where their names decide. Of objects all
     columns but the first may be items of the list `listed`: then each row has as many as its list.
     """
-    if file.suffixes[0] == ".jsonl":
+    if file.suffixes[0] in OBJECTS:
         return _object_rows(file, columns, listed, blank_lines=True)
     wanted = _Wanted.model_construct(header=header, keys=dict(columns))
     return TABLE_ROWS[wanted.format(file)](file, wanted)
@@ -127,7 +127,7 @@ def has_columns(file: TextFile, columns: Mapping[str, Key]) -> bool:
 
 def column_problem(file: TextFile, columns: Mapping[str, Key]) -> Problem | None:
     """Why the first row of a table that is not empty does not have them; None if it has."""
-    if file.suffixes[0] == ".jsonl":  # an object is not empty, even if its texts are
+    if file.suffixes[0] in OBJECTS:  # an object is not empty, even if its texts are
         rows = _object_rows(file, columns)
     else:
         rows = (row for row in table_rows(file, columns) if row.fault is not None or any(row.values))
@@ -220,7 +220,7 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
     """What `--file` names: one file a column, or one with all columns.
 
     Those are found as in the recipe's own file of the same format, or of another one with the same names; else by
-    number, and in .jsonl, or where the first line says so, by name. A first line that names columns is no row.
+    number, and of objects, or where the first line says so, by name. A first line that names columns is no row.
     """
     kind, columns = type(own[0]), list(own[0].columns)
     if len(files) == len(columns):
@@ -236,7 +236,7 @@ def corpus_of(files: Sequence[str], own: Sequence[Corpus]) -> Corpus:
     for corpus in [*alike(file, own), *(corpus for corpus in own if _has_names_of(corpus, file))]:
         return read_like(corpus, file)
     names = header_of(file)
-    named = file.suffixes[0] == ".jsonl" or set(columns) <= set(names)
+    named = file.suffixes[0] in OBJECTS or set(columns) <= set(names)
     if not named:
         _refuse_more(file, columns)
     keys: dict[str, Any] = {name: name if named else number for number, name in enumerate(columns)}

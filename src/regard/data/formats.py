@@ -1,21 +1,27 @@
-"""One file with all columns -> rows of text: .tsv, .csv, .jsonl, .parquet."""
+"""One file with all columns -> rows of text: .tsv, .csv, .jsonl, .json, .parquet."""
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice, product
 from typing import Any, NamedTuple
 
-from regard.data.config import Corpus
+from regard.data.config import OBJECTS, Corpus
 from regard.errors import ColumnError, DataError, Problem, import_extra
-from regard.text.files import TextFile
+from regard.text.files import LINE, TextFile
 from regard.text.normalise import same_name
 
 SEPARATORS = (",", ";", "\t")
 """What may separate the cells of a .csv."""
+EXPECTED = (
+    "expected is an array of objects, [{...}, {...}], or an object a line; or SQuAD's JSON: data, in it paragraphs, in "
+    "them a context and qas"
+)
+"""What a .json may hold."""
 LOOKED_AT = 100
 """Records that the separator is chosen by."""
 Records = Iterator[tuple[int, list[str]]]
@@ -100,6 +106,7 @@ def first_records(file: TextFile, separator: str) -> list[list[str]]:
 
 def csv_records(file: TextFile, separator: str = ",") -> Records:
     """RFC 4180: a field in double quotes may hold separators, line breaks and doubled quotes."""
+    csv.field_size_limit(LINE)  # the library refuses fields over 131,072 characters, which data.max_characters judges
     records = csv.reader(file.lines(keep_ends=True), strict=True, delimiter=separator)
     line = 1
     try:
@@ -164,11 +171,54 @@ def _index(key: Key, names: list[str] | None, where: str) -> int:
     return names.index(key)
 
 
-# ----------------------------------------------------------------------------------------------------------- .jsonl
+# ---------------------------------------------------------------------------------------------------- .jsonl, .json
+
+_DECODER = json.JSONDecoder()
+_FIRST = re.compile(r"\s*(\[\s*)?(?=\{)")
+_IN_ARRAY, _ARRAY_END = re.compile(r"\s*,\s*(?=\S)"), re.compile(r"\s*\]\s*")
+_ALONE, _END = re.compile(r"\s*(?=\S)"), re.compile(r"\s*")
+"""What stands before the values of a .json, and after the last."""
 
 
-def _jsonl_rows(file: TextFile, corpus: Corpus) -> Iterator[Row]:
-    """One object a line; a column is a key. Where a column may hold a list, each text of it makes a row."""
+def objects_of(file: TextFile) -> Iterator[tuple[int, str]]:
+    """The lines of a .jsonl, or the objects of a .json, as texts with their numbers."""
+    return enumerate(_values(file) if file.suffixes[0] == ".json" else file.lines(), 1)
+
+
+def is_array(file: TextFile) -> bool:
+    """Whether a .json is an array."""
+    return next(filter(None, map(str.strip, file.lines())), "").startswith("[")
+
+
+def _values(file: TextFile) -> Iterator[str]:
+    """The values of a .json, in an array or one after the other; the first is an object. Few lines are held."""
+    before, after, number, held, tried, reason = _FIRST, _ARRAY_END, 0, "", 0, ""
+    for line in chain(file.lines(keep_ends=True), [""]):
+        held, at = held + line, 0
+        if line and len(held) < 2 * tried:  # so that a long value is not tried again after each of its lines
+            continue
+        try:
+            while found := before.match(held, at):
+                _, end = _DECODER.raw_decode(held, found.end())
+                if number == 0:
+                    before, after = (_IN_ARRAY, _ARRAY_END) if found[1] else (_ALONE, _END)
+                number, reason = number + 1, ""
+                yield held[found.end() : end]
+                at = end
+        except (ValueError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        held = held[at:]
+        tried = len(held)
+        if tried > LINE:
+            break
+    if number == 0 or not after.fullmatch(held):
+        what = f"after object {number} a comma or the end is missing" if number else "there are no JSON objects in it"
+        what = f"not valid JSON in object {number + 1}: {reason}" if reason else what
+        raise DataError(what, where=file.name, hint=EXPECTED)
+
+
+def _object_table(file: TextFile, corpus: Corpus) -> Iterator[Row]:
+    """A column is a key. Where a column may hold a list, each text of it makes a row."""
     columns, numeric = keys_of(corpus), numeric_keys(corpus)
     lists = {key for name, key in columns.items() if name in corpus.LISTS}
 
@@ -197,13 +247,13 @@ def object_rows(
     *,
     blank_lines: bool = False,
 ) -> Iterator[Row]:
-    """The rows that `cells` makes of each object of a .jsonl file and its place; `keys` are those that it asks for.
+    """The rows that `cells` makes of each object of a file and its place; `keys` are those that it asks for.
 
     A line of which it raises a DataError is a row with that fault, and `nothing` in its cells. With `blank_lines` an
     empty line is a row of `nothing`, else it is none.
     """
-    for line, text in enumerate(file.lines(), 1):
-        where = file.where(line)
+    for line, text in objects_of(file):
+        where = file.row(line)
         try:
             if text.strip():
                 yield from (Row(line, values) for values in cells(object_in(text, where, keys), where))
@@ -214,7 +264,7 @@ def object_rows(
 
 
 def object_in(text: str, where: str, keys: Iterable[Key] = ()) -> dict[str, Any]:
-    """The object that a line of a .jsonl is; `keys` are those that are asked for in it."""
+    """The object that a text is; `keys` are those that are asked for in it."""
     try:
         example = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -243,13 +293,14 @@ def value_in(example: Mapping[str, Any], key: Key, where: str) -> Any:
     In a list `choices.0` is the first. Below a null all is null.
     """
     value: Any = example
-    for part in [key] if key in example else str(key).split("."):
-        if isinstance(value, list) and str(part).isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        elif isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif value is None:
-            return None
+    parts = [key] if key in example else str(key).split(".")
+    while parts and value is not None:
+        names = (".".join(map(str, parts[:size])) for size in range(len(parts), 0, -1))
+        name = next((name for name in names if isinstance(value, Mapping) and name in value), None)
+        if name is not None:
+            value, parts = value[name], parts[name.count(".") + 1 :]
+        elif isinstance(value, list) and str(parts[0]).isdecimal() and int(parts[0]) < len(value):
+            value, parts = value[int(parts[0])], parts[1:]
         else:
             raise _no_column(key, dict(leaves_in(example)), where)
     return value
@@ -364,7 +415,7 @@ def _is_number(kind: Any) -> bool:
 TABLE_ROWS: dict[str, Callable[[TextFile, Corpus], Iterator[Row]]] = {
     ".tsv": lambda file, corpus: _table_rows(file, corpus, tsv_records(file)),
     ".csv": _csv_rows,
-    ".jsonl": _jsonl_rows,
+    **dict.fromkeys(OBJECTS, _object_table),
     ".parquet": lambda file, corpus: read_parquet(file, [*keys_of(corpus).values()], numeric_keys(corpus)),
 }
 """Tables by their suffix, which also stands in TABLES of data/config.py."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from regard.data.config import C, Corpus, HeldOut, Split, Splits
+from regard.data.config import OBJECTS, C, Corpus, HeldOut, Split, Splits
 from regard.data.file_inputs import only_file
 from regard.data.framing import Long
 from regard.errors import DataError
@@ -50,10 +50,13 @@ class OneFile(Corpus):
 
     @classmethod
     def of_files(cls, files: Sequence[str], own: Sequence[Self], hint: str = "give one") -> Self:
-        """What `--file` names, with the keys of a recipe's own corpus if both are .jsonl or both are not."""
+        """What `--file` names, with the keys of a recipe's own corpus if both have objects or both have not."""
         file = only_file(files, hint)
-        is_jsonl = ".jsonl" in Path(file).suffixes
-        alike = (one for one in own if one.file is not None and (".jsonl" in Path(one.file).suffixes) == is_jsonl)
+
+        def has_objects(name: str) -> bool:
+            return TextFile(name, Path(name)).suffixes[0] in OBJECTS
+
+        alike = (one for one in own if one.file is not None and has_objects(one.file) == has_objects(file))
         return next(alike, cls(file=file)).model_copy(update={"file": file, "size": None})
 
     @model_validator(mode="after")
@@ -116,7 +119,7 @@ class Choices(LabelledTable):
     text: str | int | None = None
     """The column of what the choices go on with or answer, by name or number."""
     choices: list[str | int] | None = Field(None, min_length=2)
-    """The columns of the choices in their order, by name or number. In .jsonl `endings.0` is the first of the list
+    """The columns of the choices in their order, by name or number. Of objects `endings.0` is the first of the list
     `endings`."""
     label: str | int | None = None
     """The column that says which choice is right: its number from 0, or one of the names in head.labels."""
@@ -164,6 +167,13 @@ class LabelledData(LabelledSplits[T]):
     choices has no windows."""
     stride: int | None = Field(None, ge=1)
     """For `windows`: tokens from the beginning of one to that of the next. Default: half a window."""
+    stratify: bool = True
+    """Set a share aside label by label: each part has every label in its proportion, and every label stays in the
+    training data. Default: true; false for regression, and for runs that older versions made."""
+
+    @property
+    def by_label(self) -> bool:
+        return self.stratify
 
     @model_validator(mode="after")
     def _as_many_texts(self) -> Self:

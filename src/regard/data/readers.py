@@ -26,11 +26,11 @@ FORMATS: dict[str, Callable[[TextFile, Any], Iterator[Row]]] = {
     "text": document_rows,
     "table of texts": text_table_rows,
     "conll": conll_rows,
-    "tagged .jsonl": tagged_rows,
+    "tagged": tagged_rows,
     "squad": squad_rows,
-    "questions .jsonl": question_rows,
+    "questions": question_rows,
     "babi": babi_rows,
-    "stories .jsonl": story_rows,
+    "stories": story_rows,
 }
 """How a file becomes rows with the columns of its corpus; tables are in TABLE_ROWS of data/formats.py. `Corpus.format`
 chooses one of these by the file's suffix."""

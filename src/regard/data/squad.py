@@ -19,13 +19,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.data.corpora import Part
-from regard.data.formats import Row, object_rows, text_of, value_in
+from regard.data.formats import EXPECTED, Row, is_array, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError
-from regard.text.files import TextFile
+from regard.text.files import LINE, TextFile
 from regard.text.normalise import Clusters
 
-_EXPECTED = "expected is SQuAD's JSON: data, in it paragraphs, in them a context and qas"
 _FAULTY = ("",) * 4
 """The cells of a question that cannot be read."""
 
@@ -34,12 +33,14 @@ class QuestionedText(OneFile):
     """Texts and questions about them."""
 
     EXAMPLES: ClassVar[str] = "questions"
-    SUFFIXES: ClassVar[Mapping[str, str]] = {".json": "squad", ".jsonl": "questions .jsonl"}
-    ALLOWED: ClassVar[str] = ".json in the format of SQuAD; .jsonl: an object a line with context, question and answers"
+    SUFFIXES: ClassVar[Mapping[str, str]] = {".json": "squad", ".jsonl": "questions"}
+    ALLOWED: ClassVar[str] = (
+        ".json in the format of SQuAD; .jsonl (an object a line) or .json (an array): context, question and answers"
+    )
 
     file: str | None = None
-    """A .json file in the format of SQuAD 1.1 or 2.0 (KorQuAD has it too), or .jsonl with a context, a question and its
-    answers a line; plain or as .gz, .xz or .zst."""
+    """A .json file in the format of SQuAD 1.1 or 2.0 (KorQuAD has it too), or .jsonl or a .json array: objects with a
+    context, a question and its answers; plain or as .gz, .xz or .zst."""
     context: str = "context"
     """The key of the text in .jsonl."""
     question: str = "question"
@@ -56,10 +57,13 @@ class QuestionedText(OneFile):
         """The answers are a JSON list of places and texts."""
         return ("context", "question", "answers", "id")
 
+    def format(self, file: TextFile) -> str:
+        return "questions" if file.suffixes[0] == ".json" and is_array(file) else super().format(file)
+
     def place(self, file: TextFile, line: int) -> str:
         """Rows of SQuAD's JSON are numbered by question."""
-        if file.suffixes[0] != ".json":
-            return file.where(line)
+        if file.suffixes[0] != ".json" or _is_array(file, file.path.stat().st_mtime_ns):
+            return file.row(line)
         return f"{_line_of(file, line)}: question {line}"
 
     def built_in(self, part: Part) -> Iterator[tuple[str, ...]]:
@@ -114,30 +118,37 @@ def squad_rows(file: TextFile, corpus: QuestionedText, *, answered: bool = True)
                 where = f"{_line_of(file, number)}: question {id!r}"
                 yield Row(number, _FAULTY, replace(error.problems[0], where=where))
     if number == 0:
-        raise DataError("there is no question", where=file.name, hint=_EXPECTED)
+        raise DataError("there is no question", where=file.name, hint=EXPECTED)
 
 
 def question_rows(file: TextFile, corpus: QuestionedText) -> Iterator[Row]:
-    """An object a line with context, question and answers."""
+    """Objects with context, question and answers."""
 
     def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
         context, question = (_text(example, key, where) for key in (corpus.context, corpus.question))
         answers = _placed_answers(value_in(example, corpus.answers, where), context, Clusters(context), where)
-        line = where.rpartition(":")[2]
+        line = where.rpartition(":")[2].split()[-1]
         return [(context, question, answers, str(example.get("id", line)))]
 
     return object_rows(file, [corpus.context, corpus.question, corpus.answers], cells, _FAULTY)
 
 
 def _paragraphs(file: TextFile) -> Iterator[tuple[dict[str, Any], str]]:
-    """The paragraphs of SQuAD's JSON, and what messages call them."""
+    """The paragraphs of SQuAD's JSON, which is held whole, and what messages call them."""
+    lines, size = list[str](), 0
+    for line in file.lines():
+        lines.append(line)
+        size += len(line) + 1
+        if size > LINE:
+            hint = "split it into several files, a corpus each"
+            raise DataError(f"the JSON has more than {LINE:,} characters", where=file.name, hint=hint)
     try:
-        tree = json.loads("\n".join(file.lines()))
+        tree = json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
         where = file.where(error.lineno) if isinstance(error, json.JSONDecodeError) else file.name
-        raise DataError(f"not valid JSON: {error}", where=where, hint=_EXPECTED) from None
+        raise DataError(f"not valid JSON: {error}", where=where, hint=EXPECTED) from None
     if not isinstance(tree, dict):
-        raise DataError("there is no object with the key 'data'", where=file.name, hint=_EXPECTED)
+        raise DataError("there is no object with the key 'data'", where=file.name, hint=EXPECTED)
     for article, title in _items(tree, "data", file.name):
         yield from _items(article, "paragraphs", title)
 
@@ -146,7 +157,7 @@ def _items(tree: Mapping[str, Any], key: str, where: str) -> Iterator[tuple[dict
     """The objects in a list, and what to call each."""
     items = tree.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise DataError(f"there is no list of objects under {key!r}", where=where, hint=_EXPECTED)
+        raise DataError(f"there is no list of objects under {key!r}", where=where, hint=EXPECTED)
     for number, item in enumerate(items):
         yield item, f"{where}: {key}[{number}]"
 
@@ -159,6 +170,12 @@ def _line_of(file: TextFile, number: int) -> str:
     """The line of a question of SQuAD's JSON, where that is known."""
     lines = _question_lines(file, file.path.stat().st_mtime_ns) if number else []
     return file.where(lines[number - 1]) if 0 < number <= len(lines) else file.name
+
+
+@lru_cache(maxsize=4)
+def _is_array(file: TextFile, changed: int) -> bool:
+    """Remembered for as long as the file is not `changed`."""
+    return is_array(file)
 
 
 @lru_cache(maxsize=4)

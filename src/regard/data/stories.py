@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.data.config import as_list
+from regard.data.config import OBJECTS, as_list
 from regard.data.corpora import Part, generate
 from regard.data.file_inputs import FileInput
 from regard.data.formats import Row, object_in, object_rows, text_of, value_in
@@ -50,12 +50,14 @@ class Stories(OneFile):
     """Stories with questions about them; each file is a task of its own, whose error is measured apart."""
 
     EXAMPLES: ClassVar[str] = "stories"
-    SUFFIXES: ClassVar[Mapping[str, str]] = {".txt": "babi", ".jsonl": "stories .jsonl"}
-    ALLOWED: ClassVar[str] = ".txt: bAbI's numbered lines; .jsonl: an object a line with story, question and answer"
+    SUFFIXES: ClassVar[Mapping[str, str]] = {".txt": "babi", **dict.fromkeys(OBJECTS, "stories")}
+    ALLOWED: ClassVar[str] = (
+        ".txt: bAbI's numbered lines; .jsonl (an object a line) or .json (an array): story, question and answer"
+    )
 
     file: str | None = None
-    """A file of bAbI's numbered lines (.txt), or .jsonl with a story, a question and an answer a line; plain or as .gz,
-    .xz or .zst. A pattern such as `babi/*_train.txt` names several files: a task each."""
+    """A file of bAbI's numbered lines (.txt), or .jsonl or .json: objects with a story, a question and an answer; plain
+    or as .gz, .xz or .zst. A pattern such as `babi/*_train.txt` names several files: a task each."""
     story: str = "story"
     """The key of the story in .jsonl: a text, or a list of sentences."""
     question: str = "question"
@@ -270,14 +272,14 @@ def story_rows(file: TextFile, corpus: Stories) -> Iterator[Row]:
 
 
 def object_inputs(file: TextFile, corpus: Stories) -> Iterator[FileInput]:
-    """The questions of a .jsonl as they may be typed; they need no answer."""
+    """The questions of objects as they may be typed; they need no answer."""
 
     def cells(example: dict[str, Any], where: str) -> list[tuple[str, ...]]:
         return [(_object_question(example, where, corpus).text,)]
 
     # "{}" is an object, too, which no line before or after belongs to
     rows = object_rows(file, [corpus.story, corpus.question], cells, ("{}",))
-    return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
+    return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
 
 def _object_question(example: dict[str, Any], where: str, keys: Stories, *, answered: bool = False) -> Question:

@@ -25,11 +25,11 @@ import numpy as np
 
 from regard.config import parse_yaml
 from regard.config.load import Tree
-from regard.data.config import TABLES, Corpus
+from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_tag
 from regard.data.documents import RawText
 from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
-from regard.data.formats import Key, leaves_in, object_in, plain_columns, read_parquet
+from regard.data.formats import Key, is_array, leaves_in, object_in, objects_of, plain_columns, read_parquet
 from regard.data.readers import DatasetReader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
@@ -381,7 +381,8 @@ def recognise(names: Sequence[str]) -> DataProfile:
         pairs, _ = _sample(zip(*(file.lines() for file in files), strict=False))
         return _pairs({}, files[0].count_lines(), [*map(Path, names)], [*zip(*pairs, strict=True)])
     [file] = files
-    if file.suffixes[0] == ".json":  # the reader says what is wrong with any other than SQuAD's
+    first = next(objects_of(file))[1] if file.suffixes[0] == ".json" and not is_array(file) else "{}"
+    if "data" in object_in(first, file.name):  # SQuAD's
         questions = sum(1 for _ in squad_rows(file, QuestionedText(file=file.name)))
         return DataProfile("question_answering", {"file": Path(file.name)}, questions)
     lines = [*islice(filter(str.strip, file.lines()), SAMPLE)] if file.suffixes[0] != ".parquet" else []
@@ -393,7 +394,7 @@ def recognise(names: Sequence[str]) -> DataProfile:
         return tagged
     if file.suffixes[0] in TABLES:
         table = _table(file)
-        objects = _objects(table) if file.suffixes[0] == ".jsonl" else None
+        objects = _objects(table) if file.suffixes[0] in OBJECTS else None
         return objects or _captions(table) or _texts(table)
     if 2 * sum("\t" in line for line in lines) <= len(lines):
         return _raw_text(file.name)
@@ -481,9 +482,9 @@ def _table(file: TextFile) -> _Table:
         if names := plain_columns(file):
             rows, number = _sample(row.values for row in read_parquet(file, names, frozenset(names)))
             columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    elif file.suffixes[0] == ".jsonl":
-        lines, number = _sample(enumerate(file.lines(), 1))
-        columns = _columns_of(object_in(text, file.where(line)) for line, text in sorted(lines) if text.strip())
+    elif file.suffixes[0] in OBJECTS:
+        lines, number = _sample(objects_of(file))
+        columns = _columns_of(object_in(text, file.row(line)) for line, text in sorted(lines) if text.strip())
     else:
         records, number = _sample(table_records(file))
         width = Counter(map(len, records)).most_common(1)[0][0]

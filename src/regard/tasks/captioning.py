@@ -55,7 +55,7 @@ class Captioned(Corpus):
     image: str | int | None = None
     """The name of the image's file, relative to the file it stands in: a column of `file`, or a file of its own."""
     caption: str | int | None = None
-    """What is said of it: likewise. In .jsonl it may be a list of captions."""
+    """What is said of it: likewise. In .jsonl and .json it may be a list of captions."""
 
     @model_validator(mode="after")
     def _of_images(self) -> Captioned:
@@ -202,7 +202,7 @@ def _images(examples: Dataset) -> CaptionedImages:
 def _image_input(row: Row, file: TextFile, otherwise: Path | None = None) -> FileInput:
     """The image that a row names, as seen from where the command runs: its name is relative to the file, or to
     `otherwise` where there is no such image."""
-    [name], folder, place = row.values, file.path.parent, file.where(row.line)
+    [name], folder, place = row.values, file.path.parent, file.row(row.line)
     if row.fault is not None or name.startswith(shapes.PREFIX):
         return FileInput(name, place, row.fault)
     if otherwise is not None and not os.path.isfile(folder / name):

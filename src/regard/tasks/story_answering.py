@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.batches import StoryBatch, fixed_batches
-from regard.data.config import Recipe
+from regard.data.config import OBJECTS, Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset
 from regard.data.file_inputs import FileInput
@@ -247,7 +247,7 @@ class StoryAnswering(ExampleTask):
         return metrics | {"tasks": errors}
 
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
-        return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] == ".jsonl" else None
+        return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] in OBJECTS else None
 
     def gather(self, lines: Sequence[FileInput], story: Sequence[FileInput] = ()) -> list[FileInput]:
         """Lines of stories and questions -> a text for each question, with the story before it.

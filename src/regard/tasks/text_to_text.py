@@ -284,7 +284,7 @@ class TextToText(Task):
             return None
         like = self.corpus_of([file.name])
         rows = table_rows(file, {"source": keys_of(like)["source"]}, has_header(like))
-        return (FileInput(row.values[0], file.where(row.line), row.fault) for row in rows)
+        return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
     def encode_inputs(self, model: Generator, inputs: Inputs) -> EncodedInputs[Source]:
         """The sources and the wording; a search whose limits leave no output is refused."""

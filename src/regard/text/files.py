@@ -59,6 +59,10 @@ class TextFile:
     def where(self, line: int) -> str:
         return f"{self.name}:{line}"
 
+    def row(self, number: int) -> str:
+        """What messages call a row: its line, or in .json the number of its object."""
+        return f"{self.name}: object {number}" if self.suffixes[0] == ".json" else self.where(number)
+
     def open(self) -> io.BufferedReader:
         """The bytes of the text, decompressed."""
         match self.suffixes[1]:
