@@ -15,13 +15,13 @@ from datetime import datetime
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 from typer import Argument, Option
 
 import regard
-from regard.errors import DecodeError, InputError, Problem, RegardError
+from regard.errors import DecodeError, InputError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
     from regard.api import Predictions
@@ -87,8 +87,13 @@ def _show(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False), flush=True)
 
 
+def _say(text: str, file: TextIO | None = None) -> None:
+    """What is for people; names in it may have control characters."""
+    print(printable(text), file=file)
+
+
 def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)
+    _say(f"note: {text}", sys.stderr)
 
 
 def _complain(problems: Iterable[Problem]) -> None:
@@ -121,7 +126,7 @@ def _show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
         return
     show(result.report())
     if out is not None:
-        print(f"written: {out}")
+        _say(f"written: {out}")
 
 
 # --------------------------------------------------------------------------------------------------------------- input
@@ -186,11 +191,11 @@ def check(
         _show(result.to_json())
     else:
         if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
-            print(result.proposal if out is None else f"written: {out}", end="\n" if out else "", flush=True)
+            print(printable(f"written: {out}\n") if out else result.proposal, end="", flush=True)
         _complain(result.problems)
         if result.ok:
             lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
-            print("\n".join(lines), file=sys.stdout if result.proposal is None else sys.stderr)
+            _say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
     if not result.ok:
         raise typer.Exit(2)
 
@@ -373,7 +378,7 @@ def _print_predictions(run: Path, texts: list[str] | None, as_json: bool, **opti
     with bar("writing", shown=options["file"] is not None and not sys.stdout.isatty()) as move:
         regard.predict(run, texts, progress=partial(move, "writing"), each=print_chunk, **options)
     if skipped:
-        print(f"skipped {len(skipped):,} of {count:,} inputs; the first: {skipped[0]}", file=sys.stderr)
+        _say(f"skipped {len(skipped):,} of {count:,} inputs; the first: {skipped[0]}", sys.stderr)
     _show_notes(notes)
 
 
@@ -412,7 +417,7 @@ def _write_features(
     if as_json:
         _show({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
     else:
-        print(f"written: {out}, {rows} vectors of {width} numbers")
+        _say(f"written: {out}, {rows} vectors of {width} numbers")
     _show_notes(vectors.notes)
 
 
@@ -455,7 +460,7 @@ def evaluate(
         return
     from regard.views.labels import metric_lines
 
-    print("\n".join(metric_lines(metrics)))
+    _say("\n".join(metric_lines(metrics)))
 
 
 @app.command()
@@ -482,7 +487,7 @@ def score(
         _show(result)
         return
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
-        print(f"{log_p:10.4f}  {token}")
+        _say(f"{log_p:10.4f}  {token}")
     print(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
 
 
@@ -605,7 +610,7 @@ def explain(
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
         if not as_json:
-            print(f"drawn: {out}")
+            _say(f"drawn: {out}")
 
 
 def _explained_text(
@@ -725,7 +730,7 @@ def compare(
         comparison.write_csv(tables, overwrite=overwrite)
     _show_report(comparison, out, as_json=as_json)
     if tables is not None and not as_json:
-        print(f"written: {tables}")
+        _say(f"written: {tables}")
 
 
 # -------------------------------------------------------------------------------------- import, export, recipes, cache
@@ -778,7 +783,7 @@ def _report(result: dict[str, object], sentence: str, note: str | None, as_json:
     if as_json:
         _show(result | ({"note": note} if note else {}))
     else:
-        print("\n".join(filter(None, (sentence, note))))
+        _say("\n".join(filter(None, (sentence, note))))
 
 
 @app.command()
@@ -795,7 +800,7 @@ def recipes(
     if as_json:
         _show(texts if name is None else {"name": name, "recipe": texts[name]})
     elif name is not None:
-        print(f"copied: {out}" if out else texts[name].rstrip("\n"))
+        _say(f"copied: {out}" if out else texts[name].rstrip("\n"))
     else:
         width = max(map(len, texts))
         print("\n".join(f"{recipe:{width}}  {summary}" for recipe, summary in texts.items()))

@@ -48,8 +48,9 @@ from regard.tasks import TASKS
 from regard.text.files import write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 1
-"""Version of the folder's layout; older ones stay readable."""
+FORMAT = 2
+"""Version of the folder's layout; older ones stay readable. Since 2 a BERT reads texts in the template of its
+vocabulary, also where that is not [CLS] A [SEP] B [SEP]."""
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
 """What a killed process may leave in a folder; it is never removed."""
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
@@ -116,7 +117,13 @@ class Run:
     def recipe(self) -> AnyRecipe:
         path = str(self.folder / "recipe.yaml")
         try:
-            return recipe_of(read_yaml(Path(path)))
+            tree = read_yaml(Path(path))
+            if isinstance(tree.get("training"), dict):
+                tree["training"].setdefault("decay_biases", True)  # a run that is older than the field
+            task, data = TASKS.get(str(tree.get("task"))), tree.get("data")
+            if task and isinstance(data, dict) and "stratify" in task.data.model_fields:
+                tree["data"] = {"stratify": False} | data  # runs of older versions were split whatever the labels
+            return recipe_of(tree)
         except ConfigError as error:
             problems = [
                 problem if problem.where.startswith(path) else replace(problem, where=f"{path}: {problem.where}")
@@ -131,7 +138,10 @@ class Run:
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        return Tokenizers.load(self.folder, TASKS[self.recipe.task].columns)
+        tokenizers = Tokenizers.load(self.folder, TASKS[self.recipe.task].columns)
+        for tokenizer in tokenizers.values():  # an imported run is as old as its model
+            tokenizer.older = self.environment.get("format", FORMAT) < 2 and bool(self.recipe.data.train)
+        return tokenizers
 
     @cached_property
     def environment(self) -> dict[str, Any]:

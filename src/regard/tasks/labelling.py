@@ -331,10 +331,10 @@ class TextLabelling(HeadedTask):
 def refuse_labels(
     labels: Sequence[str], bad: Callable[[str], str], where: Callable[[int], str], hint: str = ""
 ) -> None:
-    """One DataError with all labels of which `bad` says what is wrong, if there are any."""
+    """One DataError with all labels of which `bad` says what is wrong, if there are any: each where it first stands."""
     problems = [
-        Problem(where(row), f"the label {label!r} {what}", hint)
-        for row, label in enumerate(labels)
+        Problem(where(labels.index(label)), f"the label {label!r} {what}", hint)
+        for label in dict.fromkeys(labels)
         if (what := bad(label))
     ]
     if problems:

@@ -158,7 +158,7 @@ class QuestionAnswering(HeadedTask):
     def longest_question(self) -> int:
         """Tokens of a question that are read: at least half of the row is the text's."""
         most: int = self.recipe.data.max_question
-        return min(most, (self.framing.longest - 3) // 2)
+        return min(most, (self.framing.longest - self.framing.special(2)) // 2)
 
     def windows(self, examples: Dataset, row: int) -> list[Window]:
         """The rows of an example: the question is read whole in each, the text through windows."""
@@ -166,12 +166,12 @@ class QuestionAnswering(HeadedTask):
         question = framing.spelled(examples.columns["question"][row].tolist(), texts["question"], row)
         context = framing.spelled(examples.columns["context"][row].tolist(), texts["context"], row)
         question = question[: self.longest_question]
-        room = framing.longest - 3 - len(question)
+        room = framing.longest - framing.special(2) - len(question)
         rows = []
         for start, stop in windows(len(context), room, framing.stride):
             framed = framing.frame(question, context[start:stop])
             no_answer = len(framed.ids) - 1 if self.recipe.model.causal else 0
-            rows.append(Window(framed, len(question) + 2, start, stop, no_answer))
+            rows.append(Window(framed, len(question) + framing.before(2), start, stop, no_answer))
         return rows
 
     def answer_tokens(self, examples: Dataset, row: int) -> tuple[int, int] | None:
@@ -184,7 +184,7 @@ class QuestionAnswering(HeadedTask):
         questions = np.minimum(examples.columns["question"].lengths, self.longest_question).tolist()
         contexts = examples.columns["context"].lengths.tolist()
         pairs = zip(questions, contexts, strict=True)
-        positions = [self.framing.positions(context, question + 3) for question, context in pairs]
+        positions = [self.framing.positions(context, question + self.framing.special(2)) for question, context in pairs]
         return np.array(positions, dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:

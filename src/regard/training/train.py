@@ -63,6 +63,8 @@ def train(
     given, base = load_recipe(recipe, overrides)
     check_metric(given)
     existing = _existing(folder, resume)
+    if existing:
+        given = _split_as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
     with Display(quiet=quiet or not accelerator.is_main_process) as display:
         with accelerator.main_process_first():
@@ -155,6 +157,8 @@ def resolve(
     """The recipe with the values that depend on the data or on the run to resume, and with absolute paths."""
     TASKS[recipe.task](recipe, data.tokenizers).check(data)
     tree = with_absolute_paths(data.task.recipe, base).model_dump()
+    if existing and "decay_biases" not in recipe.training.model_fields_set:
+        tree["training"]["decay_biases"] = existing.recipe.training.decay_biases
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
@@ -185,6 +189,14 @@ def _existing(folder: Path, resume: bool) -> Run | None:
             what, hint = "the folder exists already, and contains files that are not of a run", "give another --out"
         raise CheckpointError(what, where=str(folder), hint=hint)
     return Run.open(folder)
+
+
+def _split_as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
+    """The recipe with the run's `data.stratify`, which older versions did not have, unless it says otherwise."""
+    data = given.data
+    if given.task != before.task or not hasattr(data, "stratify") or "stratify" in data.model_fields_set:
+        return given
+    return given.model_copy(update={"data": data.model_copy(update={"stratify": before.data.stratify})})
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
