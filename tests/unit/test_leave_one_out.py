@@ -157,7 +157,9 @@ def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str, text: st
     assert np.array(shown["falls"]).shape == (len(shown["words"]), len(shown["answers"]))
     lines = succeed("explain", runs[name], text).out.splitlines()
     first = shown["answers"] if name == "tags" else shown["words"]
-    assert [line.split()[0] for line in lines if re.search(r"-?\d\.\d{3}", line)][-len(first) :] == first
+    numbered = [line.split()[0] for line in lines[1:] if re.search(r"-?\d\.\d{3}", line)]
+    assert [one for one in numbered if one not in ("positive", "negative")] == first
+    assert {"positive", "negative"} & {*numbered} == (set() if name == "tags" else {"positive", "negative"})
     for suffix in (".svg", ".html"):
         succeed("explain", runs[name], text, "--out", tmp_path / f"a{suffix}")
         assert shown["words"][0] in (tmp_path / f"a{suffix}").read_text(encoding="utf-8")
@@ -184,10 +186,17 @@ def test_tags_are_listed_with_the_words_that_they_depend_on_most() -> None:
 
 def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: dict[str, Path]) -> None:
     text = "The plot was superb."
-    assert "occlusion" not in succeed("explain", runs["bert"], text, "--json").json
-    first, second = api.explain(runs["bert"], text, view="occlusion").report().sections
-    assert isinstance(first.parts[0], Bars)
-    assert second.heading == "Attention"
+    for options in ({}, {"view": "occlusion"}):
+        first, second = api.explain(runs["bert"], text, **options).report().sections
+        bars, table = first.parts
+        assert isinstance(bars, Bars)
+        assert isinstance(table, Table)
+        assert (table.columns, {row[0] for row in table.rows}) == (["label", "probability"], {"positive", "negative"})
+        assert second.heading == "Attention"
+    assert "occlusion" not in succeed("explain", runs["bert"], text, "--view", "encoder", "--json").json
+    assert "occlusion" not in succeed("explain", runs["bert"], "superb", "--json").json, "there is only one word"
+    shown = succeed("explain", runs["bert"], text, "--head", "1").out
+    assert shown == succeed("explain", runs["bert"], text, "--head", "1", "--view", "encoder").out
     assert "gamma" in succeed("explain", runs["elmo"], "superb").out
     assert succeed("explain", runs["elmo"], "so superb", "--view", "occlusion").out.startswith("how much P(")
 

@@ -61,6 +61,8 @@ class TrainingConfig(Config):
     """SGD's momentum."""
     weight_decay: float = Field(0.0, ge=0)
     """Pull of the weights towards zero."""
+    decay_biases: bool = False
+    """Whether `weight_decay` also pulls biases and the gains of norms; BERT's and GPT's authors leave them out."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "plateau"] = "inverse_sqrt"
     """How the learning rate falls after the warm-up; `plateau` halves it when the validation stops improving."""
     warmup: int = Field(0, ge=0)

@@ -114,6 +114,8 @@ class Run:
         path = str(self.folder / "recipe.yaml")
         try:
             tree = read_yaml(Path(path))
+            if isinstance(tree.get("training"), dict):
+                tree["training"].setdefault("decay_biases", True)  # a run that is older than the field
             task, data = TASKS.get(str(tree.get("task"))), tree.get("data")
             if task and isinstance(data, dict) and "stratify" in task.data.model_fields:
                 tree["data"] = {"stratify": False} | data  # runs of older versions were split whatever the labels

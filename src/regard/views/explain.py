@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ def explain(
 
     A model of one text is explained on that text, and a language model on its continuation: the target, or, where a
     beam is given, what it writes. A question about a story is explained by its hops over the sentences.
-    `view` is what a report shows first; "occlusion" computes how much an answer depends on each word. `padding` adds
+    `view` is what a report shows first; "occlusion", the first of a classifier, is how much an answer depends on each
+    word. `padding` adds
     so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the number, from 1, of one of
     several about a story (default: the last), whose lines may be given one by one.
     """
@@ -80,7 +82,11 @@ def explain(
     reading, predicted = read(run, model, given[0].text, target, beam, padded)
     hidden_TD, attentions = record(model, reading.forward, reading.source, reading.inputs, reading.target)
     mix = _mix(model, config, headed=task.head is not None)
-    leaves_out = task.head is not None and (view == "occlusion" or (not attentions and mix is None))
+    occlusion, alone = None, not attentions and mix is None
+    opens = view is None and padding is None and "probabilities" in reading.prediction  # of a classifier
+    if task.head is not None and (view == "occlusion" or alone or opens):
+        with suppress(*([] if view or alone else [DecodeError])):  # as of a single word
+            occlusion = leave_one_out(task, model, reading.input)
     return replace(
         reading,
         attentions=attentions,
@@ -88,7 +94,7 @@ def explain(
         rollouts=roll_out(attentions, residual=getattr(config, "residual", True)),
         positions=positions_of(model),
         mix=mix,
-        occlusion=leave_one_out(task, model, reading.input) if leaves_out else None,
+        occlusion=occlusion,
         options=Options(view),
     )
 
