@@ -28,7 +28,7 @@ from regard.layers.attention import (
     recording,
 )
 from regard.layers.embeddings import Embedding, Positions, Readout, sinusoidal_positions
-from regard.layers.recurrence import RecurrentEncoder, word_gates
+from regard.layers.recurrence import RecurrentEncoder, fed_step, word_gates
 from regard.models.bahdanau import time_segments
 from regard.models.self_attention import PlainAttention, ProjectedAttention, SelfAttention, SelfAttentionConfig
 from regard.models.transformer import EncoderBlock, TransformerConfig
@@ -215,7 +215,8 @@ def test_a_step_of_bahdanaus_decoder(case: str) -> None:
     _, memory = model.encode(tokens_of(SOURCES[:2]))
     carry = tuple(randn(2, 12) for _ in range(2 if case == "bahdanau-lstm" else 1))
     y_BD = randn(2, 10)
-    new_carry, c_BD = model.recur(word_gates(model.cell, y_BD), carry, 2, model.attention.attend_to(memory))
+    step = fed_step(config.cell, model.cell, model.encoder.width)
+    new_carry, c_BD = model.recur(word_gates(model.cell, y_BD), carry, 2, model.attention.attend_to(memory), step)
     hidden_BD = model.deep_output(new_carry[0], y_BD, c_BD)
     for b, source in enumerate(SOURCES[:2]):
         y, h = y_BD[b].tolist(), memory.h_BSD[b, : len(source)].tolist()

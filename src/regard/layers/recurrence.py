@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -10,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.data.batches import Tokens
-from regard.layers.attention import Linear, Packing, linear, unpack_rows
+from regard.layers.attention import Linear, Packing, linear, real_positions, unpack_rows
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = tuple[Tensor, ...]
@@ -51,12 +52,15 @@ class RecurrentEncoder(nn.Module):
         self, cell: Cell, input_width: int, hidden: int, layers: int = 1, bidirectional: bool = True, dropout: float = 0
     ) -> None:
         super().__init__()
+        self.cell = cell
         self.directions = 2 if bidirectional else 1
         self.width = hidden * self.directions
         self.rnn = recurrent_layers(cell, input_width, hidden, layers, dropout, bidirectional=bidirectional)
 
     def forward(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
         """All states h_BSD (zero on padding), and the last state of each layer, both directions concatenated."""
+        if source.full:
+            return self._loop(x_BSD, source)
         packed, rows_P = pack_by_time(x_BSD, source)
         outputs, last = self.rnn(packed)
         # Under bf16 autocast torch runs recurrent layers in fp16. Convert once here, not in every attention step.
@@ -69,6 +73,27 @@ class RecurrentEncoder(nn.Module):
             torch.cat([state[direction :: self.directions] for direction in directions], dim=-1)
             for state in as_carry(last)
         )
+
+    def _loop(self, x_BSD: Tensor, source: Tokens) -> tuple[Tensor, Carry]:
+        """The same cell by cell: its kernels depend on the shape alone, unlike those for packed sentences."""
+        real_SB1, last = real_positions(source.lengths_B, x_BSD.shape[1]).t()[..., None], list[Carry]()
+        for layer in range(self.rnn.num_layers):
+            read_BSD = F.dropout(x_BSD, self.rnn.dropout, self.training) if layer else x_BSD
+            states, carries = list[Tensor](), list[Carry]()
+            for direction in range(self.directions):
+                names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+                W, b, U, c = (getattr(self.rnn, f"{name}_l{layer}{'_reverse' * direction}") for name in names)
+                inputs, steps = F.linear(read_BSD, W, b).unbind(1), list[Tensor]()
+                carry: Carry = (torch.zeros_like(inputs[0][:, : U.shape[1]]),) * (2 if self.cell == "lstm" else 1)
+                for place in range(len(inputs))[:: -1 if direction else 1]:
+                    new = cell_step(self.cell, inputs[place], F.linear(carry[0], U, c), carry)
+                    carry = tuple(torch.where(real_SB1[place], *parts) for parts in zip(new, carry, strict=True))
+                    steps.append(carry[0] * real_SB1[place])
+                states.append(torch.stack(steps[:: -1 if direction else 1], dim=1))
+                carries.append(carry)
+            x_BSD = torch.cat(states, dim=-1)
+            last.append(tuple(torch.cat(parts, dim=-1) for parts in zip(*carries, strict=True)))
+        return x_BSD, tuple(torch.stack(parts) for parts in zip(*last, strict=True))
 
 
 def pack_by_time(x_BSD: Tensor, source: Tokens) -> tuple[PackedSequence, Tensor]:
@@ -122,15 +147,29 @@ def word_gates(cell: nn.RNNCellBase, y_BTD: Tensor) -> Tensor:
     return F.linear(y_BTD, cell.weight_ih[:, : y_BTD.shape[-1]], cell.bias_ih)
 
 
-def fed_step(kind: Cell, cell: nn.RNNCellBase, words_RG: Tensor, fed_RD: Tensor, carry: Carry) -> Carry:
-    """One step of such a cell, given W_y y + b from `word_gates`. Wx and Uh are the input's and the state's part:
+FedStep = Callable[[Tensor, Tensor, Carry], Carry]
+"""W_y y + b from `word_gates`, the vector that is fed, and the state -> the next state."""
+
+
+def fed_step(kind: Cell, cell: nn.RNNCellBase, fed_width: int) -> FedStep:
+    """The steps of such a cell. Its weights are cut out and cast once for all steps."""
+    W_fed, U, device = cell.weight_ih[:, -fed_width:], cell.weight_hh, cell.weight_ih.device.type
+    if torch.is_autocast_enabled(device):
+        W_fed, U = (weight.to(torch.get_autocast_dtype(device)) for weight in (W_fed, U))
+
+    def step(words_RG: Tensor, fed_RD: Tensor, carry: Carry) -> Carry:
+        return cell_step(kind, words_RG + linear(fed_RD, W_fed), linear(carry[0], U, cell.bias_hh), carry)
+
+    return step
+
+
+def cell_step(kind: Cell, input_RG: Tensor, state_RG: Tensor, carry: Carry) -> Carry:
+    """One step of a cell, given Wx + b and Uh + b:
 
     rnn     h' = tanh(Wx + Uh)
     gru     h' = z h + (1 - z) n        n = tanh(Wx_n + r Uh_n)      r, z = sigmoid(Wx + Uh)
     lstm    h' = o tanh(c')             c' = f c + i g               i, f, o = sigmoid(Wx + Uh), g = tanh(Wx + Uh)
     """
-    input_RG = words_RG + linear(fed_RD, cell.weight_ih[:, -fed_RD.shape[-1] :])
-    state_RG = linear(carry[0], cell.weight_hh, cell.bias_hh)
     if kind == "rnn":
         return (torch.tanh(input_RG + state_RG),)
     if kind == "gru":
@@ -158,14 +197,18 @@ class FedCells(nn.Module):
     def __init__(self, cell: Cell, width: int, hidden: int, layers: int, dropout: float) -> None:
         """`width` is that of a word and of the output."""
         super().__init__()
-        self.kind = cell
+        self.kind, self.width = cell, width
         self.first = CELLS[cell](2 * width, hidden)
         self.rest = nn.ModuleList(CELLS[cell](hidden, hidden) for _ in range(layers - 1))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, words_RG: Tensor, fed_RD: Tensor, carries: list[Carry]) -> list[Carry]:
-        """One step of all layers; the carry of each layer is [R, D]."""
-        new = [fed_step(self.kind, self.first, words_RG, fed_RD, carries[0])]
+    def first_step(self) -> FedStep:
+        """The steps of the first layer."""
+        return fed_step(self.kind, self.first, self.width)
+
+    def forward(self, first: Carry, carries: list[Carry]) -> list[Carry]:
+        """The other layers' step after that of the `first`; the carry of each layer is [R, D]."""
+        new = [first]
         for cell, carry in zip(self.rest, carries[1:], strict=True):
             new.append(as_carry(cell(self.dropout(new[-1][0]), as_torch(carry))))
         return new

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.data.batches import Batch, Tokens
 from regard.layers.attention import Linear, is_recording, unpack_rows
 from regard.layers.embeddings import Readout, Tie
-from regard.layers.recurrence import CELLS, Carry, Cell, fed_step, word_gates
+from regard.layers.recurrence import CELLS, Carry, Cell, FedStep, fed_step, word_gates
 from regard.layers.scores import AdditiveAttention, ConcatAttention, FullyConnectedAttention, Memory
 from regard.models.base import Output, Presets, RecurrentConfig, RecurrentGenerator, RecurrentState, group_rows
 
@@ -49,6 +49,10 @@ class BahdanauConfig(RecurrentConfig):
     tie: Tie = "none"
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
+    @property
+    def loops(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class TimeSegment:
@@ -72,6 +76,10 @@ def time_segments(lengths_B: Tensor, width: int, device: torch.device) -> Iterat
     if is_recording():
         lengths_B = lengths_B.max().expand(len(lengths_B))
     longest, first = int(lengths_B.max()), 0
+    if int(lengths_B.min()) == longest == width:
+        all_R = torch.arange(len(lengths_B), device=device)
+        yield TimeSegment(slice(0, longest), all_R, all_R, torch.arange(len(lengths_B) * width, device=device))
+        return
     rows_R = kept_R = torch.arange(len(lengths_B))
     while first < longest:
         ends_R = lengths_B[rows_R]
@@ -114,11 +122,11 @@ class Bahdanau(RecurrentGenerator):
         return self.bridge(tuple(part[-1] for part in last)), self.attention.memory(h_BSD, source.lengths_B)
 
     def recur(
-        self, words_RG: Tensor, carry: Carry, sources: int, attend: Callable[[Tensor], Tensor]
+        self, words_RG: Tensor, carry: Carry, sources: int, attend: Callable[[Tensor], Tensor], cell: FedStep
     ) -> tuple[Carry, Tensor]:
         """One step: c_i from s_{i-1}, then s_i. Only this needs a loop over time."""
         c_RD = attend(group_rows(carry[0], sources)).flatten(0, 1)
-        return fed_step(self.config.cell, self.cell, words_RG, c_RD, carry), c_RD
+        return cell(words_RG, c_RD, carry), c_RD
 
     def deep_output(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
         """t_i, the maximum of each pair of units; U_o, V_o and C_o are one matrix."""
@@ -127,13 +135,13 @@ class Bahdanau(RecurrentGenerator):
     def forward(self, batch: Batch) -> Output:
         carry, memory = self.encode(batch.source)
         y_BTD = self.dropout(self.target_embedding(batch.target.ids_BL[:, :-1]))
-        words_BTG = word_gates(self.cell, y_BTD)
+        words_BTG, cell = word_gates(self.cell, y_BTD), fed_step(self.config.cell, self.cell, self.encoder.width)
         states, contexts, places = [], [], []
         for segment in time_segments(batch.target.host_lengths_B - 1, words_BTG.shape[1], words_BTG.device):
             carry, memory = tuple(part.index_select(0, segment.kept_R) for part in carry), memory[segment.kept_R]
             attend, of_steps = self.attention.attend_to(memory), []
             for words_RG in words_BTG[:, segment.steps].index_select(0, segment.rows_R).unbind(1):
-                carry, c_RD = self.recur(words_RG, carry, len(words_RG), attend)
+                carry, c_RD = self.recur(words_RG, carry, len(words_RG), attend, cell)
                 of_steps.append((carry[0], c_RD))
             states_RTD, contexts_RTD = (torch.stack(parts, 1) for parts in zip(*of_steps, strict=True))
             states.append(states_RTD.flatten(0, 1))
@@ -150,6 +158,6 @@ class Bahdanau(RecurrentGenerator):
 
     def step(self, tokens_R: Tensor, state: RecurrentState[Memory]) -> tuple[Tensor, RecurrentState[Memory]]:
         y_RD = self.target_embedding(tokens_R)
-        attend = self.attention.attend_to(state.memory)
-        carry, c_RD = self.recur(word_gates(self.cell, y_RD), state.carry, len(state.memory), attend)
+        attend, cell = self.attention.attend_to(state.memory), fed_step(self.config.cell, self.cell, self.encoder.width)
+        carry, c_RD = self.recur(word_gates(self.cell, y_RD), state.carry, len(state.memory), attend, cell)
         return self.readout(self.deep_output(carry[0], y_RD, c_RD)), RecurrentState(carry, state.memory)

@@ -248,7 +248,7 @@ class AttentiveCaptioner(Captioner):
         z_BQD = self.attention(h_BQD, memory) if alpha_BQS is None else alpha_BQS @ memory.h_BSD
         gate = 1.0 if self.W_beta is None else torch.sigmoid(self.W_beta(h_BQD))
         z_RD = (gate * z_BQD).flatten(0, 1)
-        return fed_step("lstm", self.cell, words_RG, z_RD, carry), z_RD, alpha_BQS
+        return fed_step("lstm", self.cell, z_RD.shape[-1])(words_RG, z_RD, carry), z_RD, alpha_BQS
 
     def deep_output(self, y: Tensor, h: Tensor, z: Tensor) -> Tensor:
         return self.dropout(y + self.L_h(self.dropout(h)) + self.L_z(z))

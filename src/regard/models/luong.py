@@ -58,6 +58,10 @@ class LuongConfig(RecurrentConfig):
     tie: Tie = "none"
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary)."""
 
+    @property
+    def loops(self) -> bool:
+        return self.input_feeding
+
     @model_validator(mode="after")
     def _products_of_equal_width(self) -> LuongConfig:
         if self.bidirectional and self.score in ("dot", "scaled_dot"):
@@ -205,9 +209,9 @@ class Luong(RecurrentGenerator):
     def feed(self, decoder: FedCells, y_RTD: Tensor, state: LuongState) -> tuple[Tensor, Carry]:
         """With input feeding each step needs the attentional state before it: only this needs a loop over time."""
         carries = list(zip(*(part.unbind(0) for part in state.carry), strict=True))
-        fed_RD, attentional = state.fed_RD, []
+        fed_RD, attentional, first = state.fed_RD, [], decoder.first_step()
         for t, words_RG in enumerate(word_gates(decoder.first, y_RTD).unbind(1), state.written):
-            carries = decoder(words_RG, fed_RD, carries)
+            carries = decoder(first(words_RG, fed_RD, carries[0]), carries)
             fed_RD = self.attentional(carries[-1][0][:, None], state.memory, t)[:, 0]
             attentional.append(fed_RD)
         return torch.stack(attentional, 1), tuple(torch.stack(part) for part in zip(*carries, strict=True))
