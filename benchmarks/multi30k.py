@@ -29,7 +29,13 @@ QUALITY = (
 )
 """Recipes that are trained in parallel, each with all its seeds."""
 SOURCES = "multi30k/test_2016_flickr.en.gz"
-SHORT = ["training.batch_tokens=16384", "training.ema=null", "training.validate_every=10000", "training.decode=0"]
+SHORT = [
+    "training.batch_tokens=16384",
+    "training.ema=null",
+    "training.precision=bf16",
+    "training.validate_every=10000",
+    "training.decode=0",
+]
 TIME = {
     "multi30k-transformer": [
         *SHORT,

@@ -1,10 +1,11 @@
-"""Training and decoding speed beside peers, in one run on one machine: ratios of real target tokens per second.
+"""Training and decoding speed beside peers, in one run on one machine: ratios of real tokens per second.
 
-    python benchmarks/speed.py [--device cuda|cpu] [--only transformer bahdanau luong decoding] [--repeats 5]
+    python benchmarks/speed.py [--device cuda|cpu] [--only transformer bert gpt bahdanau luong decoding] [--repeats 5]
 
-Peers: `transformers`' Marian model of the same size in eager mode (training on the same padded batches; `generate`),
-and for recurrent models the usual Python loop over time, written out below. Each side is timed `--repeats` times in
-turn and the medians are compared. Batches are random sentences of mixed length, mean 27.
+Everybody trains on the same sentences. The peers get them as their best users would: in batches bucketed by length,
+with a fused optimiser, in bf16 on a GPU, eager and compiled. `regard` runs what `regard train` runs: filled batches
+and compiled code, or bucketed batches where a model does not pack. Each side is timed `--repeats` times in turn and the
+medians are compared. The share of the ceiling is the share of the speed of a large matrix product.
 """
 
 from __future__ import annotations
@@ -12,40 +13,70 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import Batch, Tokens
+from regard.data.batches import (
+    AnyBatch,
+    Batch,
+    MaskedBatch,
+    Measured,
+    Rows,
+    TextBatch,
+    Tokens,
+    plan,
+    row_sizes,
+)
 from regard.models import build_model
 from regard.models.bahdanau import BahdanauConfig
+from regard.models.bert import BERTConfig
+from regard.models.gpt import GPTConfig
 from regard.models.luong import LuongConfig
 from regard.models.transformer import TransformerConfig
 from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.objectives.language_model import MaskedTokens, NextToken
 from regard.search.config import SearchConfig
 from regard.search.decode import search
 from regard.text.vocabularies import BEGIN, END, PAD
+from regard.training.loop import CapturedLoss
 from regard.training.optimiser import HalfWeights
 
 VOCABULARY = 32_000
 Job = Callable[[], Any]
+Loss = Callable[[Any], Tensor]
+Row = tuple[str, float, float | None]
+"""Who, tokens per second, and floating-point operations per second where they are known."""
 
 
-def sentences(tokens: int, generator: torch.Generator) -> Tensor:
-    """Lengths of mean 27 until their sum is `tokens`: gamma-like, as in real corpora, from 2 to 100."""
-    lengths: list[int] = []
-    while sum(lengths) < tokens:
-        draws = torch.empty(3).exponential_(1 / 8.6, generator=generator)
-        lengths.append(int(draws.sum().clamp(1, 99)) + 1)
-    return torch.tensor(lengths)
+# ------------------------------------------------------------------------------------------------- the sentences
 
 
-def padded(lengths_B: Tensor, generator: torch.Generator, *, begins: bool) -> Tokens:
-    ids_BL = torch.randint(4, VOCABULARY, (len(lengths_B), int(lengths_B.max())), generator=generator)
+class Lengths(Measured):
+    """Only the lengths of some sentences: all that the planner needs to know."""
+
+    lengths = np.zeros(0, dtype=np.int32)
+    length_differences: Any = None
+
+    def __init__(self, first: Tensor, second: Tensor | None = None) -> None:
+        self.lengths = (first if second is None else torch.maximum(first, second)).int().numpy()
+        self.length_differences = None if second is None else (first - second).int().numpy()
+        self.corpora, self.weights = np.zeros(len(first), dtype=np.int16), (1.0,)
+
+
+def drawn(count: int, generator: torch.Generator, mean: float = 3.15, spread: float = 0.55, most: int = 128) -> Tensor:
+    """Log-normal lengths as in real corpora, from 4 tokens on; mean 27 with the defaults."""
+    return torch.clamp(torch.exp(torch.randn(count, generator=generator) * spread + mean).long(), 4, most)
+
+
+def ids(lengths_B: Tensor, generator: torch.Generator, *, begins: bool = False) -> Tokens:
+    ids_BL = torch.randint(5, VOCABULARY, (len(lengths_B), int(lengths_B.max())), generator=generator)
     place_L = torch.arange(ids_BL.shape[1])
     ids_BL[place_L >= lengths_B[:, None]] = PAD
     ids_BL[place_L == lengths_B[:, None] - 1] = END
@@ -54,60 +85,150 @@ def padded(lengths_B: Tensor, generator: torch.Generator, *, begins: bool) -> To
     return Tokens.of(ids_BL, lengths_B)
 
 
-def batches(tokens: int, count: int, device: str) -> list[Batch]:
-    """Batches of about `tokens` target tokens; a source is within a fifth of its target's length."""
-    generator, made = torch.Generator().manual_seed(1), []
-    for _ in range(count):
-        target_B = sentences(tokens, generator) + 1
-        source_B = (target_B * torch.empty(len(target_B)).uniform_(0.8, 1.2, generator=generator)).long().clamp(2, 100)
-        source = padded(source_B, generator, begins=False)
-        target = padded(target_B, generator, begins=True)
-        made.append(Batch(source, target, tokens=int((target_B - 1).sum())).to(device))
-    return made
+@dataclass
+class Sentences:
+    """The same sentences in the batches of both sides."""
+
+    make: Callable[[Rows, torch.Generator], AnyBatch]
+    lengths: Lengths
+    tokens: int
+    """The budget of a batch."""
+    count: int
+    """Batches to train on."""
+
+    def bucketed(self, device: str) -> list[Any]:
+        """By length, in random order, as every toolkit does it."""
+        planned = plan(self.lengths, self.tokens, 1, 0)[: self.count]
+        return [self.make(rows, torch.Generator().manual_seed(n)).to(device) for n, rows in enumerate(planned)]
+
+    def filled(self, device: str) -> list[Any]:
+        planned, sizes = (
+            plan(self.lengths, self.tokens, 1, 0, fill=True)[: self.count],
+            row_sizes(self.lengths, self.tokens),
+        )
+        made = (self.make(rows, torch.Generator().manual_seed(n)) for n, rows in enumerate(planned))
+        return [batch.packed(sizes).to(device) for batch in made]
+
+
+def pairs(tokens: int, count: int) -> Sentences:
+    generator = torch.Generator().manual_seed(1)
+    target = drawn(200 * count * tokens // 4096, generator)
+    noise = 1 + 0.15 * torch.randn(len(target), generator=generator)
+    source = torch.clamp((target * noise).long(), 4, 128)
+
+    def make(rows: Rows, generator: torch.Generator) -> Batch:
+        t = ids(target[rows] + 1, generator, begins=True)
+        return Batch(ids(source[rows], generator), t, tokens=int(target[rows].sum()))
+
+    return Sentences(make, Lengths(source, target), tokens, count)
+
+
+def masked(tokens: int, count: int) -> Sentences:
+    lengths = drawn(80 * count * tokens // 4096, torch.Generator().manual_seed(3), 3.6, 0.6)
+
+    def make(rows: Rows, generator: torch.Generator) -> MaskedBatch:
+        text = ids(lengths[rows], generator)
+        real_BL = seen(text)
+        hidden_BL = (torch.rand(real_BL.shape, generator=generator) < 0.15) & real_BL
+        places_P = hidden_BL.flatten().nonzero()[:, 0]
+        read = replace(text, ids_BL=text.ids_BL.masked_fill(hidden_BL, 4))
+        labels_P = text.ids_BL.flatten()[places_P]
+        return MaskedBatch(read, torch.zeros_like(text.ids_BL), places_P, labels_P, tokens=int(lengths[rows].sum()))
+
+    return Sentences(make, Lengths(lengths), tokens, count)
+
+
+def blocks(tokens: int, count: int, length: int) -> Sentences:
+    lengths = torch.full((count * tokens // length,), length)
+
+    def make(rows: Rows, generator: torch.Generator) -> TextBatch:
+        return TextBatch(ids(lengths[rows] + 1, generator), tokens=int(lengths[rows].sum()))
+
+    return Sentences(make, Lengths(lengths), tokens, count)
+
+
+# ------------------------------------------------------------------------------------------------- timing
+
+
+def synchronise(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def clock(job: Job, device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
+    synchronise(device)
     started = time.perf_counter()
     job()
-    if device == "cuda":
-        torch.cuda.synchronize()
+    synchronise(device)
     return time.perf_counter() - started
 
 
-def race(work: float, ours: Job, peer: Job, device: str, repeats: int) -> tuple[float, float, float]:
-    """Work per second of both, and the ratio of the medians; both are warmed up, then run in turn."""
-    for job in (ours, peer):
-        job()
-    times = [(clock(ours, device), clock(peer, device)) for _ in range(repeats)]
-    mine, theirs = (statistics.median(side) for side in zip(*times, strict=True))
-    return work / mine, work / theirs, theirs / mine
+def race(jobs: dict[str, tuple[Job, int]], device: str, repeats: int) -> dict[str, float]:
+    """Tokens per second of each (a job and its tokens); all are warmed up, then run in turn."""
+    for name, (job, _) in jobs.items():
+        seconds = [clock(job, device), clock(job, device)]
+        print(f"    {name}: first {seconds[0]:.1f} s, then {seconds[1]:.2f} s", flush=True)
+    times = [{name: clock(job, device) for name, (job, _) in jobs.items()} for _ in range(repeats)]
+    return {name: tokens / statistics.median(t[name] for t in times) for name, (_, tokens) in jobs.items()}
 
 
-def training(model: nn.Module, loss: Callable[[Batch], Tensor], made: list[Batch], device: str) -> Job:
-    """An epoch over the batches: forward, backward, update, in bf16 on a GPU."""
+def ceiling(device: str) -> float:
+    """Floating-point operations per second of a large matrix product."""
+    size, count = (8192, 20) if device == "cuda" else (2048, 4)
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    a, b = torch.randn(2, size, size, device=device, dtype=dtype)
+    for _ in range(3):
+        a @ b
+    return count * 2 * size**3 / clock(lambda: [a @ b for _ in range(count)], device)
+
+
+def training(model: nn.Module, loss: Callable[[Any], Tensor], made: Sequence[Any], device: str) -> tuple[Job, int]:
+    """An epoch over the batches: forward, backward, clip, update, in bf16 on a GPU; and its tokens."""
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4, fused=True)
+    # CUDA graphs add to gradients that must stay where they are
+    keep = isinstance(loss, CapturedLoss)
+
+    def backward(batch: Any) -> None:
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            total = loss(batch.unnamed())
+        (total / batch.tokens).backward()
 
     def epoch() -> None:
         for batch in made:
-            with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-                total = loss(batch)
-            (total / batch.tokens).backward()
+            if keep:
+                loss(batch, 1 / batch.tokens)  # type: ignore[call-arg]
+            else:
+                backward(batch)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.zero_grad(set_to_none=not keep)
 
-    return epoch
-
-
-def ours_training(model: nn.Module, made: list[Batch], device: str) -> Job:
-    objective = TokenCrossEntropy(model.to(device).train(), smoothing=0.1).train()  # type: ignore[arg-type]
-    return training(model, loss_of(objective, device), made, device)
+    return epoch, sum(batch.tokens for batch in made)
 
 
-def loss_of(objective: nn.Module, device: str) -> Callable[[Any], Tensor]:
-    """As `regard train` computes it: on a GPU the weights are cast to half precision together."""
+def compiled(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
+    """What `regard train` does with filled batches in a long training."""
+    objective.to(device).train()
+    run = torch.compile(objective, dynamic=False)
+    return training(objective, lambda batch: run(batch)[0], made, device)
+
+
+def captured(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
+    """What it does in a short one: the eager step as a CUDA graph."""
+    objective.to(device).train()
+    halves = HalfWeights(objective, torch.bfloat16)
+
+    def loss(batch: Any, factor: float | Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16), halves.in_place():
+            sums_2: Tensor = objective(batch.unnamed())
+        (sums_2[0] * factor).backward()
+        return sums_2.detach()
+
+    return training(objective, CapturedLoss(loss), made, device)  # type: ignore[arg-type]
+
+
+def eager(objective: nn.Module, made: Sequence[Any], device: str) -> tuple[Job, int]:
+    objective.to(device).train()
     halves = HalfWeights(objective, torch.bfloat16)
 
     def loss(batch: Any) -> Tensor:
@@ -115,10 +236,14 @@ def loss_of(objective: nn.Module, device: str) -> Callable[[Any], Tensor]:
             total: Tensor = objective(batch)[0]
         return total
 
-    return loss
+    return training(objective, loss, made, device)
 
 
-# -------------------------------------------------------------------------------------------------- the peers
+# ------------------------------------------------------------------------------------------------- the peers
+
+
+def seen(tokens: Tokens) -> Tensor:
+    return torch.arange(tokens.ids_BL.shape[1], device=tokens.ids_BL.device) < tokens.lengths_B[:, None]
 
 
 def marian(config: TransformerConfig) -> Any:
@@ -136,27 +261,49 @@ def marian(config: TransformerConfig) -> Any:
     )  # fmt: skip
 
 
-def visible(tokens: Tokens) -> Tensor:
-    return torch.arange(tokens.ids_BL.shape[1], device=tokens.ids_BL.device) < tokens.lengths_B[:, None]
-
-
 def smoothed(logits: Tensor, batch: Batch) -> Tensor:
     """Label-smoothed cross-entropy over all positions, padding ignored: what most training scripts do."""
-    labels = batch.target.ids_BL[:, 1:].masked_fill(~visible(batch.target)[:, 1:], -100)
+    labels = batch.target.ids_BL[:, 1:].masked_fill(~seen(batch.target)[:, 1:], -100)
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1, reduction="sum")
 
 
-def marian_training(model: Any, made: list[Batch], device: str) -> Job:
-    model.to(device).train()
-
+def of_marian(model: Any) -> Loss:
     def loss(batch: Batch) -> Tensor:
         out = model(
-            input_ids=batch.source.ids_BL, attention_mask=visible(batch.source).long(),
-            decoder_input_ids=batch.target.ids_BL[:, :-1],
+            input_ids=batch.source.ids_BL, attention_mask=seen(batch.source).long(),
+            decoder_input_ids=batch.target.ids_BL[:, :-1], use_cache=False,
         )  # fmt: skip
         return smoothed(out.logits, batch)
 
-    return training(model, loss, made, device)
+    return loss
+
+
+def of_bert(model: Any) -> Loss:
+    def loss(batch: MaskedBatch) -> Tensor:
+        labels = torch.full_like(batch.text.ids_BL, -100).flatten()
+        labels = labels.index_copy(0, batch.places_P, batch.labels_P).view_as(batch.text.ids_BL)
+        result = model(input_ids=batch.text.ids_BL, attention_mask=seen(batch.text).long(), labels=labels)
+        return result.loss * len(batch.places_P)
+
+    return loss
+
+
+def of_gpt(model: Any) -> Loss:
+    def loss(batch: TextBatch) -> Tensor:
+        logits = model(input_ids=batch.text.ids_BL[:, :-1], use_cache=False).logits
+        return F.cross_entropy(logits.flatten(0, 1), batch.text.ids_BL[:, 1:].flatten(), reduction="sum")
+
+    return loss
+
+
+def eager_and_compiled(
+    name: str, make: Callable[[], Any], loss: Callable[[Any], Loss], made: Sequence[Any], device: str
+) -> dict[str, tuple[Job, int]]:
+    """The peer in both ways; its compiled forward pass takes shapes as they come."""
+    plain, fast = make().to(device).train(), make().to(device).train()
+    jobs = {f"{name}, eager": training(plain, loss(plain), made, device)}
+    fast.forward = torch.compile(fast.forward, dynamic=None if len({str(b.shapes()) for b in made}) == 1 else True)
+    return jobs | {f"{name}, compiled": training(fast, loss(fast), made, device)}
 
 
 class UsualLoop(nn.Module):
@@ -190,91 +337,170 @@ class UsualLoop(nn.Module):
         )  # fmt: skip
         memory, (h, c) = self.encoder(packed)
         memory, _ = nn.utils.rnn.pad_packed_sequence(memory, batch_first=True)
-        keys, seen = self.keys(memory), visible(batch.source)
+        keys, visible = self.keys(memory), seen(batch.source)
         h, c = torch.tanh(self.h0(torch.cat([*h], -1))), torch.tanh(self.c0(torch.cat([*c], -1)))
         outputs = []
         for t in range(batch.target.ids_BL.shape[1] - 1):
             y = self.dropout(self.target(batch.target.ids_BL[:, t]))
             if self.additive:
-                context = self.look(h, keys, memory, seen)
+                context = self.look(h, keys, memory, visible)
                 h, c = self.cell(torch.cat([y, context], -1), (h, c))
                 outputs.append(self.combine(torch.cat([h, y, context], -1)))
             else:
                 h, c = self.cell(y, (h, c))
-                outputs.append(torch.tanh(self.combine(torch.cat([self.look(h, keys, memory, seen), h], -1))))
+                outputs.append(torch.tanh(self.combine(torch.cat([self.look(h, keys, memory, visible), h], -1))))
         logits: Tensor = self.out(self.dropout(torch.stack(outputs, 1)))
         return logits
-
-
-def loop_training(model: UsualLoop, made: list[Batch], device: str) -> Job:
-    model.to(device).train()
-    return training(model, lambda batch: smoothed(model(batch), batch), made, device)
 
 
 # ------------------------------------------------------------------------------------------------- the races
 
 
-def transformer_race(device: str, repeats: int) -> Iterator[tuple[str, float, float, float]]:
-    config = TransformerConfig(preset="base" if device == "cuda" else "tiny", tie="all")
-    made = batches(24_000 if device == "cuda" else 2_000, 8 if device == "cuda" else 2, device)
-    model = build_model(config, VOCABULARY, VOCABULARY)
-    found = race(
-        sum(batch.tokens for batch in made), ours_training(model, made, device),
-        marian_training(marian(config), made, device), device, repeats,
-    )  # fmt: skip
-    yield f"train Transformer {config.preset} / Marian eager", *found
+def transformer_race(device: str, repeats: int) -> Iterator[Row]:
+    gpu = device == "cuda"
+    config, data = (
+        TransformerConfig(preset="base" if gpu else "tiny", tie="all"),
+        pairs(24_576 if gpu else 2_048, 16 if gpu else 4),
+    )
+    made, width, ff = data.bucketed(device), config.width, config.feed_forward
+
+    def objective() -> nn.Module:
+        return TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), smoothing=0.1)
+
+    jobs = {"regard": compiled(objective(), data.filled(device), device)} if gpu else {}
+    jobs |= {"regard, CUDA graph": captured(objective(), data.filled(device), device)} if gpu else {}
+    jobs |= {"regard, bucketed" if gpu else "regard": eager(objective(), made, device)}
+    jobs |= eager_and_compiled("Marian", lambda: marian(config), of_marian, made, device)
+    layers = config.encoder_layers * (4 * width**2 + 2 * width * ff) + config.decoder_layers * (
+        8 * width**2 + 2 * width * ff
+    )
+    yield from rows_of(jobs, device, repeats, 6 * (layers + VOCABULARY * width))
 
 
-def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[tuple[str, float, float, float]]:
+def bert_race(device: str, repeats: int) -> Iterator[Row]:
+    from transformers import BertConfig, BertForMaskedLM
+
+    gpu = device == "cuda"
+    config = BERTConfig(preset="base" if gpu else "tiny", next_sentence=False)
+    data = masked(24_576 if gpu else 2_048, 16 if gpu else 4)
+    made, width, ff = data.bucketed(device), config.width, config.feed_forward
+
+    def peer() -> Any:
+        return BertForMaskedLM(
+            BertConfig(
+                vocab_size=VOCABULARY, hidden_size=width, num_hidden_layers=config.layers, intermediate_size=ff,
+                num_attention_heads=config.heads, hidden_dropout_prob=config.dropout,
+                attention_probs_dropout_prob=config.attention_dropout, pad_token_id=PAD,
+            )
+        )  # fmt: skip
+
+    def objective() -> nn.Module:
+        return MaskedTokens(build_model(config, VOCABULARY))
+
+    jobs = {"regard": compiled(objective(), data.filled(device), device)} if gpu else {}
+    jobs |= {"regard, bucketed" if gpu else "regard": eager(objective(), made, device)}
+    jobs |= eager_and_compiled("BertForMaskedLM", peer, of_bert, made, device)
+    yield from rows_of(
+        jobs, device, repeats, 6 * (config.layers * (4 * width**2 + 2 * width * ff) + 0.15 * VOCABULARY * width)
+    )
+
+
+def gpt_race(device: str, repeats: int) -> Iterator[Row]:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    gpu = device == "cuda"
+    config = GPTConfig(preset="base" if gpu else "tiny", norm="pre", max_positions=512)
+    data = blocks(24_576 if gpu else 2_048, 8 if gpu else 4, 512 if gpu else 128)
+    made, width, ff = data.bucketed(device), config.width, config.feed_forward
+
+    def peer() -> Any:
+        return GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=VOCABULARY, n_positions=512, n_embd=width, n_layer=config.layers, n_head=config.heads,
+                n_inner=ff, resid_pdrop=config.dropout, embd_pdrop=config.dropout, attn_pdrop=0.0,
+            )
+        )  # fmt: skip
+
+    def objective() -> nn.Module:
+        return NextToken(build_model(config, VOCABULARY))
+
+    jobs = {"regard": compiled(objective(), data.filled(device), device)} if gpu else {}
+    jobs |= {"regard, bucketed" if gpu else "regard": eager(objective(), made, device)}
+    jobs |= eager_and_compiled("GPT-2", peer, of_gpt, made, device)
+    yield from rows_of(
+        jobs, device, repeats, 6 * (config.layers * (4 * width**2 + 2 * width * ff) + VOCABULARY * width)
+    )
+
+
+def recurrent_race(kind: str, device: str, repeats: int) -> Iterator[Row]:
     width, embedding, additive = (512, 512, kind == "bahdanau") if device == "cuda" else (128, 64, kind == "bahdanau")
     common = {"hidden": width, "embedding": embedding, "attention": width, "bidirectional": True, "cell": "lstm"}
     config = BahdanauConfig(**common) if additive else LuongConfig(**common, input_feeding=False)  # type: ignore[arg-type]
-    made = batches(24_000 if device == "cuda" else 2_000, 4 if device == "cuda" else 2, device)
-    found = race(
-        sum(batch.tokens for batch in made),
-        ours_training(build_model(config, VOCABULARY, VOCABULARY), made, device),
-        loop_training(UsualLoop(width, embedding, additive=additive, dropout=config.dropout), made, device),
-        device, repeats,
-    )  # fmt: skip
-    yield f"train {kind} LSTM {width} / usual loop", *found
+    made = pairs(24_576 if device == "cuda" else 2_048, 8 if device == "cuda" else 2).bucketed(device)
+    loop = UsualLoop(width, embedding, additive=additive, dropout=config.dropout).to(device).train()
+    ours = TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), smoothing=0.1)
+    if device == "cuda" and config.loops:
+        rounded = [batch.to("cpu").rounded().to(device) for batch in made]
+        again = TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), smoothing=0.1)
+        jobs = {"regard": captured(ours, rounded, device), "regard, eager": eager(again, made, device)}
+    else:
+        jobs = {"regard": eager(ours, made, device)}
+    jobs |= {"usual loop": training(loop, lambda batch: smoothed(loop(batch), batch), made, device)}
+    yield from rows_of(jobs, device, repeats)
 
 
-def decoding_races(device: str, repeats: int) -> Iterator[tuple[str, float, float, float]]:
+def decoding_races(device: str, repeats: int) -> Iterator[Row]:
     """Both write exactly `length` tokens for each source, with random weights of the same size and precision."""
     config, dtype = TransformerConfig(preset="base", tie="all"), torch.bfloat16 if device == "cuda" else torch.float32
     model = build_model(config, VOCABULARY, VOCABULARY).to(device, dtype).eval()
     peer = marian(config).to(device, dtype).eval()
-    for rows, length in ((128, 64),) if device == "cuda" else ((32, 32), (1, 32)):
+    for rows, length in ((128, 64), (1, 64)) if device == "cuda" else ((32, 32), (1, 32)):
         generator = torch.Generator().manual_seed(1)
-        source = padded(sentences(27 * rows, generator)[:rows], generator, begins=False).to(device)
+        source = ids(drawn(rows, generator), generator).to(device)
         for beam in (1, 4):
             settings = SearchConfig(beam=beam, min_length=length, max_length=length)
-            inputs = {"input_ids": source.ids_BL, "attention_mask": visible(source).long()}
+            inputs = {"input_ids": source.ids_BL, "attention_mask": seen(source).long()}
             asked = {"num_beams": beam, "do_sample": False, "min_new_tokens": length, "max_new_tokens": length}
-            found = race(
-                len(source) * length, lambda s=source, c=settings: search(model, s, c),  # type: ignore[misc]
-                lambda i=inputs, a=asked: peer.generate(**i, **a), device, repeats,  # type: ignore[misc]
-            )  # fmt: skip
-            yield f"decode {len(source)} x {length}, beam {beam} / generate", *found
+            jobs: dict[str, tuple[Job, int]] = {
+                "regard": (lambda s=source, c=settings: search(model, s, c), rows * length),  # type: ignore[misc]
+                "generate": (lambda i=inputs, a=asked: peer.generate(**i, **a), rows * length),  # type: ignore[misc]
+            }
+            print(f"  {rows} x {length}, beam {beam}")
+            yield from rows_of(jobs, device, repeats)
+
+
+def rows_of(
+    jobs: dict[str, tuple[Job, int]], device: str, repeats: int, flops_a_token: float | None = None
+) -> Iterator[Row]:
+    for name, speed in race(jobs, device, repeats).items():
+        yield name, speed, None if flops_a_token is None else speed * flops_a_token
 
 
 def main() -> None:
+    races: dict[str, Callable[[str, int], Iterator[Row]]] = {
+        "transformer": transformer_race, "bert": bert_race, "gpt": gpt_race,
+        "bahdanau": lambda device, repeats: recurrent_race("bahdanau", device, repeats),
+        "luong": lambda device, repeats: recurrent_race("luong", device, repeats),
+        "decoding": decoding_races,
+    }  # fmt: skip
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--only", nargs="*", default=["transformer", "bahdanau", "luong", "decoding"])
+    parser.add_argument("--only", nargs="*", default=[*races], choices=[*races])
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    device, repeats = options.device, options.repeats
-    races = {
-        "transformer": lambda: transformer_race(device, repeats),
-        "bahdanau": lambda: recurrent_race("bahdanau", device, repeats),
-        "luong": lambda: recurrent_race("luong", device, repeats),
-        "decoding": lambda: decoding_races(device, repeats),
-    }
-    print("| race | regard, tokens/s | peer, tokens/s | ratio |\n|---|---|---|---|")
+    torch.set_float32_matmul_precision("high")
+    most = ceiling(options.device)
+    print(f"ceiling {most / 1e12:.1f} TFLOP/s, torch {torch.__version__}", flush=True)
     for name in options.only:
-        for what, ours, theirs, ratio in races[name]():
-            print(f"| {what} | {ours:,.0f} | {theirs:,.0f} | {ratio:.2f} |", flush=True)
+        print(f"{name}", flush=True)
+        ours = 0.0
+        for who, speed, flops in races[name](options.device, options.repeats):
+            ours = speed if who == "regard" else ours
+            share = "" if flops is None else f" | {flops / most:.1%}"
+            print(f"| {name} | {who} | {speed:,.0f} | {ours / speed:.2f}{share} |", flush=True)
+        if options.device == "cuda":
+            torch._dynamo.reset()
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":
