@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data.batches import START, Batch, Position, Stream, ahead, auto_batch_tokens, fixed_batches, plan
+from regard.data.batches import START, Batch, Position, Stream, ahead, auto_batch_tokens, fixed_batches, plan, row_sizes
 from regard.data.dataset import Dataset
 from regard.data.store import TextColumn, TokenColumn
 from regard.text.tokenizers import TokenizerConfig, Tokenizers, train_tokenizers
@@ -103,6 +103,27 @@ class TestPlan:
             space = sum((column.lengths[batch].max() + 1) * len(batch) for batch in batches)
             assert 1 - filled / space <= 0.10
         assert np.median([len(batch) * examples.lengths[batch].max() for batch in batches]) > 0.9 * budget
+
+    @given(st.integers(0, 99), st.integers(0, 5), st.integers(1, 600))
+    def test_filled_batches_hold_every_example_once(self, few: Dataset, seed: int, epoch: int, budget: int) -> None:
+        batches, sizes = plan(few, budget, seed, epoch, fill=True), row_sizes(few, budget)
+        assert sorted(i for batch in batches for i in batch.tolist()) == list(range(60))
+        for batch in batches:
+            for column, size in (("source", sizes.first), ("target", sizes.second)):
+                assert sum(len(few.columns[column][i]) + 1 for i in batch) <= size
+
+    def test_filled_batches_are_full_and_of_mixed_lengths(self, examples: Dataset) -> None:
+        batches, sizes = plan(examples, 4096, 1, 0, fill=True), row_sizes(examples, 4096)
+        assert listed(batches) != listed(plan(examples, 4096, 1, 1, fill=True))
+        used = [
+            max(
+                (examples.columns[column].lengths[batch] + 1).sum() / size
+                for column, size in (("source", sizes.first), ("target", sizes.second))
+            )
+            for batch in batches[:-1]
+        ]
+        assert np.mean(used) > 0.98
+        assert all(np.ptp(examples.lengths[batch]) > 20 for batch in batches[:-1])
 
     def test_weights(self, tokenizers: Tokenizers) -> None:
         corpora = np.repeat(np.arange(5, dtype=np.int16), 20)

@@ -237,7 +237,7 @@ def test_every_problem_is_found_at_once() -> None:
         ("training.steps=1e3", "training.steps", "should be a whole number, not 1000.0 (write 1000)"),
         ("training.steps='5'", "training.steps", "should be a valid integer, not '5'"),
         ("training.steps=true", "training.steps", "should be a valid integer, not True"),
-        ("training.compile=yes", "training.compile", "should be true or false, not 'yes'"),
+        ("training.compile=yes", "training.compile", "'yes' is not allowed (allowed: auto, false, true)"),
         ("training.learning_rate=fast", "training.learning_rate", "should be a valid number, not 'fast'"),
         ("training.learning_rate=.inf", "training.learning_rate", "should be a valid number, not '.inf'"),
         ("training.betas=[0.9]", "training.betas", "should have at least 2 items, not 1"),

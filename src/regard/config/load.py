@@ -223,7 +223,8 @@ def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int |
 def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
     """One of pydantic's errors in plain words: what is wrong, and what is allowed."""
     context, given, shown = error.get("ctx", {}), error["input"], short(repr(error["input"]))
-    literals = re.findall(r"'([^']*)'", context.get("expected", "")) or [context.get("expected", "")]
+    expected = str(context.get("expected", "")).replace("True", "'true'").replace("False", "'false'")
+    literals = re.findall(r"'([^']*)'", expected) or [expected]
     is_literal, is_mapping = error["type"] in ("literal_error", "enum"), error["type"] in MAPPINGS
     if given is None and error["type"] not in ("missing", "value_error"):
         hint = str(error["msg"]).removeprefix("Input ")

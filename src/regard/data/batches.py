@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from regard.data.store import Integers
 from regard.text.tokenizers import Letters, UnknownWord, letters_of, unknown_in
@@ -22,6 +23,10 @@ NO_TAG = -100
 """Stands in the labels of a batch where a token carries no tag."""
 Rows = NDArray[np.int64]
 """Numbers of examples."""
+MASKED_STEP = 1024
+"""The number of masked tokens of a packed batch is rounded up to a multiple of this."""
+TILE = 128
+"""The size of a packed row is a multiple of this: an attention kernel works on tiles of so many tokens."""
 T = TypeVar("T")
 
 
@@ -38,6 +43,20 @@ class Tensors:
         changed: dict[str, Any] = {name: function(value) for name, value in values.items() if isinstance(value, Tensor)}
         changed |= {name: value.map(function) for name, value in values.items() if isinstance(value, Tensors)}
         return replace(self, **changed)
+
+    def tensors(self) -> list[Tensor]:
+        """All of them, but those that stay in main memory."""
+        found: list[Tensor] = []
+        self.map(lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
+        return found
+
+    def signature(self) -> tuple[Any, ...]:
+        """Shapes and settings: what a captured computation depends on."""
+        values = (getattr(self, field.name) for field in fields(self) if field.name not in self.HOST)
+        return tuple(
+            value.shape if isinstance(value, Tensor) else value.signature() if isinstance(value, Tensors) else value
+            for value in values
+        )
 
     def to(self, device: torch.device | str) -> Self:
         return self.map(lambda tensor: tensor.to(device, non_blocking=True))
@@ -93,8 +112,48 @@ def _padded(rows: Sequence[Letters]) -> Tensor:
 
 
 @dataclass(frozen=True)
+class RowSizes:
+    """The fixed sizes of packed batches, so that compiled code meets one shape. A batch that needs more has more."""
+
+    first: int
+    """Tokens of the first column, and of the second if there are two."""
+    second: int
+    longest: int
+    """Tokens of the longest sentence."""
+    sentences: int
+
+
+@dataclass(frozen=True)
+class Row(Tensors):
+    """Where the tokens of a packed row are: sentence after sentence, then filler, in sentences of a tile each."""
+
+    sentences_P: Tensor
+    """The sentence of each token, ascending."""
+    places_P: Tensor
+    """The position of each token in its sentence."""
+    next_P: Tensor
+    """The token after each; NO_TAG in the filler."""
+    bounds: Tensor
+    """The start of each sentence, then the end of the row, int32 for a kernel: [more than B]."""
+    longest: int
+
+
+def rounded_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _shifted(ends: Tensor) -> Tensor:
+    """Where things begin that end at `ends`, and where the last one ends."""
+    return functional.pad(ends, (1, 0))
+
+
+def _filled(values: Tensor, size: int, filler: int) -> Tensor:
+    return functional.pad(values, (0, size - len(values)), value=filler)
+
+
+@dataclass(frozen=True)
 class Tokens(Tensors):
-    """Sentences of unequal length, padded on the right."""
+    """Sentences of unequal length, padded on the right; or packed into a row of fixed size, then `ids_BL` is [1, P]."""
 
     HOST: ClassVar[frozenset[str]] = frozenset({"host_lengths_B"})
 
@@ -104,6 +163,10 @@ class Tokens(Tensors):
     """The lengths once more, always in main memory: packing reads them there without waiting for a device."""
     spelling: Spelling | None = field(default=None, kw_only=True)
     """The letters of words outside the vocabulary, for a model that reads them."""
+    fixed: Row | None = field(default=None, kw_only=True)
+    """Where the tokens are, if they are packed."""
+    full: bool = field(default=False, kw_only=True)
+    """Whether a model is to compute padding like words, so that its steps depend on the shape alone."""
 
     @staticmethod
     def of(ids_BL: Tensor, lengths_B: Tensor, spelling: Spelling | None = None) -> Tokens:
@@ -113,6 +176,51 @@ class Tokens(Tensors):
         """The tokens of one of the sentences, with the unknown words that they stand for."""
         ids: list[int] = self.ids_BL[number, : int(self.host_lengths_B[number])].tolist()
         return ids if self.spelling is None else self.spelling.restore(ids, number)
+
+    @property
+    def inputs_BT(self) -> Tensor:
+        """What a decoder reads: all tokens but the last of each sentence."""
+        return self.ids_BL[:, :-1] if self.fixed is None else self.ids_BL
+
+    @property
+    def next_BT(self) -> Tensor:
+        """What it predicts: all tokens but the first; NO_TAG where padding is computed like words."""
+        if self.fixed is not None:
+            return self.fixed.next_P[None]
+        next_BT = self.ids_BL[:, 1:]
+        if not self.full:
+            return next_BT
+        place_T = torch.arange(1, self.ids_BL.shape[1], device=next_BT.device)
+        return next_BT.masked_fill(place_T >= self.lengths_B[:, None], NO_TAG)
+
+    def rounded(self) -> Tokens:
+        """With so much more padding that there are few different shapes; sentences that are added have one token."""
+        rows, width = (rounded_up(size, max(1, 2 ** (size.bit_length() - 1) // 8)) for size in self.ids_BL.shape)
+        added = rows - len(self)
+        return replace(
+            self,
+            ids_BL=functional.pad(self.ids_BL, (0, width - self.ids_BL.shape[1], 0, added)),
+            lengths_B=functional.pad(self.lengths_B, (0, added), value=1),
+            host_lengths_B=torch.full((rows,), width),
+            full=True,
+        )
+
+    def packed(self, size: int, sizes: RowSizes, without: int = 0) -> Tokens:
+        """Packed into a row of `size`, or of more if they need it, `without` their last tokens."""
+        lengths_B, width = self.host_lengths_B - without, self.ids_BL.shape[1]
+        total, ids = int(lengths_B.sum()), self.ids_BL.flatten()
+        size = max(size, rounded_up(total, TILE))
+        lengths = torch.cat([lengths_B, torch.tensor([TILE]).repeat((size - total) // TILE + 1)])
+        ends = lengths.cumsum(0).clamp(max=size)
+        sentences_P = torch.repeat_interleave(torch.diff(ends, prepend=torch.zeros(1, dtype=torch.long)))
+        places_P = (torch.arange(size) - _shifted(ends)[sentences_P])[:total]
+        from_P = sentences_P[:total] * width + places_P
+        slots = max(sizes.sentences, rounded_up(len(self), TILE)) + max(sizes.first, sizes.second) // TILE + 2
+        bounds = _filled(_shifted(ends), slots, size).int()
+        longest = max(sizes.longest, TILE, int(lengths_B.max()))
+        following_P = _filled(ids[from_P + without], size, NO_TAG)
+        row = Row(sentences_P, _filled(places_P, size, 0), following_P, bounds, longest)
+        return replace(self, ids_BL=_filled(ids[from_P], size, 0)[None], fixed=row)
 
     def __len__(self) -> int:
         return self.ids_BL.shape[0]
@@ -149,6 +257,14 @@ class AnyBatch(Tensors):
         """The tensors alone: what a compiled model may depend on."""
         return replace(self, examples=(), tokens=0)
 
+    def packed(self, sizes: RowSizes) -> Self:
+        """The same in rows of fixed size, if there are models that compute on them."""
+        raise NotImplementedError
+
+    def rounded(self) -> Self:
+        """The same in one of few shapes, for a model whose steps are captured."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Batch(AnyBatch):
@@ -158,6 +274,13 @@ class Batch(AnyBatch):
     source: Tokens
     target: Tokens
 
+    def packed(self, sizes: RowSizes) -> Self:
+        target = self.target.packed(sizes.second, sizes, without=1)
+        return replace(self, source=self.source.packed(sizes.first, sizes), target=target)
+
+    def rounded(self) -> Self:
+        return replace(self, source=self.source.rounded(), target=self.target.rounded())
+
 
 @dataclass(frozen=True)
 class TextBatch(AnyBatch):
@@ -166,6 +289,9 @@ class TextBatch(AnyBatch):
     text: Tokens
     carries: bool = False
     """Whether each row goes on where the same row of the batch before ended: its first token is the last one there."""
+
+    def packed(self, sizes: RowSizes) -> Self:
+        return replace(self, text=self.text.packed(sizes.first, sizes, without=1))
 
 
 @dataclass(frozen=True)
@@ -182,6 +308,22 @@ class MaskedBatch(AnyBatch):
     """The tokens that stood there."""
     follows_B: Tensor | None = None
     """1 where the second segment truly follows the first, 0 where it does not; None without this objective."""
+
+    def packed(self, sizes: RowSizes) -> Self:
+        text, width = self.text.packed(sizes.first, sizes), self.segments_BL.shape[1]
+        assert text.fixed is not None
+        row, count, size = text.fixed, rounded_up(len(self.places_P), MASKED_STEP), text.ids_BL.shape[1]
+        real_P = row.sentences_P < len(self.text)
+        from_P = (row.sentences_P * width + row.places_P)[real_P]
+        follows_B = self.follows_B
+        return replace(
+            self,
+            text=text,
+            segments_BL=_filled(self.segments_BL.flatten()[from_P], size, 0)[None],
+            places_P=_filled(row.bounds[self.places_P // width] + self.places_P % width, count, 0),
+            labels_P=_filled(self.labels_P, count, NO_TAG),
+            follows_B=None if follows_B is None else _filled(follows_B, len(row.bounds) - 1, NO_TAG),
+        )
 
 
 @dataclass(frozen=True)
@@ -243,9 +385,9 @@ class Examples(Measured):
     where: Callable[[int], str]
     """The place of an example in the user's files: `train.en:17`."""
 
-    def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
+    def plan(self, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
         """The batches of an epoch, in order; the same for the same seed and epoch on every machine."""
-        return plan(self, batch_tokens, seed, epoch)
+        return plan(self, batch_tokens, seed, epoch, fill=fill)
 
     @abstractmethod
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> AnyBatch:
@@ -256,15 +398,19 @@ class Examples(Measured):
         return int(np.argmax(self.lengths))
 
 
-def plan(dataset: Measured, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
+def plan(dataset: Measured, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
     """The batches of an epoch, in order; the same for the same seed and epoch on every machine.
 
     A batch has rows * longest <= batch_tokens, where longest is the greatest of its `lengths`; an example that
     is longer than the budget is a batch of its own. Batches are cut from the examples sorted by length, and shuffled.
+    With `fill` a batch has examples of any length, in random order, as many as `row_sizes` hold.
     """
     # Raw bits and not `Generator.permutation`: NumPy promises to keep the first the same between its versions
     bits = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
     examples = _drawn(dataset, bits)
+    if fill:
+        order = examples[np.argsort(bits.random_raw(len(examples)), kind="stable")]
+        return _cut_full(order, _columns(dataset), row_sizes(dataset, batch_tokens))
     batches = _cut(_sorted_by_length(dataset, examples, bits), dataset.lengths, batch_tokens)
     return [batches[number] for number in np.argsort(bits.random_raw(len(batches)), kind="stable")]
 
@@ -311,6 +457,38 @@ def _cut(examples: Rows, lengths: NDArray[np.int32], batch_tokens: int) -> list[
     return batches
 
 
+def _columns(dataset: Measured) -> list[NDArray[np.int64]]:
+    """The positions that each example takes up in each of the two columns; twice the same where there is one."""
+    longer = dataset.lengths.astype(np.int64)
+    if dataset.length_differences is None:
+        return [longer, longer]
+    difference = dataset.length_differences.astype(np.int64)
+    return [longer - np.maximum(-difference, 0), longer - np.maximum(difference, 0)]
+
+
+def row_sizes(dataset: Measured, batch_tokens: int) -> RowSizes:
+    """`batch_tokens` for the column with more tokens, and for the other one in proportion; at least the longest."""
+    columns, longest = _columns(dataset), int(dataset.lengths.max())
+    totals, most = [int(column.sum()) for column in columns], [int(column.max()) for column in columns]
+    wanted = [int(batch_tokens * total / max(totals)) for total in totals]
+    first, second = (rounded_up(max(pair), TILE) for pair in zip(wanted, most, strict=True))
+    sentences = 1.5 * max(first, second) * len(dataset) / max(totals)
+    return RowSizes(first, second, longest, rounded_up(int(sentences), TILE))
+
+
+def _cut_full(examples: Rows, columns: Sequence[NDArray[np.int64]], sizes: RowSizes) -> list[Rows]:
+    """As many examples a batch as both rows hold."""
+    ends = [np.cumsum(column[examples]) for column in columns]
+    batches, start, used = list[Rows](), 0, (0, 0)
+    while start < len(examples):
+        full = used[0] + sizes.first, used[1] + sizes.second
+        stop = min(int(np.searchsorted(end, most, side="right")) for end, most in zip(ends, full, strict=True))
+        stop = max(start + 1, stop)
+        batches.append(examples[start:stop])
+        start, used = stop, (int(ends[0][stop - 1]), int(ends[1][stop - 1]))
+    return batches
+
+
 def fixed_batches(dataset: Measured, batch_tokens: int) -> list[Rows]:
     """Each example once, shortest first: for validation and test, where the order does not matter."""
     return _cut(np.argsort(dataset.lengths, kind="stable"), dataset.lengths, batch_tokens)
@@ -353,12 +531,13 @@ class Stream:
         seed: int,
         position: Position = START,
         *,
+        fill: bool = False,
         rank: int = 0,
         world: int = 1,
     ) -> None:
         assert len(dataset) > 0
         assert 0 <= rank < world
-        self.dataset, self.batch_tokens, self.seed = dataset, batch_tokens, seed
+        self.dataset, self.batch_tokens, self.seed, self.fill = dataset, batch_tokens, seed, fill
         self.position, self.rank, self.world = position, rank, world
         self._plans: dict[int, list[Rows]] = {}
 
@@ -384,7 +563,7 @@ class Stream:
     def _plan(self, epoch: int) -> list[Rows]:
         """Keeps the two latest epochs, since a group may reach from one into the next."""
         if epoch not in self._plans:
-            planned = self.dataset.plan(self.batch_tokens, self.seed, epoch)
+            planned = self.dataset.plan(self.batch_tokens, self.seed, epoch, fill=self.fill)
             self._plans = {epoch: planned, **{key: old for key, old in self._plans.items() if key == epoch - 1}}
         return self._plans[epoch]
 
@@ -393,9 +572,12 @@ B = TypeVar("B", bound=AnyBatch)
 
 
 def ahead(
-    batches: Iterable[tuple[B, T]], depth: int, move: Callable[[B], B] | None = None
+    batches: Iterable[tuple[B, T]],
+    depth: int,
+    change: Callable[[B], B] = lambda batch: batch,
+    move: Callable[[B], B] = lambda batch: batch,
 ) -> Generator[tuple[B, T], None, None]:
-    """The same batches, up to `depth` of them prepared in a thread of their own while the consumer works.
+    """The same batches, changed, up to `depth` of them prepared in a thread of their own while the consumer works.
 
     With CUDA they lie in pinned memory; `move` then takes them to the device, still in that thread, which starts with
     the first batch asked for. Its errors are raised here. Closing the generator ends it.
@@ -410,8 +592,9 @@ def ahead(
                 torch.cuda.set_device(device)  # a new thread begins on device 0
             iterator = iter(batches)
             while free.acquire() and not stop.is_set() and (item := next(iterator, None)) is not None:
-                batch = item[0] if device is None else item[0].map(lambda tensor: tensor.pin_memory())
-                ready.put((move(batch) if move else batch, item[1]))
+                batch = change(item[0])
+                batch = batch if device is None else batch.map(lambda tensor: tensor.pin_memory())
+                ready.put((move(batch), item[1]))
         except BaseException as caught:
             end = caught
         ready.put(end)

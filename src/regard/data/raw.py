@@ -233,7 +233,7 @@ class Streams(Pieces):
         self.weights = (1.0,)
         self.room = max_length - 1
 
-    def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
+    def plan(self, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
         return self._side_by_side(max(1, batch_tokens // self.room))
 
     def _side_by_side(self, streams: int) -> list[Rows]:

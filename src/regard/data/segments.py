@@ -79,8 +79,8 @@ class Segments(Examples):
     def lengths(self) -> NDArray[np.int32]:
         return self.shown(0, 0).lengths
 
-    def plan(self, batch_tokens: int, seed: int, epoch: int) -> list[Rows]:
-        return plan(self.shown(seed, epoch), batch_tokens, seed, epoch)
+    def plan(self, batch_tokens: int, seed: int, epoch: int, *, fill: bool = False) -> list[Rows]:
+        return plan(self.shown(seed, epoch), batch_tokens, seed, epoch, fill=fill)
 
     def batch(self, examples: Integers, seed: int = 0, epoch: int = 0) -> MaskedBatch:
         rows_BL, segments_BL, lengths = self._rows(examples, seed, epoch)

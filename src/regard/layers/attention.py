@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.batches import Tokens
+from regard.data.batches import TILE, Tokens
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 FEW_ROWS = range(1, 9)
 """Numbers of rows for which a CPU computes W x^T instead of x W^T."""
@@ -60,10 +64,14 @@ class Packing:
     width: int
     """The length of the padded sentences."""
     longest: int
+    fixed: bool = False
+    """Whether the sentences arrive packed, in a row of fixed size."""
 
     @staticmethod
     def of(tokens: Tokens, without: int = 0) -> Packing:
         """The packing of sentences `without` their last tokens. Uses the lengths on the host, to avoid a GPU sync."""
+        if (row := tokens.fixed) is not None:
+            return Packing(row.sentences_P, row.places_P, row.bounds, row.bounds, 0, row.longest, fixed=True)
         host_B, lengths_B = tokens.host_lengths_B - without, tokens.lengths_B - without
         total = int(host_B.sum())
         bounds = F.pad(lengths_B.cumsum(0), (1, 0))
@@ -78,11 +86,13 @@ class Packing:
         return self.sentences_P * self.width + self.places_P
 
     def pack(self, x_BL: Tensor) -> Tensor:
-        """[B, L, ...] -> [1, P, ...]."""
-        return x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
+        """[B, L, ...] -> [1, P, ...]; what arrived packed stays as it is."""
+        return x_BL if self.fixed else x_BL.flatten(0, 1).index_select(0, self.rows_P)[None]
 
     def unpack(self, x_1PD: Tensor) -> Tensor:
-        """[1, P, ...] -> [B, L, ...], zero on padding."""
+        """[1, P, ...] -> [B, L, ...], zero on padding; what arrived packed stays packed."""
+        if self.fixed:
+            return x_1PD
         return unpack_rows(x_1PD.squeeze(0), self.rows_P, len(self.lengths_B), self.width)
 
     def unpack_heads(self, x_1HPE: Tensor) -> Tensor:
@@ -130,6 +140,14 @@ class Visibility:
     causal: bool = False
     packed: tuple[Packing, Packing] | None = None
     """The packing of queries and of keys, if all sentences are in one row: a query sees only its own sentence."""
+    tiles: BlockMask | None = None
+    """In compiled code, for rows of fixed size: the tiles of keys that each tile of queries looks at."""
+
+    @staticmethod
+    def between(queries: Packing, keys: Packing, *, causal: bool = False) -> Visibility:
+        """Of packed sentences."""
+        tiled = queries.fixed and torch.compiler.is_compiling() and queries.sentences_P.device.type == "cuda"
+        return Visibility(None, causal, (queries, keys), _tiles(queries, keys, causal) if tiled else None)
 
     @staticmethod
     def of(tokens: Tokens) -> Visibility:
@@ -169,6 +187,34 @@ class Visibility:
         if self.key_lengths_B is None:
             return visible_BQK
         return visible_BQK & real_positions(self.key_lengths_B, keys)[:, None]
+
+
+def _tiles(queries: Packing, keys: Packing, causal: bool) -> BlockMask:
+    """The sentences lie in the same order in both rows, so a tile looks at some tiles that lie side by side."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    def tiles_of(own_P: Tensor, other_P: Tensor, place: int) -> tuple[Tensor, Tensor]:
+        """How many tiles of the other row each own tile sees, and which; `place` is what limits them if causal."""
+        own_T2 = own_P.view(-1, TILE)[:, [0, -1]].contiguous()
+        first_T = torch.searchsorted(other_P, own_T2[:, 0].contiguous()) // TILE
+        last_T = (torch.searchsorted(other_P, own_T2[:, 1].contiguous(), right=True) - 1) // TILE
+        number_T, tiles = torch.arange(len(own_T2), device=own_P.device), len(other_P) // TILE
+        if causal and place < 0:
+            last_T = torch.minimum(last_T, number_T)
+        elif causal:
+            first_T = torch.maximum(first_T, number_T)
+        counts_T = (last_T - first_T + 1).clamp(min=0)
+        seen_TT = (first_T[:, None] + torch.arange(tiles, device=own_P.device)).clamp(max=tiles - 1)
+        return counts_T.int()[None, None], seen_TT.int()[None, None]
+
+    q_P, k_P = queries.sentences_P, keys.sentences_P
+
+    def visible(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        same = q_P[q] == k_P[k]
+        return same & (k <= q) if causal else same
+
+    keys_seen, queries_seeing = tiles_of(q_P, k_P, -1), tiles_of(k_P, q_P, 1)
+    return BlockMask((len(q_P), len(k_P)), *keys_seen, None, None, *queries_seeing, None, None, (TILE, TILE), visible)
 
 
 # Recording
@@ -211,7 +257,7 @@ def recording() -> Iterator[Recording]:
 
 
 def is_recording() -> bool:
-    return _recording.get() is not None
+    return not torch.compiler.is_compiling() and _recording.get() is not None  # compiled code cannot ask
 
 
 def record(owner: nn.Module, weights_BHQK: Tensor, visible_BQK: Tensor) -> None:
@@ -239,11 +285,20 @@ def attend(
         Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V
     """
     scale = q_BHQE.shape[-1] ** -0.5 if scaled else 1.0
+    if visible.tiles is not None:
+        from torch.nn.attention.flex_attention import flex_attention  # takes a second to import
+
+        context_1HPE: Tensor = flex_attention(q_BHQE, k_BHKE, v_BHKE, block_mask=visible.tiles, scale=scale)
+        return context_1HPE
     if visible.packed is not None:
         if has_packed_kernel(q_BHQE, q_BHQE.shape[-1], dropout):
             return _attend_packed(q_BHQE, k_BHKE, v_BHKE, *visible.packed, causal=visible.causal, scale=scale)
-        # Without such a kernel, pad for the attention only; the layers around it stay packed.
         queries, keys = visible.packed
+        if queries.fixed:
+            visible_PP = queries.sentences_P[:, None] == keys.sentences_P
+            mask_PP = visible_PP.tril() if visible.causal else visible_PP
+            return F.scaled_dot_product_attention(q_BHQE, k_BHKE, v_BHKE, attn_mask=mask_PP, scale=scale)
+        # Without such a kernel, pad for the attention only; the layers around it stay packed.
         q_BHQE, k_BHKE, v_BHKE = queries.unpack_heads(q_BHQE), keys.unpack_heads(k_BHKE), keys.unpack_heads(v_BHKE)
         padded = Visibility(keys.lengths_B, visible.causal)
         context_BHQE = attend(q_BHQE, k_BHKE, v_BHKE, padded, owner=owner, scaled=scaled, dropout=dropout)

@@ -65,7 +65,10 @@ class Positions(nn.Module):
             return x_BLD
         if packing is None:
             return x_BLD + self.table_LD(x_BLD, x_BLD.shape[1])
-        return x_BLD + self.table_LD(x_BLD, packing.longest).index_select(0, packing.places_P)
+        longest = packing.longest
+        if packing.fixed:  # always the whole table: one shape for compiled code
+            longest = self.longest if self.kind == "learned" else max(longest, self.longest)
+        return x_BLD + self.table_LD(x_BLD, longest).index_select(0, packing.places_P)
 
     def table(self, like: Tensor, length: int) -> Tensor | None:
         """The vectors of the first `length` positions, or of all learned ones if those are fewer; None for `none`."""

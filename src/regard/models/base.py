@@ -72,8 +72,23 @@ class ModelConfig(Config):
         """How many characters it reads of a word outside the vocabulary, with two for its ends; None: it is `<unk>`."""
         return None
 
+    @property
+    def loops(self) -> bool:
+        """Whether it is trained by a loop over time: a GPU captures its steps, padding included (`Tokens.full`)."""
+        return False
+
+    @property
+    def packs(self) -> bool:
+        """Whether the model computes on packed sentences, in rows of fixed size, when it is trained."""
+        return False
+
     def check_data(self, longest_source: int, longest_target: int = 0) -> None:
         """Raise a ConfigError if the model cannot be trained on texts of at most so many tokens, `</s>` included."""
+
+
+def packs_heads(head_width: int, attention_dropout: float) -> bool:
+    """Whether the kernel for rows of fixed size can compute such heads."""
+    return head_width >= 16 and attention_dropout == 0
 
 
 def check_heads(heads: int, width: int) -> None:
@@ -122,6 +137,10 @@ class BlocksConfig(ModelConfig):
     """Dropout on the embeddings and on the output of every sub-layer."""
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     """Dropout on the attention weights. The paper's is 0.1; without it a GPU is faster if lengths differ."""
+
+    @property
+    def packs(self) -> bool:
+        return packs_heads(self.width // self.heads, self.attention_dropout)
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Self:

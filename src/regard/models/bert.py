@@ -158,11 +158,14 @@ class BERT(Contextual):
     def forward(self, batch: Segmented, *, packed: bool = False) -> Output:
         """The hidden states of the last layer, [B, L, D]; on packed texts also if that is faster."""
         text, config, dropout = batch.text, self.config, self.config.attention_dropout if self.training else 0.0
-        ids_BL, segments_BL, visible, packing = text.ids_BL, batch.segments_BL, Visibility(text.lengths_B), None
+        ids_BL, segments_BL = text.ids_BL, batch.segments_BL
+        packed = packed or text.fixed is not None
         if packed or should_pack(text, self.embedding.tokens.weight, config.width // config.heads, dropout):
             packing = Packing.of(text)
             ids_BL, segments_BL = packing.pack(ids_BL), packing.pack(segments_BL)
-            visible = Visibility(packed=(packing, packing))
+            visible = Visibility.between(packing, packing)
+        else:
+            packing, visible = None, Visibility(text.lengths_B)
         x_BLD = self.embedding(ids_BL, segments_BL, packing)
         for block in self.blocks:
             x_BLD = block(x_BLD, visible)

@@ -148,12 +148,14 @@ class GPT(LanguageModel):
     def read(self, text: Tokens, *, without: int, packed: bool = False) -> Tensor:
         """Hidden states of the texts `without` their last tokens; on packed texts also if that is faster."""
         config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
+        packed = packed or text.fixed is not None
         packed = packed or should_pack(text, self.embedding.weight, config.width // config.heads, dropout)
         packing = Packing.of(text, without) if packed else None
-        x_BLD = self.embed(text.ids_BL[:, : text.ids_BL.shape[1] - without], packing)
-        visible = Visibility(text.lengths_B - without, causal=True)
-        if packing is not None:
-            visible = Visibility(causal=True, packed=(packing, packing))
+        x_BLD = self.embed(text.inputs_BT if without else text.ids_BL, packing)
+        if packing is None:
+            visible = Visibility(text.lengths_B - without, causal=True)
+        else:
+            visible = Visibility.between(packing, packing, causal=True)
         for block in self.blocks:
             x_BLD = block(x_BLD, visible)
         hidden_BLD = self.norm(x_BLD)

@@ -42,6 +42,10 @@ class SelfAttentionConfig(TransformerConfig):
     norm: Literal["post", "pre", "none"] = "post"
     """LayerNorm after each sub-layer, before it, or nowhere (an ablation); in the encoder without gain and bias."""
 
+    @property
+    def packs(self) -> bool:
+        return self.encoder == "multi_head" and super().packs
+
 
 class PlainAttention(nn.Module):
     """Every word becomes an average of all words, weighted by similarity. It has no parameters:

@@ -26,7 +26,7 @@ from regard.layers.attention import (
     worth_packing,
 )
 from regard.layers.embeddings import Embedding, PositionKind, Positions, Readout, Tie, tied_embeddings
-from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, group_rows
+from regard.models.base import Generator, ModelConfig, Output, Presets, check_heads, group_rows, packs_heads
 
 
 class TransformerConfig(ModelConfig):
@@ -79,6 +79,10 @@ class TransformerConfig(ModelConfig):
     """Shared embeddings: of target and readout, or of both sides and the readout (one vocabulary, the paper's way)."""
     activation: Literal["relu", "swish", "gelu"] = "relu"
     """Activation of the feed-forward layers: the paper's ReLU, swish x sigmoid(x) as in OPUS-MT's models, or GELU."""
+
+    @property
+    def packs(self) -> bool:
+        return packs_heads(self.width // self.heads, self.attention_dropout)
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> TransformerConfig:
@@ -297,7 +301,8 @@ class Transformer(TransformerDecoder):
         """On packed sentences also if there is a kernel for it."""
         config, dropout = self.config, self.config.attention_dropout if self.training else 0.0
         weight, head_width = self.output.linear.weight, config.width // config.heads
-        if packed or (self.packable and has_packed_kernel(weight, head_width, dropout)):
+        fixed = batch.source.fixed is not None
+        if packed or fixed or (self.packable and has_packed_kernel(weight, head_width, dropout)):
             return self._forward_packed(batch)
         source, own = Visibility(batch.source.lengths_B), Visibility(batch.target.lengths_B - 1, not config.look_ahead)
         memory_BSD = self.encode(self.embed(self.source_embedding, batch.source.ids_BL), source)
@@ -308,14 +313,14 @@ class Transformer(TransformerDecoder):
         """`forward` without computing padding."""
         source, target = Packing.of(batch.source), Packing.of(batch.target, without=1)
         x_1PD = self.embed(self.source_embedding, batch.source.ids_BL, source)
-        memory_1PD = self.encode(x_1PD, Visibility(packed=(source, source)))
-        y_1PD = self.embed(self.target_embedding, batch.target.ids_BL[:, :-1], target)
-        own = Visibility(causal=not self.config.look_ahead, packed=(target, target))
-        return Output(target.unpack(self.decode(y_1PD, memory_1PD, own, Visibility(packed=(target, source)))))
+        memory_1PD = self.encode(x_1PD, Visibility.between(source, source))
+        y_1PD = self.embed(self.target_embedding, batch.target.inputs_BT, target)
+        own = Visibility.between(target, target, causal=not self.config.look_ahead)
+        return Output(target.unpack(self.decode(y_1PD, memory_1PD, own, Visibility.between(target, source))))
 
     def begin(self, source: Tokens, rows: int, max_length: int) -> TransformerState:
         packing = Packing.of(source) if self.packable and worth_packing(source) and not is_recording() else None
         visible = Visibility.of(source)
         x_BSD = self.embed(self.source_embedding, source.ids_BL, packing)
-        memory_BSD = self.encode(x_BSD, visible if packing is None else Visibility(packed=(packing, packing)))
+        memory_BSD = self.encode(x_BSD, visible if packing is None else Visibility.between(packing, packing))
         return self.begin_with(memory_BSD, visible, rows, max_length, packing)

@@ -48,7 +48,7 @@ class VocabularyLoss(Objective):
         """Both sums over all positions, computed in parts if there are too many logits for one."""
         vocabulary = max(parameter.shape[0] for parameter in self.model.output.parameters())
         rows = max(1, LOGITS[hidden_PD.device.type == "cpu"] // vocabulary)
-        if rows >= len(hidden_PD):
+        if rows >= len(hidden_PD) or torch.compiler.is_compiling():
             return self.loss(hidden_PD, labels_P)
         if not torch.is_grad_enabled():
             parts = zip(torch.split(hidden_PD, rows), torch.split(labels_P, rows), strict=True)
@@ -59,6 +59,8 @@ class VocabularyLoss(Objective):
     def loss(self, hidden_PD: Tensor, labels_P: Tensor) -> Tensor:
         """Both sums over some positions."""
         logits_PV, smoothing = self.model.readout(hidden_PD), self.smoothing if self.training else 0.0
+        if torch.compiler.is_compiling():
+            return smoothed_loss(logits_PV, labels_P, smoothing)
         return SmoothedLoss.apply(logits_PV, labels_P, smoothing)  # type: ignore[no-untyped-call]
 
 
@@ -82,8 +84,12 @@ class TokenCrossEntropy(VocabularyLoss):
         read = batch
         if self.training and self.teacher_forcing < 1.0:
             read = scheduled_sample(self.model, batch, self.teacher_forcing)
-        output, real = self.model(read), Packing.of(batch.target, without=1)
-        sums_2 = self.total(real.pack(output.hidden_BTD)[0], real.pack(batch.target.ids_BL[:, 1:])[0])
+        output, next_BT = self.model(read), batch.target.next_BT
+        if batch.target.full:
+            sums_2 = self.total(output.hidden_BTD.flatten(0, 1), next_BT.flatten())
+        else:
+            real = Packing.of(batch.target, without=1)
+            sums_2 = self.total(real.pack(output.hidden_BTD)[0], real.pack(next_BT)[0])
         if not self.doubly_stochastic or output.attended_BS is None:
             return sums_2
         missing_BS = ((1 - output.attended_BS) ** 2).masked_fill(~real_BL(batch.source), 0)
@@ -107,8 +113,17 @@ def scheduled_sample(model: Generator, batch: Batch, teacher_forcing: float) -> 
     return replace(batch, target=replace(batch.target, ids_BL=mixed_BT))
 
 
+def smoothed_loss(logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
+    """The equation of `VocabularyLoss` on logits, [2]; positions without a label do not count."""
+    dtype, real_P = torch.promote_types(logits_PV.dtype, torch.float32), labels_P >= 0
+    log_p_PV = logits_PV.to(dtype).log_softmax(-1)
+    plain = -(log_p_PV.gather(1, labels_P.clamp(min=0)[:, None])[:, 0] * real_P).sum()
+    smoothed = (1 - epsilon) * plain - epsilon * (log_p_PV.mean(-1) * real_P).sum() if epsilon else plain
+    return torch.stack([smoothed, plain])
+
+
 class SmoothedLoss(torch.autograd.Function):
-    """The equation of `VocabularyLoss` on logits, with its gradient in closed form: torch needs twice the passes.
+    """`smoothed_loss` with its gradient in closed form: torch needs twice the passes, unless it is compiled.
 
     d loss / d logit_k = p_k - (1 - epsilon) [k = y] - epsilon u_k
     """
@@ -117,8 +132,9 @@ class SmoothedLoss(torch.autograd.Function):
     def forward(ctx: Any, logits_PV: Tensor, labels_P: Tensor, epsilon: float) -> Tensor:
         with torch.autocast(logits_PV.device.type, enabled=False):  # which would first copy the logits as float32
             log_p_PV = logits_PV.log_softmax(-1, dtype=torch.promote_types(logits_PV.dtype, torch.float32))
-        plain = -log_p_PV.gather(1, labels_P[:, None]).sum()
-        smoothed = (1 - epsilon) * plain - epsilon * log_p_PV.mean(-1).sum() if epsilon else plain
+        real_P = labels_P >= 0  # the filler of a packed row has no label
+        plain = -(log_p_PV.gather(1, labels_P.clamp(min=0)[:, None])[:, 0] * real_P).sum()
+        smoothed = (1 - epsilon) * plain - epsilon * (log_p_PV.mean(-1) * real_P).sum() if epsilon else plain
         if ctx.needs_input_grad[0]:
             ctx.log_p_PV, ctx.labels_P, ctx.epsilon, ctx.dtype = log_p_PV, labels_P, epsilon, logits_PV.dtype
         return torch.stack([smoothed, plain])
@@ -127,11 +143,12 @@ class SmoothedLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients_2: Tensor) -> tuple[Tensor, None, None]:
         of_smoothed, of_plain = gradients_2[0]
         gradient_PV, ctx.log_p_PV = ctx.log_p_PV.exp_(), None  # in place: it is needed only once
-        gradient_PV.mul_(of_smoothed + of_plain)
+        real_P1 = (ctx.labels_P >= 0)[:, None].to(gradient_PV.dtype)
+        gradient_PV.mul_((of_smoothed + of_plain) * real_P1)
         if ctx.epsilon:
-            gradient_PV.sub_(of_smoothed * (ctx.epsilon / gradient_PV.shape[-1]))
-        at_label = -(of_smoothed * (1 - ctx.epsilon) + of_plain)
-        gradient_PV.scatter_add_(1, ctx.labels_P[:, None], at_label.expand(len(gradient_PV), 1))
+            gradient_PV.sub_(of_smoothed * (ctx.epsilon / gradient_PV.shape[-1]) * real_P1)
+        at_label_P1 = -(of_smoothed * (1 - ctx.epsilon) + of_plain) * real_P1
+        gradient_PV.scatter_add_(1, ctx.labels_P.clamp(min=0)[:, None], at_label_P1)
         return gradient_PV.to(ctx.dtype), None, None
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.data.batches import MaskedBatch, Rows, TextBatch
+from regard.data.batches import NO_TAG, MaskedBatch, Rows, TextBatch
 from regard.data.raw import Pieces
 from regard.layers.attention import Packing
 from regard.models.base import LanguageModel, device_of
@@ -26,7 +26,7 @@ Predicted = tuple[Tensor, Tensor]
 def next_tokens(hidden_BTD: Tensor, batch: TextBatch) -> Predicted:
     """The hidden states of all positions, and the tokens after them."""
     real = Packing.of(batch.text, without=1)
-    return real.pack(hidden_BTD)[0], real.pack(batch.text.ids_BL[:, 1:])[0]
+    return real.pack(hidden_BTD)[0], real.pack(batch.text.next_BT)[0]
 
 
 class TextLoss(VocabularyLoss):
@@ -136,8 +136,13 @@ class MaskedTokens(VocabularyLoss):
         loss_2 = self.total(masked_states(hidden_BLD, batch), batch.labels_P)
         if batch.follows_B is None or self.model.next_sentence is None:
             return loss_2
-        next_loss = F.cross_entropy(self.model.next_sentence(hidden_BLD), 1 - batch.follows_B.long())
-        return loss_2 + torch.stack([len(batch.labels_P) * next_loss, torch.zeros_like(next_loss)])
+        firsts_B1D, follows_B = hidden_BLD[:, :1], batch.follows_B.long()
+        if batch.text.fixed is not None:
+            starts_B = batch.text.fixed.bounds[:-1].clamp(max=hidden_BLD.shape[1] - 1)
+            firsts_B1D = hidden_BLD[0].index_select(0, starts_B)[:, None]
+        classes_B, masked = torch.where(follows_B < 0, NO_TAG, 1 - follows_B), (batch.labels_P >= 0).sum()
+        next_loss = F.cross_entropy(self.model.next_sentence(firsts_B1D), classes_B, ignore_index=NO_TAG)
+        return loss_2 + torch.stack([masked * next_loss, torch.zeros_like(next_loss)])
 
 
 def masked_states(hidden_BLD: Tensor, batch: MaskedBatch) -> Tensor:

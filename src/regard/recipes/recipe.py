@@ -48,8 +48,12 @@ class TrainingConfig(Config):
     """Where to train; `auto` takes a GPU if there is one."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Floating-point precision; `auto` is bf16 on a GPU that has it, else fp32."""
-    compile: bool = False
-    """Compile the model with torch.compile: a slow start, faster steps."""
+    compile: Literal["auto", True, False] = "auto"
+    """Compile the model with torch.compile: a slow start, faster steps. `auto`: on a GPU, if the training is so long
+    that it pays."""
+    fill: Literal["auto", True, False] = "auto"
+    """Fill all batches to the same number of tokens, with sentences of any length, instead of putting sentences of
+    similar length into padded batches. `auto`: on a GPU, if the model computes on packed sentences."""
 
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     """How gradients become updates."""

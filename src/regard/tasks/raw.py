@@ -67,6 +67,10 @@ class RawTextTask(Task):
         """How sentences are found, for a model that needs them."""
         return None
 
+    @property
+    def packs(self) -> bool:
+        return bool(self.recipe.model.packs)
+
     def examples(self, text: RawTokens, part: str) -> Any:
         """What a model reads of a split."""
         raise NotImplementedError

@@ -296,6 +296,11 @@ class Task:
 
     # Training
 
+    @property
+    def packs(self) -> bool:
+        """Whether its batches can be packed into rows of fixed size (`AnyBatch.packed`)."""
+        return False
+
     def check(self, data: Prepared[Any]) -> None:
         """Refuse a recipe whose model cannot be trained on the data."""
 

@@ -215,6 +215,10 @@ class TextToText(Task):
 
     # Training
 
+    @property
+    def packs(self) -> bool:
+        return bool(self.recipe.model.packs) and self.recipe.training.teacher_forcing == 1
+
     def check(self, data: Prepared[Dataset]) -> None:
         source, target = (int(data.train.columns[name].lengths.max()) + 1 for name in ("source", "target"))
         self.recipe.model.check_data(source, target)

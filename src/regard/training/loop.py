@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -14,7 +15,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 
-from regard.data.batches import AnyBatch, Position, Stream, ahead
+from regard.data.batches import AnyBatch, Position, Stream, ahead, row_sizes
 from regard.data.prepare import Prepared
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.objectives.cross_entropy import perplexity
@@ -56,6 +57,38 @@ class Interrupted(Exception):  # noqa: N818 (not an error)
     """The user pressed Ctrl-C, and the run has been saved."""
 
 
+class CapturedLoss:
+    """Forward and backward pass as a CUDA graph, one for each shape of batch: a launch instead of hundreds.
+
+    The first batch of a shape is computed without a graph, so that its kernels are loaded and the gradients exist.
+    """
+
+    def __init__(self, loss: Callable[[AnyBatch, float | Tensor], Tensor]) -> None:
+        self.loss, self.pool = loss, torch.cuda.graph_pool_handle()
+        self.graphs: dict[tuple[Any, ...], tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor] | None] = {}
+
+    def __call__(self, batch: AnyBatch, factor: float) -> Tensor:
+        tensors, shape = batch.tensors(), batch.unnamed().signature()
+        if shape not in self.graphs:
+            self.graphs[shape] = None
+            return self.loss(batch, factor)
+        if (captured := self.graphs[shape]) is None:
+            captured = self.graphs[shape] = self.capture(batch, factor)
+        graph, inputs, sums_2 = captured
+        torch._foreach_copy_(inputs, [*tensors, inputs[-1].new_tensor(factor)])
+        graph.replay()
+        return sums_2.clone()
+
+    def capture(self, batch: AnyBatch, factor: float) -> tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]:
+        """The graph, the tensors that it reads, and the two sums that it writes."""
+        batch, graph = batch.map(torch.clone), torch.cuda.CUDAGraph()
+        inputs = batch.tensors()
+        inputs.append(torch.tensor(factor, device=inputs[0].device))
+        with torch.cuda.graph(graph, self.pool, capture_error_mode="thread_local"):
+            sums_2 = self.loss(batch, inputs[-1])
+        return graph, inputs, sums_2
+
+
 class Trainer:
     """One training: model, optimiser, data, and the run folder."""
 
@@ -80,10 +113,16 @@ class Trainer:
             what = "a stream is read by one process, but this training has several"
             raise ConfigError(what, where="data.blocks", hint="set it to documents, or train in one process")
         self.carry: Any = None
+        assert isinstance(self.config.fill, bool)
+        on_gpu = accelerator.device.type == "cuda"
+        self.sizes = row_sizes(data.train, self.config.batch_tokens) if on_gpu and self.config.fill else None
         self.halves = None if self.config.compile else HalfWeights.if_faster(objective, accelerator)
         if self.config.compile:
-            objective.compile(dynamic=True)
+            objective.compile(dynamic=self.sizes is None)
         self.objective, self.optimiser = accelerator.prepare(objective, build_optimiser(self.model, self.config))
+        capturing = self.halves is not None and not accelerator.scaler  # one GPU, bf16
+        self.rounds = capturing and recipe.model.loops
+        self.captured = CapturedLoss(self.loss) if self.rounds or (capturing and self.sizes) else None
         self.plateau = Plateau(self.config)
         self.progress = Progress()
         self.pending: list[tuple[int, int, Tensor, list[AnyBatch]]] = []
@@ -101,6 +140,7 @@ class Trainer:
             self.config.batch_tokens,
             self.config.seed,
             self.progress.position,
+            fill=bool(self.config.fill),
             rank=accelerator.process_index,
             world=accelerator.num_processes,
         )
@@ -109,7 +149,7 @@ class Trainer:
         """Update until the last step; log, validate and save when due."""
         progress = self.progress
         log = MetricsLog(self.run.folder / "metrics.jsonl", progress.log_length) if self.is_main else None
-        batches = ahead(self.stream(), AHEAD, move=lambda batch: batch.to(self.accelerator.device))
+        batches = ahead(self.stream(), AHEAD, self.packed, lambda batch: batch.to(self.accelerator.device))
         with closing(batches), stop_requests() as stop, metrics_writer(self.run, progress.step, log) as write:
             while progress.step < self.steps and not progress.stopped:
                 started = time.perf_counter()
@@ -130,6 +170,12 @@ class Trainer:
                     raise Interrupted
             self.finish(write)
 
+    def packed(self, batch: AnyBatch) -> AnyBatch:
+        """In shapes that repeat, where steps are compiled or captured."""
+        if self.sizes is not None:
+            return batch.packed(self.sizes)
+        return batch.rounded() if self.rounds else batch
+
     def update(self, batches: list[tuple[AnyBatch, Position]]) -> None:
         """One step. Loss = sum over its tokens * processes / tokens of all processes, whatever the accumulation.
 
@@ -144,20 +190,24 @@ class Trainer:
         self.objective.train()
         for number, (batch, _) in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.objective):
-                with self.halves.in_place() if self.halves else nullcontext():
-                    loss_2 = self.sums(batch)
-                accelerator.backward(loss_2[0] * (accelerator.num_processes / max(1, tokens)))
-            losses.append(loss_2.detach())
+                losses.append((self.captured or self.loss)(batch, accelerator.num_processes / max(1, tokens)))
         norm = self.clip() if tokens else torch.zeros_like(losses[0][0])
         if tokens:
             self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.optimiser.zero_grad(set_to_none=self.captured is None)
         progress.step += 1
         progress.position = batches[-1][1]
         if self.average is not None and self.config.ema:
             move_average(self.average, self.model, self.config.ema, progress.step)
         sums_3 = torch.stack([*torch.stack(losses).sum(0), norm])
         self.pending.append((progress.step, tokens, sums_3, [batch for batch, _ in batches]))
+
+    def loss(self, batch: AnyBatch, factor: float | Tensor) -> Tensor:
+        """The objective's two sums; the gradient of the first, times `factor`, is added to the gradients."""
+        with self.halves.in_place() if self.halves else nullcontext():
+            sums_2 = self.sums(batch)
+        self.accelerator.backward(sums_2[0] * factor)
+        return sums_2.detach()
 
     def sums(self, batch: AnyBatch) -> Tensor:
         """The objective's two sums; a recurrent state is passed on from batch to batch if the objective carries one."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from regard.config.load import Tree
 from regard.data.batches import Examples, auto_batch_tokens
 from regard.data.prepare import Prepared
+from regard.data.store import cache_folder
 from regard.errors import CheckpointError, ConfigError, Problem, RegardError, did_you_mean
 from regard.layers.embeddings import Embedding
 from regard.models.base import ModelConfig, count_parameters
@@ -99,6 +102,8 @@ def _train(
 ) -> None:
     trainer = Trainer(run, recipe, data, model, accelerator, display)
     notes = [*length_notes(recipe.training, trainer.steps), *budget_note(recipe.training, data.train)]
+    if recipe.training.compile:
+        notes.append("compiling the model: the first step takes a minute (training.compile=false starts at once)")
     for sentence in [*data.report.sentences(), *notes]:
         display.say(sentence)
     before, resumed = run.recipe.training, trainer.restore()
@@ -157,6 +162,7 @@ def make_accelerator(config: TrainingConfig) -> Accelerator:
     if on_gpu:
         torch.set_float32_matmul_precision("high")
         torch.backends.cuda.enable_cudnn_sdp(False)  # it compiles for every shape, and batches have many
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
     # An earlier training in this process may have used another precision or device
     AcceleratorState._reset_state(reset_partial_state=not torch.distributed.is_initialized())
     on_cpu = wanted == "cpu" or not (cuda or mps)
@@ -174,7 +180,24 @@ def resolve(
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
+    training, packs = tree["training"], device.type == "cuda" and TASKS[recipe.task](recipe, data.tokenizers).packs
+    for name, automatic in (("fill", packs), ("compile", packs and pays_to_compile(training, data.train))):
+        if training[name] == "auto":  # old runs have neither
+            training[name] = getattr(existing.recipe.training, name) is True if existing else automatic
     return recipe_of(tree)
+
+
+COMPILED_POSITIONS = 10**8
+"""Positions to train on from which `training.compile: auto` compiles. Compiling takes a minute; a Transformer base on
+an H200 then needs 1.3 s less for a million positions, and its training is ahead after 50 million."""
+
+
+def pays_to_compile(training: Tree, train: Examples) -> bool:
+    """Whether so much is to be computed on the GPU that compiled code wins back the time that compiling takes."""
+    of_epoch, of_step = int(train.lengths.sum(dtype=np.int64)), training["batch_tokens"] * training["accumulate"]
+    by_epochs = math.inf if training["epochs"] is None else training["epochs"] * of_epoch
+    by_steps = math.inf if training["steps"] is None else training["steps"] * of_step
+    return min(by_epochs, by_steps) >= COMPILED_POSITIONS and shutil.which("cc") is not None
 
 
 def check_metric(recipe: AnyRecipe) -> None:

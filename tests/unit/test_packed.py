@@ -1,0 +1,145 @@
+"""Batches in rows of fixed size: the same loss and gradients as of padded batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from model_cases import CASES, SOURCE_SIZE, TARGET_SIZE, build
+from regard.data.batches import AnyBatch, Batch, MaskedBatch, RowSizes, TextBatch, Tokens
+from regard.models import build_model
+from regard.models.bert import BERTConfig
+from regard.models.gpt import GPTConfig
+from regard.models.self_attention import SelfAttentionConfig
+from regard.models.transformer import TransformerConfig
+from regard.objectives.cross_entropy import TokenCrossEntropy
+from regard.objectives.language_model import MaskedTokens, NextToken
+from regard.training.loop import CapturedLoss
+
+SIZES: dict[str, Any] = {"width": 32, "heads": 2, "feed_forward": 24, "dropout": 0.0}
+VOCABULARY = 20
+ONE, FEW, MANY = [1], [5, 1, 130, 7], [9, 2, 40, 3, 17] * 9
+"""One token; odd lengths, one over a tile; more sentences than the row was planned for."""
+
+
+def tokens(lengths: list[int], vocabulary: int = VOCABULARY) -> Tokens:
+    lengths_B = torch.tensor(lengths)
+    ids_BL = torch.randint(5, vocabulary, (len(lengths), max(lengths)))
+    return Tokens.of(ids_BL.masked_fill(torch.arange(max(lengths)) >= lengths_B[:, None], 0), lengths_B)
+
+
+def pairs(lengths: list[int], vocabulary: int = VOCABULARY) -> Batch:
+    return Batch(tokens(lengths, vocabulary), tokens([length + 1 for length in reversed(lengths)], vocabulary))
+
+
+def masked(lengths: list[int]) -> MaskedBatch:
+    text = tokens(lengths)
+    places_P = torch.arange(len(lengths)) * max(lengths) + torch.tensor(lengths) - 1
+    segments_BL = (torch.arange(max(lengths)) > 2).long().expand_as(text.ids_BL)
+    return MaskedBatch(text, segments_BL, places_P, text.ids_BL.flatten()[places_P], torch.arange(len(lengths)) % 2)
+
+
+MODELS: dict[str, Any] = {
+    "transformer": lambda: TransformerConfig(encoder_layers=2, decoder_layers=2, **SIZES),
+    "look-ahead": lambda: TransformerConfig(encoder_layers=1, decoder_layers=1, look_ahead=True, **SIZES),
+    "self-attention": lambda: SelfAttentionConfig(encoder_layers=1, decoder_layers=1, **SIZES),
+    "gpt": lambda: GPTConfig(layers=2, max_positions=140, **SIZES),
+    "bert": lambda: BERTConfig(layers=2, max_positions=140, **SIZES),
+}
+
+
+def case(kind: str, lengths: list[int]) -> tuple[torch.nn.Module, AnyBatch]:
+    config = MODELS[kind]()
+    if kind == "gpt":
+        return NextToken(build_model(config, VOCABULARY), 0.1), TextBatch(tokens([length + 1 for length in lengths]))
+    if kind == "bert":
+        return MaskedTokens(build_model(config, VOCABULARY)), masked(lengths)
+    return TokenCrossEntropy(build_model(config, VOCABULARY, VOCABULARY), 0.1), pairs(lengths)
+
+
+def sums_and_gradients(objective: torch.nn.Module, call: Any, batch: AnyBatch) -> tuple[Tensor, list[Tensor]]:
+    objective.zero_grad()
+    sums_2 = call(batch.unnamed())
+    sums_2[0].backward()
+    return sums_2.detach(), [weight.grad for weight in objective.parameters() if weight.grad is not None]
+
+
+@pytest.mark.parametrize("lengths", [ONE, FEW, MANY], ids=["one-token", "few", "many"])
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str, lengths: list[int]) -> None:
+    torch.manual_seed(3)
+    torch.compiler.reset()
+    objective, batch = case(kind, lengths)
+    objective.double().train()
+    expected, gradients = sums_and_gradients(objective, objective, batch)
+    packed = batch.packed(RowSizes(256, 384, 64, 8))
+    for call in (objective, torch.compile(objective, backend="eager", dynamic=False, fullgraph=True)):
+        found, of_packed = sums_and_gradients(objective, call, packed)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        for one, other in zip(of_packed, gradients, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+RECURRENT = [name for name in CASES if name.startswith(("rnn", "bahdanau", "luong"))]
+
+
+@pytest.mark.parametrize("lengths", [ONE, FEW, MANY], ids=["one-token", "few", "many"])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_computing_padding_like_words_changes_nothing(name: str, lengths: list[int]) -> None:
+    objective = TokenCrossEntropy(build(CASES[name]), 0.1).train()
+    torch.manual_seed(3)
+    batch = pairs([min(length, 20) for length in lengths], min(SOURCE_SIZE, TARGET_SIZE))
+    expected, gradients = sums_and_gradients(objective, objective, batch)
+    found, of_rounded = sums_and_gradients(objective, objective, batch.rounded())
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    for one, other in zip(of_rounded, gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", ["transformer", "gpt", "bert"])
+def test_the_kernels_of_a_gpu_are_within_bf16_of_the_equation(kind: str) -> None:
+    """The norm of the difference of all gradients is within 3 % of the norm of the gradients."""
+    torch.manual_seed(3)
+    objective = case(kind, FEW)[0].cuda().train()
+    fast = torch.compile(objective, dynamic=False, fullgraph=True)
+    for lengths in (FEW, ONE):
+        batch = case(kind, lengths)[1]
+        expected, gradients = sums_and_gradients(objective, objective, batch.to("cuda"))
+        packed, flat = batch.packed(RowSizes(256, 256, 256, 8)).to("cuda"), torch.cat([g.flatten() for g in gradients])
+        for call in (objective, fast):
+            with torch.autocast("cuda", torch.bfloat16):
+                found, of_packed = sums_and_gradients(objective, call, packed)
+            torch.testing.assert_close(found, expected, rtol=5e-3, atol=5e-3)
+            assert (torch.cat([g.flatten() for g in of_packed]) - flat).norm() < 0.03 * flat.norm()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["transformer", "bahdanau-gru"])
+def test_a_captured_step_has_the_gradients_of_a_plain_one(name: str) -> None:
+    objective = TokenCrossEntropy(build(CASES[name], dtype=torch.float32), 0.1).cuda().train()
+    batches = [
+        pairs(lengths, min(SOURCE_SIZE, TARGET_SIZE)) for lengths in ([5, 1, 12, 7], [3, 12, 2, 9], [12, 4, 1, 1])
+    ]
+    shaped = [b.packed(RowSizes(128, 128, 128, 8)) if name == "transformer" else b.rounded() for b in batches]
+
+    def loss(batch: AnyBatch, factor: float | Tensor) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16, cache_enabled=False):
+            sums_2: Tensor = objective(batch.unnamed())
+        (sums_2[0] * factor).backward()
+        return sums_2.detach()
+
+    captured = CapturedLoss(loss)
+    for number, batch in enumerate(shaped):
+        objective.zero_grad(set_to_none=number == 0)
+        found = captured(batch.to("cuda"), 0.5)
+        gradients = [weight.grad.clone() for weight in objective.parameters() if weight.grad is not None]
+        objective.zero_grad(set_to_none=False)
+        expected = loss(batch.to("cuda"), 0.5)
+        torch.testing.assert_close(found, expected)
+        for weight, gradient in zip(objective.parameters(), gradients, strict=True):
+            torch.testing.assert_close(weight.grad, gradient, rtol=2e-2, atol=2e-2)
+    assert sum(graph is not None for graph in captured.graphs.values()) == 1
