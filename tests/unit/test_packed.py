@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
 
 from model_cases import CASES, SOURCE_SIZE, TARGET_SIZE, build
-from regard.data.batches import AnyBatch, Batch, MaskedBatch, RowSizes, TextBatch, Tokens
+from regard.data.batches import TILE, AnyBatch, Batch, MaskedBatch, RowSizes, TextBatch, Tokens
+from regard.layers.attention import Packing, _tiles
 from regard.models import build_model
 from regard.models.bert import BERTConfig
 from regard.models.gpt import GPTConfig
@@ -81,6 +84,32 @@ def test_a_packed_batch_has_the_loss_and_gradients_of_a_padded_one(kind: str, le
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
         for one, other in zip(of_packed, gradients, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_tiles_cover_what_is_visible(causal: bool) -> None:
+    """Compiled by tiles, attention is that of the whole matrix; and the tiles of each key hold all its queries."""
+    torch.manual_seed(3)
+    torch.compiler.reset()
+    lengths = torch.randint(1, 60, (40,)).tolist()
+    sizes = RowSizes(2048, 1536, 64, 64)
+    own = Packing.of(tokens(lengths).packed(sizes.first, sizes))
+    other = own if causal else Packing.of(tokens([max(1, n // 2) for n in lengths]).packed(sizes.second, sizes))
+    visible_PP = own.sentences_P[:, None] == other.sentences_P
+    visible_PP = visible_PP.tril() if causal else visible_PP
+    tiles = _tiles(own, other, causal)
+    seen_TT = visible_PP.view(len(visible_PP) // TILE, TILE, -1, TILE).any(3).any(1)
+    for seen, counts, indices in (
+        (seen_TT, tiles.kv_num_blocks, tiles.kv_indices),
+        (seen_TT.t(), tiles.q_num_blocks, tiles.q_indices),
+    ):
+        for row, count, listed in zip(seen, counts[0, 0].tolist(), indices[0, 0].tolist(), strict=True):
+            assert set(row.nonzero()[:, 0].tolist()) <= set(listed[:count])
+            assert count <= row.sum() + 1, "and hardly more"
+    q, k, v = torch.randn(1, 2, 2048, 16), *torch.randn(2, 1, 2, visible_PP.shape[1], 16)
+    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=visible_PP)
+    fast = torch.compile(lambda: flex_attention(q, k, v, block_mask=tiles))
+    torch.testing.assert_close(fast(), expected, rtol=1e-4, atol=1e-5)
 
 
 RECURRENT = [name for name in CASES if name.startswith(("rnn", "bahdanau", "luong"))]

@@ -114,8 +114,9 @@ class Trainer:
             raise ConfigError(what, where="data.blocks", hint="set it to documents, or train in one process")
         self.carry: Any = None
         assert isinstance(self.config.fill, bool)
-        on_gpu = accelerator.device.type == "cuda"
-        self.sizes = row_sizes(data.train, self.config.batch_tokens) if on_gpu and self.config.fill else None
+        has_kernel = self.config.compile or accelerator.mixed_precision != "no"
+        packs = self.config.fill and accelerator.device.type == "cuda" and has_kernel
+        self.sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
         self.halves = None if self.config.compile else HalfWeights.if_faster(objective, accelerator)
         if self.config.compile:
             objective.compile(dynamic=self.sizes is None)
