@@ -45,7 +45,7 @@ from regard.config import read_yaml, write_yaml
 from regard.errors import CheckpointError, ConfigError, DecodeError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, recipe_of
 from regard.tasks import TASKS
-from regard.text.files import write_file, write_folder, writing
+from regard.text.files import why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 1
@@ -344,10 +344,10 @@ def _system_errors(path: Path) -> Iterator[None]:
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
     """The weights of a checkpoint."""
     path = folder / name
+    if reason := why_unreadable(path):
+        raise _damaged(path, reason)
     try:
         return load_file(path)
-    except FileNotFoundError:
-        raise _damaged(path, "there is no such file: the checkpoint is incomplete") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise _damaged(path, f"the file is damaged: {error}") from None
 
@@ -369,10 +369,10 @@ def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
     own = (folder / "training.safetensors").exists()
     weights = load_weights(folder, "training.safetensors" if own else "model.safetensors")
     path = folder / "training.pt"
+    if reason := why_unreadable(path):
+        raise _damaged(path, f"training cannot be resumed from this checkpoint: {reason}")
     try:
         training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise _damaged(path, "training cannot be resumed from this checkpoint: there is no such file") from None
     except Exception:  # torch raises a dozen kinds for damaged files, with messages about its own parts
         raise _damaged(path, "the file is damaged: it cannot be read as the state of a training") from None
     return weights, training
