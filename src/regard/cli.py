@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -840,12 +841,29 @@ def main() -> None:
     _set_up_streams()
     regard.wait_quietly()
     try:
-        app()
+        with _written_out(sys.stdout):
+            app()
     except RegardError as error:
         _complain(error.problems)
     except OSError as error:  # a folder without write permission, a full disk
         _complain([Problem(str(error.filename or ""), error.strerror or str(error))])
     sys.exit(2)
+
+
+@contextmanager
+def _written_out(stream: TextIO) -> Iterator[None]:
+    """Standard output is written before the end, where Python could only say that it ignores what went wrong."""
+    try:
+        yield
+    finally:
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if isinstance(error, BrokenPipeError) and os.name != "nt":  # as with `| head -1`: end as other tools do
+                signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+                signal.raise_signal(signal.SIGPIPE)
+            raise RegardError(f"cannot be written: {error.strerror}", where="standard output") from None
 
 
 def _set_up_streams() -> None:

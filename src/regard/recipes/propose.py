@@ -36,7 +36,7 @@ from regard.data.stories import NUMBERED
 from regard.errors import ConfigError, DataError
 from regard.recipes.shipped import shipped, shipped_text
 from regard.tasks import TASKS
-from regard.text.files import TextFile, open_text
+from regard.text.files import TextFile, open_text, write_file
 from regard.text.normalise import nfc
 
 R = TypeVar("R")
@@ -189,7 +189,7 @@ def proposal_for(
         out = _unused(Path(f"{name}.yaml"))
         commands.append(shlex.join(["regard", "check", *files, "--out", out.as_posix()]))
     else:
-        Path(out).write_text(text, encoding="utf-8")
+        write_file(Path(out), text)
     run = _unused(Path("runs", name))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
     return text, folder.absolute(), tuple(commands)
