@@ -331,7 +331,7 @@ class Trainer:
 
     def facts(self, step: int) -> dict[str, Any]:
         best = [{"step": entry.step, self.config.best: entry.value} for entry in self.progress.best]
-        return {"step": step, "best": best, "tokenizer": self.data.tokenizers.fingerprint}
+        return self.run.facts(step, best)
 
     def finish(self, write: Write) -> None:
         """Average the last checkpoints if the recipe says so, and use the average if it validates better."""
@@ -358,7 +358,7 @@ class Trainer:
         folder = self.run.resumable()
         if folder is None:
             return False
-        self.run.check_tokenizer(folder)
+        self.run.check_meaning(folder)
         weights, training = load_training(folder)
         data = self.task.fingerprint(self.data.train)
         if training.get("data", data) != data:
