@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import copy
+import json
+import os
 import random
 import shutil
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from command_line import fail, succeed
-from regard.api import train
-from regard.errors import CheckpointError
+from command_line import contents, fail, succeed
+from regard.api import compare, export_run, predict, train
+from regard.errors import CheckpointError, RegardError
 from regard.recipes.recipe import load_recipe
 from regard.runs import Run
 from regard.runs.run import load_training, load_weights
@@ -102,3 +106,107 @@ def test_a_damaged_cache_is_made_anew_with_a_line(
         assert path.parent.name in line
         assert "damaged" in line
         assert path.read_bytes() == data
+
+
+# Every file of a run
+
+
+def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path, tmp_path: Path) -> None:
+    """Never a traceback. The log and the recipe's other sections may be edited: what they say is not compared."""
+    expected: dict[str, Any] = {}
+    folder = tmp_path / "run"
+
+    def exported() -> dict[str, bytes]:
+        out = tmp_path / f"exported{generator.random()}"
+        export_run(folder, to="huggingface", out=out)
+        return {name: data for name, data in contents(out).items() if name != "README.md"}
+
+    verbs: dict[str, Callable[[], Any]] = {
+        "predict": lambda: [one.to_json() for one in predict(folder, ["a b c"])],
+        "export": exported,
+        "resume": lambda: {name: tensor.tolist() for name, tensor in resume(folder).items()},
+        "compare": lambda: compare([folder, trained], split="test").baseline,
+    }
+    generator, outcomes = random.Random(1), Counter[str]()
+    for name in ["", *(name for name in contents(trained) if name != ".lock" and "tensorboard" not in name)]:
+        for verb, use in verbs.items():
+            if verb in ("compare", "export") and name not in ("", "metrics.jsonl", "environment.json"):
+                continue
+            shutil.copytree(trained, folder)
+            if not name:
+                expected[verb] = use()
+            elif generator.random() < 0.5:
+                flip(folder / name, generator.randrange(8 * (folder / name).stat().st_size))
+            else:
+                os.truncate(folder / name, generator.randrange((folder / name).stat().st_size))
+            try:
+                right = use() == expected[verb] or Run.open(folder).recipe != Run.open(trained).recipe
+                outcomes["right" if right else f"{verb} after damage to {name}"] += 1
+            except RegardError:
+                outcomes["refused"] += 1
+            shutil.rmtree(folder)
+    assert outcomes.keys() == {"right", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("best", b"\xff\xfe", r"there is no such checkpoint"),
+        ("best", b"a" * 5000, r"there is no such checkpoint"),
+        ("last", b"\xff", r"there is no such checkpoint"),
+        ("environment.json", b"[]", r"environment\.json: cannot be read"),
+        ("environment.json", b'{"format": "1", "regard": ""}', r"environment\.json: cannot be read"),
+        ("environment.json", b"[" * 100_000, r"environment\.json: cannot be read"),
+        ("checkpoint.json", b'"tokenizer"', r"checkpoint\.json: the file is missing or damaged"),
+        ("checkpoint.json", b'{"tokenizer": 1, "step": "a"}', r"checkpoint\.json: the file is missing or damaged"),
+        (
+            "metrics.jsonl",
+            b'{"event": "validation", "step": 1}\n{"event": \n',
+            r"metrics\.jsonl:2: the line is damaged",
+        ),
+        ("metrics.jsonl", b"\xff\n", r"metrics\.jsonl:1: the line is damaged"),
+        ("metrics.jsonl", b"[]\n", r"metrics\.jsonl:1: the line is damaged"),
+        ("metrics.jsonl", b'{"event": "train", "step": 1}\n', r"metrics\.jsonl:1: the line is damaged"),
+    ],
+)
+def test_files_of_another_shape(run: Run, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (run.checkpoint() if name == "checkpoint.json" else run.folder).joinpath(name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=said):
+        resume(run.folder) if name == "last" else export_run(run.folder, to="huggingface", out=tmp_path / "out")
+    if name == "metrics.jsonl":
+        with pytest.raises(CheckpointError, match=said):
+            compare([run.folder, run.folder], split="test")
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 300, "²", "a" * 300, "..", ""])
+def test_checkpoints_that_no_run_has(run: Run, number: str) -> None:
+    with pytest.raises(CheckpointError, match="there is no such checkpoint"):
+        predict(run.folder, ["a"], checkpoint=number)
+
+
+STATES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no optimiser": lambda state: state.pop("optimiser"),
+    "no progress": lambda state: state.pop("progress"),
+    "no generators": lambda state: state.pop("random"),
+    "a huge batch": lambda state: state["progress"].update(position={"epoch": 0, "index": 10**15}),
+    "a batch before the first": lambda state: state["progress"].update(position={"epoch": 0, "index": -1}),
+    "a step that is no number": lambda state: state["progress"].update(step="many"),
+    "a length that is no number": lambda state: state["progress"].update(log_length=None),
+    "another optimiser": lambda state: state["optimiser"].update(param_groups=[]),
+    "other generators": lambda state: state["random"].update(cpu=torch.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_states_of_another_shape(run: Run, state: str) -> None:
+    """In a checkpoint of an older version, which has no checksums."""
+    folder = run.checkpoint("last")
+    facts = json.loads((folder / "checkpoint.json").read_text())
+    (folder / "checkpoint.json").write_text(json.dumps({"tokenizer": facts["tokenizer"], "step": facts["step"]}))
+    training = torch.load(folder / "training.pt", weights_only=True)
+    STATES[state](training)
+    torch.save(training, folder / "training.pt")
+    before = contents(run.folder)
+    with pytest.raises(CheckpointError, match=r"training\.pt: the file is damaged"):
+        resume(run.folder)
+    assert contents(run.folder) | {".lock": b""} == before | {".lock": b""}

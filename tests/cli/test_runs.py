@@ -375,20 +375,20 @@ def test_checkpoints_by_name_and_what_to_do_where_one_is_damaged(tiny_recipe: Tr
 def test_log_goes_on_after_a_given_length(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     log = MetricsLog(path)
-    log.write({"step": 1})
+    log.write({"event": "average", "step": 1})
     length = log.length()
-    log.write({"step": 2, "text": "하나"})
+    log.write({"event": "average", "step": 2, "text": "하나"})
     log.close()
     with path.open("ab") as file:
         file.write(b'{"step": 3, "te')
     assert [line["step"] for line in read_metrics(path)] == [1, 2]
     log = MetricsLog(path, length)
-    log.write({"step": 2})
+    log.write({"event": "average", "step": 2})
     assert log.length() == path.stat().st_size
     log.close()
-    assert list(read_metrics(path)) == [{"step": 1}, {"step": 2}]
+    assert list(read_metrics(path)) == [{"event": "average", "step": 1}, {"event": "average", "step": 2}]
     MetricsLog(path, 10_000).close()
-    assert list(read_metrics(path)) == [{"step": 1}, {"step": 2}]
+    assert list(read_metrics(path)) == [{"event": "average", "step": 1}, {"event": "average", "step": 2}]
     assert list(read_metrics(tmp_path / "none.jsonl")) == []
 
 

@@ -140,7 +140,10 @@ class Run:
     def environment(self) -> dict[str, Any]:
         try:
             environment: dict[str, Any] = json.loads((self.folder / "environment.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            _, _ = environment["regard"], environment.get("imported", {"from": None})["from"]
+            if not isinstance(environment.get("format", FORMAT), int):
+                raise TypeError("format is no number")
+        except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
             raise CheckpointError(f"cannot be read: {error}", where=str(self.folder / "environment.json")) from None
         return environment
 
@@ -161,7 +164,7 @@ class Run:
     def pointer(self, name: str) -> Path | None:
         """The checkpoint that `best` or `last` names."""
         try:
-            named = (self.folder / name).read_text(encoding="utf-8").strip()
+            named = (self.folder / name).read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             return None
         return self.checkpoints / named if named else None
@@ -178,13 +181,13 @@ class Run:
     def checkpoint(self, name: str = "best") -> Path:
         """A checkpoint by `best`, `last`, its step or its folder's name."""
         folder = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
-        if name.isdecimal():
+        if name.isdecimal() and len(name) < 20:
             folder = self.checkpoints / step_name(int(name))
         if folder is None:
             what, hint = "the run has no checkpoint yet", "'regard train ... --resume' continues"
             raise CheckpointError(what, where=str(self.folder), hint=hint)
-        if not folder.is_dir():
-            names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
+        names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
+        if folder.name not in names:
             none = "the run has none: copy it back from elsewhere, or train anew with another --out"
             hint = did_you_mean(folder.name, names) if names else none
             raise CheckpointError("there is no such checkpoint", where=str(folder), hint=hint)
@@ -403,17 +406,24 @@ def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
     own = "training.safetensors"
     has_own = (folder / own).exists() or own in load_facts(folder).get("files", {})
     weights = load_weights(folder, own if has_own else "model.safetensors")
-    path = folder / "training.pt"
-    try:
+    with reading_state(folder) as path:
         _verify(path)
         training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return weights, training
+
+
+@contextmanager
+def reading_state(folder: Path) -> Iterator[Path]:
+    """Turn what is raised while the state of a training is read or taken over into a message about its file."""
+    path = folder / "training.pt"
+    try:
+        yield path
+    except (RegardError, MemoryError, torch.OutOfMemoryError):
+        raise
     except FileNotFoundError:
         raise _damaged(path, "training cannot be resumed from this checkpoint: there is no such file") from None
-    except RegardError:
-        raise
     except Exception:  # torch raises a dozen kinds for damaged files, with messages about its own parts
         raise _damaged(path, "the file is damaged: it cannot be read as the state of a training") from None
-    return weights, training
 
 
 def data_fingerprint(folder: Path) -> int | str | None:
@@ -503,10 +513,18 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log; a line that a killed process left incomplete is skipped."""
+    """The lines of a log; a last line that a killed process left incomplete is skipped."""
     if not path.exists():
         return
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if line.endswith(b"\n"):
-                yield json.loads(line)
+                try:
+                    event: dict[str, Any] = json.loads(line)
+                    numbers = [event["step"], event["seconds_per_step"] if event["event"] == "train" else 0]
+                    if not all(isinstance(value, int | float) for value in numbers):
+                        raise ValueError
+                except (ValueError, TypeError, KeyError, RecursionError):
+                    what, hint = "the line is damaged: it is no event of a training", "remove it"
+                    raise CheckpointError(what, where=f"{path}:{number}", hint=hint) from None
+                yield event
