@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,15 +22,37 @@ from typing import Any
 
 NAMED = 20
 """How many problems of a kind are named; the rest are counted."""
+VALUE, PATH, TEXT = 80, 300, 1_000
+"""Most characters in a message of a value, of one that may be a path, and of all that is said or advised."""
+_QUOTED = re.compile(r"""(?<![\w\\])(['"])((?:\\.|(?!\1)[^\\])*)\1(?!\w)""", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What could control a terminal or reorder a line, and halves of surrogate pairs."""
+
+
+def short(text: str, most: int = 0) -> str:
+    """The text without its middle where it is longer: the end of a path says more than what is before it."""
+    most = most or (PATH if "/" in text or "\\" in text else VALUE)
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - 1) // 2 :]}"
+
+
+def printable(text: str) -> str:
+    """The text with control characters, other than line breaks and tabs, as escapes: file names may have them."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where it is, what it is, what is allowed or what to do."""
+    """One thing that is wrong: where it is, what it is, what is allowed or what to do. Values in it are shortened."""
 
     where: str
     what: str
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        for name, most in (("where", 0), ("what", TEXT), ("hint", TEXT)):
+            line = printable(getattr(self, name).replace("\n", r"\n"))
+            values_short = _QUOTED.sub(lambda found: f"{found[1]}{short(found[2])}{found[1]}", line)
+            object.__setattr__(self, name, short(values_short, most))
 
     def __str__(self) -> str:
         sentence = f"{self.where}: {self.what}" if self.where else self.what

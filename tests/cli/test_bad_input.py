@@ -176,7 +176,7 @@ MISTAKES = {
         Mistake("check foo.yml", f"foo.yml: {NO_FILE} 'regard recipes' lists those that ship)"),
         Mistake("check sentimnt.yaml", f"sentimnt.yaml: {NO_FILE} did you mean 'sentiment'?)"),
         Mistake("train mine.yml --out x", f"mine.yml: {NO_FILE} did you mean 'mine.yaml'?)", {"mine.yaml": "task: x"}),
-        Mistake(f"check {'x' * 5_000}", f"{'x' * 5_000}: File name too long"),
+        Mistake(f"check {'x' * 5_000}", f"{'x' * 40}…{'x' * 39}: File name too long"),
         Mistake("recipes daets", "recipes: no recipe of the name 'daets' ships (did you mean 'dates'?)"),
         Mistake("recipes dates --out train.s", "train.s: the file exists already (give another --out)"),
         Mistake("recipes --out x", "--out: name the recipe to copy (allowed: "),

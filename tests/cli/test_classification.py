@@ -101,6 +101,11 @@ def test_predictions_and_errors_are_written(sentiment: Path, tmp_path: Path) -> 
     assert all(max(one["probabilities"], key=one["probabilities"].get) == one["output"] for one in told)
     assert api.evaluate(sentiment)["predictions"] == str(sentiment / "predictions.jsonl")
     assert (sentiment / "errors.jsonl").exists()
+    kept = (sentiment / "predictions.jsonl").read_bytes()
+    table = write(tmp_path / "new.csv", "text,label\nThe plot was superb.,positive\n")
+    for options, name in (({"files": [str(table)]}, "new"), ({"split": "validation"}, "validation")):
+        assert api.evaluate(sentiment, **options)["predictions"] == str(sentiment / f"predictions.{name}.jsonl")
+    assert (sentiment / "predictions.jsonl").read_bytes() == kept
 
 
 def test_labels_from_arguments_files_and_standard_input(sentiment: Path, tmp_path: Path) -> None:
@@ -324,6 +329,74 @@ def test_bad_labels_and_recipes_are_refused(project: Project, table: str, overri
     assert project.refused(*overrides).startswith(message)
 
 
+@pytest.mark.parametrize(("rate", "said"), [(0.01, True), (1e-9, False)])
+def test_train_says_where_the_loss_was_still_falling(project: Project, rate: float, said: bool) -> None:
+    options = ("training.steps=6", "training.validate_every=3", f"training.learning_rate={rate}")
+    told = succeed("train", project.recipe, *options, "--out", project.folder / "run").err
+    advice = "the validation loss was still falling: --resume with training.steps=12 trains twice as long"
+    assert (advice in told) == said
+
+
+# Splits
+
+
+def labelled(counts: dict[str, int], **same: str) -> str:
+    """A table with so many texts of each label; `same` gives some of them a second label."""
+    rows = [f"text {label} {number}\t{label}" for label, count in counts.items() for number in range(count)]
+    return "\n".join(["sentence\tlabel", *rows, *(f"{text}\t{label}" for label, text in same.items())]) + "\n"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_split_has_its_share_of_every_label(project: Project, seed: int) -> None:
+    """Drawn from all examples at once, about one seed in three would have another number of `b` or lose `c`."""
+    write(project.folder / "train.tsv", labelled({"a": 880, "b": 100, "c": 20, "d": 1, "e": 2}, f="text e 0"))
+    shares = ("data.validation={split: 0.1}", "data.test={split: 0.2}", f"training.seed={seed}")
+    data = succeed("check", project.recipe, *shares, "--json").json["data"]
+    counts = data["labels"]
+    for label, size in (("a", 880), ("b", 100), ("c", 20)):
+        assert abs(counts["validation"][label] - 0.1 * size) <= 1
+        assert abs(counts["test"][label] - 0.2 * size) <= 1
+    assert all(counts["train"][label] for label in "abcdef")
+    rare = {label: counts["train"][label] for label in "def" if not counts["validation"][label] + counts["test"][label]}
+    [said] = data["findings"]
+    assert said.startswith("too rare to be set aside, so only in the training data: the label 'd' (1)")
+    assert said.endswith(", ".join(f"{label!r} ({count})" for label, count in rare.items()))
+
+
+def test_a_text_with_two_labels_is_in_one_split(project: Project) -> None:
+    texts = [f"text {number}" for number in range(200)]
+    table = "sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text in texts for label in ("yes", "no"))
+    write(project.folder / "train.tsv", table)
+    shares = ("data.validation={split: 0.25}", "data.test={split: 0.25}")
+    counts = succeed("check", project.recipe, *shares, "--json").json["data"]["labels"]
+    assert counts == {
+        part: {"no": size, "yes": size} for part, size in (("train", 100), ("validation", 50), ("test", 50))
+    }
+
+
+def test_a_run_of_an_older_version_keeps_its_split(project: Project) -> None:
+    """Its recipe does not say `stratify`; drawn anew, its test examples would be some that it was trained on."""
+    write(project.folder / "train.tsv", labelled({"a": 60, "b": 12, "c": 4}))
+    shares = ("data.validation={split: 0.2}", "data.test={split: 0.2}", "training.checkpoint_every=1")
+    run = project.train(*shares, "data.stratify=false")
+    before = succeed("evaluate", run, "--json").json
+    recipe = (run / "recipe.yaml").read_text(encoding="utf-8")
+    write(run / "recipe.yaml", recipe.replace("  stratify: false\n", ""))
+    assert succeed("evaluate", run, "--json").json == before
+    succeed("train", project.recipe, *shares, "training.steps=3", "--out", run, "--resume")
+    message = fail("train", project.recipe, *shares, "data.stratify=true", "--out", run, "--resume")[0]
+    assert message.startswith("data.stratify: the run was started with False, this recipe says True")
+
+
+def test_an_unknown_label_is_reported_once(project: Project) -> None:
+    write(project.folder / "dev.tsv", TABLE + "a\t2\nb\t2\nc\t3\nd\t2\n")
+    dev = "data.validation={file: dev.tsv, text: sentence, label: label}"
+    messages = fail("check", project.recipe, dev)
+    assert [message.split(" is not")[0] for message in messages] == [
+        "dev.tsv:6: the label '2'", "dev.tsv:8: the label '3'",
+    ]  # fmt: skip
+
+
 def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Project) -> None:
     write(project.folder / "train.tsv", TABLE + "too short\ntoo\tlong\t1\nno label\t\nso bad\t0\n")
     drop = ("data.bad_lines=drop", "data.validation={split: 0.2}")
@@ -331,7 +404,7 @@ def test_bad_rows_are_dropped_and_counted_where_the_recipe_says_so(project: Proj
     assert facts["splits"]["train"]["dropped"]["cells"] == {"count": 2, "places": ["train.tsv:6", "train.tsv:7"]}
     assert facts["splits"]["train"]["dropped"]["empty"] == {"count": 1, "places": ["train.tsv:8"]}
     assert sum(sum(counts.values()) for counts in facts["labels"].values()) == 5
-    [found] = facts["findings"]
+    found = facts["findings"][-1]
     assert "2 with cells missing, too many or no text (first: train.tsv:6)" in found
     run = project.train(*drop)
     whole = project.folder / "train.tsv"

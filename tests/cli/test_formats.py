@@ -290,6 +290,17 @@ def test_a_run_trained_on_a_dataset_can_be_evaluated_from_anywhere(
     assert succeed("evaluate", saved / "run", "--file", "t.parquet", "--json").json["sentences"] == 1
 
 
+def test_a_huge_cell_is_a_bad_row_like_others(tmp_path: Path) -> None:
+    """The library's own limit of 131,072 characters would end the reading."""
+    rows = [("en", "ko"), *((f"word {n}", f"낱말 {n}") for n in range(20))]
+    rows[4] = ("x" * 140_000, "길다")
+    write(tmp_path / "p.csv", "".join(f'"{en}",{ko}\n' for en, ko in rows))
+    recipe = recipe_with(tmp_path, {"file": "p.csv", "source": "en", "target": "ko"})
+    dropped = succeed("check", recipe, "--json").json["data"]["splits"]["train"]["dropped"]
+    assert dropped["over_long_line"] == {"count": 1, "places": ["p.csv:5"]}
+    assert "p.csv:5: the line has 140,000 characters" in fail("check", recipe, "data.bad_lines=error")[0]
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_bad_rows_are_dropped_and_counted_or_all_named(tmp_path: Path, suffix: str) -> None:
     examples: list[dict[str, Any]] = [{"en": f"word {n}", "ko": f"낱말 {n}"} for n in range(20)]

@@ -234,6 +234,7 @@ def test_a_trained_run(tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatc
     for number, tokenizer in enumerate(run.tokenizers.files.values()):
         reads = transformers.AutoTokenizer.from_pretrained(folder, **({"subfolder": "target"} if number else {}))
         same_tokens(reads, tokenizer, task)
+    assert task == "translation" or reads.model_max_length == run.recipe.data.max_length
     if case.startswith("pegasus-larger"):
         assert (run.tokenizers["source"].size > run.tokenizers["target"].size) is case.endswith("source")
     if task in ("classification", "tagging"):

@@ -62,6 +62,8 @@ transformers = pytest.importorskip("transformers")
         ("marian", {"task_specific_params": 3}, "config.json: task_specific_params: is not an object"),
         ("bert", {"pad_token": ["[PAD]"]}, "tokenizer_config.json: pad_token: is not the text of a token"),
         ("bert", {"normalizer": "NFC"}, "cannot be used as a tokenizer"),
+        ("bert", {"post_processor": {"type": "BertProcessing", "cls": ["[CLS]", 999], "sep": ["[SEP]", 4]}},
+         "cannot be used as a tokenizer: its template has a token that is not in the vocabulary"),
         ("bert", {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
          "invert": False}}, "tokenizer fails on some texts: Onig: Regex search error: retry-limit-in-match over"),
         ("pegasus", {"offset": 10}, "(the two must come from the same model)"),
@@ -71,7 +73,7 @@ transformers = pytest.importorskip("transformers")
 def test_a_folder_that_is_not_supported(tmp_path: Path, kind: str, changes: dict[str, Any], part: str) -> None:
     SAVERS[kind](tmp_path / "theirs")
     files = {"offset": "tokenizer_config.json", "pad_token": "tokenizer_config.json"}
-    files |= dict.fromkeys(("normalizer", "pre_tokenizer"), "tokenizer.json")
+    files |= dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor"), "tokenizer.json")
     file = next((file for key, file in files.items() if key in changes), "config.json")
     change(tmp_path / "theirs" / file, **changes)
     [message] = fail("import", tmp_path / "theirs", "--out", tmp_path / "run")

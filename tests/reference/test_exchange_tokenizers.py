@@ -28,12 +28,11 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Tokenizer
     """A vocabulary of ours of every kind, and the same as AutoTokenizer reads it."""
     pairs = {}
     texts = ["The fox ate the hen. A fox (big) went home, 여우가 갔다!"] * 4
-    template = "[CLS] $A [SEP] $B [SEP]"
-    exported = Exported("BertForMaskedLM", {"max_position_embeddings": 64}, {}, template, raw_text=True)
+    exported = Exported("BertForMaskedLM", {"max_position_embeddings": 64}, {}, None, raw_text=True)
     for kind in ("word", "wordpiece", "bpe", "unigram", "character", "byte"):
         config = TokenizerConfig(kind=kind, vocabulary=90, lowercase=kind == "bpe")  # type: ignore[arg-type]
         own, folder = Tokenizer.train(config, texts, MASKING), tmp_path_factory.mktemp(kind)
-        for name, text in tokenizer_files(own, exported).items():
+        for name, text in tokenizer_files(own, exported, 512).items():
             (folder / name).write_text(text, encoding="utf-8")
         pairs[kind] = own, transformers.AutoTokenizer.from_pretrained(folder)
     return pairs

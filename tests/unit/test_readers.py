@@ -250,7 +250,7 @@ TABLES = {"p.tsv": "\t", "p.csv": ","}
           ]),
         ({"p.tsv": "en\ten\na\tb\n"}, {"file": "p.tsv", "source": "en"}, "p.tsv:1", "two columns are named 'en'", ""),
         *(({"p.csv": f'"two\nlines",b\n{broken}'}, {"file": "p.csv"}, "p.csv:3", "not valid CSV", "")
-          for broken in ('"never closed,b\nc,d\n', '"a"b,c\n', "a\rb,c\n", f'"{"x" * 140_000}",b\n')),
+          for broken in ('"never closed,b\nc,d\n', '"a"b,c\n', "a\rb,c\n")),
         ({"p.csv": "en,de\ra,b\rc,d\r"}, {"file": "p.csv", "source": "en", "target": "de"}, "p.csv:1",
          "not valid CSV: lines end in CR alone, as on old Macs", r"tr '\r' '\n'"),
         ({"p.jsonl": '{"en": "a", "de": "b"}\n'}, {"file": "p.jsonl"}, "p.jsonl:1", "there is no column 0",

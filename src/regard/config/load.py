@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from regard.errors import ConfigError, Problem, did_you_mean
+from regard.errors import ConfigError, Problem, did_you_mean, short
 
 Tree = dict[str, Any]
 C = TypeVar("C", bound=BaseModel)
@@ -55,7 +55,7 @@ class _Loader(yaml.SafeLoader):
         except yaml.YAMLError:
             raise
         except Exception:  # PyYAML lets pass what int, float and others raise
-            problem = f"{_short(str(node.value))} cannot be read as {node.tag.rpartition(':')[2]}"
+            problem = f"{str(node.value)!r} cannot be read as {node.tag.rpartition(':')[2]}"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_int(self, node: yaml.ScalarNode) -> int:
@@ -134,11 +134,6 @@ def _load(text: str) -> object:
         raise yaml.YAMLError(str(error)) from None
 
 
-def _short(text: str) -> str:
-    """A text in quotes, cut after 79 characters."""
-    return repr(text if len(text) <= 80 else f"{text[:79]}…")
-
-
 def write_yaml(tree: Tree) -> str:
     """A tree as YAML text, which `parse_yaml` reads back unchanged."""
     text: str = yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
@@ -155,9 +150,9 @@ def apply_overrides(tree: Tree, overrides: Sequence[str]) -> Tree:
         try:
             value = _load(text)
         except yaml.YAMLError:
-            raise ConfigError(f"the value {_short(text)} is not valid YAML", where=path) from None
+            raise ConfigError(f"the value {text!r} is not valid YAML", where=path) from None
         if path.count(".") >= LEVELS:
-            raise ConfigError(f"the key has {TOO_DEEP}", where=_short(path))
+            raise ConfigError(f"the key has {TOO_DEEP}", where=path)
         _put(tree, path.split("."), value, path)
     return tree
 
@@ -227,7 +222,7 @@ def _keys_in(tree: Any, loc: tuple[int | str, ...], missing: bool) -> list[int |
 
 def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel], tree: Any) -> tuple[str, str]:
     """One of pydantic's errors in plain words: what is wrong, and what is allowed."""
-    context, given = error.get("ctx", {}), error["input"]
+    context, given, shown = error.get("ctx", {}), error["input"], short(repr(error["input"]))
     literals = re.findall(r"'([^']*)'", context.get("expected", "")) or [context.get("expected", "")]
     is_literal, is_mapping = error["type"] in ("literal_error", "enum"), error["type"] in MAPPINGS
     if given is None and error["type"] not in ("missing", "value_error"):
@@ -236,9 +231,9 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
             hint = f"allowed: {', '.join(sorted(literals))}"
         return "may not be null", "should be a mapping of keys to values" if is_mapping else hint
     if is_literal:
-        return f"{given!r} is not allowed", did_you_mean(str(given), literals)
+        return f"{shown} is not allowed", did_you_mean(str(given), literals)
     if is_mapping:
-        return f"should be a mapping of keys to values, not {given!r}", ""
+        return f"should be a mapping of keys to values, not {shown}", ""
     match error["type"]:
         case "extra_forbidden":
             allowed = {name for config in _configs_at(kind, keys[:-1], tree) for name in config.model_fields}
@@ -258,11 +253,11 @@ def _message(error: dict[str, Any], keys: list[int | str], kind: type[BaseModel]
         case "too_short" | "too_long":
             return "should have" + error["msg"].partition("should have")[2].replace(" after validation", ""), ""
         case "bool_type":
-            return f"should be true or false, not {given!r}", ""
+            return f"should be true or false, not {shown}", ""
         case "int_type" if isinstance(given, float) and given.is_integer():
-            return f"should be a whole number, not {given!r}", f"write {int(given)}"
+            return f"should be a whole number, not {shown}", f"write {int(given)}"
     message = error["msg"][:1].lower() + error["msg"][1:]
-    return f"{message.replace('input should', 'should')}, not {given!r}", ""
+    return f"{message.replace('input should', 'should')}, not {shown}", ""
 
 
 def _configs_at(kind: type[BaseModel], keys: list[Any], tree: Any) -> set[type[BaseModel]]:

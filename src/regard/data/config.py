@@ -239,6 +239,11 @@ class Splits(Config, Generic[C]):
     text, and images that cannot be read: stop and name them, or drop and count them."""
 
     @property
+    def by_label(self) -> bool:
+        """Whether a share that is set aside has every label in its proportion."""
+        return False
+
+    @property
     def corpora(self) -> list[C]:
         """All corpora that the recipe names."""
         parts = (part for part in (self.train, self.validation, self.test) if isinstance(part, list))

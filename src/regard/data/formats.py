@@ -106,6 +106,7 @@ def first_records(file: TextFile, separator: str) -> list[list[str]]:
 
 def csv_records(file: TextFile, separator: str = ",") -> Records:
     """RFC 4180: a field in double quotes may hold separators, line breaks and doubled quotes."""
+    csv.field_size_limit(LINE)  # the library refuses fields over 131,072 characters, which data.max_characters judges
     records = csv.reader(file.lines(keep_ends=True), strict=True, delimiter=separator)
     line = 1
     try:

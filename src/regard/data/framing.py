@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
 
 from regard.data.batches import LabelledBatch, Spelling, Tokens
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers import Slot, Templates, Tokenizer
 
 Long = Literal["head", "tail", "head_tail", "windows"]
 """What is read of a text that is too long."""
@@ -32,6 +33,8 @@ class Framing:
 
     With segments, as BERT reads them:      [CLS] first [SEP]           [CLS] first [SEP] second [SEP]
     Without, as language models do:         </s> first </s>             </s> first <s> second </s>
+
+    The first is only for vocabularies without a template of their own; XLM-R's is <s> first </s> </s> second </s>.
 
     The second is GPT's way (Radford et al. 2018, figure 1) with the tokens that a vocabulary of ours has: `</s>` is
     what every text began and ended with in pre-training, and stands for the paper's start and extract tokens; `<s>` was
@@ -59,19 +62,36 @@ class Framing:
 
     def frame(self, first: Ids, second: Ids | None = None) -> Framed:
         """The row of these tokens, as many as they are."""
-        begin, end = self.tokenizer.begin, self.tokenizer.end
+        row, texts = Framed([], []), iter([first, second or ()])
+        for token, segment in self.templates[second is not None]:
+            part = next(texts) if token is None else [token]
+            row.ids.extend(part)
+            row.segments.extend([segment] * len(part))
+        return row
+
+    @cached_property
+    def templates(self) -> Templates:
         if self.segments:
-            before, after = [begin, *first, end], [] if second is None else [*second, end]
-        else:
-            before, after = [end, *first], [end] if second is None else [begin, *second, end]
-        return Framed([*before, *after], [0] * len(before) + [int(second is not None)] * len(after))
+            return self.tokenizer.templates
+        begin, end = self.tokenizer.begin, self.tokenizer.end
+        single = Slot(end, 0), Slot(None, 0), Slot(end, 0)
+        return single, (*single[:2], Slot(begin, 1), Slot(None, 1), Slot(end, 1))
+
+    def special(self, texts: int) -> int:
+        """Special tokens of a row of so many texts."""
+        return len(self.templates[texts - 1]) - texts
+
+    def before(self, texts: int) -> int:
+        """Special tokens before the last of so many texts."""
+        tokens = [token for token, _ in self.templates[texts - 1]]
+        return len(tokens) - tokens[::-1].index(None) - texts
 
     def rows(self, first: Ids, second: Ids | None = None) -> list[Framed]:
         """One row; or several, where the texts are too long and read through windows.
 
         Of two texts the second has the windows, and the first is read whole in each, up to half of the room.
         """
-        room = self.longest - (2 if second is None else 3)
+        room = self.longest - self.special(1 if second is None else 2)
         if len(first) + len(second or ()) <= room:
             return [self.frame(first, second)]
         if second is None:
@@ -79,7 +99,7 @@ class Framing:
         if self.long == "windows":
             first = first[: max(room // 2, room - len(second))]
             return [self.frame(first, part) for part in self._parts(second, room - len(first))]
-        half = room // 2
+        half = (room + (len(first) > len(second) and not self.tokenizer.older)) // 2
         of_first = max(half, room - len(second)) if len(first) > half else len(first)
         first = self._parts(first, of_first)[0]
         return [self.frame(first, self._parts(second, room - len(first))[0])]

@@ -167,6 +167,13 @@ class LabelledData(LabelledSplits[T]):
     choices has no windows."""
     stride: int | None = Field(None, ge=1)
     """For `windows`: tokens from the beginning of one to that of the next. Default: half a window."""
+    stratify: bool = True
+    """Set a share aside label by label: each part has every label in its proportion, and every label stays in the
+    training data. Default: true; false for regression, and for runs that older versions made."""
+
+    @property
+    def by_label(self) -> bool:
+        return self.stratify
 
     @model_validator(mode="after")
     def _as_many_texts(self) -> Self:

@@ -31,6 +31,8 @@ FORMAT = 4
 """Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
 END, GOES_ON = ".", "+"
 """The column `part` of rows that may be pieces of an example: whether it ends with this row or goes on in the next."""
+SHOWN = 10
+"""Labels that a note names."""
 CHUNK = 4096
 """Rows that are read at once,"""
 CHARACTERS = 1 << 22
@@ -88,8 +90,23 @@ def prepare(
     splits = {split: _open_encoded(folder, split, texts.splits[split], task) for split in texts.splits}
     readers = [reader for split in texts.splits.values() for reader in split.readers]
     notes = [note for reader in readers for note in reader.corpus.findings(reader.files)]  # they name files: not cached
+    if recipe.data.by_label:
+        notes += _rare(task, splits["train"], [splits[split] for split in _shares(recipe.data)])
     prepared = Prepared(task, splits["train"], splits["validation"], splits.get("test"), report)
     return prepared.with_notes([*dict.fromkeys(notes)])
+
+
+def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> list[str]:
+    """A note on the labels that are too rare to be set aside, unless nothing is."""
+    elsewhere = [task.label_counts(split) for split in held_out]
+    rare = [
+        f"{label!r} ({count})"
+        for label, count in task.label_counts(train).items()
+        if elsewhere and not any(counts[label] for counts in elsewhere)
+    ]
+    more = [f"{len(rare) - SHOWN:,} more"] if len(rare) > SHOWN else []
+    said = f"too rare to be set aside, so only in the training data: the label {', '.join([*rare[:SHOWN], *more])}"
+    return [said] if rare else []
 
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
@@ -183,7 +200,8 @@ def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progres
         for split, opened in readers.items()
     }
     shares, checks = _shares(data), [data.max_characters, data.bad_lines, data.deduplicate]
-    key = key_of([FORMAT, files, shares, seed if shares else None, checks])
+    drawn = ([seed, "label"] if data.by_label else [seed]) if shares else [None]
+    key = key_of([FORMAT, files, shares, *drawn, checks])
     folder = stored(f"texts-{key}", lambda folder: _write_texts(folder, data, readers, seed, progress))
     report = TypeAdapter(dict[Part, SplitReport]).validate_json((folder / "report.json").read_bytes())
     return PreparedTexts(key, {split: Texts.open(folder, split, readers) for split in report}, report)
@@ -196,7 +214,7 @@ def _shares(data: Splits[Any]) -> dict[Part, float]:
 
 def _write_texts(folder: Path, data: Splits[Any], readers: Readers, seed: int, progress: Progress) -> None:
     checks = _Checks(data, f"data.bad_lines=drop drops such {data.UNIT}")
-    copies = {split: _copy(folder, split, opened, checks, progress) for split, opened in readers.items()}
+    copies = {split: _copy(folder, split, opened, checks, data.by_label, progress) for split, opened in readers.items()}
     if checks.errors or (checks.faults.count and data.bad_lines == "error"):
         raise DataError(problems=checks.problems)
     chosen = _split(copies["train"], data, seed)
@@ -275,6 +293,8 @@ class _Copy:
     """A hash of all columns that a model reads, which leaks are found by."""
     examples: Hashes
     """A hash of all columns."""
+    labels: Hashes | None
+    """A hash of the label, of which each split has its share."""
 
     def rows_of(self, examples: Integers) -> Integers:
         """All rows of these examples, in order."""
@@ -286,7 +306,9 @@ class _Copy:
         return Finding().more(self.firsts[examples], self.texts.where)
 
 
-def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, progress: Progress) -> _Copy:
+def _copy(
+    folder: Path, split: Part, readers: list[Reader], checks: _Checks, by_label: bool, progress: Progress
+) -> _Copy:
     """Stream the files of a split into columns."""
     columns = readers[0].columns
     places, hashes = [np.empty((3, 0), np.int64)], [[np.empty(0, np.uint64)] for _ in columns]
@@ -304,7 +326,8 @@ def _copy(folder: Path, split: Part, readers: list[Reader], checks: _Checks, pro
     firsts = np.flatnonzero(np.diff(copied.owners, prepend=-1, append=-1)) if len(copied) else np.zeros(1, np.int64)
     by_column = [_of_examples(np.concatenate(chunks), firsts) for chunks in hashes]
     by_inputs, by_all = _combined(by_column[: readers[0].corpus.inputs]), _combined(by_column)
-    return _Copy(copied, checks.read, checks.dropped, firsts, by_column[0], by_inputs, by_all)
+    labels = by_column[columns.index("label")] if by_label else None
+    return _Copy(copied, checks.read, checks.dropped, firsts, by_column[0], by_inputs, by_all, labels)
 
 
 def in_chunks(items: Iterable[T], characters: Callable[[T], int]) -> Iterator[list[T]]:
@@ -328,19 +351,43 @@ def parts(owners: Integers) -> TextColumn:
 
 
 def _split(train: _Copy, data: Splits[Any], seed: int) -> dict[Part, Integers]:
-    """The training examples, without duplicates, and the shares of them that are held out, drawn by source."""
+    """The training examples, without duplicates, and the shares of them that are held out, drawn by source.
+
+    Where examples have labels, every label has its share in each part, and one source of it stays in training.
+    """
     examples = np.arange(len(train.examples))
     if data.deduplicate:
         examples = np.sort(np.unique(train.examples, return_index=True)[1])
     shuffled = _mixed(train.sources[examples] ^ _mixed(np.array([seed % 2**64], dtype=np.uint64)))
-    distinct = np.unique(shuffled)
-    chosen: dict[Part, Integers] = {}
-    taken = 0
-    for split, share in _shares(data).items():
-        drawn = distinct[taken : taken + ceil(share * len(distinct))]
+    distinct, source = np.unique(shuffled, return_inverse=True)
+    order: Integers = np.arange(len(distinct))
+    last = len(order)
+    if train.labels is not None and len(order):
+        order, last = _evenly(source, train.labels[examples])
+    part = np.zeros(len(distinct), np.int8)
+    shares, taken = _shares(data), 0
+    for number, share in enumerate(shares.values(), 1):
+        drawn = order[taken : min(last, taken + ceil(share * len(distinct)))]
         taken += len(drawn)
-        chosen[split] = examples[np.isin(shuffled, drawn)]
-    return {"train": examples[np.isin(shuffled, distinct[taken:])] if taken else examples, **chosen}
+        part[drawn] = number
+    return {split: examples[part[source] == number] for number, split in enumerate(["train", *shares])}
+
+
+def _evenly(source: Integers, labels: Hashes) -> tuple[Integers, int]:
+    """The sources in an order in which any stretch has all labels in their proportion; and how many may be held out.
+
+    The others, the last ones, are one source of every label. A source with several labels counts for the rarest.
+    """
+    names, label = np.unique(labels, return_inverse=True)
+    size = int(source.max()) + 1
+    owners, members = np.divmod(np.unique(label * size + source), size)
+    by_label = np.split(members, np.searchsorted(owners, np.arange(1, len(names))))
+    place, kept = np.full(size, np.nan), np.zeros(size, bool)
+    for sources in sorted(by_label, key=len):
+        kept[sources[-1]] |= not kept[sources].any()
+        own = sources[np.isnan(place[sources])]
+        place[own] = (np.arange(len(own)) + 0.5) / len(own)
+    return np.lexsort((place, kept)), size - int(kept.sum())
 
 
 def _report(split: Part, copies: Mapping[Part, _Copy], chosen: Mapping[Part, Integers]) -> SplitReport:

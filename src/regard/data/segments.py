@@ -1,4 +1,5 @@
-"""Raw tokens -> what BERT reads: [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with the question whether B follows A.
+"""Raw tokens -> what BERT reads: [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with the question whether B follows A (or what
+the vocabulary's own template has in place of these special tokens).
 
 Devlin et al. 2019, arXiv:1810.04805, section 3.1, task 2: in half of the examples B truly comes after A, in the other
 half it is taken from another document.
@@ -21,7 +22,7 @@ from regard.data.raw import RawTokens, cut
 from regard.data.store import Integers
 from regard.errors import DataError
 from regard.text.normalise import Sentences
-from regard.text.tokenizers import Tokenizer
+from regard.text.tokenizers import Slot, Tokenizer
 from regard.text.vocabularies import MARK
 
 PAIRS, MASKS = 1, 2
@@ -47,11 +48,18 @@ class Shown(Measured):
     """Whether B follows A; None where there is no B."""
     corpora: Integers
     weights: tuple[float, ...]
+    template: tuple[Slot, ...]
+    """What stands around the segments."""
 
     @property
     def lengths(self) -> NDArray[np.int32]:
         both = self.a_stops - self.a_starts + self.b_stops - self.b_starts
-        return (both + (2 if self.follows is None else 3)).astype(np.int32)
+        return (both + self.special).astype(np.int32)
+
+    @property
+    def special(self) -> int:
+        """Special tokens of a row."""
+        return sum(token is not None for token, _ in self.template)
 
 
 class Segments(Examples):
@@ -90,20 +98,22 @@ class Segments(Examples):
         )
 
     def _rows(self, examples: Integers, seed: int, epoch: int) -> tuple[Ids, Ids, Integers]:
-        """[CLS] A [SEP], and B [SEP] where there is a second segment, padded; which segment; the lengths of both."""
-        shown, special = self.shown(seed, epoch), self.text.tokenizer
-        a_starts, b_starts = shown.a_starts[examples], shown.b_starts[examples]
-        a_sizes, b_sizes = shown.a_stops[examples] - a_starts, shown.b_stops[examples] - b_starts
-        a_ends = 1 + a_sizes[:, None]
-        lengths = 2 + a_sizes + np.where(b_sizes > 0, b_sizes + 1, 0)
-        place_L, last = np.arange(int(lengths.max())), lengths[:, None] - 1
-        places_BL = place_L + np.where(place_L <= a_ends, a_starts[:, None] - 1, b_starts[:, None] - a_ends - 1)
-        is_text_BL = (place_L > 0) & (place_L != a_ends) & (place_L < last)
-        ids_BL = self.text.values[np.where(is_text_BL, places_BL, 0)].astype(np.int64)
-        ids_BL[:, 0] = special.begin
-        ids_BL[(place_L == a_ends) | (place_L == last)] = special.end
-        ids_BL[place_L > last] = special.pad
-        return ids_BL, ((place_L > a_ends) & (place_L <= last)).astype(np.int64), lengths
+        """A, and B where there is a second segment, among the special tokens; which segment; the lengths of both."""
+        shown = self.shown(seed, epoch)
+        bounds = [(shown.a_starts, shown.a_stops), (shown.b_starts, shown.b_stops)]
+        texts = [(starts[examples, None], (stops[examples] - starts[examples])[:, None]) for starts, stops in bounds]
+        lengths = (texts[0][1] + texts[1][1])[:, 0] + shown.special
+        place_L, following = np.arange(int(lengths.max())), iter(texts)
+        ids_BL = np.full((len(examples), len(place_L)), self.text.tokenizer.pad, dtype=np.int64)
+        segments_BL, at_B1 = np.zeros_like(ids_BL), np.zeros((len(examples), 1), dtype=np.int64)
+        for token, segment in shown.template:
+            start_B1, size_B1 = next(following) if token is None else (at_B1, np.ones_like(at_B1))
+            inside_BL = (place_L >= at_B1) & (place_L < at_B1 + size_B1)
+            places_P = (start_B1 + place_L - at_B1)[inside_BL]
+            ids_BL[inside_BL] = self.text.values[places_P] if token is None else token
+            segments_BL[inside_BL] = segment
+            at_B1 = at_B1 + size_B1
+        return ids_BL, segments_BL, lengths
 
     def where(self, example: int) -> str:
         return self.text.place(int(self.text.document_at(self.shown(0, 0).a_starts[example])))
@@ -122,12 +132,14 @@ class SingleSegments(Segments):
     """Documents, cut where they are longer than the model reads at once."""
 
     def __init__(self, text: RawTokens, masking: Masking, max_length: int) -> None:
-        self._starts, self._stops, documents = cut(text.bounds[:-1], text.bounds[1:] - 1, max_length - 2)
+        room = max_length - (len(text.tokenizer.templates[0]) - 1)
+        self._starts, self._stops, documents = cut(text.bounds[:-1], text.bounds[1:] - 1, room)
         super().__init__(text, masking, text.corpora[documents])
 
     def draw(self, seed: int, epoch: int) -> Shown:
         nothing = np.zeros_like(self._starts)
-        return Shown(self._starts, self._stops, nothing, nothing, None, self.corpora, self.weights)
+        template = self.text.tokenizer.templates[0]
+        return Shown(self._starts, self._stops, nothing, nothing, None, self.corpora, self.weights, template)
 
 
 class SentencePairs(Segments):
@@ -148,7 +160,7 @@ class SentencePairs(Segments):
         sentences: Sentences = "punctuation",
     ) -> None:
         """For messages: `where` names the text, `hint` is how it gets more documents, `sentences` how to find them."""
-        self._room = max_length - 3
+        self._room = max_length - (len(text.tokenizer.templates[1]) - 2)
         self._firsts, self._lasts, self._owners = sentence_spans(text, self._room)
         if len(np.unique(self._owners)) < 2:
             long = int((np.diff(text.documents) >= 2).sum())
@@ -176,7 +188,8 @@ class SentencePairs(Segments):
             true, other = slice(middles[row], true_stops[row]), slice(b_starts[row], b_stops[row])
             follows[row] |= np.array_equal(self.text.values[true], self.text.values[other])
         b_starts, b_stops = np.where(follows, middles, b_starts), np.where(follows, true_stops, b_stops)
-        return Shown(a_starts, middles, b_starts, b_stops, follows, self.corpora, self.weights)
+        template = self.text.tokenizer.templates[1]
+        return Shown(a_starts, middles, b_starts, b_stops, follows, self.corpora, self.weights, template)
 
     def _negatives(self, sizes: Integers, rooms: Integers, draws: Draws) -> Integers:
         """For each span one of another document, near it in the order of the second parts' lengths, that has room."""

@@ -185,12 +185,11 @@ def write(run: Run, checkpoint: str) -> Exported:
         "hidden_act": {"gelu_tanh": "gelu_new"}.get(config.activation, config.activation),
         "pad_token_id": tokenizer.pad,
     }
-    cls, sep = tokenizer.tokens([tokenizer.begin, tokenizer.end])
     return Exported(
         architecture,
         settings | (_head_config(run) if task in HEADED else {}),
         {name if name.startswith(HEADS) else prefix + name: tensor for name, tensor in theirs.items()},
-        f"{cls} $A {sep} $B {sep}",
+        None,
         raw_text=task == PRETRAINING and bool(run.recipe.data.train),
     )
 

@@ -185,9 +185,12 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
     texts = {"README.md": card, "config.json": json.dumps(config, indent=1)}
     if exported.generation:
         texts["generation_config.json"] = json.dumps(exported.generation, indent=1)
+    longest = config.get("max_position_embeddings") or config["n_positions"]
+    if run.task.writes != "target":  # else longer texts are read, too
+        longest = min(longest, run.recipe.data.max_length)
     for number, tokenizer in enumerate(run.tokenizers.files.values()):
         place = "target/" if number else ""
-        texts |= {place + name: text for name, text in tokenizer_files(tokenizer, exported).items()}
+        texts |= {place + name: text for name, text in tokenizer_files(tokenizer, exported, longest).items()}
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")

@@ -65,8 +65,9 @@ class Exported:
     config: dict[str, Any]
     """config.json."""
     weights: dict[str, Tensor]
-    template: str
-    """The special tokens around a text `$A` and a second text `$B`, where the tokenizer has no template of its own."""
+    template: str | None
+    """The special tokens around a text `$A`, where the tokenizer has no template of its own; None: as a BERT reads one
+    text and two."""
     generation: dict[str, Any] = field(default_factory=dict)
     """generation_config.json, of a model that generates."""
     not_exported: tuple[str, ...] = ()

@@ -30,7 +30,7 @@ from regard.exchange.folder import (
     require_settings,
 )
 from regard.exchange.renaming import prefixed, to_ours, to_theirs, without_copies
-from regard.exchange.tokenizers import Tree, fit_rows, ids_of, template_of, with_roles
+from regard.exchange.tokenizers import Tree, fit_rows, ids_of, with_template
 from regard.layers.embeddings import sinusoidal_positions
 from regard.runs.run import Run, stored_weights
 from regard.search.config import SearchConfig
@@ -106,9 +106,9 @@ def read(folder: ModelFolder) -> Imported:
             weights[name] = weights[name][: source if name == tables[0] else target]
     begin = folder.number("decoder_start_token_id", folder.number("pad_token_id", 0))
     token = next((token for token, number in ids_of(trees[-1]).items() if number == begin), PAD)
-    trees[-1] = with_roles(trees[-1], {"<s>": token})
+    trees[-1] = with_template(trees[-1], roles={"<s>": token})
     if len(trees) == 2 and "<s>" not in ids_of(trees[0]):  # no source begins with it, but each tokenizer needs one
-        trees[0] = with_roles(trees[0], {"<s>": PAD})
+        trees[0] = with_template(trees[0], roles={"<s>": PAD})
     sizes = len(weights["source_embedding.weight"]), len(weights["output.linear.bias"])
     tokenizers = [fit_rows(tree, size, folder) for tree, size in zip(trees, sizes[-len(trees) :], strict=True)]
     named = folder.config.get("task_specific_params") or {}
@@ -325,4 +325,4 @@ def _tree(folder: ModelFolder, name: str, ids: Mapping[str, int]) -> Tree:
     codes = [token for token in ids if token.startswith(">>") and token.endswith("<<")]
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in codes])
     tree: Tree = json.loads(tokenizer.to_str())
-    return tree | {"post_processor": template_of(f"$A {END}", ids)}
+    return with_template(tree, f"$A {END}")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer, Tokenizer, processors
+from tokenizers import AddedToken, BertWordPieceTokenizer, ByteLevelBPETokenizer, Tokenizer
 
 from regard.errors import DataError
 from regard.exchange.folder import Exported, ModelFolder
+from regard.text.tokenizers import Slot, Templates, bert_templates, templates_in
 from regard.text.tokenizers import Tokenizer as OurTokenizer
-from regard.text.vocabularies import MARK, SPECIAL
+from regard.text.vocabularies import MARK, SPECIAL, steps_of
 
 Tree = dict[str, Any]
 """A tokenizer.json file."""
 TRIED = [sign * 50 + end for sign in "a1 .가" for end in ("", "!", "b")]
 """Texts that a tokenizer must be able to read."""
+UNTYPED = ("Roberta", "XLMRoberta", "DistilBert", "MPNet")
+"""Tokenizers of `transformers` that give no segments, unless tokenizer_config.json says otherwise."""
 SPARE = 1024
 """The embedding may have up to this many rows more than the vocabulary: sizes are rounded up for speed."""
 
@@ -46,7 +49,20 @@ def read_tokenizer(folder: ModelFolder, rows: int, *, begin: str, end: str) -> O
     tokens = [str(name) if name in ids else own for own, name in zip(by_name, stated, strict=True)]
     tokens = [name if name in ids else tokens[-1] for name in tokens]
     roles = {own: name for own, name, before in zip(SPECIAL, tokens, by_name, strict=True) if name != before}
-    return fit_rows(with_roles(tree, roles) if roles else tree, rows, folder)
+    templates = written = templates_in(tree)
+    if begin == "cls" and tokens[-1] in ids:
+        roberta = "Roberta" in str(settings.get("tokenizer_class"))
+        default = bert_templates(ids[tokens[2]], ids[tokens[3]], roberta=roberta)
+        templates = _with_their_segments(written or default, settings)
+    return fit_rows(with_template(tree, templates, roles) if roles or templates != written else tree, rows, folder)
+
+
+def _with_their_segments(templates: Templates, settings: Mapping[str, Any]) -> Templates:
+    """Templates without segments, where `transformers` gives a model none."""
+    kind, inputs = str(settings.get("tokenizer_class")), settings.get("model_input_names")
+    typed = "token_type_ids" in inputs if isinstance(inputs, list) else not kind.startswith(UNTYPED)
+    single, pair = (tuple(Slot(token, segment * typed) for token, segment in template) for template in templates)
+    return single, pair
 
 
 def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
@@ -65,36 +81,47 @@ def _read_vocabulary(folder: ModelFolder, settings: Mapping[str, Any]) -> Tree:
             )
         else:
             tokenizer = ByteLevelBPETokenizer.from_file(str(vocabulary), str(merges))
-            if tokenizer.token_to_id("<|endoftext|>") is not None:
-                tokenizer.add_special_tokens(["<|endoftext|>"])
+            names = ("<|endoftext|>", "<mask>")
+            tokenizer.add_special_tokens([name for name in names if tokenizer.token_to_id(name) is not None])
     except Exception as error:  # the library raises bare Exception for everything that can be wrong with a file
         raise DataError(f"cannot be read as a vocabulary: {error}", where=str(folder.path)) from None
     tree: Tree = json.loads(tokenizer.to_str())
     return tree
 
 
-def with_roles(tree: Tree, roles: Mapping[str, str]) -> Tree:
-    """The same tokenizer with a template that says which token stands for each of our special tokens."""
-    ids, before = ids_of(tree), tree.get("post_processor")
-    special = {own: {"id": own, "ids": [ids[token]], "tokens": [token]} for own, token in sorted(roles.items())}
-    if before and before["type"] == "TemplateProcessing":
-        return tree | {"post_processor": before | {"special_tokens": before["special_tokens"] | special}}
-    template = template_of("$A", {}) | {"special_tokens": special}
-    return tree | {"post_processor": {"type": "Sequence", "processors": [before, template]} if before else template}
+def with_template(tree: Tree, templates: Templates | str | None = None, roles: Mapping[str, str] = {}) -> Tree:
+    """The same tokenizer with one template, which also says which token stands for each of our special tokens.
+
+    It is what stood there before, unless `templates` are given: as in "$A </s>", after which a second text comes last.
+    """
+    ids, steps = ids_of(tree), [step for step in steps_of(tree.get("post_processor")) if step["type"] != "Sequence"]
+    if isinstance(templates, str):
+        single = tuple(Slot(None if piece == "$A" else ids[piece], 0) for piece in templates.split())
+        templates = single, (*single, Slot(None, 1))
+    single, pair = templates or templates_in(tree) or ((Slot(None, 0),), (Slot(None, 0), Slot(None, 1)))
+    names = {number: name for name, number in ids.items()}
+    used = {names[token]: token for token, _ in (*single, *pair) if token is not None}
+    used |= {own: ids[name] for own, name in roles.items()}
+    special = {own: {"id": own, "ids": [token], "tokens": [names[token]]} for own, token in sorted(used.items())}
+    kept = [step for step in steps if step["type"] == "ByteLevel"]
+    template: Tree = {
+        "type": "TemplateProcessing",
+        "single": _pieces(single, names),
+        "pair": _pieces(pair, names),
+        "special_tokens": {name: token for step in steps for name, token in step.get("special_tokens", {}).items()}
+        | special,
+    }
+    return tree | {"post_processor": {"type": "Sequence", "processors": [*kept, template]} if kept else template}
 
 
-def template_of(tokens: str, ids: Mapping[str, int]) -> Tree:
-    """The template of a text `$A` and a second one `$B`, as in "[CLS] $A [SEP] $B [SEP]"; `$B` comes last if absent."""
-    first, _, after = tokens.partition("$B")
-    second = ["$B", *after.split()]
-    special = sorted({*first.split(), *second} - {"$A", "$B"})
-    processor = processors.TemplateProcessing(
-        single=first.split(),
-        pair=[*first.split(), *(f"{piece}:1" for piece in second)],
-        special_tokens=[(name, ids[name]) for name in special],
-    )
-    tree: Tree = json.loads(processor.__getstate__())
-    return tree
+def _pieces(template: Sequence[Slot], names: Mapping[int, str]) -> list[Tree]:
+    texts = iter("AB")
+    return [
+        {"Sequence": {"id": next(texts), "type_id": segment}}
+        if token is None
+        else {"SpecialToken": {"id": names[token], "type_id": segment}}
+        for token, segment in template
+    ]
 
 
 def ids_of(tree: Tree) -> dict[str, int]:
@@ -125,19 +152,21 @@ def fit_rows(tree: Tree, rows: int, folder: ModelFolder) -> OurTokenizer:
     return OurTokenizer.from_json(filled.to_str(), where=folder.name)
 
 
-def tokenizer_files(tokenizer: OurTokenizer, exported: Exported) -> dict[str, str]:
-    """What AutoTokenizer reads, by name of the file; it gives the same ids."""
+def tokenizer_files(tokenizer: OurTokenizer, exported: Exported, longest: int) -> dict[str, str]:
+    """What AutoTokenizer reads, by name of the file; it gives the same ids, and cuts texts at `longest` if asked to."""
     tree = _with_masks(json.loads(tokenizer.to_json()), tokenizer)
     if exported.raw_text:
         tree = _with_single_spaces(tree, tokenizer)
-    if not tree.get("post_processor"):
-        tree["post_processor"] = template_of(exported.template, ids_of(tree))
-    pair = "$B" in exported.template
+    pair = exported.template is None
+    if pair and templates_in(tree) != tokenizer.templates:
+        tree = with_template(tree, tokenizer.templates)
+    elif not tree.get("post_processor"):
+        tree = with_template(tree, exported.template)
     names = ("pad", "unk", "cls", "sep") if pair else ("pad", "unk", "bos", "eos")
     tokens = tokenizer.tokens([tokenizer.pad, tokenizer.unk, tokenizer.begin, tokenizer.end])
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": exported.config.get("max_position_embeddings") or exported.config["n_positions"],
+        "model_max_length": longest,
         **{f"{name}_token": token for name, token in zip(names, tokens, strict=True)},
         "model_input_names": ["input_ids", "attention_mask", *(["token_type_ids"] if pair else [])],
         "clean_up_tokenization_spaces": False,

@@ -63,14 +63,8 @@ class Classification(TextLabelling):
         """With the labels, and with the weights that `balanced` stands for."""
         labels, head = list(train["label"]), self.recipe.head
         names = list(head.labels or self._classes_in(train, where))
-        distinct = list(dict.fromkeys(labels))
         hint = f"head.labels has {listed(names)}; leave it out to take all labels"
-        refuse_labels(
-            distinct,
-            lambda label: "" if label in names else "is not one of head.labels",
-            lambda row: where(labels.index(distinct[row])),
-            hint,
-        )
+        refuse_labels(labels, lambda label: "" if label in names else "is not one of head.labels", where, hint)
         weights = balanced(names, labels) if head.class_weights == "balanced" else head.class_weights
         for label in weights or ():
             if label not in names:

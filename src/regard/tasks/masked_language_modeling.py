@@ -16,6 +16,7 @@ from regard.data.batches import MaskedBatch, fixed_batches
 from regard.data.config import Split
 from regard.data.corpora import Part
 from regard.data.documents import RawData, RawText
+from regard.data.framing import Framing
 from regard.data.prepare import Prepared
 from regard.data.raw import RawTokens
 from regard.data.segments import MORE_DOCUMENTS, Masking, Segments, SentencePairs, SingleSegments, Whole
@@ -181,15 +182,20 @@ class MaskedLanguageModeling(RawTextTask):
         documents = zip(examples.text.texts(), sums.tolist(), strict=True)
         return [dict(zip(("input", "loss", "correct", "masked"), (text, *row), strict=True)) for text, row in documents]
 
+    @property
+    def reads_several(self) -> bool:
+        return True  # `explain` shows two texts as they are read in pre-training
+
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
-        """[CLS] text [SEP] of each text, with the mask token in its gaps."""
+        """The row of each text, with the mask token in its gaps."""
         tokenizer, rows = self.tokenizers["text"], list[list[int] | Unreadable]()
+        framing = Framing(tokenizer, segments=True, longest=model.longest)
         for text, place in zip(inputs.texts, inputs.places, strict=True):
             problem = problem_in_text(text, place)
             if GAP not in text:
                 problem = Problem(place, f"there is no {GAP} in the text", f"write {GAP} where a word is to be found")
             if problem is None:
-                rows.append([tokenizer.begin, *with_gaps(tokenizer, fold_white_space(text)), tokenizer.end])
+                rows.append(framing.frame(with_gaps(tokenizer, fold_white_space(text))).ids)
             else:
                 rows.append(Unreadable((problem,)))
         return EncodedInputs(inputs, not_longer(rows, model.longest, inputs.places))

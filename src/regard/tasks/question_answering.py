@@ -33,7 +33,7 @@ from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
-from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.file_inputs import FileInput, Parts, has_columns, is_table, parts_of, table_rows
 from regard.data.formats import Key
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
@@ -158,7 +158,7 @@ class QuestionAnswering(HeadedTask):
     def longest_question(self) -> int:
         """Tokens of a question that are read: at least half of the row is the text's."""
         most: int = self.recipe.data.max_question
-        return min(most, (self.framing.longest - 3) // 2)
+        return min(most, (self.framing.longest - self.framing.special(2)) // 2)
 
     def windows(self, examples: Dataset, row: int) -> list[Window]:
         """The rows of an example: the question is read whole in each, the text through windows."""
@@ -166,12 +166,12 @@ class QuestionAnswering(HeadedTask):
         question = framing.spelled(examples.columns["question"][row].tolist(), texts["question"], row)
         context = framing.spelled(examples.columns["context"][row].tolist(), texts["context"], row)
         question = question[: self.longest_question]
-        room = framing.longest - 3 - len(question)
+        room = framing.longest - framing.special(2) - len(question)
         rows = []
         for start, stop in windows(len(context), room, framing.stride):
             framed = framing.frame(question, context[start:stop])
             no_answer = len(framed.ids) - 1 if self.recipe.model.causal else 0
-            rows.append(Window(framed, len(question) + 2, start, stop, no_answer))
+            rows.append(Window(framed, len(question) + framing.before(2), start, stop, no_answer))
         return rows
 
     def answer_tokens(self, examples: Dataset, row: int) -> tuple[int, int] | None:
@@ -184,7 +184,7 @@ class QuestionAnswering(HeadedTask):
         questions = np.minimum(examples.columns["question"].lengths, self.longest_question).tolist()
         contexts = examples.columns["context"].lengths.tolist()
         pairs = zip(questions, contexts, strict=True)
-        positions = [self.framing.positions(context, question + 3) for question, context in pairs]
+        positions = [self.framing.positions(context, question + self.framing.special(2)) for question, context in pairs]
         return np.array(positions, dtype=np.int32)
 
     def collate(self, examples: Dataset, rows: Integers, seed: int, epoch: int) -> LabelledBatch:
@@ -300,6 +300,10 @@ class QuestionAnswering(HeadedTask):
             "answer": best,
             "answer_f1": f1(best, expected, script),
         }
+
+    @property
+    def reads_several(self) -> bool:
+        return True
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         question, context = question_in(text, place)
@@ -466,9 +470,12 @@ class Answered:
 def question_in(text: str, place: str) -> tuple[str, str]:
     """What was typed -> question and context: between them a tab, or both in a JSON object."""
     hint = 'question, tab, text; or {"question": "...", "context": "..."}'
-    question, tab, context = text.partition("\t")
-    what = "" if tab else "there is a question, but no text that it is about"
-    if text.lstrip().startswith("{"):
+    question, *others = parts_of(text, 1)
+    context = "".join(others[:1])
+    what = "" if others else "there is a question, but no text that it is about"
+    if len(others) > 1:
+        what = f"a question and one text are expected, not {1 + len(others)} texts"
+    elif text.lstrip().startswith("{") and not (others and isinstance(text, Parts)):
         what = ""
         try:
             tree = json.loads(text)

@@ -20,18 +20,21 @@ from regard.data.dataset import ColumnReport, Columns, Dataset, Histogram
 from regard.data.documents import RawText
 from regard.data.file_inputs import FileInput, alike, has_columns, is_table, only_file, read_like, table_rows
 from regard.data.formats import Key, has_header
+from regard.data.framing import Framing
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
 from regard.errors import ConfigError, DataError, DecodeError
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
+    LONGEST,
     READ_TOKENS,
     EncodedInputs,
     Inputs,
     Note,
     Prediction,
     Task,
+    Unreadable,
     by_length,
     encode_each,
     not_longer,
@@ -258,7 +261,8 @@ def features(
     tokenizer, texts, segments = task.tokenizers["text"], tuple(inputs.texts), model.config.segments
     folded = [tokenizer.fold(text) for text in texts]
     encoded = readable(encode_each(tokenizer, folded, inputs.places, letters=model.config.letters))
-    framed = [[tokenizer.begin if segments else tokenizer.end, *ids, tokenizer.end] for ids in encoded]
+    framing = Framing(tokenizer, segments, longest=LONGEST)
+    framed: list[list[int] | Unreadable] = [framing.frame(ids).ids for ids in encoded]
     rows = readable(not_longer(framed, getattr(model, "longest", None), inputs.places))
     notes, vectors = tuple(task.text_notes(inputs, rows)), dict[int, NDArray[np.float32]]()
     for numbers in by_length([len(row) for row in rows], READ_TOKENS):
@@ -275,7 +279,8 @@ def features(
         vectors |= dict(zip(numbers, states.float().cpu().numpy(), strict=True))
     if pooling is not None:
         return Features(texts, np.stack([vectors[number] for number in range(len(rows))]), notes=notes)
-    of_tokens = [vectors[number][1 : len(row) - 1] for number, row in enumerate(rows)]
+    before = framing.before(1)
+    of_tokens = [vectors[number][before : before + len(ids)] for number, ids in enumerate(encoded)]
     tokens: list[str] = []
     for ids in encoded:
         spelt = tokenizer.tokens(ids)

@@ -43,7 +43,10 @@ class Regression(TextLabelling):
     data = LabelledData[Labelled]
     head = NumberHeadConfig
     higher_is_better: ClassVar[Mapping[str, bool]] = {"loss": False, "pearson": True, "spearman": True}
-    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {"training": {"label_smoothing": 0.0, "best": "pearson"}}
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "data": {"stratify": False},
+        "training": {"label_smoothing": 0.0, "best": "pearson"},
+    }
 
     @classmethod
     def complete(cls, tree: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import tokenizers
 from pydantic import Field, model_validator
-from tokenizers import AddedToken
+from tokenizers import AddedToken, models
 
 from regard.config import Config
 from regard.errors import CheckpointError, ConfigError, DataError, DecodeError, did_you_mean
@@ -25,6 +25,7 @@ from regard.text.vocabularies import (
     bytes_of,
     characters_of_bytes,
     convert_sentencepiece,
+    steps_of,
     train_vocabulary,
     without_first_mark,
 )
@@ -119,6 +120,41 @@ def special_names(tokenizer: tokenizers.Tokenizer, tree: Mapping[str, Any]) -> l
     return [used.get(own, name) for own, name in zip(SPECIAL, names, strict=True)]
 
 
+class Slot(NamedTuple):
+    """A place in a row: a special token, or where `token` is None the next text; and the segment of either."""
+
+    token: int | None
+    segment: int
+
+
+Templates = tuple[tuple[Slot, ...], tuple[Slot, ...]]
+"""The row of one text, and that of two."""
+
+
+def templates_in(tree: Mapping[str, Any]) -> Templates | None:
+    """What a tokenizer.json puts around one text and around two, as the library does it; None where it puts nothing."""
+    probe: dict[str, Any] = json.loads(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).to_str())
+    for step in steps_of(tree.get("post_processor")):
+        if step["type"] != "Sequence":
+            reader = tokenizers.Tokenizer.from_str(json.dumps(probe | {"post_processor": step}))
+            single, pair = (
+                tuple(
+                    Slot(token if special else None, min(segment, 1))
+                    for token, special, segment in zip(row.ids, row.special_tokens_mask, row.type_ids, strict=True)
+                )
+                for row in (reader.encode("a"), reader.encode("a", "a"))
+            )
+            if len(pair) > 2:
+                return single, pair
+    return None
+
+
+def bert_templates(begin: int, end: int, *, roberta: bool = False) -> Templates:
+    """[CLS] A [SEP], and [CLS] A [SEP] B [SEP]; RoBERTa's has two tokens between the texts."""
+    single = Slot(begin, 0), Slot(None, 0), Slot(end, 0)
+    return single, (*single, *[Slot(end, 0)] * roberta, Slot(None, 1), Slot(end, 1))
+
+
 class Tokenizer:
     """A vocabulary with its encoder and decoder.
 
@@ -128,15 +164,23 @@ class Tokenizer:
     a run of characters.
     """
 
+    older = False
+    """Whether it belongs to a run that was trained before FORMAT 2 (runs/run.py), with rows of BERT's template."""
+
     def __init__(self, tokenizer: tokenizers.Tokenizer, text: str | None = None) -> None:
         self._tokenizer, self._json = tokenizer, text or tokenizer.to_str()
         self.size: int = 1 + max(tokenizer.get_vocab().values())  # ids of other tools may have gaps
         tokenizer.encode_special_tokens = True
-        special = self.token_ids(special_names(tokenizer, json.loads(self._json)))
+        tree = json.loads(self._json)
+        special = self.token_ids(special_names(tokenizer, tree))
+        self._own_templates = templates_in(tree)
         self.pad, self.unk, self.begin, self.end = special
         masks = (tokenizer.token_to_id(name) for name in _MASKS)
         self.mask: int | None = next((number for number in masks if number is not None), None)
-        self.special = frozenset(special if self.mask is None else [*special, self.mask])
+        around = (Slot(self.mask, 0), *chain.from_iterable(self._own_templates or ()))
+        self.special = frozenset([*special, *(token for token, _ in around if token is not None)])
+        if max(self.special) >= self.size:
+            raise ValueError("its template has a token that is not in the vocabulary")
         # T5's vocabulary has </s> as an ordinary piece, too: text that is spelt so becomes <unk>.
         spelt = tokenizer.encode_batch(self.tokens(sorted(self.special)), add_special_tokens=False)
         self._spelt = (self.special - {self.unk}).intersection(chain.from_iterable(row.ids for row in spelt))
@@ -195,14 +239,22 @@ class Tokenizer:
         """Write a tokenizer.json file."""
         path.write_text(self._json, encoding="utf-8", newline="")
 
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return Tokenizer.from_json, (self._json,)  # the library's own pickle loses encode_special_tokens
+    def __reduce__(self) -> tuple[Any, tuple[str], dict[str, bool]]:
+        # the library's own pickle loses encode_special_tokens
+        return Tokenizer.from_json, (self._json,), {"older": self.older}
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the content, whatever the layout of the file."""
         canonical = json.dumps(json.loads(self._json), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @property
+    def templates(self) -> Templates:
+        """What a BERT reads around one text and around two: as the vocabulary's own template says, else
+        [CLS] A [SEP] and [CLS] A [SEP] B [SEP]."""
+        own = None if self.older else self._own_templates
+        return own or bert_templates(self.begin, self.end)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens around it."""

@@ -298,21 +298,21 @@ def characters_of_bytes(tokens: Sequence[str], special: Sequence[bool]) -> list[
 
 def without_first_mark(tree: dict[str, Any]) -> dict[str, Any]:
     """The same tokenizer.json for a text that continues another one: no mark is put before it."""
-    for step in _steps(tree["normalizer"]):
+    for step in steps_of(tree["normalizer"]):
         if "normalizers" in step:
             step["normalizers"] = [part for part in step["normalizers"] if part["type"] != "Prepend"]
-    for step in _steps(tree["pre_tokenizer"]):
+    for step in steps_of(tree["pre_tokenizer"]):
         if step["type"] == "Metaspace":
             step["prepend_scheme"] = "never"
     return tree
 
 
-def _steps(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def steps_of(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     """A step of a pipeline, and the steps that it is a sequence of."""
     if step is not None:
         yield step
-        for part in step.get("normalizers") or step.get("pretokenizers") or ():
-            yield from _steps(part)
+        for part in step.get("normalizers") or step.get("pretokenizers") or step.get("processors") or ():
+            yield from steps_of(part)
 
 
 # --------------------------------------------------------------------------------------------------- SentencePiece

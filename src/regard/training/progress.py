@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from torch import Tensor
 
 from regard.data.batches import START, Position
+from regard.errors import printable
 from regard.runs import Run
 from regard.runs.run import MetricsLog
 from regard.text.files import writing
@@ -157,7 +158,7 @@ class Display:
 
     def say(self, text: str) -> None:
         """Print a line."""
-        self.console.print(text, markup=False)
+        self.console.print(printable(text), markup=False)
 
     def doing(self, what: str, done: int, total: int | None = None, facts: str = "") -> None:
         """Update the progress bar."""

@@ -33,7 +33,7 @@ from regard.recipes.recipe import (
     with_absolute_paths,
 )
 from regard.runs import Run
-from regard.runs.run import is_vacant, load_weights, locked, put_weights, stored_weights
+from regard.runs.run import is_vacant, load_weights, locked, put_weights, read_metrics, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -63,6 +63,8 @@ def train(
     given, base = load_recipe(recipe, overrides)
     check_metric(given)
     existing = _existing(folder, resume)
+    if existing:
+        given = _split_as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
     with Display(quiet=quiet or not accelerator.is_main_process) as display:
         with accelerator.main_process_first():
@@ -122,7 +124,19 @@ def _train(
     except RegardError as error:
         error.add_note(f"in process {accelerator.process_index}")  # other processes may not have this error
         raise
+    if advice := still_falling(run, recipe.training, trainer):
+        display.say(advice)
     display.say(f"done: {run.folder}")
+
+
+def still_falling(run: Run, config: TrainingConfig, trainer: Trainer) -> str:
+    """A sentence if the training ended, not stopped early, with a validation loss clearly below all before."""
+    losses = [line["loss"] for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "validation"]
+    if trainer.progress.stopped or len(losses) < 2 or losses[-1] > 0.995 * min(losses[:-1]):
+        return ""
+    name, length = ("epochs", config.epochs) if config.steps is None else ("steps", config.steps)
+    twice = f"training.{name}={2 * (length or 1)}"
+    return f"the validation loss was still falling: --resume with {twice} trains twice as long"
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
@@ -155,6 +169,8 @@ def resolve(
     """The recipe with the values that depend on the data or on the run to resume, and with absolute paths."""
     TASKS[recipe.task](recipe, data.tokenizers).check(data)
     tree = with_absolute_paths(data.task.recipe, base).model_dump()
+    if existing and "decay_biases" not in recipe.training.model_fields_set:
+        tree["training"]["decay_biases"] = existing.recipe.training.decay_biases
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
@@ -185,6 +201,14 @@ def _existing(folder: Path, resume: bool) -> Run | None:
             what, hint = "the folder exists already, and contains files that are not of a run", "give another --out"
         raise CheckpointError(what, where=str(folder), hint=hint)
     return Run.open(folder)
+
+
+def _split_as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
+    """The recipe with the run's `data.stratify`, which older versions did not have, unless it says otherwise."""
+    data = given.data
+    if given.task != before.task or not hasattr(data, "stratify") or "stratify" in data.model_fields_set:
+        return given
+    return given.model_copy(update={"data": data.model_copy(update={"stratify": before.data.stratify})})
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:

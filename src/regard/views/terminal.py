@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
+from regard.errors import printable
 from regard.text.normalise import one_line
 from regard.views.labels import clusters, number, shorten
 from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Part, Report, Table, Text
@@ -52,7 +53,7 @@ def show(report: Report, console: Console | None = None) -> None:
 
 
 def _print(console: Console, text: str, style: str = "") -> None:
-    console.print(RichText(text, style=style))
+    console.print(RichText(printable(text), style=style))
 
 
 def _show(part: Part, console: Console) -> None:
@@ -93,14 +94,14 @@ def _show_table(table: Table, console: Console) -> None:
 
 
 def _rich_table(table: Table, kept: Sequence[int], width: int | None) -> RichTable:
-    rows = [[shorten(cell.text, LONGEST) for cell in row] for row in table.cells]
+    rows = [[shorten(printable(cell.text), LONGEST) for cell in row] for row in table.cells]
     drawn = RichTable(box=box.SIMPLE_HEAD, show_header=any(table.columns))
     for column in kept:
         longest = max((cell_len(row[column]) for row in rows), default=0)
         folded = width if column == 0 else None
         least = longest if table.numeric[column] or (column == 0 and width is None) else min(longest, 16)
         drawn.add_column(
-            RichText(table.columns[column]),
+            RichText(printable(table.columns[column])),
             justify="right" if table.numeric[column] else "left",
             min_width=None if folded else least,
             max_width=folded,

@@ -1,0 +1,281 @@
+"""What the folder's tokenizer puts around one text and around two is what a BERT reads here: imported, trained,
+exported. For every kind of tokenizer that is imported."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+import regard
+from command_line import write
+from exchange_cases import TEXTS, TRAINING, answers, change, save_bert, there_and_back, wordpiece
+from regard.data.framing import Framing
+from regard.data.segments import Masking, SentencePairs
+from regard.runs import Run
+from regard.tasks.task import Inputs
+from task_cases import raw_tokens
+
+transformers = pytest.importorskip("transformers")
+
+CLASSIFIER = "BertForSequenceClassification"
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+PAIRS = [
+    ("The animal", "it was tired"),
+    ("한국어 문장을", "나는 학교에 갑니다. 한국어"),
+    (f"{TEXTS[0]} {TEXTS[0]}", "123"),
+    ("123", f"{TEXTS[2]} {TEXTS[0]}"),
+    (f"{TEXTS[0]} {TEXTS[0]}", TEXTS[0]),
+    (TEXTS[0], f"{TEXTS[0]} {TEXTS[0]}"),
+]
+"""The last four are longer than a row."""
+BARE: dict[str, Any] = {"model_input_names": ["input_ids", "attention_mask"]}
+
+
+def template(single: str, pair: str, tokenizer: Tokenizer) -> Any:
+    names = {piece.partition(":")[0] for piece in pair.split()} - {"$A", "$B"}
+    ids = {name: tokenizer.token_to_id(name) for name in sorted(names)}
+    return processors.TemplateProcessing(single=single, pair=pair, special_tokens=[*ids.items()])
+
+
+def unigram(**special: str) -> Tokenizer:
+    names = [special.get(name, name) for name in SPECIAL]
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=names, unk_token="<unk>", show_progress=False)
+    tokenizer.train_from_iterator(TEXTS * 3, trainer)
+    return tokenizer
+
+
+def bytes_bpe() -> Tokenizer:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        initial_alphabet=alphabet, vocab_size=300, special_tokens=SPECIAL, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return tokenizer
+
+
+def words() -> Tokenizer:
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.train_from_iterator(TEXTS, trainers.WordLevelTrainer(special_tokens=SPECIAL, show_progress=False))
+    return tokenizer
+
+
+def with_processor(kind: str) -> tuple[Tokenizer, dict[str, Any]]:
+    """A tokenizer of this kind, and what tokenizer_config.json says besides its special tokens."""
+    roberta = "<s> $A </s>", "<s> $A </s> </s> $B </s>"
+    match kind:
+        case "wordpiece" | "vocab.txt" | "wordpiece-without-segments":
+            tokenizer, settings = wordpiece(), dict[str, Any](tokenizer_class="BertTokenizer", do_lower_case=False)
+            ends = [(name, tokenizer.token_to_id(name)) for name in ("[SEP]", "[CLS]")]
+            tokenizer.post_processor = processors.BertProcessing(*ends)
+            return tokenizer, settings | (BARE if kind.endswith("segments") else {})
+        case "xlm-roberta":
+            tokenizer = unigram()
+            tokenizer.post_processor = template(*roberta, tokenizer)
+            return tokenizer, {"tokenizer_class": "XLMRobertaTokenizer"}
+        case "roberta" | "merges.txt":
+            tokenizer = bytes_bpe()
+            tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+            return tokenizer, {"tokenizer_class": "RobertaTokenizer"}
+        case "xlm-roberta-without-template":
+            return unigram(), {"tokenizer_class": "XLMRobertaTokenizer"}
+        case "sequence":
+            tokenizer = bytes_bpe()
+            steps = [processors.ByteLevel(), template("<s> $A </s>", "<s> $A </s> $B:1 <s>:1 </s>:1", tokenizer)]
+            tokenizer.post_processor = processors.Sequence(steps)
+            return tokenizer, {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+        case "other-names":
+            tokenizer = unigram(**{"<s>": "<begin>", "</s>": "<end>", "<pad>": "<nothing>"})
+            tokenizer.post_processor = processors.RobertaProcessing(("<end>", 2), ("<begin>", 0))
+            return tokenizer, BARE
+        case "words":
+            tokenizer = words()
+            tokenizer.post_processor = template("<s> $A", "<s> $A </s>:1 $B:1", tokenizer)
+            return tokenizer, {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    raise ValueError(kind)
+
+
+KINDS = (
+    "wordpiece", "vocab.txt", "wordpiece-without-segments", "xlm-roberta", "roberta", "merges.txt",
+    "xlm-roberta-without-template", "sequence", "other-names", "words",
+)  # fmt: skip
+
+
+def save(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any) -> Any:
+    """A BERT under such a tokenizer."""
+    tokenizer, settings = with_processor(kind)
+    model = save_bert(folder, architecture, vocab_size=tokenizer.get_vocab_size(), **changes)
+    for file in folder.glob("*token*.json"):
+        file.unlink()
+    names = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)[:5]
+    roles = dict(zip(("cls", "pad", "sep", "unk", "mask"), names, strict=True))
+    if "[CLS]" in tokenizer.get_vocab():
+        roles = {role: f"[{role.upper()}]" for role in roles}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **settings}
+    settings |= {f"{role}_token": name for role, name in roles.items()}
+    settings |= {"bos_token": roles["cls"], "eos_token": roles["sep"]}
+    write(folder / "tokenizer_config.json", json.dumps(settings))
+    if kind == "vocab.txt":
+        by_id = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().__getitem__)
+        write(folder / "vocab.txt", "\n".join(by_id) + "\n")
+    elif kind == "merges.txt":
+        tokenizer.model.save(str(folder))
+    else:
+        tokenizer.save(str(folder / "tokenizer.json"))
+    return model
+
+
+def imported(folder: Path, kind: str, architecture: str = CLASSIFIER, **changes: Any) -> tuple[Run, Any]:
+    model = save(folder / "theirs", kind, architecture, **changes)
+    return regard.import_run(folder / "theirs", out=folder / "run"), model
+
+
+def same_rows(run: Run, folder: Path) -> None:
+    reads = transformers.AutoTokenizer.from_pretrained(folder)
+    tokenizer = run.tokenizers["text"]
+    for longest in (12, 13, 40):
+        framing = Framing(tokenizer, segments=True, longest=longest)
+        for first, second in PAIRS:
+            for texts in ((first,), (second,), (first, second)):
+                theirs = reads(*texts, truncation=True, max_length=longest)
+                types = theirs.get("token_type_ids", [0] * len(theirs.input_ids))
+                [row] = framing.rows(*(tokenizer.encode(text) for text in texts))
+                assert row == (theirs.input_ids, types), texts
+
+
+def probabilities(folder: Path, texts: tuple[str, ...]) -> list[float]:
+    reads = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.BertForSequenceClassification.from_pretrained(folder)
+    with torch.no_grad():
+        given = reads(*texts, return_tensors="pt", truncation=True, max_length=40)
+        found: list[float] = model(**given).logits.softmax(-1)[0].tolist()
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_text_and_two(tmp_path: Path, kind: str) -> None:
+    """The rows, also where texts are cut; the probabilities; all the same from the exported folder and back."""
+    run, _ = imported(tmp_path, kind)
+    back, exported = there_and_back(run, tmp_path), tmp_path / "exported"
+    for one, folder in ((run, tmp_path / "theirs"), (run, exported), (back, exported)):
+        same_rows(one, folder)
+    for texts in (("The animal",), ("The animal", "it was tired"), PAIRS[4]):
+        [answer] = answers(run, "\t".join(texts))
+        for folder in (tmp_path / "theirs", exported):
+            expected = probabilities(folder, texts)
+            assert [answer["probabilities"][f"LABEL_{n}"] for n in (0, 1)] == pytest.approx(expected, abs=1e-5)
+    pipeline = transformers.pipeline("text-classification", str(exported), top_k=None)
+    found = {one["label"]: one["score"] for one in pipeline({"text": "The animal", "text_pair": "it was tired"})}
+    [answer] = answers(run, "The animal\tit was tired")
+    assert answer["probabilities"] == pytest.approx(found, abs=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["BertForMultipleChoice", "BertForTokenClassification"])
+def test_heads_of_choices_and_words(tmp_path: Path, architecture: str) -> None:
+    run, model = imported(tmp_path, "xlm-roberta", architecture, id2label={0: "O", 1: "X"})
+    reads = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    with torch.no_grad():
+        if architecture == "BertForMultipleChoice":
+            choices = ["it was tired", "the street"]
+            given = reads(["The animal"] * 2, choices, return_tensors="pt", padding=True)
+            expected = model(**{name: tensor[None] for name, tensor in given.items()}).logits.softmax(-1)[0].tolist()
+            [answer] = answers(run, "\t".join(["The animal", *choices]))
+            assert [answer["probabilities"][str(n)] for n in (0, 1)] == pytest.approx(expected, abs=1e-5)
+        else:
+            words = ["The", "animal", "was", "too", "tired"]
+            given = reads(words, is_split_into_words=True, return_tensors="pt")
+            tags = [model.config.id2label[number] for number in model(**given).logits[0].argmax(-1).tolist()]
+            expected = [tags[given.word_to_tokens(number).start] for number in range(len(words))]
+            assert [word["tag"] for word in answers(run, " ".join(words))[0]["words"]] == expected
+
+
+@pytest.mark.parametrize("context", ["The animal was too tired", " ".join([TEXTS[0]] * 3)])
+def test_a_question_and_its_text(tmp_path: Path, context: str) -> None:
+    """A long text is read through windows: its parts stand where they are looked for."""
+    run, model = imported(tmp_path, "xlm-roberta", "BertForQuestionAnswering")
+    [example] = run.task.encode_inputs(None, Inputs([f"Who was?\t{context}"], ["input"])).readable()
+    ids, read = run.tokenizers["text"].encode(context), run.task.windows(example.examples, example.row)
+    for window in read:
+        assert window.row.ids[window.first :][: window.stop - window.start] == ids[window.start : window.stop]
+        assert len(window.row.ids) <= 40
+    if len(read) > 1:
+        return
+    reads = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
+    given = reads("Who was?", context, return_tensors="pt", return_offsets_mapping=True)
+    spans = given.pop("offset_mapping")[0].tolist()
+    with torch.no_grad():
+        output = model(**given)
+    places = [place for place, sequence in enumerate(given.sequence_ids(0)) if sequence == 1]
+    _, first, last = max(
+        (float(output.start_logits[0, i] + output.end_logits[0, j]), i, j) for i in places for j in places if i <= j
+    )
+    assert answers(run, f"Who was?\t{context}")[0]["output"] == context[spans[first][0] : spans[last][1]].strip()
+
+
+TABLE = "a,b,label\n" + "".join(f"{first},{second},{n % 2}\n" for n, (first, second) in enumerate(PAIRS[:2] * 9))
+
+
+def tuned(tmp_path: Path) -> Run:
+    """A classifier of pairs, fine-tuned from an imported BERT under XLM-R's tokenizer."""
+    imported(tmp_path, "xlm-roberta", "BertModel")
+    file = write(tmp_path / "pairs.csv", TABLE)
+    train = {"file": str(file), "first": "a", "second": "b", "label": "label"}
+    data = {"train": train, "validation": train, "max_length": 40, "deduplicate": False}
+    recipe = {"task": "classification", "data": data, "training": TRAINING | {"init": str(tmp_path / "run")}}
+    return regard.train(recipe, out=tmp_path / "tuned", quiet=True)
+
+
+def test_training_and_runs_of_before(tmp_path: Path) -> None:
+    """A run that was trained with BERT's template keeps it, also when it is exported; an imported one does not."""
+    run, text = tuned(tmp_path), "The animal\tit was tired"
+    regard.export_run(run, to="huggingface", out=tmp_path / "exported")
+    [new] = answers(run, text)
+    assert list(new["probabilities"].values()) == pytest.approx(
+        sorted(probabilities(tmp_path / "exported", PAIRS[0]))[::-1], abs=1e-5
+    )
+    for folder in ("run", "tuned"):
+        change(tmp_path / folder / "environment.json", format=1)
+    older, ids = Run.open(run.folder), [run.tokenizers["text"].encode(text) for text in PAIRS[0]]
+    begin, end = (run.tokenizers["text"].token_ids([name])[0] for name in ("<s>", "</s>"))
+    short = [begin, *ids[0], end, *ids[1], end]
+    assert older.task.framing.frame(*ids) == (short, [0] * (len(ids[0]) + 2) + [1] * (len(ids[1]) + 1))
+    assert pickle.loads(pickle.dumps(older.tokenizers["text"])).templates == older.tokenizers["text"].templates
+    regard.export_run(older, to="huggingface", out=tmp_path / "older")
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "older")(*PAIRS[0]).input_ids == short
+    [old] = answers(older, text)
+    assert list(old["probabilities"].values()) == pytest.approx(
+        sorted(probabilities(tmp_path / "older", PAIRS[0]))[::-1], abs=1e-5
+    )
+    assert old != new
+    same_rows(Run.open(tmp_path / "run"), tmp_path / "theirs")
+
+
+def test_next_sentences(tmp_path: Path) -> None:
+    """Rows of the pre-training: the same as those of two texts."""
+    run, _ = imported(tmp_path, "xlm-roberta", "BertForPreTraining")
+    tokenizer, texts = run.tokenizers["text"], [f"The animal {n}. It was. The street {n}. It did." for n in range(9)]
+    raw = raw_tokens(texts, tokenizer, sentences="punctuation")
+    pairs, framing = SentencePairs(raw, Masking(tokenizer, rate=1e-9), 24), Framing(tokenizer, True, 24)
+    batch, shown = pairs.batch(np.arange(len(pairs))), pairs.shown(0, 0)
+    for row in range(len(pairs)):
+        spans = [(shown.a_starts, shown.a_stops), (shown.b_starts, shown.b_stops)]
+        first, second = (raw.values[start[row] : stop[row]].tolist() for start, stop in spans)
+        ids, segments = framing.frame(first, second)
+        read = batch.text.row(row)
+        assert [b for a, b in zip(read, ids, strict=True) if a not in (b, tokenizer.mask)] == []
+        assert batch.segments_BL[row, : len(ids)].tolist() == segments == [0] * len(ids)
+        assert len(ids) == shown.lengths[row] <= 24
+    assert max(shown.lengths) > 20

@@ -1,0 +1,63 @@
+"""Messages: one line each, whatever is repeated in them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from command_line import fail, succeed
+from regard.errors import Problem, RegardError, printable, short
+from regard.training.progress import Display
+from regard.views.report import Report, Section, Table, Text
+from regard.views.terminal import show
+
+LONG, FOLDERS = "a" * 100_000, "/folder" * 30
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        (Problem("key", f"{LONG!r} is not allowed", "b"), f"key: '{'a' * 40}…{'a' * 39}' is not allowed (b)"),
+        (Problem("", f'unknown "{LONG}", did you mean "b"?'), f'unknown "{"a" * 40}…{"a" * 39}", did you mean "b"?'),
+        (Problem("", f"give 'a.', {'b' * 90} and 'c'"), f"give 'a.', {'b' * 90} and 'c'"),
+        (Problem("", "it's not " + 9 * "the run's, "), "it's not " + 9 * "the run's, "),  # no quotes
+        (Problem(f"{FOLDERS}/a.txt:7", "is empty"), f"{FOLDERS}/a.txt:7: is empty"),
+        (Problem("", "no file", f"did you mean {FOLDERS + '/a'!r}?"), f"no file (did you mean {FOLDERS + '/a'!r}?)"),
+        (
+            Problem("a\x1b[31m\r.txt:7", "is\nempty", "\x9b\u202e\udc80"),
+            r"a\x1b[31m\r.txt:7: is\nempty (\x9b\u202e\udc80)",
+        ),
+        (Problem("안녕.txt:7", "'\u200d' is 'é\u3000'"), "안녕.txt:7: '\u200d' is 'é\u3000'"),
+    ],
+)
+def test_a_problem_is_one_line_with_short_values(problem: Problem, told: str) -> None:
+    assert str(problem) == told == str(RegardError(problems=[problem]))
+
+
+def test_long_places_and_lists_keep_both_ends() -> None:
+    problem = Problem(f"{LONG}/b.txt:7", f"is {[1] * LONG.count('a')}", f"allowed: {', '.join([LONG[:30]] * 1000)}")
+    assert len(str(problem)) < 2500
+    assert problem.where.endswith("/b.txt:7")
+    assert problem.hint.startswith("allowed: aaa")
+
+
+def test_printable_keeps_lines_and_short_keeps_both_ends() -> None:
+    assert printable("a\tb\nc\x07d\x7f") == "a\tb\nc\\x07d\\x7f"
+    assert (short("abcdef", 6), short("abcdef", 5)) == ("abcdef", "ab…ef")
+
+
+def test_what_a_terminal_gets_has_no_control_characters(tmp_path: Path) -> None:
+    """Neither from the name of a file nor from a cell, in messages, reports and the lines of a training."""
+    odd = "a\x1b[31m\x07"
+    written = succeed("recipes", "dates", "--out", tmp_path / f"{odd}.yaml").out
+    refused = fail("check", tmp_path / f"{odd}.csv")
+    console, display = Console(file=io.StringIO(), width=200), Display()
+    display.console = Console(file=io.StringIO())
+    show(Report(odd, [Section(odd, [Table([odd], [[odd]], odd, [odd]), Text([odd])])], odd, [odd]), console)
+    display.say(odd)
+    for shown in (written, *refused, console.file.getvalue(), display.console.file.getvalue()):
+        assert r"a\x1b[31m\x07" in shown
+        assert not {"\x1b", "\x07"} & {*shown}
