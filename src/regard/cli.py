@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -290,6 +290,7 @@ LayerOption = Annotated[
 PoolingOption = Annotated[
     str | None, Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token.")
 ]
+NormalizeOption = Annotated[bool, Option("--normalize", help="Scale each vector of --features to length 1.")]
 JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object per input.")]
 
 
@@ -310,6 +311,7 @@ def predict(
     features: FeaturesOption = None,
     layer: LayerOption = None,
     pooling: PoolingOption = None,
+    normalize: NormalizeOption = False,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -329,7 +331,8 @@ def predict(
     if prefix and len(prefix) > 1:
         hint = "give one, or --prefixes with a line for each input"
         raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
-    _check_features(features, layer, pooling, story, skip_bad)
+    chosen = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
+    _check_features(features, chosen, story)
     texts, places = inputs, None
     if file is None and not typed:
         questions_in_story = story is not None and _read_story(run, story, skip_bad=skip_bad)[2]
@@ -338,16 +341,19 @@ def predict(
             if not texts and story is None:
                 hint = "give texts as arguments, or --file"
                 raise DecodeError("there is no input", where="standard input", hint=hint)
-    source = dict[str, Any](file=file, places=places, overwrite=overwrite, checkpoint=checkpoint, device=device)
-    if features is not None:
-        _write_features(run, texts, features, layer, pooling, as_json, **source)
-        return
+    source: dict[str, Any] = {
+        "file": file, "places": places, "overwrite": overwrite, "skip_bad": skip_bad, "checkpoint": checkpoint,
+        "device": device,
+    }  # fmt: skip
     search: dict[str, Any] = {
         "story": story, "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
-        "prefix": prefix[0] if prefix else None, "prefixes": prefixes, "record": record, "skip_bad": skip_bad,
+        "prefix": prefix[0] if prefix else None, "prefixes": prefixes, "record": record,
     }  # fmt: skip
     try:
-        _print_predictions(run, texts, as_json, **source, **search)
+        if features is not None:
+            _write_features(run, texts, features, as_json, **source, **chosen)
+        else:
+            _print_predictions(run, texts, as_json, **source, **search)
     except InputError as error:
         if typed:
             raise
@@ -377,48 +383,43 @@ def _print_predictions(run: Path, texts: list[str] | None, as_json: bool, **opti
 
     with bar("writing", shown=options["file"] is not None and not sys.stdout.isatty()) as move:
         regard.predict(run, texts, progress=partial(move, "writing"), each=print_chunk, **options)
+    _show_notes(notes, skipped, count)
+
+
+def _show_notes(notes: Iterable[Note], skipped: Sequence[Problem], count: int) -> None:
+    """How many of all inputs were skipped; then the first note of each kind, and how many more there are."""
     if skipped:
         _say(f"skipped {len(skipped):,} of {count:,} inputs; the first: {skipped[0]}", sys.stderr)
-    _show_notes(notes)
-
-
-def _show_notes(notes: Iterable[Note]) -> None:
-    """The first note of each kind, and how many more there are."""
     for kind in ("unknown", "length"):
         texts = [note.text for note in notes if note.kind == kind]
         if texts:
             _note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
 
 
-def _check_features(
-    features: Path | None, layer: int | None, pooling: str | None, story: Path | None, skip_bad: bool
-) -> None:
+def _check_features(features: Path | None, chosen: Mapping[str, object], story: Path | None) -> None:
     """Refuse options that do not go together with --features, or only with it."""
     if features is None:
-        for option, value in (("--layer", layer), ("--pooling", pooling)):
+        for option, value in chosen.items():
             if value is not None:
                 what = "it chooses the vectors that --features writes"
-                raise DecodeError(what, where=option, hint="give --features FILE, too")
+                raise DecodeError(what, where=f"--{option}", hint="give --features FILE, too")
         return
-    if skip_bad:
-        raise DecodeError("every input needs its vectors", where="--skip-bad", hint="leave it out")
     if story is not None:
         raise DecodeError("a story has no vectors", where="--story", hint="leave it out")
-    if pooling not in (None, "mean", "first", "last"):
-        raise DecodeError(f"there is no pooling {pooling!r}", where="--pooling", hint="allowed: mean, first, last")
+    if chosen["pooling"] not in (None, "mean", "first", "last"):
+        what = f"there is no pooling {chosen['pooling']!r}"
+        raise DecodeError(what, where="--pooling", hint="allowed: mean, first, last")
 
 
-def _write_features(
-    run: Path, texts: list[str] | None, out: Path, layer: int | None, pooling: str | None, as_json: bool, **source: Any
-) -> None:
-    layer = -1 if layer is None else layer
-    vectors = regard.features(run, texts, layer=layer, pooling=cast("Any", pooling), out=out, **source)
+def _write_features(run: Path, texts: list[str] | None, out: Path, as_json: bool, **options: Any) -> None:
+    given = {name: value for name, value in options.items() if value is not None}
+    vectors = regard.features(run, texts, out=out, **given)
     rows, width = vectors.vectors.shape
     if as_json:
         _show({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
     else:
         _say(f"written: {out}, {rows} vectors of {width} numbers")
-    _show_notes(vectors.notes)
+    _show_notes(vectors.notes, vectors.skipped, len(vectors.inputs))
 
 
 # ----------------------------------------------------------------------------------------------------- evaluate, score
