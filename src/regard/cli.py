@@ -10,10 +10,11 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
-from io import TextIOWrapper
+from io import BufferedIOBase, TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
@@ -24,9 +25,12 @@ import regard
 from regard.errors import DecodeError, InputError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
-    from regard.api import Predictions
+    from regard.api import Loaded, Predictions
+    from regard.data.file_inputs import FileInput
+    from regard.runs import Run
     from regard.runs.examples import Progress
-    from regard.tasks.task import Note
+    from regard.tasks.raw import Features
+    from regard.tasks.task import Note, Task
     from regard.views.report import Result
 
 PATIENCE = 20.0
@@ -132,21 +136,30 @@ def _show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
 # --------------------------------------------------------------------------------------------------------------- input
 
 
-def _read_inputs(inputs: list[str] | None, *, skip_bad: bool = False) -> tuple[list[str], list[str]]:
-    """The texts given as arguments or, if there are none or a single -, on standard input; and their names in messages.
+def _standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[list[FileInput]]:
+    """The lines of standard input, in parts as they come."""
+    from regard.data.file_inputs import arriving
 
-    With `skip_bad`, lines that are not valid UTF-8 are returned as well, to be refused one by one.
-    """
-    from regard.data.file_inputs import HeldFile
-    from regard.tasks.task import numbered
-
-    if inputs and inputs != ["-"]:
-        return inputs, numbered(inputs)
     if sys.stdin.isatty():
         print("one input a line, end with Ctrl-D:", file=sys.stderr)
-    held = HeldFile("standard input", content=sys.stdin.read().encode("utf-8", "surrogateescape"))
-    texts = list(held.lines(errors="surrogateescape" if skip_bad else "strict")) if held.content else []
-    return texts, [held.where(line) for line in range(1, len(texts) + 1)]
+    for part in arriving(cast("BufferedIOBase", sys.stdin.buffer), skip_bad=skip_bad):
+        needed = False
+        yield part
+    if needed:
+        raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
+
+
+def _arguments(texts: Iterable[str], told: Sequence[FileInput]) -> list[FileInput]:
+    """Texts as lines; a problem of a question about a story may be in either."""
+    from regard.data.file_inputs import FileInput
+
+    begin = f"{told[-1].place}, " if told else ""
+    return [FileInput(text, f"{begin}input {number}") for number, text in enumerate(texts, 1)]
+
+
+def _typed(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
+    """Lines as the task reads them, of which some may be JSON objects."""
+    return (task.typed_input(line.text, line.place) for line in lines)
 
 
 def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
@@ -154,19 +167,16 @@ def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
         raise DecodeError("standard input is not read here", where=option, hint=hint)
 
 
-def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], bool]:
-    """The lines of a story, their places in messages, and whether there is a question among them."""
+def _read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tuple[list[FileInput], bool]:
+    """The lines of a story, and whether there is a question among them."""
     _refuse_standard_input(story, "--story", STORY_HINT)
     from regard.data.stories import Question, typed_questions
-    from regard.runs import Run
 
-    lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
+    lines = [] if story is None else task.read_story(story, skip_bad=skip_bad)
     faults = [line.fault for line in lines if line.fault is not None]
     if faults and not skip_bad:
         raise InputError(problems=faults)
-    texts = [line.text for line in lines]
-    asks = any(isinstance(question, Question) for question in typed_questions((text, "") for text in texts))
-    return texts, [line.place for line in lines], asks
+    return lines, any(isinstance(one, Question) for one in typed_questions((line.text, "") for line in lines))
 
 
 # -------------------------------------------------------------------------------------------------------- check, train
@@ -324,6 +334,152 @@ def predict(
     text and its choices, or a question and its text are separated by tabs.
     """
     typed = bool(inputs) and inputs != ["-"]
+    _check_inputs(typed, file, story, prefix, skip_bad)
+    chosen: dict[str, Any] = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
+    _check_features(features, chosen, story)
+    opened, answers = regard.Run.open(run), _Answers(as_json)
+    source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
+    search: dict[str, Any] = {
+        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
+        "prefix": prefix[0] if prefix else None,
+    }  # fmt: skip
+    told, asks = ([], True) if file else _read_story(opened.task, story, skip_bad=skip_bad)
+    reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
+    given: list[FileInput] | None = None
+    if typed or (reads and whole):
+        parts = [_arguments(inputs or [], told)] if typed else _standard_input(needed=not told, skip_bad=skip_bad)
+        given = list(opened.task.gather(_typed(opened.task, chain.from_iterable(parts)), told))
+    with answers.explaining(typed), bar("writing", shown=file is not None and not sys.stdout.isatty()) as move:
+        if features is not None:
+            options = {name: value for name, value in chosen.items() if value is not None}
+            answers.show_features(regard.features(opened, given, out=features, **source, **options), features)
+        elif reads and not whole:
+            _answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
+        else:
+            regard.predict(
+                opened, given, story=story, prefixes=prefixes, record=record, progress=partial(move, "writing"),
+                each=answers.show, **source, **search,
+            )  # fmt: skip
+
+
+app.command("predict")(predict)
+app.command("translate", help="The same as predict.")(predict)
+
+
+@app.command()
+def chat(
+    run: RunArgument,
+    *,
+    beam: BeamOption = None,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
+) -> None:
+    """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D ends."""
+    search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": settings or []}
+    with (answers := _Answers(False, "you: ", "run: ")).explaining(False):
+        _answer_lines(_loaded(regard.Run.open(run), checkpoint, device, search), answers)
+
+
+def _loaded(run: Run, checkpoint: str, device: str, search: dict[str, Any]) -> Loaded:
+    """A run with its model, under the search that is asked for."""
+    from regard.recipes.recipe import with_search
+
+    return regard.load(run.under(with_search(run.recipe, **search)), checkpoint=checkpoint, device=device)
+
+
+class _Answers:
+    """Prints predictions as they come, then how many inputs were skipped, and the notes."""
+
+    def __init__(self, as_json: bool, prompt: str = "> ", begin: str = "") -> None:
+        self.prompt, self._begin, self._as_json = prompt, begin, as_json
+        self._count, self._skipped, self._notes = 0, list[Problem](), list["Note"]()
+
+    def show(self, chunk: Predictions) -> None:
+        for prediction in chunk:
+            if self._as_json:
+                _show(prediction.to_json())
+                continue
+            for line in prediction.lines(chunk.nbest):
+                print(self._begin + line, flush=True)
+        self._count += len(chunk)
+        self._skipped += chunk.skipped
+        self._notes += chunk.notes
+
+    def show_features(self, vectors: Features, out: Path) -> None:
+        rows, width = vectors.vectors.shape
+        self._count, self._skipped, self._notes = len(vectors.inputs), [*vectors.skipped], [*vectors.notes]
+        if self._as_json:
+            _show({"features": str(out), "vectors": rows, "width": width, "inputs": self._count})
+        else:
+            _say(f"written: {out}, {rows} vectors of {width} numbers")
+
+    @contextmanager
+    def explaining(self, typed: bool) -> Iterator[None]:
+        """Conclude, or say of lines that cannot be read what was written before them."""
+        try:
+            yield
+        except InputError as error:
+            if typed:
+                raise
+            what = f"{self._count:,} outputs were written before" if self._count else "nothing was written"
+            more = Problem("", what, "--skip-bad leaves such lines out, with an empty output for each")
+            raise DecodeError(problems=[*error.problems, more]) from None
+        self.conclude()
+
+    def conclude(self) -> None:
+        if self._skipped:
+            first, skipped = self._skipped[0], len(self._skipped)
+            _say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
+        _show_notes(self._notes)
+        self._skipped, self._notes = [], []
+
+
+def _answer_lines(run: Loaded, answers: _Answers, told: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:
+    """Answer the lines of standard input as they come, at a terminal with a prompt."""
+    from regard.data.file_inputs import FileInput
+    from regard.views.terminal import typed_lines
+
+    task, ready, at_prompt = run.task, list[FileInput](), sys.stdin.isatty()
+    parts = _standard_input(needed=not told, skip_bad=skip_bad)
+    if at_prompt:
+        typed = typed_lines(answers.prompt)
+        parts = ([FileInput(line, "input")] for line in typed if line.strip() or task.reads_stories)
+
+    def answer() -> None:
+        try:
+            run.predict(ready, each=answers.show, skip_bad=skip_bad and not at_prompt)
+        except (InputError, KeyboardInterrupt) as error:
+            if not at_prompt:
+                raise
+            _complain(error.problems if isinstance(error, InputError) else [Problem("", "stopped")])
+        if at_prompt:
+            answers.conclude()
+        ready.clear()
+
+    def lines() -> Iterator[FileInput]:
+        for part in parts:
+            yield from _typed(task, part)
+            if ready:
+                answer()
+
+    with suppress(EOFError):  # Ctrl-D
+        for one in task.gather(lines(), told):
+            ready.append(one)
+        if ready:
+            answer()
+
+
+def _show_notes(notes: Iterable[Note]) -> None:
+    """The first note of each kind, and how many more there are."""
+    for kind in ("unknown", "length"):
+        texts = [note.text for note in notes if note.kind == kind]
+        if texts:
+            _note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
+
+
+def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str] | None, skip_bad: bool) -> None:
+    """Refuse options that do not go together with the inputs."""
     _refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
     _refuse_standard_input(story, "--story", STORY_HINT)
     if skip_bad and typed:
@@ -331,69 +487,6 @@ def predict(
     if prefix and len(prefix) > 1:
         hint = "give one, or --prefixes with a line for each input"
         raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
-    chosen = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
-    _check_features(features, chosen, story)
-    texts, places = inputs, None
-    if file is None and not typed:
-        questions_in_story = story is not None and _read_story(run, story, skip_bad=skip_bad)[2]
-        if inputs or not questions_in_story:
-            texts, places = _read_inputs(inputs, skip_bad=skip_bad)
-            if not texts and story is None:
-                hint = "give texts as arguments, or --file"
-                raise DecodeError("there is no input", where="standard input", hint=hint)
-    source: dict[str, Any] = {
-        "file": file, "places": places, "overwrite": overwrite, "skip_bad": skip_bad, "checkpoint": checkpoint,
-        "device": device,
-    }  # fmt: skip
-    search: dict[str, Any] = {
-        "story": story, "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
-        "prefix": prefix[0] if prefix else None, "prefixes": prefixes, "record": record,
-    }  # fmt: skip
-    try:
-        if features is not None:
-            _write_features(run, texts, features, as_json, **source, **chosen)
-        else:
-            _print_predictions(run, texts, as_json, **source, **search)
-    except InputError as error:
-        if typed:
-            raise
-        more = Problem("", "nothing was written", "--skip-bad leaves such lines out, with an empty output for each")
-        raise DecodeError(problems=[*error.problems, more]) from None
-
-
-app.command("predict")(predict)
-app.command("translate", help="The same as predict.")(predict)
-
-
-def _print_predictions(run: Path, texts: list[str] | None, as_json: bool, **options: Any) -> None:
-    """Print the predictions chunk by chunk; then how many inputs were skipped, and the notes."""
-    count, skipped, notes = 0, list[Problem](), list["Note"]()
-
-    def print_chunk(chunk: Predictions) -> None:
-        nonlocal count
-        for prediction in chunk:
-            if as_json:
-                _show(prediction.to_json())
-                continue
-            for line in prediction.lines(chunk.nbest):
-                print(line, flush=True)
-        count += len(chunk)
-        skipped.extend(chunk.skipped)
-        notes.extend(chunk.notes)
-
-    with bar("writing", shown=options["file"] is not None and not sys.stdout.isatty()) as move:
-        regard.predict(run, texts, progress=partial(move, "writing"), each=print_chunk, **options)
-    _show_notes(notes, skipped, count)
-
-
-def _show_notes(notes: Iterable[Note], skipped: Sequence[Problem], count: int) -> None:
-    """How many of all inputs were skipped; then the first note of each kind, and how many more there are."""
-    if skipped:
-        _say(f"skipped {len(skipped):,} of {count:,} inputs; the first: {skipped[0]}", sys.stderr)
-    for kind in ("unknown", "length"):
-        texts = [note.text for note in notes if note.kind == kind]
-        if texts:
-            _note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
 
 
 def _check_features(features: Path | None, chosen: Mapping[str, object], story: Path | None) -> None:
@@ -409,17 +502,6 @@ def _check_features(features: Path | None, chosen: Mapping[str, object], story: 
     if chosen["pooling"] not in (None, "mean", "first", "last"):
         what = f"there is no pooling {chosen['pooling']!r}"
         raise DecodeError(what, where="--pooling", hint="allowed: mean, first, last")
-
-
-def _write_features(run: Path, texts: list[str] | None, out: Path, as_json: bool, **options: Any) -> None:
-    given = {name: value for name, value in options.items() if value is not None}
-    vectors = regard.features(run, texts, out=out, **given)
-    rows, width = vectors.vectors.shape
-    if as_json:
-        _show({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
-    else:
-        _say(f"written: {out}, {rows} vectors of {width} numbers")
-    _show_notes(vectors.notes, vectors.skipped, len(vectors.inputs))
 
 
 # ----------------------------------------------------------------------------------------------------- evaluate, score
@@ -591,10 +673,10 @@ def explain(
 
     options = Options(cast("View | None", view), layer, head, rollout, words, step)
     check_output(out, (".svg", ".png", ".html", ".json"), [text, story], overwrite=overwrite)
-    given, places = _explained_text(run, text, story, question)
+    opened = regard.Run.open(run)
     explanation = regard.explain(
-        run, given, target=target, beam=beam, view=options.view, padding=padding, question=question, places=places,
-        overrides=settings or [], checkpoint=checkpoint, device=device,
+        opened, _explained(opened.task, text, story, question), target=target, beam=beam, view=options.view,
+        padding=padding, question=question, overrides=settings or [], checkpoint=checkpoint, device=device,
     )  # fmt: skip
     explanation = explanation.select(options)
     explanation.refuse_without_effect(padding=padding, numbers=numbers)
@@ -614,40 +696,26 @@ def explain(
             _say(f"drawn: {out}")
 
 
-def _explained_text(
-    run: Path, text: str | None, story: Path | None, question: int | None
-) -> tuple[str, list[str] | None]:
-    """What to explain: a text; or the lines of a story with their places, and the question given beside it."""
-    if story is None:
-        return (_one_text_of_standard_input(run) if text in STANDARD_INPUT else text), None
-    if text not in STANDARD_INPUT and question is not None:
-        what = "it chooses one of the story's own questions"
-        raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
-    told, places, has_question = _read_story(run, story)
-    questions: list[str] = []
-    where: list[str] = []
+def _explained(task: Task, text: str | None, story: Path | None, question: int | None) -> list[FileInput]:
+    """What to explain: a text; or the lines of a story, and the question given beside it."""
+    told, asks = _read_story(task, story)
     if text not in STANDARD_INPUT:
-        questions = text.split("\n")
-        where = ["input"] * len(questions)
-    elif text is not None or not has_question:
-        questions, where = _read_inputs(None)
-    if places and text is not None:  # a problem may be in either
-        where = [f"{places[-1]}, {place}" for place in where]
-    return "\n".join([*told, *questions]), [*places, *where]
-
-
-def _one_text_of_standard_input(run: Path) -> str:
-    """Standard input as one text, or as a story with its questions, line by line."""
-    from regard.runs import Run
-
-    lines, _ = _read_inputs(None)
-    if not "".join(lines).strip():
+        if story is not None and question is not None:
+            what = "it chooses one of the story's own questions"
+            raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
+        begin = f"{told[-1].place}, " if told else ""
+        lines = text.split("\n") if task.reads_stories else [text]
+        return [*told, *(task.typed_input(line, f"{begin}input") for line in lines)]
+    if asks and text is None:
+        return told
+    piped = list(chain.from_iterable(_standard_input(needed=False)))
+    if not told and not any(line.text.strip() for line in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
-    if len(lines) > 1 and not Run.open(run).task.reads_stories:
-        what = f"one text is explained, and these are {len(lines):,} lines"
+    if len(piped) > 1 and not task.reads_stories:
+        what = f"one text is explained, and these are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
-    return "\n".join(lines)
+    return [*told, *_typed(task, piped)]
 
 
 # --------------------------------------------------------------------------------------------------- diagnose, compare
@@ -852,11 +920,10 @@ def main() -> None:
 def _set_up_streams() -> None:
     """Text is UTF-8, whatever the locale; only a console keeps its own encoding, with `?` for what that lacks.
 
-    Bytes on standard input that are not UTF-8 are let through: `_read_inputs` reports their line.
+    Bytes of standard input that are not UTF-8 are let through, to be reported with their line.
     """
     if isinstance(sys.stdin, TextIOWrapper):
-        encoding = None if sys.stdin.isatty() else "utf-8-sig"
-        sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline="\n")
+        sys.stdin.reconfigure(errors="surrogateescape")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")

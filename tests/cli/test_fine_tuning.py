@@ -23,6 +23,7 @@ from regard.models.gpt import GPTConfig
 from regard.models.headed import HeadConfig, Headed, QuestionHead, TextHead, build_base, pool
 from regard.models.text_classifiers import CNN, CNNConfig
 from regard.objectives.labels import ClassCrossEntropy, SquaredError, by_choice, by_example
+from regard.recipes.recipe import TrainingConfig
 from regard.runs import Run
 from regard.tasks import TASKS
 from regard.tasks.task import Inputs
@@ -204,7 +205,7 @@ def test_a_mix_of_frozen_layers_is_learned(pretrained: dict[str, Path], tmp_path
 def test_learning_rates_fall_from_layer_to_layer() -> None:
     """Two layers and a decay of 0.5, by hand."""
     model = headed(layer_decay=0.5)
-    groups = {group["rate"]: group for group in parameter_groups(model, 0.08)}
+    groups = {group["rate"]: group for group in parameter_groups(model, TrainingConfig(steps=1, learning_rate=0.08))}
     assert {rate: group["lr"] for rate, group in groups.items()} == {1: 0.08, 0.5: 0.04, 0.25: 0.02, 0.125: 0.01}
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     members = {rate: {names[id(one)] for one in group["params"]} for rate, group in groups.items()}
@@ -212,7 +213,7 @@ def test_learning_rates_fall_from_layer_to_layer() -> None:
     assert members[0.5] == {name for name in names.values() if name.startswith("base.blocks.1.")}
     assert members[0.25] == {name for name in names.values() if name.startswith("base.blocks.0.")}
     assert members[0.125] == {name for name in names.values() if name.startswith("base.embedding.")}
-    assert {group["rate"] for group in parameter_groups(headed(), 1.0)} == {1.0}
+    assert {group["rate"] for group in parameter_groups(headed(), TrainingConfig(steps=1))} == {1.0}
     assert sum(map(len, members.values())) == len(names)
 
 

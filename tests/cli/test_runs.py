@@ -119,6 +119,22 @@ def test_a_frozen_run_predicts_and_scores_as_ever() -> None:
         assert again["token_scores"] == pytest.approx(wanted["token_scores"], abs=1e-4)
 
 
+def test_a_run_from_before_decay_biases_goes_on_as_it_began(tiny_recipe: Tree, tmp_path: Path) -> None:
+    decay = ["training.weight_decay=0.5", "training.optimizer=adamw", "training.validate_every=10"]
+    expected, run = (
+        train(tiny_recipe, [*decay, "training.decay_biases=true", f"training.steps={steps}"], out=tmp_path / str(steps))
+        for steps in (20, 10)
+    )
+    recipe = run.folder / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("  decay_biases: true\n", ""))
+    assert "decay_biases" not in recipe.read_text()
+    resumed = train(tiny_recipe, [*decay, "training.steps=20"], out=run.folder, resume=True, quiet=True)
+    saved = [(one.checkpoint("last") / "model.safetensors").read_bytes() for one in (expected, resumed)]
+    assert saved[0] == saved[1]
+    with pytest.raises(ConfigError, match=r"decay_biases: the run was started with True, this recipe says False"):
+        train(tiny_recipe, [*decay, "training.decay_biases=false"], out=run.folder, resume=True, quiet=True)
+
+
 def test_a_frozen_run_can_be_gone_on_with(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "run-format-1", tmp_path / "run")
     train(tmp_path / "run" / "recipe.yaml", ["training.steps=602"], out=tmp_path / "run", resume=True, quiet=True)

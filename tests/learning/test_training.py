@@ -225,6 +225,25 @@ def test_optimisers_follow_the_papers(name: str, decay: float) -> None:
     assert float(model.weight.detach()) == pytest.approx(plain_optimiser(config, 2.0, gradients), rel=1e-9)
 
 
+@pytest.mark.parametrize("decay_biases", [False, True])
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_weight_decay_leaves_out_biases_and_norms(name: str, decay_biases: bool) -> None:
+    """Without gradients, only what decays moves: an embedding, a matrix; not a bias, nor the gain of a norm."""
+    config = TrainingConfig(steps=1, optimizer=name, weight_decay=0.1, decay_biases=decay_biases)  # type: ignore[arg-type]
+    model = nn.Sequential(nn.Embedding(3, 2), nn.LayerNorm(2), nn.Linear(2, 2), nn.LSTM(2, 2))
+    for parameter in model.parameters():
+        nn.init.ones_(parameter)
+        parameter.grad = torch.zeros_like(parameter)
+    build_optimiser(model, config).step()
+    moved = {
+        name
+        for name, parameter in model.named_parameters()
+        if not torch.equal(parameter, torch.ones(()).expand_as(parameter))
+    }
+    matrices = {"0.weight", "2.weight", "3.weight_ih_l0", "3.weight_hh_l0"}
+    assert moved == ({*dict(model.named_parameters())} if decay_biases else matrices)
+
+
 # Schedules
 
 

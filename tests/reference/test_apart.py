@@ -127,11 +127,10 @@ def test_the_exported_folder_gives_the_same_vectors(pooling: Any, tmp_path: Path
     model = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert model.max_seq_length == 10
     assert abs(model.encode(texts) - ours).max() < 1e-5
-    first, second = (tmp_path / "run", texts[:2])
     similarity = float(model.similarity(ours[:1], ours[1:2]))
-    head = Run.open(first).load_model().head.linear
+    head = Run.open(tmp_path / "run").load_model().head.linear
     expected = head.weight.item() * similarity + head.bias.item()
-    assert outputs(first, "\t".join(second)) == pytest.approx([expected], abs=1e-4)
+    assert outputs(tmp_path / "run", (texts[0], texts[1])) == pytest.approx([expected], abs=1e-4)
     assert -1 <= float(printed_by_the_card(tmp_path / "out")) <= 1
     back = regard.import_run(tmp_path / "out", out=tmp_path / "back")
     assert abs(regard.features(back, texts[:2], pooling=pooling).vectors - ours[:2]).max() < 1e-5

@@ -258,7 +258,8 @@ class TestTokens:
 
 class TestCache:
     def folders(self, cache: Path) -> dict[str, tuple[int, ...]]:
-        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in cache.rglob("*")}
+        paths = (path for path in cache.rglob("*") if path.name != "whole.json")  # whose time is that of the last use
+        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths}
 
     def test_a_second_call_does_nothing_again(self, tmp_path: Path, cache: Path) -> None:
         data = data_of(train=write(tmp_path, "train", numbered(50) + numbered(2)))

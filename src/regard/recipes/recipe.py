@@ -61,6 +61,8 @@ class TrainingConfig(Config):
     """SGD's momentum."""
     weight_decay: float = Field(0.0, ge=0)
     """Pull of the weights towards zero."""
+    decay_biases: bool = False
+    """Whether `weight_decay` also pulls biases and the gains of norms; BERT's and GPT's authors leave them out."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant", "plateau"] = "inverse_sqrt"
     """How the learning rate falls after the warm-up; `plateau` halves it when the validation stops improving."""
     warmup: int = Field(0, ge=0)
@@ -311,9 +313,13 @@ def with_search(
     A beam given here turns sampling into a beam search. The recipe's own beam is widened to hold the n best, and left
     out for samples.
     """
+    if not overrides and all(option is None for option in (beam, nbest, length_penalty, prefix)):
+        return recipe
     paths = {override.partition("=")[0] for override in overrides}
     searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
-    refuse_search(TASKS[recipe.task], {"--beam": beam, "--length-penalty": length_penalty, **searched})
+    refuse_search(
+        TASKS[recipe.task], {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
+    )
     changeable = [*AFTERWARDS, *TASKS[recipe.task].changeable]
     for override in overrides:
         path = override.partition("=")[0]

@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from filelock import FileLock, Timeout
@@ -58,10 +58,23 @@ Weights = dict[str, Tensor]
 
 
 class Run:
-    """A run folder that exists."""
+    """A run folder that exists, checked to be one."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = folder = Path(folder)
+        if not folder.is_dir():
+            what = "is a file, not a run folder" if folder.is_file() else "there is no such run folder"
+            raise CheckpointError(what, where=str(folder), hint=_near(folder))
+        for name in ("recipe.yaml", "environment.json"):
+            if not (folder / name).exists():
+                hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
+                if (folder / "config.json").exists():
+                    imports = f"'regard import {folder} --out RUN' makes a run of it"
+                    hint = f"it looks like a model of transformers: {imports}"
+                raise CheckpointError(f"not a run folder: it has no {name}", where=str(folder), hint=hint)
+        if self.environment.get("format", FORMAT) > FORMAT:
+            newer = self.environment.get("regard")
+            raise CheckpointError(f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade")
 
     @classmethod
     def create(
@@ -93,31 +106,16 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path | Run) -> Run:
-        """An existing run, checked to be one; one that is open already is returned."""
-        if isinstance(folder, Run):
-            return folder
-        folder = Path(folder)
-        if not folder.is_dir():
-            what = "is a file, not a run folder" if folder.is_file() else "there is no such run folder"
-            raise CheckpointError(what, where=str(folder), hint=_near(folder))
-        for name in ("recipe.yaml", "environment.json"):
-            if not (folder / name).exists():
-                hint = "a run folder is what 'regard train RECIPE --out RUN' makes"
-                if (folder / "config.json").exists():
-                    imports = f"'regard import {folder} --out RUN' makes a run of it"
-                    hint = f"it looks like a model of transformers: {imports}"
-                raise CheckpointError(f"not a run folder: it has no {name}", where=str(folder), hint=hint)
-        run = cls(folder)
-        if run.environment.get("format", FORMAT) > FORMAT:
-            newer = run.environment.get("regard")
-            raise CheckpointError(f"the run was made by a newer regard, {newer}", where=str(folder), hint="upgrade")
-        return run
+        """The run in a folder; one that is open already is returned."""
+        return folder if isinstance(folder, Run) else cls(folder)
 
     @cached_property
     def recipe(self) -> AnyRecipe:
         path = str(self.folder / "recipe.yaml")
         try:
             tree = read_yaml(Path(path))
+            if isinstance(tree.get("training"), dict):
+                tree["training"].setdefault("decay_biases", True)  # a run that is older than the field
             task, data = TASKS.get(str(tree.get("task"))), tree.get("data")
             if task and isinstance(data, dict) and "stratify" in task.data.model_fields:
                 tree["data"] = {"stratify": False} | data  # runs of older versions were split whatever the labels
@@ -152,8 +150,10 @@ class Run:
     def store_recipe(self, recipe: AnyRecipe) -> None:
         write_file(self.folder / "recipe.yaml", write_yaml(recipe.model_dump()))
 
-    def under(self, recipe: AnyRecipe) -> Run:
+    def under(self, recipe: AnyRecipe) -> Self:
         """The same run with another recipe; nothing is written."""
+        if recipe is self.recipe:
+            return self
         other = copy.copy(self)
         other.recipe = recipe
         other.__dict__.pop("task", None)
@@ -195,10 +195,11 @@ class Run:
             raise CheckpointError("there is no such checkpoint", where=str(folder), hint=hint)
         return folder
 
-    def load_model(self, checkpoint: str = "best", device: str = "cpu") -> Any:
-        """The run's model with trained weights, ready to use; the device `auto` is a GPU if there is one."""
-        place = _device(device)
-        folder = self.checkpoint(checkpoint)
+    def load_model(self, checkpoint: str | None = None, device: str | None = "cpu") -> Any:
+        """The run's model with trained weights, ready to use. Default: the best; the device `auto`, or None, is a GPU
+        if there is one."""
+        place = _device(device or "auto")
+        folder = self.checkpoint(checkpoint or "best")
         self.check_tokenizer(folder)
         model = self.task.model()
         put_weights(model, load_weights(folder), folder)

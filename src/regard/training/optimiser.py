@@ -17,28 +17,31 @@ from regard.recipes.recipe import TrainingConfig
 
 def build_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     """Adam (Kingma & Ba 2015, arXiv:1412.6980), AdamW (arXiv:1711.05101) or SGD over all parameters."""
-    groups = parameter_groups(model, config.learning_rate)
+    groups = parameter_groups(model, config)
     fused = all(weight.device.type in ("cpu", "cuda") for group in groups for weight in group["params"])
     if config.optimizer == "sgd":
-        return torch.optim.SGD(
-            groups, config.learning_rate, config.momentum, weight_decay=config.weight_decay, fused=fused
-        )
+        return torch.optim.SGD(groups, config.learning_rate, config.momentum, fused=fused)
     optimiser = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
     betas = (config.betas[0], config.betas[1])
-    return optimiser(groups, config.learning_rate, betas, eps=1e-9, weight_decay=config.weight_decay, fused=fused)
+    return optimiser(groups, config.learning_rate, betas, eps=1e-9, fused=fused)
 
 
-def parameter_groups(model: nn.Module, learning_rate: float) -> list[dict[str, Any]]:
-    """The trainable weights, grouped by the model's factor of the learning rate for each (`rate_of`).
+def parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
+    """The trainable weights, grouped by the model's factor of the learning rate (`rate_of`) and by their weight decay.
 
-    Layer-wise decay: Howard & Ruder 2018, arXiv:1801.06146, section 3.2, "discriminative fine-tuning".
+    Layer-wise rates: Howard & Ruder 2018, arXiv:1801.06146, section 3.2, "discriminative fine-tuning". Weight decay is
+    for matrices and embeddings. A bias, the gain of a norm and a weight of a mix of layers have one axis or none.
     """
     rate_of = getattr(model, "rate_of", lambda name: 1.0)
-    groups: dict[float, list[nn.Parameter]] = {}
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            groups.setdefault(rate_of(name), []).append(parameter)
-    return [{"params": weights, "lr": learning_rate * rate, "rate": rate} for rate, weights in groups.items()]
+            decay = config.weight_decay if config.decay_biases or parameter.ndim > 1 else 0.0
+            groups.setdefault((rate_of(name), decay), []).append(parameter)
+    return [
+        {"params": weights, "lr": config.learning_rate * rate, "rate": rate, "weight_decay": decay}
+        for (rate, decay), weights in groups.items()
+    ]
 
 
 @torch.no_grad()

@@ -157,6 +157,8 @@ def resolve(
     """The recipe with the values that depend on the data or on the run to resume, and with absolute paths."""
     TASKS[recipe.task](recipe, data.tokenizers).check(data)
     tree = with_absolute_paths(data.task.recipe, base).model_dump()
+    if existing and "decay_biases" not in recipe.training.model_fields_set:
+        tree["training"]["decay_biases"] = existing.recipe.training.decay_biases
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
