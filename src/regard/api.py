@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from regard.data.file_inputs import FileInput
-from regard.errors import CheckpointError, DecodeError, InputError, Problem, did_you_mean, first_of
+from regard.errors import CheckpointError, DecodeError, Problem, did_you_mean
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Pooling
 from regard.recipes.recipe import leaves, load_recipe, refuse_search, with_search
@@ -25,7 +25,7 @@ from regard.runs.examples import examples_of, measured_on, noted
 from regard.runs.run import Run
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
-from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, summed
+from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, summed, without_faults
 from regard.text.files import atomic_file, check_writable, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
@@ -178,9 +178,7 @@ def _read_inputs(
         elif told:  # a problem of a question about a story may be in either
             lines = [line._replace(place=f"{told[-1].place}, {line.place}") for line in lines]
         given = list(task.gather(lines, told))
-    if not skip_bad and (faults := [one.fault for one in given if one.fault is not None]):
-        raise InputError(problems=first_of(faults))
-    return given
+    return given if skip_bad else without_faults(given)
 
 
 def _texts(given: Sequence[FileInput], prefixes: Sequence[str] | None = None) -> Inputs:

@@ -9,33 +9,44 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from io import BufferedIOBase, TextIOWrapper
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
 
 import regard
-from regard.errors import DecodeError, InputError, Problem, RegardError, printable
+from regard.console import (
+    STORY_HINT,
+    Answers,
+    answer_lines,
+    arguments,
+    bar,
+    complain,
+    note,
+    read_story,
+    refuse_standard_input,
+    say,
+    set_up_streams,
+    show_json,
+    show_report,
+    standard_input,
+    typed_by,
+)
+from regard.errors import DecodeError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
-    from regard.api import Loaded, Predictions
+    from regard.api import Loaded
     from regard.data.file_inputs import FileInput
     from regard.runs import Run
-    from regard.runs.examples import Progress
-    from regard.tasks.raw import Features
-    from regard.tasks.task import Note, Task
-    from regard.views.report import Result
+    from regard.tasks.task import Task
 
 PATIENCE = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher kills the others."""
-STORY_HINT = "give a file; without --story a story may stand there before its questions"
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
 
@@ -83,102 +94,6 @@ def options(
     """Your data -> a trained, measured, explained attention model."""
 
 
-# -------------------------------------------------------------------------------------------------------------- output
-
-
-def _show(result: Any) -> None:
-    """One line of JSON."""
-    print(json.dumps(result, ensure_ascii=False), flush=True)
-
-
-def _say(text: str, file: TextIO | None = None) -> None:
-    """What is for people; names in it may have control characters."""
-    print(printable(text), file=file)
-
-
-def _note(text: str) -> None:
-    _say(f"note: {text}", sys.stderr)
-
-
-def _complain(problems: Iterable[Problem]) -> None:
-    """A line for each problem, on standard error."""
-    for problem in problems:
-        print(f"regard: {problem}", file=sys.stderr)
-
-
-@contextmanager
-def bar(what: str, *, shown: bool) -> Iterator[Progress]:
-    """A bar on standard error if that is a terminal; it is moved with what is done now, how much of it, and of all."""
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not (shown and console.is_terminal)) as drawn:
-        task = drawn.add_task(what, total=None)
-        yield lambda now, done, total: drawn.update(task, description=now, completed=done, total=total)
-
-
-def _show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
-    """A result as JSON or for people; and as a file, if one is asked for."""
-    from regard.views.files import write_result
-    from regard.views.terminal import show
-
-    if out is not None:
-        write_result(result, out)
-    if as_json:
-        _show(result.to_json())
-        return
-    show(result.report())
-    if out is not None:
-        _say(f"written: {out}")
-
-
-# --------------------------------------------------------------------------------------------------------------- input
-
-
-def _standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[list[FileInput]]:
-    """The lines of standard input, in parts as they come."""
-    from regard.data.file_inputs import arriving
-
-    if sys.stdin.isatty():
-        print("one input a line, end with Ctrl-D:", file=sys.stderr)
-    for part in arriving(cast("BufferedIOBase", sys.stdin.buffer), skip_bad=skip_bad):
-        needed = False
-        yield part
-    if needed:
-        raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
-
-
-def _arguments(texts: Iterable[str], told: Sequence[FileInput]) -> list[FileInput]:
-    """Texts as lines; a problem of a question about a story may be in either."""
-    from regard.data.file_inputs import FileInput
-
-    begin = f"{told[-1].place}, " if told else ""
-    return [FileInput(text, f"{begin}input {number}") for number, text in enumerate(texts, 1)]
-
-
-def _typed(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
-    """Lines as the task reads them, of which some may be JSON objects."""
-    return (task.typed_input(line.text, line.place) for line in lines)
-
-
-def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
-    if str(file) == "-":
-        raise DecodeError("standard input is not read here", where=option, hint=hint)
-
-
-def _read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tuple[list[FileInput], bool]:
-    """The lines of a story, and whether there is a question among them."""
-    _refuse_standard_input(story, "--story", STORY_HINT)
-    from regard.data.stories import Question, typed_questions
-
-    lines = [] if story is None else task.read_story(story, skip_bad=skip_bad)
-    faults = [line.fault for line in lines if line.fault is not None]
-    if faults and not skip_bad:
-        raise InputError(problems=faults)
-    return lines, any(isinstance(one, Question) for one in typed_questions((line.text, "") for line in lines))
-
-
 # -------------------------------------------------------------------------------------------------------- check, train
 
 
@@ -198,14 +113,14 @@ def check(
     """
     result = regard.check(recipe, overrides or [], out=out, quiet=as_json)
     if as_json:
-        _show(result.to_json())
+        show_json(result.to_json())
     else:
         if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
             print(printable(f"written: {out}\n") if out else result.proposal, end="", flush=True)
-        _complain(result.problems)
+        complain(result.problems)
         if result.ok:
             lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
-            _say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
+            say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
     if not result.ok:
         raise typer.Exit(2)
 
@@ -247,7 +162,7 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
     except Interrupted:
         raise typer.Exit(130) from None
     if as_json and PartialState().is_main_process:
-        _show({"run": str(out), **load_facts(run.checkpoint("best"))})
+        show_json({"run": str(out), **load_facts(run.checkpoint("best"))})
 
 
 # ------------------------------------------------------------------------------------------------------------- predict
@@ -337,24 +252,24 @@ def predict(
     _check_inputs(typed, file, story, prefix, skip_bad)
     chosen: dict[str, Any] = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
     _check_features(features, chosen, story)
-    opened, answers = regard.Run.open(run), _Answers(as_json)
+    opened, answers = regard.Run.open(run), Answers(as_json)
     source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
     search: dict[str, Any] = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
         "prefix": prefix[0] if prefix else None,
     }  # fmt: skip
-    told, asks = ([], True) if file else _read_story(opened.task, story, skip_bad=skip_bad)
+    told, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
     reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
     given: list[FileInput] | None = None
     if typed or (reads and whole):
-        parts = [_arguments(inputs or [], told)] if typed else _standard_input(needed=not told, skip_bad=skip_bad)
-        given = list(opened.task.gather(_typed(opened.task, chain.from_iterable(parts)), told))
+        parts = [arguments(inputs or [], told)] if typed else standard_input(needed=not told, skip_bad=skip_bad)
+        given = list(opened.task.gather(typed_by(opened.task, chain.from_iterable(parts)), told))
     with answers.explaining(typed), bar("writing", shown=file is not None and not sys.stdout.isatty()) as move:
         if features is not None:
             options = {name: value for name, value in chosen.items() if value is not None}
             answers.show_features(regard.features(opened, given, out=features, **source, **options), features)
         elif reads and not whole:
-            _answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
+            answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
         else:
             regard.predict(
                 opened, given, story=story, prefixes=prefixes, record=record, progress=partial(move, "writing"),
@@ -377,8 +292,8 @@ def chat(
 ) -> None:
     """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D ends."""
     search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": settings or []}
-    with (answers := _Answers(False, "you: ", "run: ")).explaining(False):
-        _answer_lines(_loaded(regard.Run.open(run), checkpoint, device, search), answers)
+    with (answers := Answers(False, "you: ", "run: ")).explaining(False):
+        answer_lines(_loaded(regard.Run.open(run), checkpoint, device, search), answers)
 
 
 def _loaded(run: Run, checkpoint: str, device: str, search: dict[str, Any]) -> Loaded:
@@ -388,100 +303,10 @@ def _loaded(run: Run, checkpoint: str, device: str, search: dict[str, Any]) -> L
     return regard.load(run.under(with_search(run.recipe, **search)), checkpoint=checkpoint, device=device)
 
 
-class _Answers:
-    """Prints predictions as they come, then how many inputs were skipped, and the notes."""
-
-    def __init__(self, as_json: bool, prompt: str = "> ", begin: str = "") -> None:
-        self.prompt, self._begin, self._as_json = prompt, begin, as_json
-        self._count, self._skipped, self._notes = 0, list[Problem](), list["Note"]()
-
-    def show(self, chunk: Predictions) -> None:
-        for prediction in chunk:
-            if self._as_json:
-                _show(prediction.to_json())
-                continue
-            for line in prediction.lines(chunk.nbest):
-                print(self._begin + line, flush=True)
-        self._count += len(chunk)
-        self._skipped += chunk.skipped
-        self._notes += chunk.notes
-
-    def show_features(self, vectors: Features, out: Path) -> None:
-        rows, width = vectors.vectors.shape
-        self._count, self._skipped, self._notes = len(vectors.inputs), [*vectors.skipped], [*vectors.notes]
-        if self._as_json:
-            _show({"features": str(out), "vectors": rows, "width": width, "inputs": self._count})
-        else:
-            _say(f"written: {out}, {rows} vectors of {width} numbers")
-
-    @contextmanager
-    def explaining(self, typed: bool) -> Iterator[None]:
-        """Conclude, or say of lines that cannot be read what was written before them."""
-        try:
-            yield
-        except InputError as error:
-            if typed:
-                raise
-            what = f"{self._count:,} outputs were written before" if self._count else "nothing was written"
-            more = Problem("", what, "--skip-bad leaves such lines out, with an empty output for each")
-            raise DecodeError(problems=[*error.problems, more]) from None
-        self.conclude()
-
-    def conclude(self) -> None:
-        if self._skipped:
-            first, skipped = self._skipped[0], len(self._skipped)
-            _say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
-        _show_notes(self._notes)
-        self._skipped, self._notes = [], []
-
-
-def _answer_lines(run: Loaded, answers: _Answers, told: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:
-    """Answer the lines of standard input as they come, at a terminal with a prompt."""
-    from regard.data.file_inputs import FileInput
-    from regard.views.terminal import typed_lines
-
-    task, ready, at_prompt = run.task, list[FileInput](), sys.stdin.isatty()
-    parts = _standard_input(needed=not told, skip_bad=skip_bad)
-    if at_prompt:
-        typed = typed_lines(answers.prompt)
-        parts = ([FileInput(line, "input")] for line in typed if line.strip() or task.reads_stories)
-
-    def answer() -> None:
-        try:
-            run.predict(ready, each=answers.show, skip_bad=skip_bad and not at_prompt)
-        except (InputError, KeyboardInterrupt) as error:
-            if not at_prompt:
-                raise
-            _complain(error.problems if isinstance(error, InputError) else [Problem("", "stopped")])
-        if at_prompt:
-            answers.conclude()
-        ready.clear()
-
-    def lines() -> Iterator[FileInput]:
-        for part in parts:
-            yield from _typed(task, part)
-            if ready:
-                answer()
-
-    with suppress(EOFError):  # Ctrl-D
-        for one in task.gather(lines(), told):
-            ready.append(one)
-        if ready:
-            answer()
-
-
-def _show_notes(notes: Iterable[Note]) -> None:
-    """The first note of each kind, and how many more there are."""
-    for kind in ("unknown", "length"):
-        texts = [note.text for note in notes if note.kind == kind]
-        if texts:
-            _note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
-
-
 def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str] | None, skip_bad: bool) -> None:
     """Refuse options that do not go together with the inputs."""
-    _refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
-    _refuse_standard_input(story, "--story", STORY_HINT)
+    refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
+    refuse_standard_input(story, "--story", STORY_HINT)
     if skip_bad and typed:
         raise DecodeError("it is for the lines of --file or standard input", where="--skip-bad", hint="leave it out")
     if prefix and len(prefix) > 1:
@@ -539,11 +364,11 @@ def evaluate(
             progress=partial(move, "writing"),
         )  # fmt: skip
     if as_json:
-        _show(metrics)
+        show_json(metrics)
         return
     from regard.views.labels import metric_lines
 
-    _say("\n".join(metric_lines(metrics)))
+    say("\n".join(metric_lines(metrics)))
 
 
 @app.command()
@@ -567,10 +392,10 @@ def score(
     exact = _tokens_in(target) if tokens else target
     result = regard.score(run, source, exact, checkpoint=checkpoint, device=device)
     if as_json:
-        _show(result)
+        show_json(result)
         return
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
-        _say(f"{log_p:10.4f}  {token}")
+        say(f"{log_p:10.4f}  {token}")
     print(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
 
 
@@ -682,23 +507,23 @@ def explain(
     explanation.refuse_without_effect(padding=padding, numbers=numbers)
     count = explanation.story.questions if explanation.story else 1
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
-        _note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
+        note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
     result = explanation.worked() if numbers else explanation
     report = result.report()
     if as_json:
-        _show(result.to_json())
+        show_json(result.to_json())
     else:
         show(report)
     if out is not None:
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
         if not as_json:
-            _say(f"drawn: {out}")
+            say(f"drawn: {out}")
 
 
 def _explained(task: Task, text: str | None, story: Path | None, question: int | None) -> list[FileInput]:
     """What to explain: a text; or the lines of a story, and the question given beside it."""
-    told, asks = _read_story(task, story)
+    told, asks = read_story(task, story)
     if text not in STANDARD_INPUT:
         if story is not None and question is not None:
             what = "it chooses one of the story's own questions"
@@ -708,14 +533,14 @@ def _explained(task: Task, text: str | None, story: Path | None, question: int |
         return [*told, *(task.typed_input(line, f"{begin}input") for line in lines)]
     if asks and text is None:
         return told
-    piped = list(chain.from_iterable(_standard_input(needed=False)))
+    piped = list(chain.from_iterable(standard_input(needed=False)))
     if not told and not any(line.text.strip() for line in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
     if len(piped) > 1 and not task.reads_stories:
         what = f"one text is explained, and these are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
-    return [*told, *_typed(task, piped)]
+    return [*told, *typed_by(task, piped)]
 
 
 # --------------------------------------------------------------------------------------------------- diagnose, compare
@@ -748,7 +573,7 @@ def diagnose(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
             checkpoint=checkpoint, device=device, limit=limit, sweep=BEAMS if sweep else (), progress=move,
         )  # fmt: skip
-    _show_report(diagnosis, out, as_json=as_json)
+    show_report(diagnosis, out, as_json=as_json)
 
 
 @app.command()
@@ -797,9 +622,9 @@ def compare(
         )  # fmt: skip
     if tables is not None:
         comparison.write_csv(tables, overwrite=overwrite)
-    _show_report(comparison, out, as_json=as_json)
+    show_report(comparison, out, as_json=as_json)
     if tables is not None and not as_json:
-        _say(f"written: {tables}")
+        say(f"written: {tables}")
 
 
 # -------------------------------------------------------------------------------------- import, export, recipes, cache
@@ -850,9 +675,9 @@ def export(
 
 def _report(result: dict[str, object], sentence: str, note: str | None, as_json: bool) -> None:
     if as_json:
-        _show(result | ({"note": note} if note else {}))
+        show_json(result | ({"note": note} if note else {}))
     else:
-        _say("\n".join(filter(None, (sentence, note))))
+        say("\n".join(filter(None, (sentence, note))))
 
 
 @app.command()
@@ -867,9 +692,9 @@ def recipes(
 
     texts = shipped_recipes(name, out=out)
     if as_json:
-        _show(texts if name is None else {"name": name, "recipe": texts[name]})
+        show_json(texts if name is None else {"name": name, "recipe": texts[name]})
     elif name is not None:
-        _say(f"copied: {out}" if out else texts[name].rstrip("\n"))
+        say(f"copied: {out}" if out else texts[name].rstrip("\n"))
     else:
         width = max(map(len, texts))
         print("\n".join(f"{recipe:{width}}  {summary}" for recipe, summary in texts.items()))
@@ -891,14 +716,14 @@ def cache(
     size = sum(entry.bytes for entry in entries)
     if as_json:
         names = [{"name": entry.folder.name, "bytes": entry.bytes, "used": entry.used} for entry in entries]
-        _show({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
+        show_json({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
         return
     print(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
     for entry in entries:
         used = datetime.fromtimestamp(min(entry.used, 2e11))  # a wrong clock may be past the last year of a datetime
         print(f"{entry.bytes / 1e6:12,.1f} MB  {used:%Y-%m-%d %H:%M}  {entry.folder.name}")
     if clear and entries:
-        _note("what is left is in use: a training or another command is running")
+        note("what is left is in use: a training or another command is running")
 
 
 # ---------------------------------------------------------------------------------------------------------------- main
@@ -906,27 +731,15 @@ def cache(
 
 def main() -> None:
     """Run a command. A user's mistake gives one clear sentence and exit code 2; Ctrl-C gives 130."""
-    _set_up_streams()
+    set_up_streams()
     regard.wait_quietly()
     try:
         app()
     except RegardError as error:
-        _complain(error.problems)
+        complain(error.problems)
     except OSError as error:  # a folder without write permission, a full disk
-        _complain([Problem(str(error.filename or ""), error.strerror or str(error))])
+        complain([Problem(str(error.filename or ""), error.strerror or str(error))])
     sys.exit(2)
-
-
-def _set_up_streams() -> None:
-    """Text is UTF-8, whatever the locale; only a console keeps its own encoding, with `?` for what that lacks.
-
-    Bytes of standard input that are not UTF-8 are let through, to be reported with their line.
-    """
-    if isinstance(sys.stdin, TextIOWrapper):
-        sys.stdin.reconfigure(errors="surrogateescape")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ def test_every_folder_has_its_place() -> None:
         "__main__.py",
         "api.py",
         "cli.py",
+        "console.py",
         "errors.py",
     }
 

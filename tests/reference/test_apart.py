@@ -11,7 +11,7 @@ import torch
 
 import regard
 from command_line import fail, succeed, write
-from exchange_cases import printed_by_the_card
+from exchange_cases import answers, printed_by_the_card
 from regard.config import write_yaml
 from regard.data.batches import Tokens
 from regard.models.headed import ApartHead
@@ -41,7 +41,7 @@ def recipe(folder: Path, rows: str, **training: Any) -> Path:
 
 
 def outputs(run: Path, *texts: str) -> list[float]:
-    return [prediction.to_json()["output"] for prediction in regard.predict(run, texts)]
+    return [answer["output"] for answer in answers(Run.open(run), *texts)]
 
 
 class Rows:
@@ -130,7 +130,7 @@ def test_the_exported_folder_gives_the_same_vectors(pooling: Any, tmp_path: Path
     similarity = float(model.similarity(ours[:1], ours[1:2]))
     head = Run.open(tmp_path / "run").load_model().head.linear
     expected = head.weight.item() * similarity + head.bias.item()
-    assert outputs(tmp_path / "run", (texts[0], texts[1])) == pytest.approx([expected], abs=1e-4)
+    assert outputs(tmp_path / "run", "\t".join(texts[:2])) == pytest.approx([expected], abs=1e-4)
     assert -1 <= float(printed_by_the_card(tmp_path / "out")) <= 1
     back = regard.import_run(tmp_path / "out", out=tmp_path / "back")
     assert abs(regard.features(back, texts[:2], pooling=pooling).vectors - ours[:2]).max() < 1e-5

@@ -85,6 +85,13 @@ def numbered(texts: Sequence[str]) -> list[str]:
     return [f"input {number}" for number in range(1, len(texts) + 1)]
 
 
+def without_faults(given: list[FileInput]) -> list[FileInput]:
+    """The inputs, or one InputError with what is wrong with those that cannot be read."""
+    if faults := [one.fault for one in given if one.fault is not None]:
+        raise InputError(problems=first_of(faults))
+    return given
+
+
 @dataclass(frozen=True)
 class Unreadable:
     """Stands for an input that cannot be read."""

@@ -17,13 +17,13 @@ from regard.data.file_inputs import FileInput, parts_of
 from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
-from regard.errors import DecodeError, InputError
+from regard.errors import DecodeError
 from regard.models.base import ModelConfig, device_of
 from regard.models.headed import LayerMix
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.tasks.masked_language_modeling import GAP, with_gaps
-from regard.tasks.task import Given, Inputs, encode_each, encode_target, not_longer, readable
+from regard.tasks.task import Given, Inputs, encode_each, encode_target, not_longer, readable, without_faults
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Options, Story, View
@@ -52,9 +52,8 @@ def explain(
     A model of one text is explained on that text, and a language model on its continuation: the target, or, where a
     beam is given, what it writes. A question about a story is explained by its hops over the sentences.
     `view` is what a report shows first; "occlusion", the first of a classifier, is how much an answer depends on each
-    word. `padding` adds
-    so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the number, from 1, of one of
-    several about a story (default: the last), whose lines may be given one by one.
+    word. `padding` adds so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the
+    number, from 1, of one of several about a story (default: the last), whose lines may be given one by one.
     """
     if padding is not None and padding < 0:
         raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
@@ -69,9 +68,7 @@ def explain(
     for option, value in {"--target": target, "--beam": beam}.items():
         if value is not None and (task.writes is None or not config.generates):
             raise DecodeError(f"a run of the task {task.name} writes no text", where=option, hint="leave it out")
-    given = task.given_inputs(text)
-    if faults := [one.fault for one in given if one.fault is not None]:
-        raise InputError(problems=faults)
+    given = without_faults(task.given_inputs(text))
     model = run.load_model(checkpoint, device)
     if task.reads_stories:
         return _explain_story(run, model, given, question)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import product
 
 import numpy as np
@@ -31,22 +29,6 @@ NO_TERMINAL = 10_000
 """Width of a file or a pipe."""
 LONGEST = 300
 """Columns of a cell's text; a page has all of it."""
-
-
-def typed_lines(prompt: str) -> Iterator[str]:
-    """What is typed at a prompt, with editing and history; Ctrl-C drops a line, Ctrl-D is an EOFError."""
-    with suppress(ImportError):  # the console of Windows has both
-        import readline  # noqa: F401
-    while True:
-        try:
-            line = input(prompt if sys.stdout.isatty() else "")
-        except KeyboardInterrupt:
-            print()
-            continue
-        except EOFError:
-            print()
-            raise
-        yield line
 
 
 def show(report: Report, console: Console | None = None) -> None:
