@@ -162,7 +162,8 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
     except Interrupted:
         raise typer.Exit(130) from None
     if as_json and PartialState().is_main_process:
-        show_json({"run": str(out), **load_facts(run.checkpoint("best"))})
+        facts = load_facts(run.checkpoint("best"))
+        show_json({"run": str(out), **{name: facts.get(name) for name in ("step", "best", "tokenizer")}})
 
 
 # ------------------------------------------------------------------------------------------------------------- predict

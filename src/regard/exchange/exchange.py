@@ -113,8 +113,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             what = f"{stored} is {there} in the weights, but {here} by this file"
             raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
     put_weights(run.task.model(), imported.weights, Path(folder.name))
-    facts = {"step": 0, "best": [], "tokenizer": imported.tokenizers.fingerprint}
-    save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, facts))
+    save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, run.facts(0, [])))
     for pointer in ("best", "last"):
         run.point(pointer, step_name(0))
 

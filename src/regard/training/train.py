@@ -351,7 +351,7 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
     name = str(recipe.training.init)
     run = Run.open(base / name)
     checkpoint = run.checkpoint("best")
-    run.check_tokenizer(checkpoint)
+    run.check_meaning(checkpoint)
     problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
     if problems:
         raise ConfigError(problems=problems)
