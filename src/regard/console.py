@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.api import Loaded, Predictions
     from regard.data.file_inputs import FileInput
     from regard.runs.examples import Progress
+    from regard.tasks.raw import Features
     from regard.tasks.task import Note, Task
     from regard.views.report import Result
 
@@ -183,6 +184,14 @@ class Answers:
         self._count += len(chunk)
         self._skipped += chunk.skipped
         self._notes += chunk.notes
+
+    def show_features(self, vectors: Features, out: Path) -> None:
+        rows, width = vectors.vectors.shape
+        self._count, self._skipped, self._notes = len(vectors.inputs), [*vectors.skipped], [*vectors.notes]
+        if self._as_json:
+            show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self._count})
+        else:
+            say(f"written: {out}, {rows} vectors of {width} numbers")
 
     @contextmanager
     def explaining(self, typed: bool) -> Iterator[None]:
