@@ -6,7 +6,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from regard.errors import ConfigError, RegardError, did_you_mean
-from regard.text.files import write_file
 
 
 def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -> dict[str, str]:
@@ -23,6 +22,8 @@ def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -
     if out is not None:
         if Path(out).exists():
             raise RegardError("the file exists already", where=str(out), hint="give another --out")
+        from regard.text.files import write_file  # slow to import
+
         write_file(Path(out), text)
     return {name: text}
 
