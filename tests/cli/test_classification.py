@@ -329,6 +329,14 @@ def test_bad_labels_and_recipes_are_refused(project: Project, table: str, overri
     assert project.refused(*overrides).startswith(message)
 
 
+@pytest.mark.parametrize(("rate", "said"), [(0.01, True), (1e-9, False)])
+def test_train_says_where_the_loss_was_still_falling(project: Project, rate: float, said: bool) -> None:
+    options = ("training.steps=6", "training.validate_every=3", f"training.learning_rate={rate}")
+    told = succeed("train", project.recipe, *options, "--out", project.folder / "run").err
+    advice = "the validation loss was still falling: --resume with training.steps=12 trains twice as long"
+    assert (advice in told) == said
+
+
 # Splits
 
 

@@ -489,8 +489,8 @@ def test_the_weights_are_those_of_the_tokens_that_were_written(tmp_path: Path, t
 def test_help_lists_the_verbs_in_the_order_of_the_work() -> None:
     verbs = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert verbs == [
-        "check", "train", "predict", "translate", "evaluate", "score", "explain", "diagnose", "compare", "import",
-        "export", "recipes", "cache",
+        "check", "train", "predict", "translate", "chat", "evaluate", "score", "explain", "diagnose", "compare",
+        "import", "export", "recipes", "cache",
     ]  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
 
 
 def occluded(run: Path, text: str) -> Occlusion:
-    found = api.explain(run, text, view="occlusion")
+    found = api.explain(run, tuple(text.split("\t")), view="occlusion")
     assert found.occlusion is not None
     return found.occlusion
 
@@ -93,7 +93,8 @@ def test_an_answer_without_each_word_is_what_predict_says_of_the_shorter_text(
     runs: dict[str, Path], name: str, text: str, words: str, shorter: list[str]
 ) -> None:
     found = occluded(runs[name], text)
-    whole, *others = [one.to_json() for one in api.predict(runs[name], [text, *shorter])]
+    given = [tuple(one.split("\t")) for one in (text, *shorter)]
+    whole, *others = [one.to_json() for one in api.predict(runs[name], given)]
     answer = "the number" if name == "pairs" else f"P({whole['output']})"
 
     def value(prediction: Tree) -> float:
@@ -128,7 +129,7 @@ def test_an_answer_to_a_question_without_each_word(runs: dict[str, Path], thresh
     evaluation = run.recipe.evaluation.model_copy(update={"threshold": threshold})
     run = run.under(run.recipe.model_copy(update={"evaluation": evaluation}))
     text = f"Where does Ben live?\t{CONTEXT}"
-    found = api.explain(run, text).occlusion
+    found = api.explain(run, tuple(text.split("\t"))).occlusion
     assert found is not None
     model = run.load_model()
     task = run.task.with_search(run.recipe.search.model_copy(update={"nbest": 10_000}))

@@ -72,6 +72,8 @@ class Exported:
     """generation_config.json, of a model that generates."""
     not_exported: tuple[str, ...] = ()
     """Options of the run's search that `generate` does not have."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Other files, by their names: those of sentence-transformers."""
     raw_text: bool = False
     """Whether it was trained here on raw text, in which a run of white space is one space."""
 

@@ -124,7 +124,7 @@ def check(
     proposed, written to `out` if given, and checked.
     """
     problems: list[Problem] = []
-    result, proposal, commands = Check(), None, tuple[str, ...]()
+    result, proposal, commands, files = Check(), None, tuple[str, ...](), list[str]()
     with _collected(problems):
         if files := data_files(recipe, overrides):
             proposal, base, commands = proposal_for(files, overrides, out)
@@ -134,7 +134,21 @@ def check(
         else:
             tree, base = load_tree(recipe, overrides)
         result = _check_tree(tree, base, quiet, problems)
+    if proposal is not None and (reason := _mostly_dropped(result)):
+        problems.append(Problem(files[0], reason, "are these the columns? 'regard recipes' has a recipe for each task"))
+        proposal, commands = None, ()
+    elif proposal is not None and out is not None:
+        Path(out).write_text(proposal, encoding="utf-8")
     return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
+
+
+def _mostly_dropped(result: Check) -> str:
+    """Why a proposal is of no use, if most examples would be dropped."""
+    train = result.data.get("splits", {}).get("train", {})
+    count = sum(found["count"] for found in train.get("dropped", {}).values())
+    if 5 * count <= 4 * train.get("read", 0):
+        return ""
+    return f"nothing is proposed: it would have {next(said for said in result.data['findings'] if 'dropped' in said)}"
 
 
 @contextmanager

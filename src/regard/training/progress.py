@@ -6,12 +6,13 @@ import math
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any
 
 import rich.progress
 import torch
+from pydantic import TypeAdapter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
@@ -64,7 +65,7 @@ class Progress:
         progress = cls(**stored)
         progress.position = Position(**stored["position"])
         progress.best = [Ranked(**entry) if isinstance(entry, dict) else Ranked(*entry) for entry in stored["best"]]
-        return progress
+        return TypeAdapter(cls).validate_python(asdict(progress))
 
 
 def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group: int) -> int:

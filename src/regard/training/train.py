@@ -33,7 +33,7 @@ from regard.recipes.recipe import (
     with_absolute_paths,
 )
 from regard.runs import Run
-from regard.runs.run import BEFORE, is_vacant, load_weights, locked, put_weights, stored_weights
+from regard.runs.run import BEFORE, is_vacant, load_weights, locked, put_weights, read_metrics, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -124,7 +124,19 @@ def _train(
     except RegardError as error:
         error.add_note(f"in process {accelerator.process_index}")  # other processes may not have this error
         raise
+    if advice := still_falling(run, recipe.training, trainer):
+        display.say(advice)
     display.say(f"done: {run.folder}")
+
+
+def still_falling(run: Run, config: TrainingConfig, trainer: Trainer) -> str:
+    """A sentence if the training ended, not stopped early, with a validation loss clearly below all before."""
+    losses = [line["loss"] for line in read_metrics(run.folder / "metrics.jsonl") if line["event"] == "validation"]
+    if trainer.progress.stopped or len(losses) < 2 or losses[-1] > 0.995 * min(losses[:-1]):
+        return ""
+    name, length = ("epochs", config.epochs) if config.steps is None else ("steps", config.steps)
+    twice = f"training.{name}={2 * (length or 1)}"
+    return f"the validation loss was still falling: --resume with {twice} trains twice as long"
 
 
 def make_accelerator(config: TrainingConfig) -> Accelerator:
@@ -342,7 +354,7 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
     name = str(recipe.training.init)
     run = Run.open(base / name)
     checkpoint = run.checkpoint("best")
-    run.check_tokenizer(checkpoint)
+    run.check_meaning(checkpoint)
     problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
     if problems:
         raise ConfigError(problems=problems)
