@@ -52,6 +52,8 @@ from regard.text.tokenizers import Tokenizers
 FORMAT = 2
 """Version of the folder's layout; older ones stay readable. Since 2 a BERT reads texts in the template of its
 vocabulary, also where that is not [CLS] A [SEP] B [SEP]."""
+BEFORE = {"stratify": False, "reading": 1}
+"""Fields of `data` that runs of older versions do not have, with what these did."""
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
 """What a killed process may leave in a folder; it is never removed."""
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
@@ -120,8 +122,11 @@ class Run:
             if isinstance(tree.get("training"), dict):
                 tree["training"].setdefault("decay_biases", True)  # a run that is older than the field
             task, data = TASKS.get(str(tree.get("task"))), tree.get("data")
-            if task and isinstance(data, dict) and "stratify" in task.data.model_fields:
-                tree["data"] = {"stratify": False} | data  # runs of older versions were split whatever the labels
+            if task and isinstance(
+                data, dict
+            ):  # older versions split whatever the labels, and read some rows otherwise
+                fields = task.data.model_fields
+                tree["data"] = {name: value for name, value in BEFORE.items() if name in fields} | data
             return recipe_of(tree)
         except ConfigError as error:
             problems = [
