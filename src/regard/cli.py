@@ -495,7 +495,7 @@ def explain(
     sentences that each hop attended to.
     """
     from regard.views.explanation import Options, View
-    from regard.views.files import check_output, write_result
+    from regard.views.files import check_output, json_line, write_result
     from regard.views.terminal import show
 
     options = Options(cast("View | None", view), layer, head, rollout, words, step)
@@ -511,11 +511,11 @@ def explain(
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
         note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
     result = explanation.worked() if numbers else explanation
-    report = result.report()
     if as_json:
-        show_json(result.to_json())
+        explanation.heat_maps()  # refuses a layer or head that is not there
+        sys.stdout.writelines(json_line(result))
     else:
-        show(report)
+        show(result.report())
     if out is not None:
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
