@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import difflib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -270,6 +271,14 @@ def _own_files(folder: Path) -> list[Path] | None:
         return [path for path in files if hashlib.sha256(path.read_bytes()).hexdigest() == hashes[path.name]]
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def remove_partial_runs(target: Path) -> None:
+    """Remove what a killed import left beside its target: folders that hold a run and that no process has locked."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 32}.partial"):
+        if _own_files(left) is not None:
+            with suppress(CheckpointError), locked(left):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _near(folder: Path) -> str:
