@@ -257,7 +257,6 @@ MISTAKES = {
         Mistake("predict @run --file in", "in: the file is empty (one example a line is expected)", {"in": ""}),
         Mistake("predict @run a '' --skip-bad",
             "--skip-bad: it is for the lines of --file or standard input (leave it out)"),
-        Mistake("predict @run --skip-bad --features a.npz", "--skip-bad: every input needs its vectors (leave it out)"),
         # a bad prefix is no reason to skip an input
         Mistake("predict @run --file in --prefixes p --skip-bad", "prefix 3: the tokenizer cannot write '한'",
             {"in": "a b\n\nc d\n", "p": "b\na\n한\n"}),

@@ -186,11 +186,12 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
         joint=run.tokenizers.joint,
         architecture=exported.architecture,
         not_exported=exported.not_exported,
+        sentences=bool(exported.files),
         step=step,
         metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
     )
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
-    texts = {"README.md": card, "config.json": json.dumps(config, indent=1)}
+    texts = {"README.md": card, "config.json": json.dumps(config, indent=1), **exported.files}
     if exported.generation:
         texts["generation_config.json"] = json.dumps(exported.generation, indent=1)
     longest = config.get("max_position_embeddings") or config["n_positions"]
@@ -206,7 +207,10 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
 
 
 def export_note(out: Path) -> str | None:
-    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's vocabulary."""
+    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's vocabulary, and vectors
+    are all that a model of texts read apart gives there."""
+    if (out / "modules.json").exists():
+        return "it gives the vectors of texts, for sentence-transformers; the head that compares them stays in the run"
     if not (out / "target").is_dir():
         return None
     return (
