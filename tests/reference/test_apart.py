@@ -40,7 +40,9 @@ def recipe(folder: Path, rows: str, **training: Any) -> Path:
 
 
 def outputs(run: Path, *texts: str) -> list[float]:
-    return [prediction.to_json()["output"] for prediction in regard.predict(run, texts)]
+    return [
+        prediction.to_json()["output"] for prediction in regard.predict(run, [tuple(one.split("\t")) for one in texts])
+    ]
 
 
 class Rows:

@@ -227,7 +227,7 @@ def there_and_back(run: Run, folder: Path) -> Run:
 
 
 def answers(run: Run, *texts: str) -> list[dict[str, Any]]:
-    return [prediction.to_json() for prediction in regard.predict(run, texts)]
+    return [prediction.to_json() for prediction in regard.predict(run, [tuple(text.split("\t")) for text in texts])]
 
 
 def near(ours: Any, theirs: Any) -> None:
