@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         export_run,
         features,
         import_run,
+        load,
         load_recipe,
         predict,
         score,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [  # see __getattr__
-    "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run", "load_recipe",
-    "predict", "score", "shipped_recipes", "train",
+    "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run", "load",
+    "load_recipe", "predict", "score", "shipped_recipes", "train",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The verbs: each is one function here, one command in cli.py.
 
 `check`, `train`, `explain`, `diagnose`, `compare`, `import_run`, `export_run` and `shipped_recipes` are imported from
-where they are implemented; `predict`, `features`, `evaluate` and `score` are implemented here.
+where they are implemented; `predict`, `features`, `evaluate`, `score` and `load` are implemented here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from regard.data.file_inputs import FileInput
-from regard.errors import CheckpointError, DecodeError, InputError, Problem, first_of
+from regard.errors import CheckpointError, DecodeError, Problem, did_you_mean
 from regard.exchange.exchange import export_run, import_run
 from regard.models.base import Pooling
 from regard.recipes.recipe import leaves, load_recipe, refuse_search, with_search
@@ -24,7 +25,7 @@ from regard.runs.examples import examples_of, measured_on, noted
 from regard.runs.run import Run
 from regard.tasks.raw import Features
 from regard.tasks.raw import features as vectors_of
-from regard.tasks.task import Inputs, Note, Prediction, Task, numbered, summed
+from regard.tasks.task import Done, EncodedInputs, Given, Inputs, Note, Prediction, Task, summed, without_faults
 from regard.text.files import atomic_file, check_writable, open_text, write_file
 from regard.training.check import check
 from regard.training.train import train
@@ -34,9 +35,11 @@ from regard.views.explain import explain
 
 __all__ = [
     "Predictions", "Run", "Skipped", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features",
-    "import_run", "load_recipe", "predict", "score", "shipped_recipes", "train",
+    "import_run", "load", "load_recipe", "predict", "score", "shipped_recipes", "train",
 ]  # fmt: skip
 
+Precision = Literal["fp32", "bf16", "fp16"]
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 CHUNK = 4_000
 """Inputs that are decoded before their outputs are handed on."""
 
@@ -78,7 +81,7 @@ class Predictions(list[Prediction]):
 
 def predict(
     run: str | Path | Run,
-    inputs: str | Sequence[str] | None = None,
+    inputs: Given | Iterable[Given] | None = None,
     *,
     file: str | Path | None = None,
     story: str | Path | None = None,
@@ -91,28 +94,28 @@ def predict(
     overwrite: bool = False,
     skip_bad: bool = False,
     overrides: Sequence[str] = (),
-    checkpoint: str = "best",
-    device: str = "auto",
-    places: Sequence[str] | None = None,
+    checkpoint: str | None = None,
+    device: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     each: Callable[[Predictions], None] | None = None,
 ) -> Predictions:
-    """What the run's model predicts for each input, in their order; a single text is one input.
+    """What the run's model predicts for each input, in their order.
 
-    Inputs are texts, or in a `file`: one a line, or a row of a table with the run's columns. `story` is a file with the
-    story that questions are about. Every output begins with `prefix`, or each with its own of `prefixes`, a list or a
-    file of lines. `record` names a file for the whole search (docs/search-record.md), a new one unless `overwrite`.
-    Inputs that cannot be read are an InputError before any is decoded; with `skip_bad` a `Skipped` stands for each.
-    `places` name inputs in messages, `progress` gets how many of all are done, `each` gets every chunk of predictions,
-    which the result then lacks.
+    A text, a tuple of the texts that an input consists of, or a dict with the run's columns is one input; a list, a
+    generator or another iterable has several. In a `file` there is one a line, or a row of a table with the run's
+    columns. `story` is a file with the story that questions are about. Every output begins with `prefix`, or each with
+    its own of `prefixes`, a list or a file of lines. `record` names a file for the whole search
+    (docs/search-record.md), a new one unless `overwrite`. Inputs that cannot be read are an InputError before any is
+    decoded; with `skip_bad` a `Skipped` stands for each. `progress` gets how many of all are done, `each` gets every
+    chunk of predictions, which the result then lacks.
     """
     run = Run.open(run)
-    given = _read_inputs(run.task, inputs, places, file, story, skip_bad=skip_bad)
+    given = _read_inputs(run.task, inputs, file, story, skip_bad=skip_bad)
     read: list[object] = [file, story, prefixes, *(one.text for one in given)]
     if isinstance(prefixes, Path):
         prefixes = _read_prefixes(prefixes, len(given), prefix)
     recipe = with_search(run.recipe, beam, nbest, length_penalty, overrides, prefix=prefix)
-    refuse_search(run.task, {"--prefix": recipe.search.prefix, "--prefixes": prefixes, "--record": record})
+    refuse_search(run.task, {"--prefixes": prefixes, "--record": record})
     if record is not None:
         check_writable(Path(record), "--record", read, overwrite=overwrite)
     run = run.under(recipe)
@@ -120,22 +123,31 @@ def predict(
     encoded = run.task.encode_inputs(model, _texts(given, prefixes))
     if not skip_bad:
         encoded.readable()
+    result = Predictions([], recipe.search.nbest)
+    searches: list[dict[str, Any]] = []
+    for chunk in _chunks(run, model, given, encoded, record is not None, summed(progress, len(given))):
+        searches += [{"input": one.input, **one.search} for one in chunk if one.search is not None]
+        (each or result.append_chunk)(chunk)
+    if record is not None:
+        _write_record(Path(record), run, searches)
+    return result
+
+
+def _chunks(
+    run: Run, model: Any, given: Sequence[FileInput], encoded: EncodedInputs[Any], record: bool, progress: Done
+) -> Iterator[Predictions]:
+    """The predictions, a few thousand at once; what cannot be read is skipped."""
     bad = encoded.unreadable | {row: one.fault for row, one in enumerate(given) if one.fault is not None}
-    done, result, searches = summed(progress, len(given)), Predictions([], recipe.search.nbest), list[dict[str, Any]]()
     for first in range(0, max(1, len(given)), CHUNK):
         rows = range(first, min(first + CHUNK, len(given)))
         readable = encoded.take([row for row in rows if row not in bad])
         predictions: Sequence[Prediction] = ()
         if len(readable):
-            predictions = run.task.predict_encoded(model, readable, record=record is not None, progress=done)
-        done(len(rows) - len(predictions))
-        searches += [{"input": one.input, **one.search} for one in predictions if one.search is not None]
+            predictions = run.task.predict_encoded(model, readable, record=record, progress=progress)
+        progress(len(rows) - len(predictions))
         following = iter(predictions)
         chunk = [Skipped(given[row].text, bad[row]) if row in bad else next(following) for row in rows]
-        (each or result.append_chunk)(Predictions(chunk, result.nbest, run.task.notes(readable, predictions)))
-    if record is not None:
-        _write_record(Path(record), run, searches)
-    return result
+        yield Predictions(chunk, run.recipe.search.nbest, run.task.notes(readable, predictions))
 
 
 def _write_record(path: Path, run: Run, searches: Sequence[object]) -> None:
@@ -145,31 +157,28 @@ def _write_record(path: Path, run: Run, searches: Sequence[object]) -> None:
 
 def _read_inputs(
     task: Task,
-    inputs: str | Sequence[str] | None,
-    places: Sequence[str] | None,
+    inputs: Given | Iterable[Given] | None,
     file: str | Path | None,
-    story: str | Path | None,
+    story: str | Path | None = None,
     *,
-    skip_bad: bool,
+    skip_bad: bool = False,
 ) -> list[FileInput]:
-    """The inputs as texts, lines of a file or rows of a table; of a task that reads stories, its questions."""
-    texts = [inputs] if isinstance(inputs, str) else inputs
-    if texts and file is not None:
+    """The inputs as a program gives them, lines of a file or rows of a table; of a task that reads stories, its
+    questions. Those that the task has gathered already stay as they are."""
+    lines = [] if inputs is None else task.given_inputs(inputs)
+    if lines and file is not None:
         raise DecodeError("give texts or --file, not both", where="--file")
-    if texts is None and file is None and story is None:
+    if inputs is None and file is None and story is None:
         raise DecodeError("there is no input", where="inputs", hint="give texts, or a file")
-    told = [] if story is None else task.read_story(story, skip_bad=skip_bad)
-    if file is not None:
-        lines = task.file_inputs(file, skip_bad=skip_bad)
-    else:
-        texts = texts or []
-        if places is None:  # a problem of a question about a story may be in either
-            places = [f"{told[-1].place}, {place}" if told else place for place in numbered(texts)]
-        lines = [task.typed_input(text, place) for text, place in zip(texts, places, strict=True)]
-    given = task.gather(lines, told)
-    if not skip_bad and (faults := [one.fault for one in given if one.fault is not None]):
-        raise InputError(problems=first_of(faults))
-    return given
+    given = lines
+    if not isinstance(inputs, list) or not all(isinstance(one, FileInput) for one in inputs):
+        told = [] if story is None else task.read_story(story, skip_bad=skip_bad)
+        if file is not None:
+            lines = task.file_inputs(file, skip_bad=skip_bad)
+        elif told:  # a problem of a question about a story may be in either
+            lines = [line._replace(place=f"{told[-1].place}, {line.place}") for line in lines]
+        given = list(task.gather(lines, told))
+    return given if skip_bad else without_faults(given)
 
 
 def _texts(given: Sequence[FileInput], prefixes: Sequence[str] | None = None) -> Inputs:
@@ -189,31 +198,36 @@ def _read_prefixes(file: Path, inputs: int, prefix: str | None) -> list[str]:
 
 def features(
     run: str | Path | Run,
-    inputs: str | Sequence[str] | None = None,
+    inputs: Given | Iterable[Given] | None = None,
     *,
     file: str | Path | None = None,
     layer: int = -1,
     pooling: Pooling | None = None,
+    normalize: bool = False,
     out: str | Path | None = None,
     overwrite: bool = False,
-    checkpoint: str = "best",
-    device: str = "auto",
-    places: Sequence[str] | None = None,
+    skip_bad: bool = False,
+    checkpoint: str | None = None,
+    device: str | None = None,
 ) -> Features:
     """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for each as a whole.
 
-    `out` names a .npz file for them, a new one unless `overwrite`: vectors, inputs, and for tokens also tokens and
-    offsets.
+    With `normalize` each has length 1. Inputs that cannot be read are an InputError; with `skip_bad` they have no
+    tokens, or a vector of NaN. `out` names a .npz file for the vectors, a new one unless `overwrite`: vectors, inputs,
+    and for tokens also tokens and offsets.
     """
     run = Run.open(run)
-    given = _read_inputs(run.task, inputs, places, file, None, skip_bad=False)
+    given = _read_inputs(run.task, inputs, file, skip_bad=skip_bad)
     if out is not None:
         check_writable(Path(out), "--features", [file], overwrite=overwrite)
     model = run.task.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"the task {run.recipe.task} has no vectors of a single text"
         raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
-    vectors = vectors_of(run.task, model, _texts(given), layer=layer, pooling=pooling)
+    faults = {row: one.fault for row, one in enumerate(given) if one.fault is not None} if skip_bad else None
+    vectors = vectors_of(
+        run.task, model, _texts(given), layer=layer, pooling=pooling, normalize=normalize, faults=faults
+    )
     if out is not None:
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]
@@ -222,11 +236,11 @@ def features(
 
 def score(
     run: str | Path | Run,
-    source: str,
-    target: str | Sequence[str],
+    source: Given,
+    target: str | Iterable[str],
     *,
-    checkpoint: str = "best",
-    device: str = "auto",
+    checkpoint: str | None = None,
+    device: str | None = None,
 ) -> dict[str, Any]:
     """log P(target | source), whole and token by token. A target given as a list is taken as exact tokens.
 
@@ -237,9 +251,13 @@ def score(
         what = f"score needs a run that writes texts, not one of {run.recipe.task}"
         raise CheckpointError(what, where=str(run.folder), hint="evaluate and predict serve every task")
     model, vocabulary = run.load_model(checkpoint, device), run.tokenizers[run.task.writes]
-    ids, scores = run.task.score_text(model, source, target)
+    [given] = _read_inputs(run.task, [source], None)
+    tokens = target if isinstance(target, str) or not isinstance(target, Iterable) else [*target]
+    if not isinstance(tokens, str) and not (isinstance(tokens, list) and all(isinstance(one, str) for one in tokens)):
+        raise DecodeError(f"{repr(target)[:40]} is no text", where="target", hint="give a text, or a list of tokens")
+    ids, scores = run.task.score_text(model, given.text, tokens)
     return {
-        "source": source,
+        "source": given.text,
         "target": vocabulary.decode(ids),
         "score": sum(scores),
         "tokens": vocabulary.tokens(ids),
@@ -251,12 +269,12 @@ def evaluate(
     run: str | Path | Run,
     *,
     split: str | None = None,
-    files: Sequence[str] = (),
+    files: str | Path | Iterable[str | Path] = (),
     beam: int | None = None,
     length_penalty: float | None = None,
     overrides: Sequence[str] = (),
-    checkpoint: str = "best",
-    device: str = "auto",
+    checkpoint: str | None = None,
+    device: str | None = None,
     predictions: str | Path | None = None,
     overwrite: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -268,17 +286,18 @@ def evaluate(
     chooses by itself, predictions.NAME.jsonl. Files that were named and exist need `overwrite`.
     """
     run = Run.open(run)
+    named = [str(name) for name in ([files] if isinstance(files, str | Path) else files)]
     usual = (None, "validation" if run.recipe.data.test is None else "test")
-    name = f".{Path(files[0]).name.partition('.')[0]}" if files else "" if split in usual else f".{split}"
+    name = f".{Path(named[0]).name.partition('.')[0]}" if named else "" if split in usual else f".{split}"
     file = run.folder / f"predictions{name}.jsonl" if predictions is None else Path(predictions)
-    read = [*files, *leaves(run.recipe.model_dump()).values()]
+    read = [*named, *leaves(run.recipe.model_dump()).values()]
     for path in (file, _errors_beside(file)):
         check_writable(path, "--predictions", read, overwrite=overwrite or predictions is None)
     run = run.under(with_search(run.recipe, beam, 1, length_penalty, overrides))
-    examples = examples_of(run, split, files)
+    examples = examples_of(run, split, named)
     model = run.load_model(checkpoint, device)
     metrics = run.task.evaluate(model, examples, summed(progress, len(examples)))
-    measured = noted(measured_on(run, split, files), metrics)
+    measured = noted(measured_on(run, split, named), metrics)
     return with_predictions_written(measured, file, named=predictions is not None)
 
 
@@ -309,3 +328,39 @@ def with_predictions_written(metrics: dict[str, Any], file: Path, *, named: bool
         note = f"{file.parent} cannot be written to: --predictions FILE writes the predictions elsewhere"
         return noted(others, {"note": note})
     return others | {"predictions": str(file), "errors": str(errors)}
+
+
+class Loaded(Run):
+    """A run whose model stays loaded. Its methods are the functions of this module, the run being this one."""
+
+    def __init__(self, run: Run, checkpoint: str, device: str, precision: Precision) -> None:
+        if precision not in DTYPES:
+            hint = did_you_mean(precision, DTYPES)
+            raise DecodeError(f"there is no precision {precision!r}", where="precision", hint=hint)
+        self._model = run.load_model(checkpoint, device).to(DTYPES[precision])
+        self._of = {"checkpoint": checkpoint, "device": device}
+        vars(self).update(vars(run))
+
+    def load_model(self, checkpoint: str | None = None, device: str | None = None) -> Any:
+        """The model; another checkpoint or device than what it was loaded with is refused."""
+        for option, value in {"checkpoint": checkpoint, "device": device}.items():
+            if value not in (None, self._of[option]):
+                what, hint = f"the model is loaded with {self._of[option]!r}", f"regard.load(RUN, {option}={value!r})"
+                raise DecodeError(what, where=option, hint=hint)
+        return self._model
+
+    predict, features, score, evaluate, explain = predict, features, score, evaluate, explain
+
+
+def load(
+    run: str | Path | Run,
+    overrides: Sequence[str] = (),
+    *,
+    checkpoint: str = "best",
+    device: str = "auto",
+    precision: Precision = "fp32",
+) -> Loaded:
+    """The run with its model loaded once, for many calls of its methods `predict`, `score`, `explain`, `evaluate` and
+    `features`; `overrides` are changes of its recipe that hold for all of them."""
+    run = Run.open(run)
+    return Loaded(run.under(with_search(run.recipe, None, None, None, overrides)), checkpoint, device, precision)

@@ -9,29 +9,45 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Argument, Option
 
 import regard
-from regard.errors import DecodeError, InputError, Problem, RegardError, printable
+from regard.console import (
+    STORY_HINT,
+    Answers,
+    answer_lines,
+    arguments,
+    bar,
+    complain,
+    note,
+    read_story,
+    refuse_standard_input,
+    say,
+    set_up_streams,
+    show_json,
+    show_report,
+    standard_input,
+    typed_by,
+    written_out,
+)
+from regard.errors import DecodeError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
-    from regard.api import Predictions
-    from regard.runs.examples import Progress
-    from regard.tasks.task import Note
-    from regard.views.report import Result
+    from regard.api import Loaded
+    from regard.data.file_inputs import FileInput
+    from regard.runs import Run
+    from regard.tasks.task import Task
 
 PATIENCE = 20.0
 """Seconds that other processes give the first one to report an error: once one ends, a launcher kills the others."""
-STORY_HINT = "give a file; without --story a story may stand there before its questions"
 STANDARD_INPUT = (None, "-")
 """The values of an INPUT that read standard input."""
 
@@ -79,96 +95,6 @@ def options(
     """Your data -> a trained, measured, explained attention model."""
 
 
-# -------------------------------------------------------------------------------------------------------------- output
-
-
-def _show(result: Any) -> None:
-    """One line of JSON."""
-    print(json.dumps(result, ensure_ascii=False), flush=True)
-
-
-def _say(text: str, file: TextIO | None = None) -> None:
-    """What is for people; names in it may have control characters."""
-    print(printable(text), file=file)
-
-
-def _note(text: str) -> None:
-    _say(f"note: {text}", sys.stderr)
-
-
-def _complain(problems: Iterable[Problem]) -> None:
-    """A line for each problem, on standard error."""
-    for problem in problems:
-        print(f"regard: {problem}", file=sys.stderr)
-
-
-@contextmanager
-def bar(what: str, *, shown: bool) -> Iterator[Progress]:
-    """A bar on standard error if that is a terminal; it is moved with what is done now, how much of it, and of all."""
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    with Bar(console=console, transient=True, disable=not (shown and console.is_terminal)) as drawn:
-        task = drawn.add_task(what, total=None)
-        yield lambda now, done, total: drawn.update(task, description=now, completed=done, total=total)
-
-
-def _show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
-    """A result as JSON or for people; and as a file, if one is asked for."""
-    from regard.views.files import write_result
-    from regard.views.terminal import show
-
-    if out is not None:
-        write_result(result, out)
-    if as_json:
-        _show(result.to_json())
-        return
-    show(result.report())
-    if out is not None:
-        _say(f"written: {out}")
-
-
-# --------------------------------------------------------------------------------------------------------------- input
-
-
-def _read_inputs(inputs: list[str] | None, *, skip_bad: bool = False) -> tuple[list[str], list[str]]:
-    """The texts given as arguments or, if there are none or a single -, on standard input; and their names in messages.
-
-    With `skip_bad`, lines that are not valid UTF-8 are returned as well, to be refused one by one.
-    """
-    from regard.data.file_inputs import HeldFile
-    from regard.tasks.task import numbered
-
-    if inputs and inputs != ["-"]:
-        return inputs, numbered(inputs)
-    if sys.stdin.isatty():
-        print("one input a line, end with Ctrl-D:", file=sys.stderr)
-    held = HeldFile("standard input", content=sys.stdin.read().encode("utf-8", "surrogateescape"))
-    texts = list(held.lines(errors="surrogateescape" if skip_bad else "strict")) if held.content else []
-    return texts, [held.where(line) for line in range(1, len(texts) + 1)]
-
-
-def _refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
-    if str(file) == "-":
-        raise DecodeError("standard input is not read here", where=option, hint=hint)
-
-
-def _read_story(run: Path, story: Path, *, skip_bad: bool = False) -> tuple[list[str], list[str], bool]:
-    """The lines of a story, their places in messages, and whether there is a question among them."""
-    _refuse_standard_input(story, "--story", STORY_HINT)
-    from regard.data.stories import Question, typed_questions
-    from regard.runs import Run
-
-    lines = Run.open(run).task.read_story(story, skip_bad=skip_bad)
-    faults = [line.fault for line in lines if line.fault is not None]
-    if faults and not skip_bad:
-        raise InputError(problems=faults)
-    texts = [line.text for line in lines]
-    asks = any(isinstance(question, Question) for question in typed_questions((text, "") for text in texts))
-    return texts, [line.place for line in lines], asks
-
-
 # -------------------------------------------------------------------------------------------------------- check, train
 
 
@@ -188,14 +114,14 @@ def check(
     """
     result = regard.check(recipe, overrides or [], out=out, quiet=as_json)
     if as_json:
-        _show(result.to_json())
+        show_json(result.to_json())
     else:
         if result.proposal is not None:  # standard output has the recipe alone, so that `>` saves it
             print(printable(f"written: {out}\n") if out else result.proposal, end="", flush=True)
-        _complain(result.problems)
+        complain(result.problems)
         if result.ok:
             lines = [*result.sentences(), *(f"next       {command}" for command in result.commands)]
-            _say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
+            say("\n".join(lines), sys.stdout if result.proposal is None else sys.stderr)
     if not result.ok:
         raise typer.Exit(2)
 
@@ -237,7 +163,8 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
     except Interrupted:
         raise typer.Exit(130) from None
     if as_json and PartialState().is_main_process:
-        _show({"run": str(out), **load_facts(run.checkpoint("best"))})
+        facts = load_facts(run.checkpoint("best"))
+        show_json({"run": str(out), **{name: facts.get(name) for name in ("step", "best", "tokenizer")}})
 
 
 # ------------------------------------------------------------------------------------------------------------- predict
@@ -290,6 +217,7 @@ LayerOption = Annotated[
 PoolingOption = Annotated[
     str | None, Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token.")
 ]
+NormalizeOption = Annotated[bool, Option("--normalize", help="Scale each vector of --features to length 1.")]
 JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object per input.")]
 
 
@@ -310,6 +238,7 @@ def predict(
     features: FeaturesOption = None,
     layer: LayerOption = None,
     pooling: PoolingOption = None,
+    normalize: NormalizeOption = False,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -322,103 +251,84 @@ def predict(
     text and its choices, or a question and its text are separated by tabs.
     """
     typed = bool(inputs) and inputs != ["-"]
-    _refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
-    _refuse_standard_input(story, "--story", STORY_HINT)
-    if skip_bad and typed:
-        raise DecodeError("it is for the lines of --file or standard input", where="--skip-bad", hint="leave it out")
-    if prefix and len(prefix) > 1:
-        hint = "give one, or --prefixes with a line for each input"
-        raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
-    _check_features(features, layer, pooling, story, skip_bad)
-    texts, places = inputs, None
-    if file is None and not typed:
-        questions_in_story = story is not None and _read_story(run, story, skip_bad=skip_bad)[2]
-        if inputs or not questions_in_story:
-            texts, places = _read_inputs(inputs, skip_bad=skip_bad)
-            if not texts and story is None:
-                hint = "give texts as arguments, or --file"
-                raise DecodeError("there is no input", where="standard input", hint=hint)
-    source = dict[str, Any](file=file, places=places, overwrite=overwrite, checkpoint=checkpoint, device=device)
-    if features is not None:
-        _write_features(run, texts, features, layer, pooling, as_json, **source)
-        return
+    _check_inputs(typed, file, story, prefix, skip_bad)
+    chosen: dict[str, Any] = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
+    _check_features(features, chosen, story)
+    opened, answers = regard.Run.open(run), Answers(as_json)
+    source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
     search: dict[str, Any] = {
-        "story": story, "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
-        "prefix": prefix[0] if prefix else None, "prefixes": prefixes, "record": record, "skip_bad": skip_bad,
+        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
+        "prefix": prefix[0] if prefix else None,
     }  # fmt: skip
-    try:
-        _print_predictions(run, texts, as_json, **source, **search)
-    except InputError as error:
-        if typed:
-            raise
-        more = Problem("", "nothing was written", "--skip-bad leaves such lines out, with an empty output for each")
-        raise DecodeError(problems=[*error.problems, more]) from None
+    told, asks = ([], True) if file else read_story(opened.task, story, skip_bad=skip_bad)
+    reads, whole = not typed and (bool(inputs) or not asks), any((features, prefixes, record))
+    given: list[FileInput] | None = None
+    if typed or (reads and whole):
+        parts = [arguments(inputs or [], told)] if typed else standard_input(needed=not told, skip_bad=skip_bad)
+        given = list(opened.task.gather(typed_by(opened.task, chain.from_iterable(parts)), told))
+    with answers.explaining(typed), bar("writing", shown=file is not None and not sys.stdout.isatty()) as move:
+        if features is not None:
+            options = {name: value for name, value in chosen.items() if value is not None}
+            answers.show_features(regard.features(opened, given, out=features, **source, **options), features)
+        elif reads and not whole:
+            answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
+        else:
+            regard.predict(
+                opened, given, story=story, prefixes=prefixes, record=record, progress=partial(move, "writing"),
+                each=answers.show, **source, **search,
+            )  # fmt: skip
 
 
 app.command("predict")(predict)
 app.command("translate", help="The same as predict.")(predict)
 
 
-def _print_predictions(run: Path, texts: list[str] | None, as_json: bool, **options: Any) -> None:
-    """Print the predictions chunk by chunk; then how many inputs were skipped, and the notes."""
-    count, skipped, notes = 0, list[Problem](), list["Note"]()
-
-    def print_chunk(chunk: Predictions) -> None:
-        nonlocal count
-        for prediction in chunk:
-            if as_json:
-                _show(prediction.to_json())
-                continue
-            for line in prediction.lines(chunk.nbest):
-                print(line, flush=True)
-        count += len(chunk)
-        skipped.extend(chunk.skipped)
-        notes.extend(chunk.notes)
-
-    with bar("writing", shown=options["file"] is not None and not sys.stdout.isatty()) as move:
-        regard.predict(run, texts, progress=partial(move, "writing"), each=print_chunk, **options)
-    if skipped:
-        _say(f"skipped {len(skipped):,} of {count:,} inputs; the first: {skipped[0]}", sys.stderr)
-    _show_notes(notes)
-
-
-def _show_notes(notes: Iterable[Note]) -> None:
-    """The first note of each kind, and how many more there are."""
-    for kind in ("unknown", "length"):
-        texts = [note.text for note in notes if note.kind == kind]
-        if texts:
-            _note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
-
-
-def _check_features(
-    features: Path | None, layer: int | None, pooling: str | None, story: Path | None, skip_bad: bool
+@app.command()
+def chat(
+    run: RunArgument,
+    *,
+    beam: BeamOption = None,
+    settings: SetOption = None,
+    checkpoint: CheckpointOption = "best",
+    device: DeviceOption = "auto",
 ) -> None:
+    """Talk to a run at a prompt: each line is answered by itself, as the run was trained. Ctrl-D ends."""
+    search = {"beam": beam, "nbest": None, "length_penalty": None, "overrides": settings or []}
+    with (answers := Answers(False, "you: ", "run: ")).explaining(False):
+        answer_lines(_loaded(regard.Run.open(run), checkpoint, device, search), answers)
+
+
+def _loaded(run: Run, checkpoint: str, device: str, search: dict[str, Any]) -> Loaded:
+    """A run with its model, under the search that is asked for."""
+    from regard.recipes.recipe import with_search
+
+    return regard.load(run.under(with_search(run.recipe, **search)), checkpoint=checkpoint, device=device)
+
+
+def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: list[str] | None, skip_bad: bool) -> None:
+    """Refuse options that do not go together with the inputs."""
+    refuse_standard_input(file, "--file", "it is where neither texts nor --file are given")
+    refuse_standard_input(story, "--story", STORY_HINT)
+    if skip_bad and typed:
+        raise DecodeError("it is for the lines of --file or standard input", where="--skip-bad", hint="leave it out")
+    if prefix and len(prefix) > 1:
+        hint = "give one, or --prefixes with a line for each input"
+        raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
+
+
+def _check_features(features: Path | None, chosen: Mapping[str, object], story: Path | None) -> None:
     """Refuse options that do not go together with --features, or only with it."""
     if features is None:
-        for option, value in (("--layer", layer), ("--pooling", pooling)):
+        for option, value in chosen.items():
             if value is not None:
                 what = "it chooses the vectors that --features writes"
-                raise DecodeError(what, where=option, hint="give --features FILE, too")
+                raise DecodeError(what, where=f"--{option}", hint="give --features FILE, too")
         return
-    if skip_bad:
-        raise DecodeError("every input needs its vectors", where="--skip-bad", hint="leave it out")
     if story is not None:
         raise DecodeError("a story has no vectors", where="--story", hint="leave it out")
-    if pooling not in (None, "mean", "first", "last"):
-        raise DecodeError(f"there is no pooling {pooling!r}", where="--pooling", hint="allowed: mean, first, last")
-
-
-def _write_features(
-    run: Path, texts: list[str] | None, out: Path, layer: int | None, pooling: str | None, as_json: bool, **source: Any
-) -> None:
-    layer = -1 if layer is None else layer
-    vectors = regard.features(run, texts, layer=layer, pooling=cast("Any", pooling), out=out, **source)
-    rows, width = vectors.vectors.shape
-    if as_json:
-        _show({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
-    else:
-        _say(f"written: {out}, {rows} vectors of {width} numbers")
-    _show_notes(vectors.notes)
+    if chosen["pooling"] not in (None, "mean", "first", "last"):
+        what = f"there is no pooling {chosen['pooling']!r}"
+        raise DecodeError(what, where="--pooling", hint="allowed: mean, first, last")
 
 
 # ----------------------------------------------------------------------------------------------------- evaluate, score
@@ -456,11 +366,11 @@ def evaluate(
             progress=partial(move, "writing"),
         )  # fmt: skip
     if as_json:
-        _show(metrics)
+        show_json(metrics)
         return
     from regard.views.labels import metric_lines
 
-    _say("\n".join(metric_lines(metrics)))
+    say("\n".join(metric_lines(metrics)))
 
 
 @app.command()
@@ -484,10 +394,10 @@ def score(
     exact = _tokens_in(target) if tokens else target
     result = regard.score(run, source, exact, checkpoint=checkpoint, device=device)
     if as_json:
-        _show(result)
+        show_json(result)
         return
     for token, log_p in zip(result["tokens"], result["token_scores"], strict=True):
-        _say(f"{log_p:10.4f}  {token}")
+        say(f"{log_p:10.4f}  {token}")
     print(f"{result['score']:10.4f}  log P of all {len(result['tokens'])} tokens")
 
 
@@ -590,63 +500,49 @@ def explain(
 
     options = Options(cast("View | None", view), layer, head, rollout, words, step)
     check_output(out, (".svg", ".png", ".html", ".json"), [text, story], overwrite=overwrite)
-    given, places = _explained_text(run, text, story, question)
+    opened = regard.Run.open(run)
     explanation = regard.explain(
-        run, given, target=target, beam=beam, view=options.view, padding=padding, question=question, places=places,
-        overrides=settings or [], checkpoint=checkpoint, device=device,
+        opened, _explained(opened.task, text, story, question), target=target, beam=beam, view=options.view,
+        padding=padding, question=question, overrides=settings or [], checkpoint=checkpoint, device=device,
     )  # fmt: skip
     explanation = explanation.select(options)
     explanation.refuse_without_effect(padding=padding, numbers=numbers)
     count = explanation.story.questions if explanation.story else 1
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
-        _note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
+        note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
     result = explanation.worked() if numbers else explanation
     report = result.report()
     if as_json:
-        _show(result.to_json())
+        show_json(result.to_json())
     else:
         show(report)
     if out is not None:
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
         if not as_json:
-            _say(f"drawn: {out}")
+            say(f"drawn: {out}")
 
 
-def _explained_text(
-    run: Path, text: str | None, story: Path | None, question: int | None
-) -> tuple[str, list[str] | None]:
-    """What to explain: a text; or the lines of a story with their places, and the question given beside it."""
-    if story is None:
-        return (_one_text_of_standard_input(run) if text in STANDARD_INPUT else text), None
-    if text not in STANDARD_INPUT and question is not None:
-        what = "it chooses one of the story's own questions"
-        raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
-    told, places, has_question = _read_story(run, story)
-    questions: list[str] = []
-    where: list[str] = []
+def _explained(task: Task, text: str | None, story: Path | None, question: int | None) -> list[FileInput]:
+    """What to explain: a text; or the lines of a story, and the question given beside it."""
+    told, asks = read_story(task, story)
     if text not in STANDARD_INPUT:
-        questions = text.split("\n")
-        where = ["input"] * len(questions)
-    elif text is not None or not has_question:
-        questions, where = _read_inputs(None)
-    if places and text is not None:  # a problem may be in either
-        where = [f"{places[-1]}, {place}" for place in where]
-    return "\n".join([*told, *questions]), [*places, *where]
-
-
-def _one_text_of_standard_input(run: Path) -> str:
-    """Standard input as one text, or as a story with its questions, line by line."""
-    from regard.runs import Run
-
-    lines, _ = _read_inputs(None)
-    if not "".join(lines).strip():
+        if story is not None and question is not None:
+            what = "it chooses one of the story's own questions"
+            raise DecodeError(what, where="--question", hint="give it or INPUT, not both")
+        begin = f"{told[-1].place}, " if told else ""
+        lines = text.split("\n") if task.reads_stories else [text]
+        return [*told, *(task.typed_input(line, f"{begin}input") for line in lines)]
+    if asks and text is None:
+        return told
+    piped = list(chain.from_iterable(standard_input(needed=False)))
+    if not told and not any(line.text.strip() for line in piped):
         hint = "give a text, or --story; standard input is empty, too"
         raise DecodeError("there is nothing to explain", where="INPUT", hint=hint)
-    if len(lines) > 1 and not Run.open(run).task.reads_stories:
-        what = f"one text is explained, and these are {len(lines):,} lines"
+    if len(piped) > 1 and not task.reads_stories:
+        what = f"one text is explained, and these are {len(piped):,} lines"
         raise DecodeError(what, where="standard input", hint="give one of them")
-    return "\n".join(lines)
+    return [*told, *typed_by(task, piped)]
 
 
 # --------------------------------------------------------------------------------------------------- diagnose, compare
@@ -679,7 +575,7 @@ def diagnose(
             run, split=split, files=file or [], beam=beam, length_penalty=length_penalty, overrides=settings or [],
             checkpoint=checkpoint, device=device, limit=limit, sweep=BEAMS if sweep else (), progress=move,
         )  # fmt: skip
-    _show_report(diagnosis, out, as_json=as_json)
+    show_report(diagnosis, out, as_json=as_json)
 
 
 @app.command()
@@ -728,9 +624,9 @@ def compare(
         )  # fmt: skip
     if tables is not None:
         comparison.write_csv(tables, overwrite=overwrite)
-    _show_report(comparison, out, as_json=as_json)
+    show_report(comparison, out, as_json=as_json)
     if tables is not None and not as_json:
-        _say(f"written: {tables}")
+        say(f"written: {tables}")
 
 
 # -------------------------------------------------------------------------------------- import, export, recipes, cache
@@ -781,9 +677,9 @@ def export(
 
 def _report(result: dict[str, object], sentence: str, note: str | None, as_json: bool) -> None:
     if as_json:
-        _show(result | ({"note": note} if note else {}))
+        show_json(result | ({"note": note} if note else {}))
     else:
-        _say("\n".join(filter(None, (sentence, note))))
+        say("\n".join(filter(None, (sentence, note))))
 
 
 @app.command()
@@ -798,9 +694,9 @@ def recipes(
 
     texts = shipped_recipes(name, out=out)
     if as_json:
-        _show(texts if name is None else {"name": name, "recipe": texts[name]})
+        show_json(texts if name is None else {"name": name, "recipe": texts[name]})
     elif name is not None:
-        _say(f"copied: {out}" if out else texts[name].rstrip("\n"))
+        say(f"copied: {out}" if out else texts[name].rstrip("\n"))
     else:
         width = max(map(len, texts))
         print("\n".join(f"{recipe:{width}}  {summary}" for recipe, summary in texts.items()))
@@ -822,14 +718,14 @@ def cache(
     size = sum(entry.bytes for entry in entries)
     if as_json:
         names = [{"name": entry.folder.name, "bytes": entry.bytes, "used": entry.used} for entry in entries]
-        _show({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
+        show_json({"folder": str(folder), "bytes": size, "limit": int(limit), "entries": names})
         return
     print(f"{folder}: {size / 1e6:,.1f} MB, at most {limit / 1e6:,.0f} MB (REGARD_CACHE_LIMIT)")
     for entry in entries:
         used = datetime.fromtimestamp(min(entry.used, 2e11))  # a wrong clock may be past the last year of a datetime
         print(f"{entry.bytes / 1e6:12,.1f} MB  {used:%Y-%m-%d %H:%M}  {entry.folder.name}")
     if clear and entries:
-        _note("what is left is in use: a training or another command is running")
+        note("what is left is in use: a training or another command is running")
 
 
 # ---------------------------------------------------------------------------------------------------------------- main
@@ -837,28 +733,16 @@ def cache(
 
 def main() -> None:
     """Run a command. A user's mistake gives one clear sentence and exit code 2; Ctrl-C gives 130."""
-    _set_up_streams()
+    set_up_streams()
     regard.wait_quietly()
     try:
-        app()
+        with written_out(sys.stdout):
+            app()
     except RegardError as error:
-        _complain(error.problems)
+        complain(error.problems)
     except OSError as error:  # a folder without write permission, a full disk
-        _complain([Problem(str(error.filename or ""), error.strerror or str(error))])
+        complain([Problem(str(error.filename or ""), error.strerror or str(error))])
     sys.exit(2)
-
-
-def _set_up_streams() -> None:
-    """Text is UTF-8, whatever the locale; only a console keeps its own encoding, with `?` for what that lacks.
-
-    Bytes on standard input that are not UTF-8 are let through: `_read_inputs` reports their line.
-    """
-    if isinstance(sys.stdin, TextIOWrapper):
-        encoding = None if sys.stdin.isatty() else "utf-8-sig"
-        sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline="\n")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
 
 
 if __name__ == "__main__":

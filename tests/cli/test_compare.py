@@ -234,6 +234,10 @@ def test_only_the_differences_of_recipes_are_listed(compared: Comparison) -> Non
 
 
 def test_names_of_runs(tmp_path: Path) -> None:
+    for name in ("a/x", "b/x", "b/y"):
+        (tmp_path / name).mkdir(parents=True)
+        write(tmp_path / name / "environment.json", "{}")
+        write(tmp_path / name / "recipe.yaml", "")
     runs = [Run(tmp_path / name) for name in ("a/x", "b/x", "b/y", "b/y")]
     x, y = tmp_path / "b/x", tmp_path / "b/y"
     assert names_of(runs) == [str(tmp_path / "a/x"), str(x), f"{y} (3)", f"{y} (4)"]

@@ -56,7 +56,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
     return {name: folder / name for name in RUNS}
 
 
-def explained(run: Path, text: str = TEXT, **options: Any) -> Any:
+def explained(run: Path, text: Any = TEXT, **options: Any) -> Any:
     return api.explain(run, text, **options)
 
 
@@ -101,7 +101,7 @@ def test_what_a_masked_model_expects_in_the_gaps_is_what_predict_fills_in(runs: 
 
 
 def test_two_texts_are_two_segments(runs: dict[str, Path]) -> None:
-    found = explained(runs["bert"], "The fox saw.\tIt ran.")
+    found = explained(runs["bert"], ("The fox saw.", "It ran."))
     tokens = found.source.texts
     first = tokens.index("[SEP]") + 1
     assert found.batch.segments_BL[0].tolist() == [0] * first + [1] * (len(tokens) - first)

@@ -257,7 +257,7 @@ def test_objects_that_are_typed_are_rows(runs: dict[str, Path], tmp_path: Path, 
 def test_each_text_is_encoded_once(runs: dict[str, Path], task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [json.dumps(row, ensure_ascii=False) for row in CASES[task][0]]
     run = regard.Run.open(runs[task])
-    inputs = [run.task.typed_input(text, "").text for text in texts]
+    inputs = [run.task.typed_input(text, "") for text in texts]
     encoded: list[str] = []
     encode_batch = Tokenizer.encode_batch
 
@@ -267,7 +267,7 @@ def test_each_text_is_encoded_once(runs: dict[str, Path], task: str, monkeypatch
 
     monkeypatch.setattr(Tokenizer, "encode_batch", counted)
     regard.predict(run, inputs)
-    assert sorted("\t".join(encoded).split("\t")) == sorted("\t".join(inputs).split("\t"))
+    assert sorted("\t".join(encoded).split("\t")) == sorted("\t".join(one.text for one in inputs).split("\t"))
 
 
 def test_other_objects_are_texts(runs: dict[str, Path]) -> None:
@@ -323,7 +323,7 @@ def test_nothing_known_is_predicted_with_a_note(runs: dict[str, Path]) -> None:
         assert len(found.jsons) == 2
         note = "note: input 1: every token of 'ㅋㅋ 한글' is unknown to the tokenizer"
         assert found.err.splitlines() == [f"{note} (it was trained on other words or script), and so for 1 more"]
-        notes = regard.predict(runs[name], [text, text]).notes
+        notes = regard.predict(runs[name], [tuple(text.split("\t"))] * 2).notes
         assert [(note.kind, str(note).split(":")[0]) for note in notes] == [("unknown", f"input {n}") for n in (1, 2)]
         if name == "tagging":
             assert [(word["start"], word["end"]) for word in found.jsons[0]["words"]] == [(0, 2), (3, 5)]

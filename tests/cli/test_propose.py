@@ -102,7 +102,7 @@ class Case(NamedTuple):
 
 
 TINY = {"model.preset": "tiny", "training.steps": 800, "training.warmup": 80, "training.validate_every": 20}
-SCRATCH = {"model.kind": "bilstm", "tokenizer.vocabulary": 2000, "training.best": "accuracy"}
+SCRATCH = {"model.kind": "cnn", "tokenizer.vocabulary": 8000, "training.best": "accuracy"}
 PAIR = {"first": "sentence1", "second": "sentence2"}
 NAMED = {"image": "image", "caption": "caption"}
 CASES: dict[str, Case] = {
@@ -132,7 +132,7 @@ CASES: dict[str, Case] = {
                      {"document": 0, "summary": 1}),
     # labels
     "reviews.csv": Case(table(["text", "label"], EN, CLASSES, separator=","), "classification",
-                        {"text": "text", "label": "label"}, {**SCRATCH, "training.steps": 200}, trains=True),
+                        {"text": "text", "label": "label"}, {**SCRATCH, "training.steps": 800}, trains=True),
     "rare.csv": Case(table(["text", "label"], EN, ["ham"] * 50 + ["spam"] * 10, separator=","), "classification",
                      {"text": "text", "label": "label"}, {"training.best": "f1_macro"}),
     "semicolons.csv": Case(table(["review text", "verdict"], EN, CLASSES, separator=";"), "classification",
@@ -483,3 +483,36 @@ training: {{steps: 2, device: cpu}}
 def test_real_files_are_recognised(name: str, task: str, columns: dict[str, Any]) -> None:
     found = recognise([str(SHARED / name)])
     assert (found.task, found.data) == (task, {"file": SHARED / name, **columns})
+
+
+KLUE = "## klue-ner-v1_train_{0}_nsmc\t<서울:LC>에 {0}\n" + "".join(
+    f"{one}\t{tag}\n" for one, tag in zip("서울에 가", ("B-LC", "I-LC", "O", "O", "O"), strict=True)
+)
+SPEECH = "나\tNP\n는\tJX\n가\tVV\n{}\tEF\n"
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("klue.tsv", KLUE), ("syllables.txt", SPEECH), ("speech.tsv", SPEECH)])
+def test_a_syllable_and_its_tag_a_line_are_tagging(folder: Path, name: str, sentence: str) -> None:
+    put(name, "\n".join(sentence.format("다" if number % 2 else "자") for number in range(40)))
+    tree = tree_for(name)
+    assert (tree["task"], tree["data"]["words"]) == ("tagging", "characters")
+
+
+def test_nothing_is_proposed_where_most_rows_would_be_dropped(folder: Path) -> None:
+    """Here because the rows are alike: whatever they are, they are no pairs to learn from."""
+    put("few.tsv", "".join(f"한 문장 {number % 4}\ta sentence {number % 4}\n" for number in range(200)))
+    [message] = fail("check", "few.tsv", "--out", "mine.yaml")
+    assert message.startswith("few.tsv: nothing is proposed: it would have dropped 196 of 200 training pairs: 196 seen")
+    assert not Path("mine.yaml").exists()
+
+
+def test_what_is_proposed_for_labels_suits_the_texts(folder: Path) -> None:
+    """As measured in benchmarks/README.md: n-grams of short texts, words of long ones, pairs each read by itself."""
+    long, labels = "word " * 200, ("good", "bad")
+    rows = [(f"text {number} {long}", f"other {number}", labels[number % 2]) for number in range(60)]
+    put("long.tsv", "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, _, label in rows))
+    put("pairs.tsv", "premise\thypothesis\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows))
+    single, pairs = tree_for("long.tsv"), tree_for("pairs.tsv")
+    assert (single["model"]["widths"], single["head"]) == ([1], {"pooling": "mean"})
+    assert (pairs["model"]["widths"], pairs["head"]) == ([1, 2, 3], {"apart": True, "pooling": "max"})
+    assert all(tree["training"]["patience"] >= 5 for tree in (single, pairs))

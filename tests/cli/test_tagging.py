@@ -471,3 +471,16 @@ def test_bad_data_is_refused_with_its_line(run: Path, tmp_path: Path) -> None:
     for changes, expected in refused:
         assert expected in fail("train", recipe_file(tmp_path, **changes), "--out", tmp_path / "new")[0]
     assert fail("predict", run, " ")[0] == "input 1: the text is empty (give at least one word)"
+
+
+def test_where_syllables_are_tagged_a_text_is_read_by_syllables(tmp_path: Path) -> None:
+    """With `words: punctuation`, the default, the syllables would be scored, and whole words tagged by `predict`."""
+    syllables = "".join(f"{one}\t{'O' if one in '에간' else 'B-LOC'}\n" for one in "서울에간")
+    write(tmp_path / "train.conll", f"{syllables}\n" * 20)
+    corpus = {"file": "train.conll"}
+    recipe = {**TAGGING, "data": {"train": corpus, "validation": corpus}}
+    recipe["training"] = {"steps": 2, "batch_tokens": 64, "device": "cpu"}
+    succeed("train", write(tmp_path / "recipe.yaml", json.dumps(recipe)), "--out", tmp_path / "run")
+    assert Run(tmp_path / "run").recipe.data.words == "characters"
+    found = succeed("predict", tmp_path / "run", "서울에 간다", "--json").json
+    assert [word["text"] for word in found["words"]] == [*"서울에간다"]

@@ -66,6 +66,7 @@ def test_every_folder_has_its_place() -> None:
         "__main__.py",
         "api.py",
         "cli.py",
+        "console.py",
         "errors.py",
     }
 
@@ -97,7 +98,7 @@ def test_what_must_start_quickly_does_not_import_torch(module: str) -> None:
 def test_verbs_are_imported_when_they_are_asked_for() -> None:
     assert set(regard.__all__) == {
         "Run", "check", "compare", "diagnose", "evaluate", "explain", "export_run", "features", "import_run",
-        "load_recipe", "predict", "score", "shipped_recipes", "train",
+        "load", "load_recipe", "predict", "score", "shipped_recipes", "train",
     }  # fmt: skip
     assert all(callable(getattr(regard, name)) for name in regard.__all__)
     assert set(regard.__all__) <= set(dir(regard))

@@ -12,7 +12,7 @@ import pytest
 from regard.config import read_yaml
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.text import files
-from regard.text.files import atomic_file, open_text, write_file, write_folder
+from regard.text.files import atomic_file, checksum, open_text, write_file, write_folder
 
 
 def no_space(*_: object) -> None:
@@ -112,3 +112,19 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
     if not (tmp_path / name).is_file():
         with pytest.raises(ConfigError, match=f"{name}: is not a regular file"):
             read_yaml(tmp_path / name)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 5000, 2_200_000])
+def test_a_checksum_sees_every_flip_cut_swap_and_byte_more(tmp_path: Path, size: int) -> None:
+    path, generator = tmp_path / "file", np.random.default_rng(1)
+    data = generator.bytes(size)
+    changed = [data + b"\0", data[:-1], data[4096:8192] + data[:4096] + data[8192:]]
+    for bit in (0, 8 * size - 1, *generator.integers(8 * size, size=20).tolist()) if size else ():
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        changed.append(bytes(flipped))
+    path.write_bytes(data)
+    expected = checksum(path)
+    for other in (other for other in changed if other != data):
+        path.write_bytes(other)
+        assert checksum(path) != expected

@@ -57,7 +57,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> dict[str
 
 
 def occluded(run: Path, text: str) -> Occlusion:
-    found = api.explain(run, text, view="occlusion")
+    found = api.explain(run, tuple(text.split("\t")), view="occlusion")
     assert found.occlusion is not None
     return found.occlusion
 
@@ -93,7 +93,8 @@ def test_an_answer_without_each_word_is_what_predict_says_of_the_shorter_text(
     runs: dict[str, Path], name: str, text: str, words: str, shorter: list[str]
 ) -> None:
     found = occluded(runs[name], text)
-    whole, *others = [one.to_json() for one in api.predict(runs[name], [text, *shorter])]
+    given = [tuple(one.split("\t")) for one in (text, *shorter)]
+    whole, *others = [one.to_json() for one in api.predict(runs[name], given)]
     answer = "the number" if name == "pairs" else f"P({whole['output']})"
 
     def value(prediction: Tree) -> float:
@@ -128,7 +129,7 @@ def test_an_answer_to_a_question_without_each_word(runs: dict[str, Path], thresh
     evaluation = run.recipe.evaluation.model_copy(update={"threshold": threshold})
     run = run.under(run.recipe.model_copy(update={"evaluation": evaluation}))
     text = f"Where does Ben live?\t{CONTEXT}"
-    found = api.explain(run, text).occlusion
+    found = api.explain(run, tuple(text.split("\t"))).occlusion
     assert found is not None
     model = run.load_model()
     task = run.task.with_search(run.recipe.search.model_copy(update={"nbest": 10_000}))
@@ -156,7 +157,9 @@ def test_every_format(runs: dict[str, Path], tmp_path: Path, name: str, text: st
     assert np.array(shown["falls"]).shape == (len(shown["words"]), len(shown["answers"]))
     lines = succeed("explain", runs[name], text).out.splitlines()
     first = shown["answers"] if name == "tags" else shown["words"]
-    assert [line.split()[0] for line in lines if re.search(r"-?\d\.\d{3}", line)][-len(first) :] == first
+    numbered = [line.split()[0] for line in lines[1:] if re.search(r"-?\d\.\d{3}", line)]
+    assert [one for one in numbered if one not in ("positive", "negative")] == first
+    assert {"positive", "negative"} & {*numbered} == (set() if name == "tags" else {"positive", "negative"})
     for suffix in (".svg", ".html"):
         succeed("explain", runs[name], text, "--out", tmp_path / f"a{suffix}")
         assert shown["words"][0] in (tmp_path / f"a{suffix}").read_text(encoding="utf-8")
@@ -183,10 +186,17 @@ def test_tags_are_listed_with_the_words_that_they_depend_on_most() -> None:
 
 def test_it_is_a_view_of_models_with_attention_and_of_elmo(runs: dict[str, Path]) -> None:
     text = "The plot was superb."
-    assert "occlusion" not in succeed("explain", runs["bert"], text, "--json").json
-    first, second = api.explain(runs["bert"], text, view="occlusion").report().sections
-    assert isinstance(first.parts[0], Bars)
-    assert second.heading == "Attention"
+    for options in ({}, {"view": "occlusion"}):
+        first, second = api.explain(runs["bert"], text, **options).report().sections
+        bars, table = first.parts
+        assert isinstance(bars, Bars)
+        assert isinstance(table, Table)
+        assert (table.columns, {row[0] for row in table.rows}) == (["label", "probability"], {"positive", "negative"})
+        assert second.heading == "Attention"
+    assert "occlusion" not in succeed("explain", runs["bert"], text, "--view", "encoder", "--json").json
+    assert "occlusion" not in succeed("explain", runs["bert"], "superb", "--json").json, "there is only one word"
+    shown = succeed("explain", runs["bert"], text, "--head", "1").out
+    assert shown == succeed("explain", runs["bert"], text, "--head", "1", "--view", "encoder").out
     assert "gamma" in succeed("explain", runs["elmo"], "superb").out
     assert succeed("explain", runs["elmo"], "so superb", "--view", "occlusion").out.startswith("how much P(")
 

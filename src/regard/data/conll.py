@@ -80,7 +80,8 @@ class TaggingData(LabelledSplits[TaggedText]):
     """The scheme that the model learns; entities are the same in both."""
     words: Words = "punctuation"
     """How a text that is typed is split into words: `punctuation`, at white space and around signs, as in CoNLL;
-    `whitespace` alone; `characters`, where the data tags syllables."""
+    `whitespace` alone; `characters`, where the data tags syllables, which is so by itself instead of `punctuation`
+    where every word of the training data is one character."""
     max_length: int = Field(128, ge=8)
     """Most tokens that are read at once, special ones included; a longer sentence is read in windows."""
     stride: int | None = Field(None, ge=1)

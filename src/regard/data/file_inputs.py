@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from regard.data.config import OBJECTS, TABLES, Corpus
 from regard.data.formats import (
@@ -26,8 +29,10 @@ from regard.data.formats import (
     value_in,
 )
 from regard.errors import DataError, Problem
-from regard.text.files import TextFile, problem_with
+from regard.text.files import LINE, TextFile, problem_with
 
+PIPE = 1 << 16
+"""Bytes of a pipe that are read at once."""
 SAMPLE = 2000
 """Rows that are looked at."""
 NAMES = {
@@ -54,6 +59,22 @@ class FileInput(NamedTuple):
     """Why there is no text, if so."""
 
 
+class Parts(str):
+    """The texts of an input, known one by one, so that each may hold tabs; as one text, with tabs between them."""
+
+    texts: tuple[str, ...]
+
+    def __new__(cls, *texts: str) -> Self:
+        parts = super().__new__(cls, "\t".join(texts))
+        parts.texts = texts
+        return parts
+
+
+def parts_of(text: str, splits: int = -1) -> list[str]:
+    """The texts of an input; what is typed has tabs between them, of which the first `splits` count."""
+    return [*text.texts] if isinstance(text, Parts) else text.split("\t", splits)
+
+
 class TolerantFile(TextFile):
     """A file that lets bytes pass that are not UTF-8, so that one such line does not hide the others."""
 
@@ -67,9 +88,41 @@ class HeldFile(TextFile):
 
     path: Path = Path()
     content: bytes = b""
+    before: int = 0
+    """Lines that came earlier."""
+
+    def where(self, line: int) -> str:
+        return super().where(self.before + line)
 
     def open(self) -> io.BufferedReader:
         return io.BufferedReader(io.BytesIO(self.content))
+
+
+def arriving(stream: io.BufferedIOBase, *, skip_bad: bool = False) -> Iterator[list[FileInput]]:
+    """The lines of standard input as they come: all that are there, then those that come next.
+
+    A regular file is there as a whole. With `skip_bad`, lines that are not valid UTF-8 are returned as well.
+    """
+    before, whole, held = 0, True, bytearray()
+    with suppress(OSError):
+        whole = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+
+    def lines(content: bytes) -> list[FileInput]:
+        nonlocal before
+        file = HeldFile("standard input", content=content, before=before)
+        texts = enumerate(file.lines(errors="surrogateescape" if skip_bad else "strict"), 1)
+        given = [FileInput(text, file.where(line)) for line, text in texts]
+        before += len(given)
+        return given
+
+    while block := stream.read() if whole else stream.read1(PIPE):
+        held += block
+        end = len(held) if whole else held.rfind(b"\n", len(held) - len(block)) + 1
+        if end or len(held) > LINE:  # which is refused
+            yield lines(bytes(held[: end or None]))
+            del held[:end]
+    if held:
+        yield lines(bytes(held))
 
 
 # The rows of a table to predict for: what the run is to find may be missing

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from regard.data.config import OBJECTS, as_list
 from regard.data.corpora import Part, generate
-from regard.data.file_inputs import FileInput
+from regard.data.file_inputs import FileInput, Parts
 from regard.data.formats import Row, object_in, object_rows, text_of, value_in
 from regard.data.labelled import LabelledSplits, OneFile
 from regard.errors import DataError, DecodeError, Problem
@@ -343,7 +343,7 @@ def typed_questions(lines: Iterable[tuple[str, str]]) -> Iterator[Question | Fil
             continue
         story.last, story.place = number or 0, place
         story.typed.append(text)
-        content, *given = content.split("\t")
+        content, *given = [content] if isinstance(text, Parts) else content.split("\t")
         sentences = split_sentences(fold_white_space(content))
         for left, sentence in zip(range(len(sentences))[::-1], sentences, strict=True):
             if sentence.endswith(QUESTION_MARKS) or (given and not left):

@@ -19,8 +19,10 @@ from regard.runs.run import (
     Checkpoint,
     Run,
     load_facts,
+    locked,
     put_weights,
     read_metrics,
+    remove_partial_runs,
     save_checkpoint,
     save_weights,
     step_name,
@@ -74,7 +76,13 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
         what = f"{architecture} of the type {kind!r} cannot be imported"
         raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
     imported = READERS[architecture](folder)
-    write_folder(target, lambda partial: _write_run(partial, imported, folder, overrides))
+
+    def fill(partial: Path) -> None:
+        with locked(partial):
+            _write_run(partial, imported, folder, overrides)
+
+    remove_partial_runs(target)
+    write_folder(target, fill)
     return Run.open(target)
 
 
@@ -113,8 +121,7 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
             what = f"{stored} is {there} in the weights, but {here} by this file"
             raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
     put_weights(run.task.model(), imported.weights, Path(folder.name))
-    facts = {"step": 0, "best": [], "tokenizer": imported.tokenizers.fingerprint}
-    save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, facts))
+    save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, run.facts(0, [])))
     for pointer in ("best", "last"):
         run.point(pointer, step_name(0))
 
@@ -179,11 +186,12 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
         joint=run.tokenizers.joint,
         architecture=exported.architecture,
         not_exported=exported.not_exported,
+        sentences=bool(exported.files),
         step=step,
         metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
     )
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
-    texts = {"README.md": card, "config.json": json.dumps(config, indent=1)}
+    texts = {"README.md": card, "config.json": json.dumps(config, indent=1), **exported.files}
     if exported.generation:
         texts["generation_config.json"] = json.dumps(exported.generation, indent=1)
     longest = config.get("max_position_embeddings") or config["n_positions"]
@@ -199,7 +207,10 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
 
 
 def export_note(out: Path) -> str | None:
-    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's vocabulary."""
+    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's vocabulary, and vectors
+    are all that a model of texts read apart gives there."""
+    if (out / "modules.json").exists():
+        return "it gives the vectors of texts, for sentence-transformers; the head that compares them stays in the run"
     if not (out / "target").is_dir():
         return None
     return (

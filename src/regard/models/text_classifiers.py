@@ -68,12 +68,16 @@ class BiLSTM(Contextual):
 class CNNConfig(ModelConfig):
     """Convolutions over words (Kim 2014), from scratch."""
 
-    PRESETS: ClassVar[Presets] = {"tiny": {"embedding": 64, "maps": 32}, "base": {"embedding": 300, "maps": 100}}
+    PRESETS: ClassVar[Presets] = {
+        "tiny": {"embedding": 64, "maps": 32},
+        "small": {"embedding": 128, "maps": 64},
+        "base": {"embedding": 300, "maps": 100},
+    }
     reads = "text"
     head_defaults: ClassVar[Mapping[str, Any]] = {"dropout": 0.5}
 
     kind: Literal["cnn"] = "cnn"
-    preset: Literal["tiny", "base"] = "base"
+    preset: Literal["tiny", "small", "base"] = "base"
     """A named set of sizes; any field given in the recipe overrides it. `base` is the paper's."""
     embedding: int = Field(300, ge=1)
     """Width of the token embeddings."""

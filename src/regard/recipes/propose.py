@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from glob import escape
 from itertools import chain, combinations, count, groupby, islice, permutations
-from math import ceil, inf
+from math import ceil, inf, log2
 from pathlib import Path
 from random import Random
 from statistics import mean, quantiles
@@ -30,6 +30,7 @@ from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_ta
 from regard.data.documents import RawText
 from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
 from regard.data.formats import Key, is_array, leaves_in, object_in, objects_of, plain_columns, read_parquet
+from regard.data.prepare import NANS
 from regard.data.readers import DatasetReader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
@@ -84,16 +85,23 @@ PAIRS = Plan(
     {"data.max_ratio": None},
 )  # fmt: skip
 LABELS = Plan(
-    "classification", (32, 64, 128, 256, 512), 200,
+    "classification", (32, 64, 128, 256, 512), 800,
     (
-        Sizes(1_000, "tiny", 2_000, 60, 0, 10, 256),
-        Sizes(5_000, "tiny", 2_000, 20, 0, 5, 512),
-        Sizes(50_000, "tiny", 8_000, 10, 0, 3, 1_024),
-        Sizes(inf, "small", 16_000, 5, 0, 2, 4_096),
+        Sizes(1_000, "tiny", 2_000, 100, 0, 10, 256),
+        Sizes(5_000, "tiny", 2_000, 50, 0, 6, 512),
+        Sizes(50_000, "tiny", 8_000, 20, 0, 5, 1_024),
+        Sizes(inf, "small", 16_000, 10, 0, 3, 4_096),
     ),
     {  # the recipes that ship fine-tune a run that the user may not have: what is proposed trains from scratch
         "tokenizer": {"kind": "bpe"}, "model": {"kind": "bilstm"}, "head": None,
         "training.init": None, "training.learning_rate": 0.002,
+    },
+)  # fmt: skip
+TEXTS = LABELS._replace(  # benchmarks/proposals.py compares it with TF-IDF and logistic regression
+    sizes=tuple(sizes._replace(preset="small", vocabulary=max(8_000, sizes.vocabulary)) for sizes in LABELS.sizes),
+    changes={
+        **LABELS.changes, "tokenizer": {"kind": "bpe", "lowercase": True}, "training.learning_rate": 0.001,
+        "model": {"kind": "cnn", "widths": [1, 2, 3], "dropout": 0.3},
     },
 )  # fmt: skip
 CAPTIONS = Plan(
@@ -119,8 +127,8 @@ TEXT = Plan(
 PLANS = {
     "translation": PAIRS,
     "summarization": PAIRS._replace(changes={**PAIRS.changes, "task": "summarization"}),
-    "classification": LABELS,
-    "regression": LABELS._replace(recipe="regression"),
+    "classification": TEXTS,
+    "regression": TEXTS._replace(recipe="regression"),
     "multiple_choice": LABELS._replace(recipe="multiple-choice"),
     "tagging": LABELS._replace(recipe="tagging", lengths=(128,)),
     "question_answering": LABELS._replace(recipe="question-answering", lengths=(384,)),
@@ -140,7 +148,10 @@ FILLED = {
     "model.images": "pixels on each side",
     "model.encoder": "images come as features from another network",
     "model.feature_width": "of each region, as in your arrays",
-    "head": "what the label calls the choices",
+    "head": "between the model and the answer",
+    "head.labels": "what the data calls the choices",
+    "head.apart": "two texts are read each by itself, then compared",
+    "head.pooling": "one vector for a text: the largest values of its tokens, or their mean",
     "training.steps": "updates, at most",
     "training.epochs": "passes over the data, at most",
     "training.validate_every": "steps",
@@ -173,8 +184,8 @@ def data_files(recipe: str | Path | Tree, others: Sequence[str]) -> list[str]:
 def proposal_for(
     files: Sequence[str], others: Sequence[str], out: str | Path | None
 ) -> tuple[str, Path, tuple[str, ...]]:
-    """The recipe for the files, written to `out` if that is given; the folder that its paths are relative to; and what
-    to type next: save the recipe, unless that is done, and train."""
+    """The recipe for the files, to be written to `out` if that is given; the folder that its paths are relative to; and
+    what to type next: save the recipe, unless that is done, and train."""
     for override in others:
         if "=" in override:
             hint = "save it with --out, then change it there, or give the override to 'regard train'"
@@ -188,8 +199,6 @@ def proposal_for(
     if out is None:
         out = _unused(Path(f"{name}.yaml"))
         commands.append(shlex.join(["regard", "check", *files, "--out", out.as_posix()]))
-    else:
-        Path(out).write_text(text, encoding="utf-8")
     run = _unused(Path("runs", name))
     commands.append(shlex.join(["regard", "train", Path(out).as_posix(), "--out", run.as_posix()]))
     return text, folder.absolute(), tuple(commands)
@@ -308,6 +317,13 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         tokens = max(tokens, 1 if "model.feature_width" in profile.settings else (pixels // 8) ** 2)
     elif batch and not is_text:
         batch = max(batch, 4 * length * len(profile.data.get("choices", "1")))
+    if plan.changes.get("model") == TEXTS.changes["model"]:
+        batch = max(batch or 0, 2 ** ceil(log2(16 * tokens)))
+        if "first" in profile.data:
+            settings |= {"head.apart": True, "head.pooling": "max" if profile.task == "classification" else "mean"}
+        elif profile.sizes[0].words > 100:  # of long texts the words alone say enough, and are learned fast
+            settings |= {"model.widths": [1], "model.dropout": 0.5, "head.pooling": "mean"}
+            settings |= {"tokenizer.vocabulary": 16_000, "training.learning_rate": 0.003, "training.best": "loss"}
     training = pace(sizes, amount / 3 if is_text else amount * tokens, batch or 4_096, plan.steps)
     training["batch_tokens"] = batch or "auto"
     return settings | {f"training.{key}": value for key, value in training.items()}
@@ -454,13 +470,13 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
     or other."""
     if any(isinstance(value, list) for value in values):
         return "list"
-    filled = [value.strip() for value in values if value.strip()]
+    filled = [value.strip() for value in values if value.strip() and value not in NANS]
     distinct = {*filled}
     if filled and are_images(values):
         return "image"
     if len(filled) >= 0.9 * len(values) and len(distinct) > 1:
         numeric = all(map(NUMBER.fullmatch, distinct))
-        if numeric and (is_named(key, "number") or any("." in value for value in distinct)):
+        if numeric and (is_named(key, "number") or any(float(value) % 1 for value in distinct)):
             return "number"
         few = len(distinct) <= (len(filled) / 2 if _is_label(key) else min(50, len(filled) / 4))
         if few and max(map(len, distinct)) <= 40 and mean(len(value.split()) for value in distinct) <= 3:
@@ -645,15 +661,18 @@ def _tagged_words(file: TextFile) -> DataProfile | None:
         return None
 
     def is_word(line: str) -> bool:
-        return bool(line.strip()) and not line.startswith((DOCUMENT, f"{COMMENT} "))
+        is_comment = line.startswith(COMMENT) and " " in fields_of(line)[0]
+        return bool(line.strip()) and not (line.startswith((DOCUMENT, f"{COMMENT} ")) or is_comment)
 
     rows = [fields_of(line) for line in islice(filter(is_word, file.lines()), SAMPLE)]
     data: dict[str, Any] = {"file": Path(file.name), "tokens": 0, "tags": -1}
     if {*map(len, rows)} == {10} and file.suffixes[0] == ".conllu":
         data |= {"tokens": 1, "tags": 3}
     words, tags = ([fields[data[name]] for fields in rows] for name in ("tokens", "tags"))
-    entities = all(map(is_chunk_tag, tags)) and {*tags} != {OUTSIDE}
-    if len({*map(len, rows)}) != 1 or len(rows[0]) < 2 or not (named or entities):
+    are_tags = all(map(is_chunk_tag, tags)) and {*tags} != {OUTSIDE}
+    if {*map(len, words)} == {1}:  # syllables
+        are_tags = 1 < len({*tags}) <= min(100, len(tags) / 4)
+    if len({*map(len, rows)}) != 1 or len(rows[0]) < 2 or not (named or are_tags):
         return None
     lengths = [len([*group]) for is_sentence, group in groupby(file.lines(), is_word) if is_sentence]
     return _tagging(data, len(lengths), mean(lengths), words, tags) if len(lengths) > 1 else None

@@ -313,9 +313,13 @@ def with_search(
     A beam given here turns sampling into a beam search. The recipe's own beam is widened to hold the n best, and left
     out for samples.
     """
+    if not overrides and all(option is None for option in (beam, nbest, length_penalty, prefix)):
+        return recipe
     paths = {override.partition("=")[0] for override in overrides}
     searched = {path: path for path in sorted(paths) if path.startswith("search.") and path != "search.nbest"}
-    refuse_search(TASKS[recipe.task], {"--beam": beam, "--length-penalty": length_penalty, **searched})
+    refuse_search(
+        TASKS[recipe.task], {"--beam": beam, "--length-penalty": length_penalty, "--prefix": prefix, **searched}
+    )
     changeable = [*AFTERWARDS, *TASKS[recipe.task].changeable]
     for override in overrides:
         path = override.partition("=")[0]

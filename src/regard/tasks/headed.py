@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -15,11 +14,9 @@ from torch import Tensor, nn
 
 from regard.data.config import Recipe
 from regard.data.dataset import Dataset
-from regard.data.file_inputs import FileInput, HeldFile
-from regard.data.formats import object_in
 from regard.data.framing import Framed, Framing, Long, labelled_batch
 from regard.data.prepare import Prepared
-from regard.errors import ConfigError, DataError, DecodeError, Problem
+from regard.errors import ConfigError, DecodeError, Problem
 from regard.models import MODELS, any_config, config_of
 from regard.models.base import Contextual, device_of
 from regard.models.headed import HeadConfig, Headed, build_base
@@ -183,22 +180,6 @@ class HeadedTask(ExampleTask):
             logits_BLY = model(batch.to(device_of(model))).float().cpu()
             for number, logits_LY in zip(numbers, logits_BLY, strict=True):
                 yield number, logits_LY[: len(rows[number].ids)]
-
-    def object_input(self, text: str, place: str) -> FileInput | None:
-        """A typed JSON object as a row of a .jsonl file with the task's columns; None where the text is no object."""
-        if not text.lstrip().startswith("{"):
-            return None
-        try:
-            object_in(line := text.replace("\n", " "), "")
-            content = line.encode()
-        except (DataError, UnicodeEncodeError):
-            return None
-        try:
-            [row] = self.inputs_in(HeldFile("typed.jsonl", content=content)) or []
-        except DataError as error:
-            row = FileInput("", place, error.problems[0])
-        fault = None if row.fault is None else replace(row.fault, where=place)
-        return FileInput(row.text, place, fault)
 
     def text_model(self, model: Headed) -> Contextual:
         return model.base

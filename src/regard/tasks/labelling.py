@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.batches import LabelledBatch, fixed_batches
-from regard.data.config import Corpus, Recipe
+from regard.data.config import OBJECTS, Corpus, Recipe
 from regard.data.dataset import Columns, Dataset
 from regard.data.file_inputs import (
     FileInput,
@@ -26,6 +26,7 @@ from regard.data.file_inputs import (
     has_columns,
     header_of,
     is_table,
+    parts_of,
     read_like,
     table_rows,
 )
@@ -252,7 +253,10 @@ class TextLabelling(HeadedTask):
         if self.recipe.data.train and not self._tables():
             return {name: name for name in self.corpora[0].texts}, None
         like = self.corpus_of([file.name]) if self.recipe.data.train else self.named_table(file)
-        return {name: key for name, key in keys_of(like).items() if name != "label"}, has_header(like)
+        keys = {name: key for name, key in keys_of(like).items() if name != "label"}
+        if file.suffixes[0] in OBJECTS:  # which have no columns by number
+            keys = {name: name if isinstance(key, int) else key for name, key in keys.items()}
+        return keys, has_header(like)
 
     def _tables(self) -> list[Corpus]:
         return [corpus for corpus in self.corpora if corpus.file is not None or corpus.dataset is not None]
@@ -290,6 +294,10 @@ class TextLabelling(HeadedTask):
                 return self.named_table(file)
         return corpus_of(files, [Labelled.model_construct()])
 
+    @property
+    def reads_several(self) -> bool:
+        return self.arrangement != "single"
+
     def typed_input(self, text: str, place: str) -> FileInput:
         """An object with the run's columns is a row of a table; without them it is a text, if the run reads one."""
         row = self.object_input(text, place)
@@ -305,7 +313,7 @@ class TextLabelling(HeadedTask):
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         """The texts of an input, with tabs between them where there are several."""
-        fields = [text] if self.arrangement == "single" else text.split("\t")
+        fields = [text] if self.arrangement == "single" else parts_of(text)
         wrong = self.wrong_number(fields, place)
         problems = [wrong] if wrong else [problem_in_text(field, place) for field in fields]
         if any(problems):
@@ -316,7 +324,8 @@ class TextLabelling(HeadedTask):
         """Why an input has too few or too many texts."""
         if self.arrangement == "single" or len(fields) == 2 or (self.arrangement is None and len(fields) == 1):
             return None
-        return Problem(place, f"two texts are expected, not {len(fields)}", "put a tab between first and second")
+        hint = "put a tab between first and second, or in Python give a tuple"
+        return Problem(place, f"two texts are expected, not {len(fields)}", hint)
 
     def predict_encoded(
         self, model: Headed, encoded: EncodedInputs[Example], *, record: bool = False, progress: Done = ignore

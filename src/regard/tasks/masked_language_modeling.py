@@ -182,6 +182,10 @@ class MaskedLanguageModeling(RawTextTask):
         documents = zip(examples.text.texts(), sums.tolist(), strict=True)
         return [dict(zip(("input", "loss", "correct", "masked"), (text, *row), strict=True)) for text, row in documents]
 
+    @property
+    def reads_several(self) -> bool:
+        return True  # `explain` shows two texts as they are read in pre-training
+
     def encode_inputs(self, model: BERT, inputs: Inputs) -> EncodedInputs[list[int]]:
         """The row of each text, with the mask token in its gaps."""
         tokenizer, rows = self.tokenizers["text"], list[list[int] | Unreadable]()

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data.batches import LabelledBatch
 from regard.data.config import Corpus
 from regard.data.dataset import Dataset
-from regard.data.file_inputs import column_problem, has_columns, only_file
+from regard.data.file_inputs import column_problem, has_columns, only_file, parts_of
 from regard.data.framing import Arrangement
 from regard.data.labelled import Choices, LabelledData
 from regard.data.prepare import Prepared
@@ -116,11 +116,11 @@ class MultipleChoice(Classification):
         return {name: metrics[name] for name in self.higher_is_better}
 
     def wrong_number(self, fields: Sequence[str], place: str) -> Problem | None:
-        hint = "a text and two choices or more, tabs between them; or a JSON object with the run's columns"
+        hint = "a text and two choices or more, tabs between them; or an object with the run's columns"
         return None if len(fields) > 2 else Problem(place, f"there are {len(fields) - 1} choices", hint)
 
     def prediction(self, text: str, scores_Y: Scores) -> Chosen:
-        choices = text.split("\t")[1:]
+        choices = parts_of(text)[1:]
         named = dict(zip(self.class_names(len(choices)), choices, strict=True))
         return Chosen(text, self.ranked(scores_Y), choices=named)
 

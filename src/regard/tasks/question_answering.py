@@ -33,7 +33,7 @@ from regard.config import Config
 from regard.data.batches import LabelledBatch
 from regard.data.config import Recipe
 from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
-from regard.data.file_inputs import FileInput, has_columns, is_table, table_rows
+from regard.data.file_inputs import FileInput, Parts, has_columns, is_table, parts_of, table_rows
 from regard.data.formats import Key
 from regard.data.framing import Framed, labelled_batch, windows
 from regard.data.squad import QuestionData, QuestionedText, answers_in, squad_rows
@@ -301,6 +301,10 @@ class QuestionAnswering(HeadedTask):
             "answer_f1": f1(best, expected, script),
         }
 
+    @property
+    def reads_several(self) -> bool:
+        return True
+
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         question, context = question_in(text, place)
         texts = {"question": question, "context": context}
@@ -466,9 +470,12 @@ class Answered:
 def question_in(text: str, place: str) -> tuple[str, str]:
     """What was typed -> question and context: between them a tab, or both in a JSON object."""
     hint = 'question, tab, text; or {"question": "...", "context": "..."}'
-    question, tab, context = text.partition("\t")
-    what = "" if tab else "there is a question, but no text that it is about"
-    if text.lstrip().startswith("{"):
+    question, *others = parts_of(text, 1)
+    context = "".join(others[:1])
+    what = "" if others else "there is a question, but no text that it is about"
+    if len(others) > 1:
+        what = f"a question and one text are expected, not {1 + len(others)} texts"
+    elif text.lstrip().startswith("{") and not (others and isinstance(text, Parts)):
         what = ""
         try:
             tree = json.loads(text)

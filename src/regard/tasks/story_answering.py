@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -249,24 +250,34 @@ class StoryAnswering(ExampleTask):
     def inputs_in(self, file: TextFile) -> Iterator[FileInput] | None:
         return object_inputs(file, self.corpus_of([file.name])) if file.suffixes[0] in OBJECTS else None
 
-    def gather(self, lines: Sequence[FileInput], story: Sequence[FileInput] = ()) -> list[FileInput]:
+    def gather(self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()) -> Iterator[FileInput]:
         """Lines of stories and questions -> a text for each question, with the story before it.
 
         A story's own questions are left out where there are others about it. What cannot be answered has a fault.
         """
-        both = [*story, *lines]
-        faults = {line.place: line.fault for line in both if line.fault is not None}
-        places = {line.place for line in lines or story}
-        inputs = []
-        for question in typed_questions((line.text, line.place) for line in both):
+        lines, faults, found, read = iter(lines), dict[str, Problem](), False, 0
+        first = next(lines, None)
+        before, asked = ([], story) if first is None else (story, [first])
+
+        def told() -> Iterator[tuple[str, str]]:
+            nonlocal read
+            for line in chain(before, asked, lines):
+                read += 1
+                if line.fault is not None:
+                    faults[line.place] = line.fault
+                yield line.text, line.place
+
+        for question in typed_questions(told()):
             if isinstance(question, FileInput):
-                inputs.append(question._replace(fault=faults.get(question.place, question.fault)))
-            elif question.place in places:
-                inputs.append(FileInput(question.text, question.place, faults.get(question.place)))
-        if not inputs:
-            where = both[-len(lines)].place if both else "--story"
+                yield question._replace(fault=faults.get(question.place, question.fault))
+            elif read > len(before):
+                yield FileInput(question.text, question.place, faults.get(question.place))
+            else:
+                continue
+            found = True
+        if not found:
+            where = asked[0].place if asked else "--story"
             raise DecodeError("there is no question", where=where, hint="a question ends in '?'")
-        return inputs
 
     def input_columns(self, text: str, place: str) -> dict[str, str]:
         """The last question of a text, and its story."""

@@ -86,10 +86,15 @@ class Tagging(HeadedTask):
         return train_tokenizers(recipe.tokenizer, {"text": sentences}, base)
 
     def settled(self, train: Mapping[str, Sequence[str]], where: Callable[[int], str]) -> Self:
-        """With all tags that the training sentences allow: those of their types in the scheme, or those that occur."""
+        """With all tags that the training sentences allow: those of their types in the scheme, or those that occur; and
+        with `words: characters` where each word is one, since no typed text is split at signs like that."""
         if self.recipe.head.labels:
             return self
         data = self.recipe.data
+        if data.words == "punctuation" and all(len(word) == 1 for row in train["tokens"] for word in json.loads(row)):
+            data = data.model_copy(update={"words": "characters"})
+            recipe = self.recipe.model_copy(update={"data": data})
+            return type(self)(recipe, self.tokenizers).settled(train, where)
         tags = {tag for row in train["tags"] for tag in self.learned(row)}
         if len(tags) == 1:
             hint = "two tags at the least: is it the right column? data.train.tags names it"
@@ -165,7 +170,7 @@ class Tagging(HeadedTask):
         sizes = np.array([len(ids) for ids in words])
         carriers = np.cumsum(sizes) - (1 if self.recipe.model.causal else sizes)
         ids = [token for word in words for token in word]
-        parts = windows(len(ids), self.framing.longest - self.framing.special(1), self.framing.stride)
+        parts = windows(len(ids), self.framing.room, self.framing.stride)
         inside = [slice(*np.searchsorted(carriers, part)) for part in parts]
         chosen_W, most_W = np.zeros(len(words), dtype=np.int64), np.full(len(words), -1)
         for number, ((start, stop), own) in enumerate(zip(parts, inside, strict=True)):

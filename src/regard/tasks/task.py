@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -18,7 +20,8 @@ from regard.data.batches import AnyBatch, Examples, Spelling, Tokens
 from regard.data.config import Recipe
 from regard.data.corpora import Part
 from regard.data.dataset import ColumnReport, Columns, Dataset, token_report
-from regard.data.file_inputs import FileInput, TolerantFile, is_table
+from regard.data.file_inputs import FileInput, HeldFile, Parts, TolerantFile, is_table
+from regard.data.formats import object_in
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.store import Integers
 from regard.errors import ColumnError, DataError, DecodeError, InputError, Problem, first_of
@@ -29,6 +32,8 @@ from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizer, Tokenizers, train_tokenizers, unknown_in
 
 Row = TypeVar("Row")
+Given = str | tuple[str, ...] | list[str] | Mapping[str, object] | FileInput
+"""An input of a program: a text, the texts that it consists of, or the run's columns with what is in them."""
 Done = Callable[[int], None]
 """Called with how many more inputs or examples are finished."""
 READ_TOKENS = 8_192
@@ -78,6 +83,13 @@ class Inputs:
 def numbered(texts: Sequence[str]) -> list[str]:
     """The names of texts in messages, where they do not come from a file."""
     return [f"input {number}" for number in range(1, len(texts) + 1)]
+
+
+def without_faults(given: list[FileInput]) -> list[FileInput]:
+    """The inputs, or one InputError with what is wrong with those that cannot be read."""
+    if faults := [one.fault for one in given if one.fault is not None]:
+        raise InputError(problems=first_of(faults))
+    return given
 
 
 @dataclass(frozen=True)
@@ -364,9 +376,56 @@ class Task:
         """A typed text as an input; a task with tables may read a JSON object as one of their rows."""
         return FileInput(text, place)
 
-    def gather(self, lines: Sequence[FileInput], story: Sequence[FileInput] = ()) -> list[FileInput]:
+    @property
+    def reads_several(self) -> bool:
+        """Whether an input may consist of several texts."""
+        return False
+
+    def given_inputs(self, inputs: object) -> list[FileInput]:
+        """What a program gives: one input, or several; those that were read already stay as they are."""
+        several = isinstance(inputs, Iterable) and not isinstance(inputs, str | bytes | tuple | Mapping)
+        values = cast("Iterable[object]", inputs if several else [inputs])
+        return [self._given(value, f"input {number}") for number, value in enumerate(values, 1)]
+
+    def _given(self, value: object, place: str) -> FileInput:
+        if isinstance(value, FileInput):
+            return value
+        what, hint = (
+            f"{repr(value)[:40]} is no text",
+            "give a text, a dict with the run's columns, or a tuple of texts",
+        )
+        if isinstance(value, str):
+            typed = self.typed_input(value, place)
+            return typed if typed.text is not value else typed._replace(text=Parts(value))
+        if isinstance(value, Mapping):
+            with suppress(TypeError, ValueError):  # of what JSON does not have
+                if row := self.object_input(json.dumps(value, ensure_ascii=False), place):
+                    return row
+        elif isinstance(value, tuple | list) and value and all(isinstance(text, str) for text in value):
+            if self.reads_several or len(value) == 1:
+                return FileInput(Parts(*value), place)
+            what, hint = f"one text is expected, not {len(value)}", "several inputs are a list"
+        return FileInput(str(value), place, Problem(place, what, hint))
+
+    def object_input(self, text: str, place: str) -> FileInput | None:
+        """A JSON object as a row of a .jsonl file with the task's columns; None where the text is no object."""
+        if not text.lstrip().startswith("{"):
+            return None
+        try:
+            object_in(line := text.replace("\n", " "), "")
+            content = line.encode()
+        except (DataError, UnicodeEncodeError):
+            return None
+        try:
+            [row] = self.inputs_in(HeldFile("typed.jsonl", content=content)) or []
+        except DataError as error:
+            row = FileInput("", place, error.problems[0])
+        fault = None if row.fault is None else replace(row.fault, where=place)
+        return FileInput(row.text, place, fault)
+
+    def gather(self, lines: Iterable[FileInput], story: Sequence[FileInput] = ()) -> Iterator[FileInput]:
         """Lines -> inputs; here every line is an input. `story` is what questions among the lines are about."""
-        return list(lines)
+        return iter(lines)
 
     def text_model(self, model: Any) -> Contextual | None:
         """The model that has vectors for the tokens of a single text; None where there is none."""

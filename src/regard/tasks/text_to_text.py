@@ -17,7 +17,7 @@ from regard.data.batches import Batch, Tokens, fixed_batches
 from regard.data.config import Corpus
 from regard.data.corpora import Part
 from regard.data.dataset import Columns, Dataset
-from regard.data.file_inputs import FileInput, corpus_of, is_table, table_rows
+from regard.data.file_inputs import FileInput, HeldFile, corpus_of, has_columns, is_table, table_rows
 from regard.data.formats import has_header, keys_of
 from regard.data.images import Picture, images_of
 from regard.data.prepare import Prepared, read
@@ -283,7 +283,10 @@ class TextToText(Task):
         if not is_table(file):
             return None
         like = self.corpus_of([file.name])
-        rows = table_rows(file, {"source": keys_of(like)["source"]}, has_header(like))
+        keys = [keys_of(corpus).get("source", "source") for corpus in (like, *self.corpora)]
+        if isinstance(file, HeldFile):  # which `corpus_of` cannot look into
+            keys = [key for key in keys if has_columns(file, {"source": key})] or keys
+        rows = table_rows(file, {"source": keys[0]}, has_header(like))
         return (FileInput(row.values[0], file.row(row.line), row.fault) for row in rows)
 
     def encode_inputs(self, model: Generator, inputs: Inputs) -> EncodedInputs[Source]:

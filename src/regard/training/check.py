@@ -22,6 +22,7 @@ from regard.models.base import count_parameters
 from regard.recipes.propose import data_files, proposal_for
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.tasks import TASKS, Task
+from regard.text.files import write_file
 from regard.training.memory import BYTES_PER_PARAMETER, saved_by, sums_of
 from regard.training.optimiser import build_optimiser, length_notes
 from regard.training.progress import Display, duration, total_steps
@@ -124,7 +125,7 @@ def check(
     proposed, written to `out` if given, and checked.
     """
     problems: list[Problem] = []
-    result, proposal, commands = Check(), None, tuple[str, ...]()
+    result, proposal, commands, files = Check(), None, tuple[str, ...](), list[str]()
     with _collected(problems):
         if files := data_files(recipe, overrides):
             proposal, base, commands = proposal_for(files, overrides, out)
@@ -134,7 +135,21 @@ def check(
         else:
             tree, base = load_tree(recipe, overrides)
         result = _check_tree(tree, base, quiet, problems)
+    if proposal is not None and (reason := _mostly_dropped(result)):
+        problems.append(Problem(files[0], reason, "are these the columns? 'regard recipes' has a recipe for each task"))
+        proposal, commands = None, ()
+    elif proposal is not None and out is not None:
+        write_file(Path(out), proposal)
     return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
+
+
+def _mostly_dropped(result: Check) -> str:
+    """Why a proposal is of no use, if most examples would be dropped."""
+    train = result.data.get("splits", {}).get("train", {})
+    count = sum(found["count"] for found in train.get("dropped", {}).values())
+    if 5 * count <= 4 * train.get("read", 0):
+        return ""
+    return f"nothing is proposed: it would have {next(said for said in result.data['findings'] if 'dropped' in said)}"
 
 
 @contextmanager

@@ -138,8 +138,8 @@ def compare(
     beam: int | None = None,
     length_penalty: float | None = None,
     overrides: Sequence[str] = (),
-    checkpoint: str = "best",
-    device: str = "auto",
+    checkpoint: str | None = None,
+    device: str | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Comparison:
     """Compare runs of one task, and files of outputs by name, on a split or on files.

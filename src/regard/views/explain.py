@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import Batch, MaskedBatch, Spelling, Tokens
+from regard.data.file_inputs import FileInput, parts_of
 from regard.data.framing import Framed, Framing
 from regard.data.images import Picture, images_of
 from regard.data.stories import questions_in
@@ -21,7 +23,7 @@ from regard.models.headed import LayerMix
 from regard.recipes.recipe import with_search
 from regard.runs import Run
 from regard.tasks.masked_language_modeling import GAP, with_gaps
-from regard.tasks.task import Inputs, encode_each, encode_target, not_longer, readable
+from regard.tasks.task import Given, Inputs, encode_each, encode_target, not_longer, readable, without_faults
 from regard.text.normalise import fold_white_space
 from regard.text.tokenizers import Tokenizer
 from regard.views.explanation import Explanation, Options, Story, View
@@ -34,25 +36,24 @@ MASK_PADDING = 3
 
 def explain(
     run: str | Path | Run,
-    text: str,
+    text: Given | Iterable[Given],
     *,
     target: str | None = None,
     beam: int | None = None,
     view: View | None = None,
     padding: int | None = None,
     question: int | None = None,
-    places: Sequence[str] | None = None,
     overrides: Sequence[str] = (),
-    checkpoint: str = "best",
-    device: str = "auto",
+    checkpoint: str | None = None,
+    device: str | None = None,
 ) -> Explanation:
     """Every attention for each token of the target: the one given, or the one that beam search finds.
 
     A model of one text is explained on that text, and a language model on its continuation: the target, or, where a
     beam is given, what it writes. A question about a story is explained by its hops over the sentences.
-    `view` is what a report shows first; "occlusion" computes how much an answer depends on each word. `padding` adds
-    so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the number, from 1, of one of
-    several about a story (default: the last), and `places` name the story's lines in messages.
+    `view` is what a report shows first; "occlusion", the first of a classifier, is how much an answer depends on each
+    word. `padding` adds so many `<pad>` to both texts, as a longer neighbour in a batch would. `question` is the
+    number, from 1, of one of several about a story (default: the last), whose lines may be given one by one.
     """
     if padding is not None and padding < 0:
         raise DecodeError(f"{padding} padding tokens are not possible", where="--padding", hint="0 or more")
@@ -67,15 +68,22 @@ def explain(
     for option, value in {"--target": target, "--beam": beam}.items():
         if value is not None and (task.writes is None or not config.generates):
             raise DecodeError(f"a run of the task {task.name} writes no text", where=option, hint="leave it out")
+    given = without_faults(task.given_inputs(text))
     model = run.load_model(checkpoint, device)
     if task.reads_stories:
-        return _explain_story(run, model, text, question, places)
+        return _explain_story(run, model, given, question)
+    if len(given) != 1:
+        raise DecodeError(f"one text is explained, and these are {len(given):,}", where="input", hint="give one")
     padded = (MASK_PADDING if view == "masks" else 0) if padding is None else padding
     read = _read_pair if task.writes == "target" else _read_text
-    reading, predicted = read(run, model, text, target, beam, padded)
+    reading, predicted = read(run, model, given[0].text, target, beam, padded)
     hidden_TD, attentions = record(model, reading.forward, reading.source, reading.inputs, reading.target)
     mix = _mix(model, config, headed=task.head is not None)
-    leaves_out = task.head is not None and (view == "occlusion" or (not attentions and mix is None))
+    occlusion, alone = None, not attentions and mix is None
+    opens = view is None and padding is None and "probabilities" in reading.prediction  # of a classifier
+    if task.head is not None and (view == "occlusion" or alone or opens):
+        with suppress(*([] if view or alone else [DecodeError])):  # as of a single word
+            occlusion = leave_one_out(task, model, reading.input)
     return replace(
         reading,
         attentions=attentions,
@@ -83,7 +91,7 @@ def explain(
         rollouts=roll_out(attentions, residual=getattr(config, "residual", True)),
         positions=positions_of(model),
         mix=mix,
-        occlusion=leave_one_out(task, model, reading.input) if leaves_out else None,
+        occlusion=occlusion,
         options=Options(view),
     )
 
@@ -141,18 +149,15 @@ def _read_text(
     """A text: under a head with the answer, of a masked model with its gaps filled, of a language model with its
     continuation."""
     task, tokenizer, config = run.task, run.tokenizers["text"], run.recipe.model
-    typed = task.typed_input(text, "input 1")
-    if typed.fault is not None:
-        raise DecodeError(problems=[typed.fault])
     output, prediction, predicted = "", dict[str, Any](), Predicted(tokenizer)
     if task.head is not None:
-        row, output, prediction = _read_headed(run, model, typed.text)
+        row, output, prediction = _read_headed(run, model, text)
     elif task.writes is None:
-        row, output = _read_masked(run, model, typed.text)
+        row, output = _read_masked(run, model, text)
         if model.output is not None:
             predicted = Predicted(tokenizer, [place for place, one in enumerate(row.ids) if one == tokenizer.mask])
     else:
-        row = Framed(_continued(run, model, typed.text, target, beam), [])
+        row = Framed(_continued(run, model, text, target, beam), [])
         predicted = Predicted(tokenizer, range(len(row.ids)), [*row.ids[1:], tokenizer.end])
     tokens, pieces = _padded(tokenizer, row.ids, padding)
     segments_BL, none = torch.zeros_like(tokens.ids_BL), torch.zeros(0, dtype=torch.long)
@@ -170,7 +175,7 @@ def _read_text(
             states_BLD = model.states(batch)
         return states_BLD
 
-    reading = Explanation(typed.text, output, config.kind, model, batch, forward, prediction=prediction)
+    reading = Explanation(text, output, config.kind, model, batch, forward, prediction=prediction)
     if config.segments:  # BERT, which reads in both directions
         return replace(reading, source=pieces), predicted
     written = Pieces.of(tokenizer, predicted.written or [])
@@ -190,7 +195,8 @@ def _read_headed(run: Run, model: Any, text: str) -> tuple[Framed, str, dict[str
 
 def _read_masked(run: Run, model: Any, text: str) -> tuple[Framed, str]:
     """[CLS] text [SEP], or two texts with a tab between them; the output has the gaps filled."""
-    tokenizer, (first, second) = run.tokenizers["text"], map(fold_white_space, text.partition("\t")[::2])
+    tokenizer, (first, *others) = run.tokenizers["text"], map(fold_white_space, parts_of(text, 1))
+    second = " ".join(others)
     framing = Framing(tokenizer, segments=True, longest=model.longest)
     row = framing.frame(with_gaps(tokenizer, first), with_gaps(tokenizer, second) if second else None)
     readable(not_longer([row.ids], model.longest, ["input"]))
@@ -217,10 +223,10 @@ def _continued(run: Run, model: Any, text: str, target: str | None, beam: int | 
     return [*prompt, *(written[:-1] if written[-1:] == [tokenizer.end] else written)]
 
 
-def _explain_story(run: Run, model: Any, text: str, question: int | None, places: Sequence[str] | None) -> Explanation:
-    """A question about a story, answered, and where each hop of the model looked; `places` name its lines."""
-    task, lines = run.task, text.split("\n")
-    questions = questions_in(list(zip(lines, places or ["input"] * len(lines), strict=True)))
+def _explain_story(run: Run, model: Any, given: Sequence[FileInput], question: int | None) -> Explanation:
+    """A question about a story, answered, and where each hop of the model looked."""
+    task, text = run.task, "\n".join(one.text for one in given)
+    questions = questions_in([(type(one.text)(line), one.place) for one in given for line in one.text.split("\n")])
     number = len(questions) if question is None else question
     if not 1 <= number <= len(questions):
         raise DecodeError(f"there is no question {number}", where="--question", hint=f"allowed: 1 to {len(questions)}")

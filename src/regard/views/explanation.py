@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -40,6 +40,8 @@ CHANGES = {
 """What each option changes: views, or the numbers of one attention."""
 WIDEST = 128
 """Dimensions of the position encodings that are drawn."""
+LIKELIEST = 10
+"""Labels whose probabilities are shown."""
 FACT = "•"
 """Marks a supporting fact of a story."""
 
@@ -143,18 +145,20 @@ class Explanation:
         """What there is to see of this model."""
         has: dict[View, bool] = {
             "mix": self.mix is not None,
-            "occlusion": self.occlusion is not None,
             "probabilities": bool(self.steps) and self.story is None,
             "heads": bool(self.attentions),
             "masks": bool(self.attentions),
             "positions": self.positions is not None,
         }
-        return [*self.kinds, *(view for view, there in has.items() if there)]
+        first: list[View] = [] if self.occlusion is None else ["occlusion"]
+        return [*first, *self.kinds, *(view for view, there in has.items() if there)]
 
     @property
     def view(self) -> View:
-        """The view that is asked for, or the first that the model has."""
-        return self._view_of(self.views)
+        """The view that is asked for, or the first that the model has; no option but `view` changes `occlusion`."""
+        others = [view for view in self.views if view != "occlusion"]
+        plain = self.options.view is not None or self.options == Options()
+        return self._view_of(self.views if plain else others or self.views)
 
     def _view_of(self, views: Sequence[View]) -> View:
         view = self.options.view or views[0]
@@ -311,8 +315,11 @@ class Explanation:
             part = HeatMaps([*maps.values()], ("Show", "Layer", "Heads"), places, tokens=[*NAMES.values()])
             yield _section("Attention", [part], bool(asked) and not (self.picture is not None and view == "alignment"))
         if self.occlusion is not None:
-            parts = self.occlusion.parts(self.title)
-            yield _section("How much the answer depends on each word", parts, view == "occlusion")
+            parts, p = self.occlusion.parts(self.title), self.prediction.get("probabilities")
+            if p is not None:
+                best: list[list[Value]] = [[name, f"{value:.3f}"] for name, value in islice(p.items(), LIKELIEST)]
+                parts = [parts[0], Table(["label", "probability"], best), *parts[1:]]
+            yield _section("How much the answer depends on each word", parts, view == "occlusion", 1 + (p is not None))
         if self.mix is not None:
             how = "" if self.mix["learned"] else "; even, since no task has learned it"
             title = f"gamma * sum_j s_j h_j with gamma {self.mix['gamma']:.3f}{how}"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.dataset import Dataset
+from regard.data.file_inputs import Parts, parts_of
 from regard.errors import DecodeError
 from regard.models.headed import Headed
 from regard.tasks.question_answering import question_in
@@ -71,7 +72,9 @@ def leave_one_out(task: Task, model: Headed, text: str) -> Occlusion:
 
 def _label(task: Any, model: Headed, text: str) -> Occlusion:
     """A label, a choice or a number."""
-    inputs = _shortened(task, model, [text] if task.arrangement == "single" else text.split("\t"), "\t".join)
+    inputs = _shortened(
+        task, model, [text] if task.arrangement == "single" else parts_of(text), lambda texts: Parts(*texts)
+    )
     [whole], others = (task.predict(model, Inputs.of(texts)) for texts in ([text], [one.text for one in inputs]))
     if hasattr(whole, "probabilities"):
         values = [one.probabilities[whole.output] for one in (whole, *others)]

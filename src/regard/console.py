@@ -1,0 +1,256 @@
+"""What commands print and read: results, notes and problems; standard input as it comes, and a prompt at a terminal.
+
+Torch is imported where it is needed, not by `--help`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import BufferedIOBase, TextIOWrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from regard.errors import DecodeError, InputError, Problem, RegardError, printable
+
+if TYPE_CHECKING:
+    from regard.api import Loaded, Predictions
+    from regard.data.file_inputs import FileInput
+    from regard.runs.examples import Progress
+    from regard.tasks.raw import Features
+    from regard.tasks.task import Note, Task
+    from regard.views.report import Result
+
+STORY_HINT = "give a file; without --story a story may stand there before its questions"
+
+
+def set_up_streams() -> None:
+    """Text is UTF-8, whatever the locale; only a console keeps its own encoding, with `?` for what that lacks.
+
+    Bytes of standard input that are not UTF-8 are let through, to be reported with their line.
+    """
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+
+
+@contextmanager
+def written_out(stream: TextIO) -> Iterator[None]:
+    """Standard output is written before the end, where Python could only say that it ignores what went wrong."""
+    try:
+        yield
+    finally:
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if isinstance(error, BrokenPipeError) and os.name != "nt":  # as with `| head -1`: end as other tools do
+                signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+                signal.raise_signal(signal.SIGPIPE)
+            raise RegardError(f"cannot be written: {error.strerror}", where="standard output") from None
+
+
+def show_json(result: Any) -> None:
+    """One line of JSON."""
+    print(json.dumps(result, ensure_ascii=False), flush=True)
+
+
+def say(text: str, file: TextIO | None = None) -> None:
+    """What is for people; names in it may have control characters."""
+    print(printable(text), file=file)
+
+
+def note(text: str) -> None:
+    say(f"note: {text}", sys.stderr)
+
+
+def complain(problems: Iterable[Problem]) -> None:
+    """A line for each problem, on standard error."""
+    for problem in problems:
+        print(f"regard: {problem}", file=sys.stderr)
+
+
+@contextmanager
+def bar(what: str, *, shown: bool) -> Iterator[Progress]:
+    """A bar on standard error if that is a terminal; it is moved with what is done now, how much of it, and of all."""
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    with Bar(console=console, transient=True, disable=not (shown and console.is_terminal)) as drawn:
+        task = drawn.add_task(what, total=None)
+        yield lambda now, done, total: drawn.update(task, description=now, completed=done, total=total)
+
+
+def show_report(result: Result, out: Path | None, *, as_json: bool) -> None:
+    """A result as JSON or for people; and as a file, if one is asked for."""
+    from regard.views.files import write_result
+    from regard.views.terminal import show
+
+    if out is not None:
+        write_result(result, out)
+    if as_json:
+        show_json(result.to_json())
+        return
+    show(result.report())
+    if out is not None:
+        say(f"written: {out}")
+
+
+# What is typed
+
+
+def standard_input(*, needed: bool = True, skip_bad: bool = False) -> Iterator[list[FileInput]]:
+    """The lines of standard input, in parts as they come."""
+    from regard.data.file_inputs import arriving
+
+    if sys.stdin.isatty():
+        print("one input a line, end with Ctrl-D:", file=sys.stderr)
+    for part in arriving(cast("BufferedIOBase", sys.stdin.buffer), skip_bad=skip_bad):
+        needed = False
+        yield part
+    if needed:
+        raise DecodeError("there is no input", where="standard input", hint="give texts as arguments, or --file")
+
+
+def arguments(texts: Iterable[str], told: Sequence[FileInput]) -> list[FileInput]:
+    """Texts as lines; a problem of a question about a story may be in either."""
+    from regard.data.file_inputs import FileInput
+
+    begin = f"{told[-1].place}, " if told else ""
+    return [FileInput(text, f"{begin}input {number}") for number, text in enumerate(texts, 1)]
+
+
+def typed_by(task: Task, lines: Iterable[FileInput]) -> Iterator[FileInput]:
+    """Lines as the task reads them, of which some may be JSON objects."""
+    return (task.typed_input(line.text, line.place) for line in lines)
+
+
+def refuse_standard_input(file: Path | None, option: str, hint: str) -> None:
+    if str(file) == "-":
+        raise DecodeError("standard input is not read here", where=option, hint=hint)
+
+
+def read_story(task: Task, story: Path | None, *, skip_bad: bool = False) -> tuple[list[FileInput], bool]:
+    """The lines of a story, and whether there is a question among them."""
+    refuse_standard_input(story, "--story", STORY_HINT)
+    from regard.data.stories import Question, typed_questions
+    from regard.tasks.task import without_faults
+
+    lines = [] if story is None else task.read_story(story, skip_bad=skip_bad)
+    lines = lines if skip_bad else without_faults(lines)
+    return lines, any(isinstance(one, Question) for one in typed_questions((line.text, "") for line in lines))
+
+
+def typed_lines(prompt: str) -> Iterator[str]:
+    """What is typed at a prompt, with editing and history; Ctrl-C drops a line, Ctrl-D is an EOFError."""
+    with suppress(ImportError):  # the console of Windows has both
+        import readline  # noqa: F401
+    while True:
+        try:
+            line = input(prompt if sys.stdout.isatty() else "")
+        except KeyboardInterrupt:
+            print()
+            continue
+        except EOFError:
+            print()
+            raise
+        yield line
+
+
+# Predictions
+
+
+class Answers:
+    """Prints predictions as they come, then how many inputs were skipped, and the notes."""
+
+    def __init__(self, as_json: bool, prompt: str = "> ", begin: str = "") -> None:
+        self.prompt, self._begin, self._as_json = prompt, begin, as_json
+        self._count, self._skipped, self._notes = 0, list[Problem](), list["Note"]()
+
+    def show(self, chunk: Predictions) -> None:
+        for prediction in chunk:
+            if self._as_json:
+                show_json(prediction.to_json())
+                continue
+            for line in prediction.lines(chunk.nbest):
+                print(self._begin + line, flush=True)
+        self._count += len(chunk)
+        self._skipped += chunk.skipped
+        self._notes += chunk.notes
+
+    def show_features(self, vectors: Features, out: Path) -> None:
+        rows, width = vectors.vectors.shape
+        self._count, self._skipped, self._notes = len(vectors.inputs), [*vectors.skipped], [*vectors.notes]
+        if self._as_json:
+            show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self._count})
+        else:
+            say(f"written: {out}, {rows} vectors of {width} numbers")
+
+    @contextmanager
+    def explaining(self, typed: bool) -> Iterator[None]:
+        """Conclude, or say of lines that cannot be read what was written before them."""
+        try:
+            yield
+        except InputError as error:
+            if typed:
+                raise
+            what = f"{self._count:,} outputs were written before" if self._count else "nothing was written"
+            more = Problem("", what, "--skip-bad leaves such lines out, with an empty output for each")
+            raise DecodeError(problems=[*error.problems, more]) from None
+        self.conclude()
+
+    def conclude(self) -> None:
+        if self._skipped:
+            first, skipped = self._skipped[0], len(self._skipped)
+            say(f"skipped {skipped:,} of {self._count:,} inputs; the first: {first}", sys.stderr)
+        show_notes(self._notes)
+        self._skipped, self._notes = [], []
+
+
+def answer_lines(run: Loaded, answers: Answers, told: Sequence[FileInput] = (), *, skip_bad: bool = False) -> None:
+    """Answer the lines of standard input as they come, at a terminal with a prompt."""
+    from regard.data.file_inputs import FileInput
+
+    task, ready, at_prompt = run.task, list[FileInput](), sys.stdin.isatty()
+    parts = standard_input(needed=not told, skip_bad=skip_bad)
+    if at_prompt:
+        typed = typed_lines(answers.prompt)
+        parts = ([FileInput(line, "input")] for line in typed if line.strip() or task.reads_stories)
+
+    def answer() -> None:
+        try:
+            run.predict(ready, each=answers.show, skip_bad=skip_bad and not at_prompt)
+        except (InputError, KeyboardInterrupt) as error:
+            if not at_prompt:
+                raise
+            complain(error.problems if isinstance(error, InputError) else [Problem("", "stopped")])
+        if at_prompt:
+            answers.conclude()
+        ready.clear()
+
+    def lines() -> Iterator[FileInput]:
+        for part in parts:
+            yield from typed_by(task, part)
+            if ready:
+                answer()
+
+    with suppress(EOFError):  # Ctrl-D
+        for one in task.gather(lines(), told):
+            ready.append(one)
+        if ready:
+            answer()
+
+
+def show_notes(notes: Iterable[Note]) -> None:
+    """The first note of each kind, and how many more there are."""
+    for kind in ("unknown", "length"):
+        texts = [note.text for note in notes if note.kind == kind]
+        if texts:
+            note(texts[0] + (f", and so for {len(texts) - 1:,} more" if len(texts) > 1 else ""))
