@@ -36,6 +36,7 @@ from regard.console import (
     show_report,
     standard_input,
     typed_by,
+    written_out,
 )
 from regard.errors import DecodeError, Problem, RegardError, printable
 
@@ -735,7 +736,8 @@ def main() -> None:
     set_up_streams()
     regard.wait_quietly()
     try:
-        app()
+        with written_out(sys.stdout):
+            app()
     except RegardError as error:
         complain(error.problems)
     except OSError as error:  # a folder without write permission, a full disk

@@ -6,6 +6,8 @@ Torch is imported where it is needed, not by `--help`.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +15,7 @@ from io import BufferedIOBase, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from regard.errors import DecodeError, InputError, Problem, printable
+from regard.errors import DecodeError, InputError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
     from regard.api import Loaded, Predictions
@@ -36,6 +38,22 @@ def set_up_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+
+
+@contextmanager
+def written_out(stream: TextIO) -> Iterator[None]:
+    """Standard output is written before the end, where Python could only say that it ignores what went wrong."""
+    try:
+        yield
+    finally:
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if isinstance(error, BrokenPipeError) and os.name != "nt":  # as with `| head -1`: end as other tools do
+                signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+                signal.raise_signal(signal.SIGPIPE)
+            raise RegardError(f"cannot be written: {error.strerror}", where="standard output") from None
 
 
 def show_json(result: Any) -> None:

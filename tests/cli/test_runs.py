@@ -159,6 +159,12 @@ def damaged(run: Run, name: str) -> Path:
     return run.checkpoint("last") / name
 
 
+def replaced(path: Path, target: str = "") -> None:
+    """By a link, or by a folder."""
+    path.unlink()
+    path.symlink_to(target) if target else path.mkdir()
+
+
 def forget_checksums(run: Run) -> None:
     """As in checkpoints of older versions."""
     path = damaged(run, "checkpoint.json")
@@ -170,6 +176,8 @@ DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
     "weights cut": (lambda run: cut(damaged(run, "model.safetensors")), r"model\.safetensors: the file is damaged"),
     "weights empty": (lambda run: cut(damaged(run, "model.safetensors"), 0), r"\.safetensors: the file is damaged"),
     "weights gone": (lambda run: damaged(run, "model.safetensors").unlink(), r"model\.safetensors: there is no such"),
+    "weights a folder": (lambda run: replaced(damaged(run, "model.safetensors")), r"tensors: cannot be read: Is a dir"),
+    "weights a link": (lambda run: replaced(damaged(run, "model.safetensors"), "gone"), r"tensors: is a link to gone"),
     "facts gone": (lambda run: damaged(run, "checkpoint.json").unlink(), r"checkpoint\.json: the file is missing"),
     "facts cut": (lambda run: cut(damaged(run, "checkpoint.json")), r"checkpoint\.json: the file is missing or dam"),
     "other facts": (lambda run: write_file(damaged(run, "checkpoint.json"), "[1]"), r"checkpoint\.json: the file is"),

@@ -19,8 +19,10 @@ from regard.runs.run import (
     Checkpoint,
     Run,
     load_facts,
+    locked,
     put_weights,
     read_metrics,
+    remove_partial_runs,
     save_checkpoint,
     save_weights,
     step_name,
@@ -74,7 +76,13 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
         what = f"{architecture} of the type {kind!r} cannot be imported"
         raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
     imported = READERS[architecture](folder)
-    write_folder(target, lambda partial: _write_run(partial, imported, folder, overrides))
+
+    def fill(partial: Path) -> None:
+        with locked(partial):
+            _write_run(partial, imported, folder, overrides)
+
+    remove_partial_runs(target)
+    write_folder(target, fill)
     return Run.open(target)
 
 

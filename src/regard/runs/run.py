@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import difflib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -46,7 +47,7 @@ from regard.data.prepare import key_of
 from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
 from regard.recipes.recipe import AnyRecipe, leaves, recipe_of
 from regard.tasks import TASKS
-from regard.text.files import checksum, checksums, write_file, write_folder, writing
+from regard.text.files import checksum, checksums, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 2
@@ -277,6 +278,14 @@ def _own_files(folder: Path) -> list[Path] | None:
         return None
 
 
+def remove_partial_runs(target: Path) -> None:
+    """Remove what a killed import left beside its target: folders that hold a run and that no process has locked."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 32}.partial"):
+        if _own_files(left) is not None:
+            with suppress(CheckpointError), locked(left):
+                shutil.rmtree(left, ignore_errors=True)
+
+
 def _near(folder: Path) -> str:
     """A hint for a missing folder: the run that may have been meant, those beside it, or how to make one."""
     runs = {path.parent.name: str(path.parent) for path in folder.parent.glob("*/environment.json")}
@@ -381,11 +390,11 @@ def _system_errors(path: Path) -> Iterator[None]:
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
     """The weights of a checkpoint."""
     path = folder / name
+    if reason := why_unreadable(path):
+        raise _damaged(path, reason)
     try:
         _verify(path)
         return load_file(path)
-    except FileNotFoundError:
-        raise _damaged(path, "there is no such file: the checkpoint is incomplete") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise _damaged(path, f"the file is damaged: {error}") from None
 
@@ -430,12 +439,12 @@ def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
 def reading_state(folder: Path) -> Iterator[Path]:
     """Turn what is raised while the state of a training is read or taken over into a message about its file."""
     path = folder / "training.pt"
+    if reason := why_unreadable(path):
+        raise _damaged(path, f"training cannot be resumed from this checkpoint: {reason}")
     try:
         yield path
     except (RegardError, MemoryError, torch.OutOfMemoryError):
         raise
-    except FileNotFoundError:
-        raise _damaged(path, "training cannot be resumed from this checkpoint: there is no such file") from None
     except Exception:  # torch raises a dozen kinds for damaged files, with messages about its own parts
         raise _damaged(path, "the file is damaged: it cannot be read as the state of a training") from None
 

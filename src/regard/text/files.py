@@ -166,6 +166,17 @@ def problem_with(file: TextFile) -> Problem | None:
     return Problem(file.name, "there is no such file", hint)
 
 
+def why_unreadable(path: Path) -> str:
+    """Why a file cannot be opened; empty where it can be. Libraries that read weights call all of it a missing file."""
+    try:
+        path.open("rb").close()
+    except FileNotFoundError:
+        return f"is a link to {path.readlink()}, which is missing" if path.is_symlink() else "there is no such file"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return ""
+
+
 class _Frames(io.RawIOBase):
     """The text of a .zst or .xz file of one or more frames, each read by a `new` decompressor.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -117,17 +118,25 @@ def metrics_writer(run: Run, step: int, log: MetricsLog | None) -> Iterator[Writ
 
 @contextmanager
 def stop_requests() -> Iterator[list[bool]]:
-    """A list that gets an entry when the user presses Ctrl-C or a scheduler sends SIGTERM; the second time interrupts
-    at once."""
+    """A list that gets an entry when the user presses Ctrl-C, a scheduler sends SIGTERM, or the terminal is closed; the
+    second time interrupts at once. A closed terminal sends SIGHUP once or twice and can no longer be written to;
+    `nohup` lets it pass."""
     requests: list[bool] = []
+    asked = numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers = [*asked, signal.SIGHUP]
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if requests:
+        if requests and number in asked:
             raise KeyboardInterrupt
         requests.append(True)
+        for stream in terminals:
+            if not os.isatty(stream):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
     try:
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, handle) for number in numbers}
     except ValueError:  # not in the main thread: the caller handles signals
         yield requests
         return
