@@ -490,12 +490,17 @@ def average_weights(folders: Sequence[Path]) -> Weights:
 
 
 def put_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
-    """Load weights, or name one that does not fit the recipe. Tied weights are stored once."""
+    """Load weights that fit."""
+    check_weights(model, weights, where)
+    model.load_state_dict(weights, strict=False)
+
+
+def check_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
+    """Name a weight that does not fit the recipe. Tied weights are stored once."""
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     wrong = {name for name in weights if name in shapes and shapes[name] != weights[name].shape}
     if wrong := wrong | (set(stored_weights(model)) ^ set(weights)):
         raise CheckpointError(f"its weights do not fit the run's recipe, {min(wrong)} for one", where=str(where))
-    model.load_state_dict(weights, strict=False)
 
 
 def stored_weights(model: torch.nn.Module) -> Weights:
