@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +102,18 @@ def test_a_line_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(next(lines)) == 99_999
     with pytest.raises(DataError, match=f"{name}:2: the line has more than 100,000 bytes"):
         next(lines)
+
+
+def test_xz_is_read_in_little_memory(tmp_path: Path) -> None:
+    """Of several streams with padding; one whose dictionary is larger than the limit is refused."""
+    write_file(tmp_path / "a.txt.xz", lzma.compress(b"a\n") + bytes(8) + lzma.compress(b"b\n"))
+    assert [*open_text("a.txt.xz", tmp_path).lines()] == ["a", "b"]
+    packed = bytearray(lzma.compress(b"a\n"))
+    packed[16] = 36  # the dictionary's size, 1 GiB; then the header's own checksum
+    packed[20:24] = zlib.crc32(packed[12:20]).to_bytes(4, "little")
+    write_file(tmp_path / "a.txt.xz", bytes(packed))
+    with pytest.raises(DataError, match=r"a\.txt\.xz:1: the \.xz file is broken here: Memory usage limit exceeded"):
+        next(open_text("a.txt.xz", tmp_path).lines())
 
 
 @pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/proc/kmsg", "/proc/self/mem"])

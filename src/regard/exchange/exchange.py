@@ -18,9 +18,11 @@ from regard.recipes.recipe import recipe_of
 from regard.runs.run import (
     Checkpoint,
     Run,
+    check_weights,
     load_facts,
-    put_weights,
+    locked,
     read_metrics,
+    remove_partial_runs,
     save_checkpoint,
     save_weights,
     step_name,
@@ -74,7 +76,13 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
         what = f"{architecture} of the type {kind!r} cannot be imported"
         raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
     imported = READERS[architecture](folder)
-    write_folder(target, lambda partial: _write_run(partial, imported, folder, overrides))
+
+    def fill(partial: Path) -> None:
+        with locked(partial):
+            _write_run(partial, imported, folder, overrides)
+
+    remove_partial_runs(target)
+    write_folder(target, fill)
     return Run.open(target)
 
 
@@ -104,15 +112,15 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
     with torch.device("meta"):  # a model of wrong sizes may be too large to build
-        shapes = run.task.model().state_dict()
-    for name, expected in shapes.items():
+        model = run.task.model()
+    for name, expected in model.state_dict().items():
         tensor = imported.weights.get(name, expected)
         if tensor.shape != expected.shape:  # name the weight as in its file, where it is stored so
             stored = next((key for key, other in folder.weights().items() if torch.equal(tensor, other)), name)
             there, here = (" x ".join(map(str, weight.shape)) for weight in (tensor, expected))
             what = f"{stored} is {there} in the weights, but {here} by this file"
             raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
-    put_weights(run.task.model(), imported.weights, Path(folder.name))
+    check_weights(model, imported.weights, Path(folder.name))
     save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, run.facts(0, [])))
     for pointer in ("best", "last"):
         run.point(pointer, step_name(0))

@@ -322,8 +322,8 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         if "first" in profile.data:
             settings |= {"head.apart": True, "head.pooling": "max" if profile.task == "classification" else "mean"}
         elif profile.sizes[0].words > 100:  # of long texts the words alone say enough, and are learned fast
-            settings |= {"model.widths": [1], "head.pooling": "mean", "tokenizer.vocabulary": 16_000}
-            settings["training.learning_rate"] = 0.005
+            settings |= {"model.widths": [1], "model.dropout": 0.5, "head.pooling": "mean"}
+            settings |= {"tokenizer.vocabulary": 16_000, "training.learning_rate": 0.003, "training.best": "loss"}
     training = pace(sizes, amount / 3 if is_text else amount * tokens, batch or 4_096, plan.steps)
     training["batch_tokens"] = batch or "auto"
     return settings | {f"training.{key}": value for key, value in training.items()}

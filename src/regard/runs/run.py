@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import difflib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -277,6 +278,14 @@ def _own_files(folder: Path) -> list[Path] | None:
         return None
 
 
+def remove_partial_runs(target: Path) -> None:
+    """Remove what a killed import left beside its target: folders that hold a run and that no process has locked."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 32}.partial"):
+        if _own_files(left) is not None:
+            with suppress(CheckpointError), locked(left):
+                shutil.rmtree(left, ignore_errors=True)
+
+
 def _near(folder: Path) -> str:
     """A hint for a missing folder: the run that may have been meant, those beside it, or how to make one."""
     runs = {path.parent.name: str(path.parent) for path in folder.parent.glob("*/environment.json")}
@@ -481,12 +490,17 @@ def average_weights(folders: Sequence[Path]) -> Weights:
 
 
 def put_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
-    """Load weights, or name one that does not fit the recipe. Tied weights are stored once."""
+    """Load weights that fit."""
+    check_weights(model, weights, where)
+    model.load_state_dict(weights, strict=False)
+
+
+def check_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
+    """Name a weight that does not fit the recipe. Tied weights are stored once."""
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     wrong = {name for name in weights if name in shapes and shapes[name] != weights[name].shape}
     if wrong := wrong | (set(stored_weights(model)) ^ set(weights)):
         raise CheckpointError(f"its weights do not fit the run's recipe, {min(wrong)} for one", where=str(where))
-    model.load_state_dict(weights, strict=False)
 
 
 def stored_weights(model: torch.nn.Module) -> Weights:

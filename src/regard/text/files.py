@@ -72,10 +72,11 @@ class TextFile:
                 # GzipFile and LZMAFile split lines in Python; a BufferedReader around them does so in C
                 return io.BufferedReader(cast(io.RawIOBase, gzip.open(self.path)))
             case ".xz":
-                return io.BufferedReader(cast(io.RawIOBase, lzma.open(self.path)))
+                return io.BufferedReader(_Frames(self.path.open("rb"), lambda: lzma.LZMADecompressor(memlimit=LINE)))
             case ".zst":
                 zstandard = import_extra("zstandard", extra="formats", where=self.name)
-                return io.BufferedReader(_Zstandard(self.path.open("rb"), zstandard))
+                new = zstandard.ZstdDecompressor().decompressobj  # of windows up to 128 MiB
+                return io.BufferedReader(_Frames(self.path.open("rb"), new, zstandard.ZstdError))
         return self.path.open("rb")
 
     def lines(self, keep_ends: bool = False, errors: str = "strict") -> Iterator[str]:
@@ -176,14 +177,19 @@ def why_unreadable(path: Path) -> str:
     return ""
 
 
-class _Zstandard(io.RawIOBase):
-    """The text of a .zst file of one or more frames. The library's own reader ignores a truncated frame."""
+class _Frames(io.RawIOBase):
+    """The text of a .zst or .xz file of one or more frames, each read by a `new` decompressor.
+
+    The reader of zstandard ignores a truncated frame, that of lzma has no limit of the memory.
+    """
 
     BLOCK = 1 << 12
     """Bytes that are unpacked at once, to at most 32,768 times as many."""
 
-    def __init__(self, stream: io.BufferedReader, library: Any) -> None:
-        self._stream, self._library = stream, library
+    def __init__(
+        self, stream: io.BufferedReader, new: Callable[[], Any], error: type[Exception] = lzma.LZMAError
+    ) -> None:
+        self._stream, self._new, self._error = stream, new, error
         self._frame: Any = None
         self._input, self._output = b"", memoryview(b"")
 
@@ -199,10 +205,13 @@ class _Zstandard(io.RawIOBase):
                     raise EOFError("it ends within a frame")
                 return 0
             if not within_frame:
-                self._frame = self._library.ZstdDecompressor().decompressobj()
+                self._input = self._input.lstrip(b"\0")  # padding between frames
+                if not self._input:
+                    continue
+                self._frame = self._new()
             try:
                 self._output = memoryview(self._frame.decompress(self._input))  # slices of it are no copies
-            except self._library.ZstdError as error:
+            except self._error as error:
                 raise EOFError(str(error)) from None
             self._input = self._frame.unused_data
         size = min(len(buffer), len(self._output))
