@@ -5,9 +5,10 @@ BIN := .venv/bin
 .PHONY: demo test setup clean
 setup: .venv/.ready
 
-.venv/.ready: pyproject.toml constraints.txt
+.venv/.ready: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 

@@ -1,24 +1,31 @@
 """Training speed of BERT with masked tokens beside `transformers`, in one run on one machine: real tokens per second.
 
     python benchmarks/bert_speed.py [--device cuda|cpu] [--preset base] [--rows 384] [--batches 8] [--repeats 3]
+    python benchmarks/bert_speed.py --requests 100
 
 All three sides read the same texts, of 4 to 128 tokens, mean about 43, of which 15 % are masked, with the same sizes,
 dropout and optimiser, in bf16 on a GPU. The peer is BertForMaskedLM, not compiled, once with every batch padded to 128,
 and once with the texts sorted by length first, so that a batch is padded to its own longest. Padding counts for nobody.
 Each side is timed `--repeats` times in turn, and the medians are compared.
+
+`--requests N`: one short sentence a request to a classifier of MiniLM's size that stays loaded, on the CPU:
+`regard.load` and transformers' pipeline on the same model, exported, in the same process and in turn.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import time
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from speed import Job, clock, loss_of, training
 from torch import Tensor
 
+import regard
 from regard.data.batches import MaskedBatch, Tokens
 from regard.models.bert import BERT, BERTConfig
 from regard.objectives.language_model import MaskedTokens
@@ -92,6 +99,35 @@ def theirs(config: BERTConfig, made: list[PeerBatch], device: str) -> Job:
     return training(model, lambda batch: model(**batch.inputs).loss * batch.tokens, made, device)  # type: ignore[arg-type]
 
 
+def requests(count: int) -> None:
+    """The median time of a request to a loaded classifier, and that of the peer."""
+    from transformers import pipeline
+
+    size = {"layers": 6, "width": 384, "heads": 12, "feed_forward": 1536}
+    recipe = {
+        "task": "classification", "data": {"train": {"corpus": "reviews-en", "size": 200}},
+        "model": {"kind": "bert", **size}, "training": {"steps": 1, "batch_tokens": 512, "device": "cpu"},
+    }  # fmt: skip
+    with TemporaryDirectory() as folder:
+        run = regard.train(recipe, out=f"{folder}/run", quiet=True)
+        regard.export_run(run, to="huggingface", out=f"{folder}/exported")
+        model, peer = (
+            regard.load(run, device="cpu"),
+            pipeline("text-classification", f"{folder}/exported", device="cpu"),
+        )
+    text = "The plot was not dull, although the music was silly."
+    jobs: list[Job] = [lambda: model.predict(text), lambda: peer(text)]
+    for measure, now in {"seconds": time.perf_counter, "seconds of the processor": time.process_time}.items():
+        times: list[list[float]] = [[], []]
+        for _ in range(count + 3):
+            for job, side in zip(jobs, times, strict=True):
+                started = now()
+                job()
+                side.append(now() - started)
+        ours, theirs = (1000 * statistics.median(side[3:]) for side in times)
+        print(f"milli{measure} a request: regard {ours:.1f}, transformers {theirs:.1f}, ratio {theirs / ours:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
@@ -99,7 +135,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=384, help="texts per batch")
     parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--requests", type=int, help="time so many requests to a loaded classifier instead")
     options = parser.parse_args()
+    if options.requests:
+        requests(options.requests)
+        return
     device, generator = options.device, torch.Generator().manual_seed(1)
     config = BERTConfig(preset=options.preset, next_sentence=False)
     lengths = texts(options.rows * options.batches, generator)

@@ -203,25 +203,31 @@ def features(
     file: str | Path | None = None,
     layer: int = -1,
     pooling: Pooling | None = None,
+    normalize: bool = False,
     out: str | Path | None = None,
     overwrite: bool = False,
+    skip_bad: bool = False,
     checkpoint: str | None = None,
     device: str | None = None,
 ) -> Features:
     """The vectors that a pre-trained model has for the tokens of each input, or with `pooling` for each as a whole.
 
-    `out` names a .npz file for them, a new one unless `overwrite`: vectors, inputs, and for tokens also tokens and
-    offsets.
+    With `normalize` each has length 1. Inputs that cannot be read are an InputError; with `skip_bad` they have no
+    tokens, or a vector of NaN. `out` names a .npz file for the vectors, a new one unless `overwrite`: vectors, inputs,
+    and for tokens also tokens and offsets.
     """
     run = Run.open(run)
-    given = _read_inputs(run.task, inputs, file)
+    given = _read_inputs(run.task, inputs, file, skip_bad=skip_bad)
     if out is not None:
         check_writable(Path(out), "--features", [file], overwrite=overwrite)
     model = run.task.text_model(run.load_model(checkpoint, device))
     if model is None:
         what = f"the task {run.recipe.task} has no vectors of a single text"
         raise DecodeError(what, where=str(run.folder), hint="runs of (masked_)language_modeling have")
-    vectors = vectors_of(run.task, model, _texts(given), layer=layer, pooling=pooling)
+    faults = {row: one.fault for row, one in enumerate(given) if one.fault is not None} if skip_bad else None
+    vectors = vectors_of(
+        run.task, model, _texts(given), layer=layer, pooling=pooling, normalize=normalize, faults=faults
+    )
     if out is not None:
         with atomic_file(Path(out)) as stream:
             np.savez(stream, **vectors.arrays())  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -32,10 +33,10 @@ from regard.console import (
     say,
     set_up_streams,
     show_json,
-    show_notes,
     show_report,
     standard_input,
     typed_by,
+    written_out,
 )
 from regard.errors import DecodeError, Problem, RegardError, printable
 
@@ -162,7 +163,8 @@ def _train(recipe: str, overrides: list[str], out: Path, resume: bool, as_json: 
     except Interrupted:
         raise typer.Exit(130) from None
     if as_json and PartialState().is_main_process:
-        show_json({"run": str(out), **load_facts(run.checkpoint("best"))})
+        facts = load_facts(run.checkpoint("best"))
+        show_json({"run": str(out), **{name: facts.get(name) for name in ("step", "best", "tokenizer")}})
 
 
 # ------------------------------------------------------------------------------------------------------------- predict
@@ -215,6 +217,7 @@ LayerOption = Annotated[
 PoolingOption = Annotated[
     str | None, Option("--pooling", help="One vector per text for --features: mean, first or last. Default: per token.")
 ]
+NormalizeOption = Annotated[bool, Option("--normalize", help="Scale each vector of --features to length 1.")]
 JsonLinesOption = Annotated[bool, Option("--json", help="Print JSON Lines: one object per input.")]
 
 
@@ -235,6 +238,7 @@ def predict(
     features: FeaturesOption = None,
     layer: LayerOption = None,
     pooling: PoolingOption = None,
+    normalize: NormalizeOption = False,
     settings: SetOption = None,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -248,9 +252,10 @@ def predict(
     """
     typed = bool(inputs) and inputs != ["-"]
     _check_inputs(typed, file, story, prefix, skip_bad)
-    _check_features(features, layer, pooling, story, skip_bad)
+    chosen: dict[str, Any] = {"layer": layer, "pooling": pooling, "normalize": normalize or None}
+    _check_features(features, chosen, story)
     opened, answers = regard.Run.open(run), Answers(as_json)
-    source = dict[str, Any](file=file, overwrite=overwrite, checkpoint=checkpoint, device=device)
+    source = dict[str, Any](file=file, overwrite=overwrite, skip_bad=skip_bad, checkpoint=checkpoint, device=device)
     search: dict[str, Any] = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "overrides": settings or [],
         "prefix": prefix[0] if prefix else None,
@@ -261,16 +266,16 @@ def predict(
     if typed or (reads and whole):
         parts = [arguments(inputs or [], told)] if typed else standard_input(needed=not told, skip_bad=skip_bad)
         given = list(opened.task.gather(typed_by(opened.task, chain.from_iterable(parts)), told))
-    if features is not None:
-        _write_features(opened, given, features, layer, pooling, as_json, **source)
-        return
     with answers.explaining(typed), bar("writing", shown=file is not None and not sys.stdout.isatty()) as move:
-        if reads and not whole:
+        if features is not None:
+            options = {name: value for name, value in chosen.items() if value is not None}
+            answers.show_features(regard.features(opened, given, out=features, **source, **options), features)
+        elif reads and not whole:
             answer_lines(_loaded(opened, checkpoint, device, search), answers, told, skip_bad=skip_bad)
         else:
             regard.predict(
-                opened, given, story=story, prefixes=prefixes, record=record, skip_bad=skip_bad,
-                progress=partial(move, "writing"), each=answers.show, **source, **search,
+                opened, given, story=story, prefixes=prefixes, record=record, progress=partial(move, "writing"),
+                each=answers.show, **source, **search,
             )  # fmt: skip
 
 
@@ -311,41 +316,19 @@ def _check_inputs(typed: bool, file: Path | None, story: Path | None, prefix: li
         raise DecodeError(f"{len(prefix)} prefixes are given for every output", where="--prefix", hint=hint)
 
 
-def _check_features(
-    features: Path | None, layer: int | None, pooling: str | None, story: Path | None, skip_bad: bool
-) -> None:
+def _check_features(features: Path | None, chosen: Mapping[str, object], story: Path | None) -> None:
     """Refuse options that do not go together with --features, or only with it."""
     if features is None:
-        for option, value in (("--layer", layer), ("--pooling", pooling)):
+        for option, value in chosen.items():
             if value is not None:
                 what = "it chooses the vectors that --features writes"
-                raise DecodeError(what, where=option, hint="give --features FILE, too")
+                raise DecodeError(what, where=f"--{option}", hint="give --features FILE, too")
         return
-    if skip_bad:
-        raise DecodeError("every input needs its vectors", where="--skip-bad", hint="leave it out")
     if story is not None:
         raise DecodeError("a story has no vectors", where="--story", hint="leave it out")
-    if pooling not in (None, "mean", "first", "last"):
-        raise DecodeError(f"there is no pooling {pooling!r}", where="--pooling", hint="allowed: mean, first, last")
-
-
-def _write_features(
-    run: Run,
-    given: list[FileInput] | None,
-    out: Path,
-    layer: int | None,
-    pooling: str | None,
-    as_json: bool,
-    **source: Any,
-) -> None:
-    layer = -1 if layer is None else layer
-    vectors = regard.features(run, given, layer=layer, pooling=cast("Any", pooling), out=out, **source)
-    rows, width = vectors.vectors.shape
-    if as_json:
-        show_json({"features": str(out), "vectors": rows, "width": width, "inputs": len(vectors.inputs)})
-    else:
-        say(f"written: {out}, {rows} vectors of {width} numbers")
-    show_notes(vectors.notes)
+    if chosen["pooling"] not in (None, "mean", "first", "last"):
+        what = f"there is no pooling {chosen['pooling']!r}"
+        raise DecodeError(what, where="--pooling", hint="allowed: mean, first, last")
 
 
 # ----------------------------------------------------------------------------------------------------- evaluate, score
@@ -512,7 +495,7 @@ def explain(
     sentences that each hop attended to.
     """
     from regard.views.explanation import Options, View
-    from regard.views.files import check_output, write_result
+    from regard.views.files import check_output, json_line, write_result
     from regard.views.terminal import show
 
     options = Options(cast("View | None", view), layer, head, rollout, words, step)
@@ -528,11 +511,11 @@ def explain(
     if question is None and count > 1 and (text in STANDARD_INPUT or story is None):
         note(f"the last of {count:,} questions is explained (--question 1 to {count:,} chooses)")
     result = explanation.worked() if numbers else explanation
-    report = result.report()
     if as_json:
-        show_json(result.to_json())
+        explanation.heat_maps()  # refuses a layer or head that is not there
+        sys.stdout.writelines(json_line(result))
     else:
-        show(report)
+        show(result.report())
     if out is not None:
         # Only JSON has the numbers: a picture shows the attention that they belong to.
         write_result(result if out.suffix.lower() == ".json" else explanation, out)
@@ -753,7 +736,8 @@ def main() -> None:
     set_up_streams()
     regard.wait_quietly()
     try:
-        app()
+        with written_out(sys.stdout):
+            app()
     except RegardError as error:
         complain(error.problems)
     except OSError as error:  # a folder without write permission, a full disk

@@ -6,6 +6,8 @@ Torch is imported where it is needed, not by `--help`.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,12 +15,13 @@ from io import BufferedIOBase, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from regard.errors import DecodeError, InputError, Problem, printable
+from regard.errors import DecodeError, InputError, Problem, RegardError, printable
 
 if TYPE_CHECKING:
     from regard.api import Loaded, Predictions
     from regard.data.file_inputs import FileInput
     from regard.runs.examples import Progress
+    from regard.tasks.raw import Features
     from regard.tasks.task import Note, Task
     from regard.views.report import Result
 
@@ -35,6 +38,22 @@ def set_up_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
+
+
+@contextmanager
+def written_out(stream: TextIO) -> Iterator[None]:
+    """Standard output is written before the end, where Python could only say that it ignores what went wrong."""
+    try:
+        yield
+    finally:
+        try:
+            stream.flush()
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            if isinstance(error, BrokenPipeError) and os.name != "nt":  # as with `| head -1`: end as other tools do
+                signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+                signal.raise_signal(signal.SIGPIPE)
+            raise RegardError(f"cannot be written: {error.strerror}", where="standard output") from None
 
 
 def show_json(result: Any) -> None:
@@ -165,6 +184,14 @@ class Answers:
         self._count += len(chunk)
         self._skipped += chunk.skipped
         self._notes += chunk.notes
+
+    def show_features(self, vectors: Features, out: Path) -> None:
+        rows, width = vectors.vectors.shape
+        self._count, self._skipped, self._notes = len(vectors.inputs), [*vectors.skipped], [*vectors.notes]
+        if self._as_json:
+            show_json({"features": str(out), "vectors": rows, "width": width, "inputs": self._count})
+        else:
+            say(f"written: {out}, {rows} vectors of {width} numbers")
 
     @contextmanager
     def explaining(self, typed: bool) -> Iterator[None]:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import unicodedata
@@ -580,6 +581,21 @@ def test_a_reader_that_leaves_early_is_no_error(run: Path, tmp_path: Path) -> No
     result = shell(f'{COMMAND} predict "{run}" --beam 1 --file "{file}" | head -n 1')
     assert result.stderr == ""
     assert len(result.stdout.splitlines()) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_standard_output_that_takes_nothing(run: Path) -> None:
+    """A reader that has left ends a command as it ends `cat`; a full disk is named."""
+    environment = os.environ | {"PYTHONUNBUFFERED": ""}
+    for verb in (["recipes"], ["predict", run, "a b"], ["score", run, "a b", "b a"]):
+        read, written = os.pipe()
+        os.close(read)
+        full = "regard: standard output: cannot be written: No space left on device\n"
+        for stream, code, said in ((written, -signal.SIGPIPE, ""), (os.open("/dev/full", os.O_WRONLY), 2, full)):
+            words = [sys.executable, "-m", "regard.cli", *map(str, verb)]
+            ended = subprocess.run(words, stdout=stream, stderr=subprocess.PIPE, text=True, env=environment)
+            os.close(stream)
+            assert (ended.returncode, ended.stderr) == (code, said)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")

@@ -268,3 +268,9 @@ def test_a_page_begins_with_its_table_of_contents(name: str) -> None:
 def test_every_page_is_in_the_index() -> None:
     linked = re.findall(r"\]\(([\w-]+\.md)\)", text_of("docs/README.md"))
     assert sorted(linked) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md")
+
+
+def test_the_lock_has_the_hashes_of_the_pinned_versions() -> None:
+    pins = {line.lower().replace("_", "-") for line in text_of("constraints.txt").split()}
+    locked = re.findall(r"^(\S+==\S+) \\\n    --hash=sha256:[0-9a-f]{64}", text_of("requirements.lock"), re.MULTILINE)
+    assert {pin for pin in pins if not pin.startswith("torch==")} == set(locked)

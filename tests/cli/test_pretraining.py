@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import re
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -294,6 +295,33 @@ def test_features_are_the_models_own_layers(runs: Runs, name: str, tmp_path: Pat
     assert pooled.shape == (3, stored["vectors"].shape[1])
 
 
+@pytest.mark.parametrize(("name", "longest"), [("gpt", 64), ("bert", 64), ("lstm", 2048)])
+def test_features_of_texts_that_are_long_unknown_or_bad(runs: Runs, name: str, longest: int, tmp_path: Path) -> None:
+    """Long ones are cut, unknown ones read as such, bad ones skipped where that is asked for: all keep their place."""
+    texts = ["The dog.", "The child was big. " * 400, "\u2603", " ", "\udcff"]
+    file, out = tmp_path / "a.txt", tmp_path / "a.npz"
+    options = ["--file", file, "--features", out, "--normalize"]
+    write(file, "\n".join(texts[:4]))
+    assert fail("predict", runs[name], *options) == [
+        f"{file}:4: the text is empty (give at least one word)",
+        "nothing was written (--skip-bad leaves such lines out, with an empty output for each)",
+    ]
+    write(file, "\n".join(texts).encode("utf-8", "surrogateescape"))
+    told = succeed("predict", runs[name], *options, "--skip-bad").err
+    assert told.startswith(f"skipped 2 of 5 inputs; the first: {file}:4: the text is empty")
+    assert re.search(rf":2 has [\d,]+ tokens with the special ones: the model reads the first {longest:,}\n", told)
+    assert f"{file}:3: every token of '\u2603' is unknown to the tokenizer" in told
+    stored, plain = np.load(out), features(runs[name], texts[:3])
+    assert np.diff(stored["offsets"]).tolist() == [*np.diff(plain.offsets), 0, 0]
+    assert plain.offsets[2] - plain.offsets[1] == longest - 2
+    unit = plain.vectors / np.linalg.norm(plain.vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(stored["vectors"], unit, atol=1e-5)
+    succeed("predict", runs[name], *options, "--skip-bad", "--pooling", "mean", "--overwrite")
+    means = np.load(out)["vectors"]
+    assert np.isnan(means).all(1).tolist() == [False] * 3 + [True] * 2
+    np.testing.assert_allclose(means[:3], features(runs[name], texts[:3], pooling="mean", normalize=True).vectors)
+
+
 @pytest.mark.parametrize("name", ["gpt", "bert", "lstm"])
 def test_positions_that_were_never_learned_are_told_of_once(runs: Runs, name: str, tmp_path: Path) -> None:
     """The runs were trained on 24 tokens and have rows for 64; an LSTM has no positions."""
@@ -425,8 +453,6 @@ FEATURES = ["--features", "a.npz"]
     [
         ("gpt", ["predict", LONG], "input 1: the text has "),
         ("bert", ["predict", LONG], "input 1: the text has "),
-        ("gpt", ["predict", LONG, *FEATURES], "input 1: the text has "),
-        ("bert", ["predict", LONG, *FEATURES], "input 1: the text has "),
         ("elmo", ["predict", "The child"], "predict: this model does not continue texts"),
         ("bert", ["predict", "The"], "there is no [MASK] in the text (write [MASK] where a word is to be found)"),
         ("gpt", ["predict", "The", *FEATURES, "--layer", "7"], "--layer: there is no layer 7 (0 to 1, or -1)"),
@@ -438,6 +464,8 @@ FEATURES = ["--features", "a.npz"]
          "--layer: it chooses the vectors that --features writes (give --features FILE, too)"),
         ("bert", ["predict", "[MASK]", "--pooling", "mean"],
          "--pooling: it chooses the vectors that --features writes (give --features FILE, too)"),
+        ("bert", ["predict", "[MASK]", "--normalize"],
+         "--normalize: it chooses the vectors that --features writes (give --features FILE, too)"),
         ("gpt", ["diagnose"], "compares outputs with references, which a run of language_modeling does not have"),
         ("bert", ["score", "a", "b"], "score needs a run that writes texts, not one of masked_language_modeling"),
         ("elmo", ["score", "a", "b"], "score: this model does not continue texts"),

@@ -196,7 +196,7 @@ def test_a_table_without_the_column_names_those_it_has(of_bodies: Path, runs: Ru
             assert f"there is no column '{wanted}'" in messages[0]
             assert "content" in messages[0]
     broken = write(tmp_path / "b.jsonl", '{"text": "The dog"}\n{"text": 3}\n')
-    [message] = fail("predict", runs["bert"], "--file", broken, "--features", tmp_path / "a.npz")
+    message, _ = fail("predict", runs["bert"], "--file", broken, "--features", tmp_path / "a.npz")
     assert message == f"{broken}:2: the column 'text' holds 3, not a string"
     assert not (tmp_path / "a.npz").exists()
 

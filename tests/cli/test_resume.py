@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -245,6 +246,29 @@ def test_interrupted_it_saves_says_how_to_go_on_and_reaches_the_same_weights(
     assert f"interrupted and saved at step {stopped}" in said
     train(recipe, out=run, resume=True, quiet=True)
     assert_same(Run.open(run), expected)
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_terminal_that_is_closed_ends_a_training_with_a_checkpoint(
+    tiny_recipe: Tree, tmp_path: Path, ignored: bool
+) -> None:
+    """It sends SIGHUP, and nothing can be written to it any more; under `nohup` the training goes on."""
+    pty = pytest.importorskip("pty")
+    steps = 60 if ignored else 100_000
+    recipe, run = written(tiny_recipe, tmp_path / "recipe.yaml", steps=steps, log_every=1), tmp_path / "run"
+    process, terminal = pty.fork()
+    if process == 0:
+        words = [sys.executable, "-m", "regard.cli", "train", str(recipe), "--out", str(run)]
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+        if ignored:
+            words = ["sh", "-c", '"$@" 2> "$0"', str(tmp_path / "nohup.out"), *words]
+        os.execvpe(words[0], words, os.environ | {"OMP_NUM_THREADS": "1"})
+    log, end = run / "metrics.jsonl", time.monotonic() + PATIENCE
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < end:
+        select.select([terminal], [], [], 0.05)[0] and os.read(terminal, 1 << 16)
+    os.close(terminal)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    assert (code, (run / "last").exists()) == (0 if ignored else 130, True)
 
 
 @pytest.mark.parametrize("kill_at", [2, 12])

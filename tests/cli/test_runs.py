@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_a_run_folder_holds_the_resolved_recipe_and_its_surroundings(tiny_recipe
     text = (tiny_run / "recipe.yaml").read_text()
     assert all(f"  {field}:" in text for field in type(asked.training).model_fields)
     assert run.environment["format"] == FORMAT
-    assert run.environment["torch"] == torch.__version__
+    assert run.environment["torch"] == version("torch")
     assert {path.name for path in tiny_run.iterdir()} >= {
         "recipe.yaml", "environment.json", "tokenizer.json", "metrics.jsonl", "checkpoints", "best", "last",
     }  # fmt: skip
@@ -159,10 +160,25 @@ def damaged(run: Run, name: str) -> Path:
     return run.checkpoint("last") / name
 
 
+def replaced(path: Path, target: str = "") -> None:
+    """By a link, or by a folder."""
+    path.unlink()
+    path.symlink_to(target) if target else path.mkdir()
+
+
+def forget_checksums(run: Run) -> None:
+    """As in checkpoints of older versions."""
+    path = damaged(run, "checkpoint.json")
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps({name: facts[name] for name in ("step", "best", "tokenizer")}))
+
+
 DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
     "weights cut": (lambda run: cut(damaged(run, "model.safetensors")), r"model\.safetensors: the file is damaged"),
     "weights empty": (lambda run: cut(damaged(run, "model.safetensors"), 0), r"\.safetensors: the file is damaged"),
     "weights gone": (lambda run: damaged(run, "model.safetensors").unlink(), r"model\.safetensors: there is no such"),
+    "weights a folder": (lambda run: replaced(damaged(run, "model.safetensors")), r"tensors: cannot be read: Is a dir"),
+    "weights a link": (lambda run: replaced(damaged(run, "model.safetensors"), "gone"), r"tensors: is a link to gone"),
     "facts gone": (lambda run: damaged(run, "checkpoint.json").unlink(), r"checkpoint\.json: the file is missing"),
     "facts cut": (lambda run: cut(damaged(run, "checkpoint.json")), r"checkpoint\.json: the file is missing or dam"),
     "other facts": (lambda run: write_file(damaged(run, "checkpoint.json"), "[1]"), r"checkpoint\.json: the file is"),
@@ -196,6 +212,7 @@ def test_a_state_that_was_cut_stops_a_resume_but_not_a_prediction(run: Run, tiny
 @pytest.mark.filterwarnings("ignore")
 def test_flipped_bytes_in_a_state_never_give_a_traceback(run: Run) -> None:
     """Whatever the reader stumbles over, it is told as a damaged file; where it does not, the values are plain."""
+    forget_checksums(run)
     folder, data = run.checkpoint("last"), damaged(run, "training.pt").read_bytes()
     generator = torch.Generator().manual_seed(1)
     refused = 0
@@ -221,6 +238,7 @@ class Malicious:
 
 @pytest.mark.parametrize("archive", [True, False])
 def test_code_in_a_state_is_refused_and_not_run(run: Run, tiny_recipe: Tree, tmp_path: Path, archive: bool) -> None:
+    forget_checksums(run)
     path = damaged(run, "training.pt")
     if archive:
         torch.save({"optimiser": Malicious(tmp_path / "taken")}, path)
@@ -382,20 +400,20 @@ def test_checkpoints_by_name_and_what_to_do_where_one_is_damaged(tiny_recipe: Tr
 def test_log_goes_on_after_a_given_length(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     log = MetricsLog(path)
-    log.write({"step": 1})
+    log.write({"event": "average", "step": 1})
     length = log.length()
-    log.write({"step": 2, "text": "하나"})
+    log.write({"event": "average", "step": 2, "text": "하나"})
     log.close()
     with path.open("ab") as file:
         file.write(b'{"step": 3, "te')
     assert [line["step"] for line in read_metrics(path)] == [1, 2]
     log = MetricsLog(path, length)
-    log.write({"step": 2})
+    log.write({"event": "average", "step": 2})
     assert log.length() == path.stat().st_size
     log.close()
-    assert list(read_metrics(path)) == [{"step": 1}, {"step": 2}]
+    assert list(read_metrics(path)) == [{"event": "average", "step": 1}, {"event": "average", "step": 2}]
     MetricsLog(path, 10_000).close()
-    assert list(read_metrics(path)) == [{"step": 1}, {"step": 2}]
+    assert list(read_metrics(path)) == [{"event": "average", "step": 1}, {"event": "average", "step": 2}]
     assert list(read_metrics(tmp_path / "none.jsonl")) == []
 
 
@@ -413,7 +431,7 @@ def test_shared_weights_are_stored_once(tmp_path: Path) -> None:
     model = torch.nn.ModuleDict({"a": torch.nn.Linear(2, 2), "b": torch.nn.Linear(2, 2)})
     model["b"].weight = model["a"].weight
     assert set(stored_weights(model)) == {"a.weight", "a.bias", "b.bias"}
-    save_checkpoint(tmp_path / "one", Checkpoint(stored_weights(model), {}))
+    save_checkpoint(tmp_path / "one", Checkpoint(stored_weights(model), {"tokenizer": ""}))
     with torch.no_grad():
         saved = model["a"].weight.clone()
         model["a"].weight.zero_()

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import regard
-from command_line import fail, write
+from command_line import fail, succeed, write
+from exchange_cases import answers, printed_by_the_card
 from regard.config import write_yaml
 from regard.data.batches import Tokens
 from regard.models.headed import ApartHead
@@ -40,7 +41,7 @@ def recipe(folder: Path, rows: str, **training: Any) -> Path:
 
 
 def outputs(run: Path, *texts: str) -> list[float]:
-    return [prediction.to_json()["output"] for prediction in regard.predict(run, texts)]
+    return [answer["output"] for answer in answers(Run.open(run), *texts)]
 
 
 class Rows:
@@ -110,3 +111,26 @@ def test_a_batch_stays_within_its_budget_with_its_padding(tmp_path: Path) -> Non
 def test_what_cannot_be_read_apart(changes: list[str], words: str, tmp_path: Path) -> None:
     [message] = fail("check", recipe(tmp_path, "a b,c,1.5\nc,a,0.5\nb,b a,0.25"), *changes)
     assert words in message
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first", "last"])
+def test_the_exported_folder_gives_the_same_vectors(pooling: Any, tmp_path: Path) -> None:
+    """sentence-transformers reads it as it is, also texts that are cut, unknown, or have more than one space."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    file = recipe(tmp_path, "a b,a b,30\nc,a,10\nb,b a,20", learning_rate=0.1)
+    changes = [f"head.pooling={pooling}", "data.max_length=10", "tokenizer.kind=bpe", "tokenizer.vocabulary=20"]
+    regard.train(file, out=tmp_path / "run", quiet=True, overrides=changes)
+    told = succeed("export", tmp_path / "run", "--to", "huggingface", "--out", tmp_path / "out").out
+    assert "for sentence-transformers; the head that compares them stays in the run" in told
+    texts = ["a b", "b  a c", "c " * 30, "\u2603", "a"]
+    ours = regard.features(tmp_path / "run", texts, pooling=pooling).vectors
+    model = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert model.max_seq_length == 10
+    assert abs(model.encode(texts) - ours).max() < 1e-5
+    similarity = float(model.similarity(ours[:1], ours[1:2]))
+    head = Run.open(tmp_path / "run").load_model().head.linear
+    expected = head.weight.item() * similarity + head.bias.item()
+    assert outputs(tmp_path / "run", "\t".join(texts[:2])) == pytest.approx([expected], abs=1e-4)
+    assert -1 <= float(printed_by_the_card(tmp_path / "out")) <= 1
+    back = regard.import_run(tmp_path / "out", out=tmp_path / "back")
+    assert abs(regard.features(back, texts[:2], pooling=pooling).vectors - ours[:2]).max() < 1e-5

@@ -274,7 +274,6 @@ def test_a_captioner_is_not_exported(tmp_path: Path, tiny_run: Path) -> None:
         ("bert", {"pooling": "mean"}, "head.pooling: mean (head.pooling: first can be exported)", 1),
         ("bert", {"features": "mix"}, "head.features: mix (head.features: last can be exported)", 1),
         ("bert", {"bilstm": 8}, "head.bilstm: 8 (head.bilstm: null can be exported)", 1),
-        ("bert", {"apart": True}, "head.apart: true (head.apart: false can be exported)", 1),
     ],
 )  # fmt: skip
 def test_a_setting_without_a_counterpart(

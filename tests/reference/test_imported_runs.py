@@ -4,6 +4,7 @@ is exported and imported again answers as before."""
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import regard
 from command_line import fail, succeed, write
 from exchange_cases import TEXTS, TRAINING, answers, save_bert, save_marian, there_and_back
 from regard.runs import Run
+from regard.runs.run import locked
 
 transformers = pytest.importorskip("transformers")
 
@@ -202,3 +204,18 @@ def test_a_translator(tmp_path: Path) -> None:
     before, after = (regard.evaluate(one, files=[str(file)])["loss"] for one in (run, tuned))
     assert after < before - 1
     assert tuned.tokenizers.fingerprint == Run.open(run).tokenizers.fingerprint
+
+
+def test_what_a_killed_import_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    save_bert(tmp_path / "theirs", "BertForMaskedLM")
+    regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    names = [f".run.{digit * 32}.partial" for digit in "012"]
+    for name in (names[0], names[1], ".run.mine.partial"):
+        shutil.copytree(tmp_path / "run", tmp_path / name)
+    (tmp_path / names[2]).mkdir()
+    write(tmp_path / names[2] / "recipe.yaml", "mine")
+    shutil.rmtree(tmp_path / "run")
+    with locked(tmp_path / names[1]):
+        regard.import_run(tmp_path / "theirs", out=tmp_path / "run")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"theirs", "run", names[1], names[2], ".run.mine.partial"}, "one is locked, two may be the user's"

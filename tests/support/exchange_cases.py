@@ -227,7 +227,9 @@ def there_and_back(run: Run, folder: Path) -> Run:
 
 
 def answers(run: Run, *texts: str) -> list[dict[str, Any]]:
-    return [prediction.to_json() for prediction in regard.predict(run, texts)]
+    """Texts of one input have tabs between them."""
+    inputs = [tuple(text.split("\t")) if "\t" in text else text for text in texts]
+    return [prediction.to_json() for prediction in regard.predict(run, inputs)]
 
 
 def near(ours: Any, theirs: Any) -> None:

@@ -265,7 +265,7 @@ def test_every_problem_is_found_at_once() -> None:
         ("data.test=[]", "data.test", "the list is empty: name at least one corpus, or leave the key out"),
         ("data.train.header=true", "data.train", "'header' needs 'file: ...' beside it, a .tsv or .csv"),
         ("data.train={file: a.jsonl, source: a, target: b, header: true}", "data.train", "'header' needs 'file: ...'"),
-        ("data.train.seed=9", "data.train", "'seed' needs 'corpus: ...' beside it, a built-in one"),
+        ("data.train.seed=9", "data.train", "'seed' needs 'size: ...' beside it, or 'corpus: ...', a built-in one"),
         ("data.train={corpus: dates, source: a}", "data.train", "a built-in corpus takes no file and no columns"),
         ("data.train={source: 0, target: 1}", "data.train", "a column number needs 'file: ...' beside it"),
         ("data.validation={split: 1}", "data.validation.split", "should be less than 1, not 1"),

@@ -10,6 +10,8 @@ from rich.console import Console
 
 from command_line import fail, succeed
 from regard.errors import Problem, RegardError, printable, short
+from regard.exchange.folder import render
+from regard.search.config import SearchConfig
 from regard.training.progress import Display
 from regard.views.report import Report, Section, Table, Text
 from regard.views.terminal import show
@@ -61,3 +63,22 @@ def test_what_a_terminal_gets_has_no_control_characters(tmp_path: Path) -> None:
     for shown in (written, *refused, console.file.getvalue(), display.console.file.getvalue()):
         assert r"a\x1b[31m\x07" in shown
         assert not {"\x1b", "\x07"} & {*shown}
+
+
+def test_a_full_disk_is_named_and_leaves_no_stub(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a disk."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        [message] = fail("recipes", "dates", "--out", tmp_path / "a.yaml")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert message == f"{tmp_path / 'a.yaml'}: cannot be written: File too large"
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_heading_is_plain_text() -> None:
+    """The name of a run is a folder's, which may hold Markdown, HTML or a line break."""
+    card = render("ctranslate2.md", name="a_b\n# [x](y) <img> 한", files=["t"], search=SearchConfig(), never=[])
+    assert card.splitlines()[0] == r"# a\_b \# \[x\]\(y\) \<img\> 한, for CTranslate2"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pytest
 from regard.config import read_yaml
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.text import files
-from regard.text.files import atomic_file, open_text, write_file, write_folder
+from regard.text.files import atomic_file, checksum, open_text, write_file, write_folder
 
 
 def no_space(*_: object) -> None:
@@ -102,6 +104,18 @@ def test_a_line_is_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.Monkey
         next(lines)
 
 
+def test_xz_is_read_in_little_memory(tmp_path: Path) -> None:
+    """Of several streams with padding; one whose dictionary is larger than the limit is refused."""
+    write_file(tmp_path / "a.txt.xz", lzma.compress(b"a\n") + bytes(8) + lzma.compress(b"b\n"))
+    assert [*open_text("a.txt.xz", tmp_path).lines()] == ["a", "b"]
+    packed = bytearray(lzma.compress(b"a\n"))
+    packed[16] = 36  # the dictionary's size, 1 GiB; then the header's own checksum
+    packed[20:24] = zlib.crc32(packed[12:20]).to_bytes(4, "little")
+    write_file(tmp_path / "a.txt.xz", bytes(packed))
+    with pytest.raises(DataError, match=r"a\.txt\.xz:1: the \.xz file is broken here: Memory usage limit exceeded"):
+        next(open_text("a.txt.xz", tmp_path).lines())
+
+
 @pytest.mark.parametrize("name", ["pipe", "/dev/zero", "/proc/kmsg", "/proc/self/mem"])
 def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -112,3 +126,19 @@ def test_only_regular_files_are_read(tmp_path: Path, name: str) -> None:
     if not (tmp_path / name).is_file():
         with pytest.raises(ConfigError, match=f"{name}: is not a regular file"):
             read_yaml(tmp_path / name)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 5000, 2_200_000])
+def test_a_checksum_sees_every_flip_cut_swap_and_byte_more(tmp_path: Path, size: int) -> None:
+    path, generator = tmp_path / "file", np.random.default_rng(1)
+    data = generator.bytes(size)
+    changed = [data + b"\0", data[:-1], data[4096:8192] + data[:4096] + data[8192:]]
+    for bit in (0, 8 * size - 1, *generator.integers(8 * size, size=20).tolist()) if size else ():
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        changed.append(bytes(flipped))
+    path.write_bytes(data)
+    expected = checksum(path)
+    for other in (other for other in changed if other != data):
+        path.write_bytes(other)
+        assert checksum(path) != expected

@@ -14,6 +14,7 @@ import task_cases
 from regard.data.config import Data
 from regard.data.dataset import Histogram
 from regard.data.prepare import Prepared
+from regard.data.store import MANIFEST, VERIFIED
 from regard.errors import DataError
 from regard.tasks.translation import Parallel
 from regard.text.tokenizers import TokenizerConfig, train_tokenizers
@@ -258,8 +259,8 @@ class TestTokens:
 
 class TestCache:
     def folders(self, cache: Path) -> dict[str, tuple[int, ...]]:
-        paths = (path for path in cache.rglob("*") if path.name != "whole.json")  # whose time is that of the last use
-        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in paths}
+        files = (path for path in cache.rglob("*") if path.is_file() and path.name not in (MANIFEST, VERIFIED))
+        return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files}
 
     def test_a_second_call_does_nothing_again(self, tmp_path: Path, cache: Path) -> None:
         data = data_of(train=write(tmp_path, "train", numbered(50) + numbered(2)))

@@ -37,6 +37,7 @@ from regard.views.report import (
     Series,
     Table,
     Text,
+    json_parts,
 )  # fmt: skip
 from regard.views.terminal import show
 
@@ -266,7 +267,7 @@ def test_a_result_is_written_in_the_format_of_the_suffix(tmp_path: Path, suffix:
     assert [path.read_text(encoding="utf-8")[: len(start)] for path in tmp_path.iterdir()] == [start]
     (tmp_path / "taken").mkdir()
     with pytest.raises(RegardError, match=r"taken: cannot be written: .*give another --csv"):
-        write(tmp_path / "taken", b"x", option="--csv")
+        write(tmp_path / "taken", [b"x"], option="--csv")
 
 
 @pytest.mark.parametrize(
@@ -293,3 +294,18 @@ def test_a_missing_matplotlib_is_one_sentence_with_the_command(tmp_path: Path, m
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RegardError, match=r"needs the library 'matplotlib' \(pip install 'regard\[plots\]'\)"):
         check_output(tmp_path / "x.svg", [".svg"])
+
+
+def test_json_in_parts_has_four_digits_and_a_row_a_part() -> None:
+    tree = {
+        "a": np.array([[1 / 3, 2e-9], [12345.6, 0]]),
+        "b": [1, 0.123456, None, "한"],
+        "c": {},
+        "d": (),
+        "e": np.eye(1) > 0,
+    }
+    parts = [*json_parts(tree)]
+    assert "[0.3333, 2e-09]" in parts
+    assert json.loads("".join(parts)) == {
+        "a": [[0.3333, 2e-9], [12350.0, 0]], "b": [1, 0.1235, None, "한"], "c": {}, "d": [], "e": [[1]],
+    }  # fmt: skip

@@ -1,7 +1,9 @@
 """The cache folders and the columns in them."""
 
+import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,21 +67,34 @@ class TestCacheFolder:
 
 
 class TestStored:
-    @pytest.mark.parametrize("damage", ["short", "missing", "manifest", "no manifest", "empty folder"])
+    @pytest.mark.parametrize("damage", ["short", "flipped", "missing", "manifest", "no manifest", "empty folder"])
     def test_rebuilds_what_is_damaged(self, damage: str) -> None:
         folder = stored(NAME, write_twelve)
         if damage == "short":
             (folder / "numbers").write_bytes(bytes(11))
+        if damage == "flipped":
+            (folder / "numbers").write_bytes(b"\1" + bytes(11))
         if damage in ("missing", "empty folder"):
             (folder / "numbers").unlink()
         if damage == "manifest":
-            (folder / "whole.json").write_text('{"sizes": {"num')
+            (folder / "whole.json").write_text('{"checksums": {"num')
         if damage in ("no manifest", "empty folder"):
             (folder / "whole.json").unlink()
         assert not is_whole(folder)
         assert (stored(NAME, write_twelve) / "numbers").read_bytes() == bytes(12)
         assert is_whole(folder)
         assert os.listdir(folder.parent) == [NAME]
+
+    def test_what_was_found_whole_is_remembered_until_it_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder, now = stored(NAME, write_twelve), time.time()
+        assert not (folder / "verified.json").exists(), "too new: a change could keep the time"
+        monkeypatch.setattr("time.time", lambda: now + 10)
+        assert is_whole(folder)
+        seen = json.loads((folder / "verified.json").read_text())
+        assert seen["numbers"][:2] == [12, (folder / "numbers").stat().st_mtime_ns]
+        (folder / "numbers").write_bytes(b"\1" + bytes(11))
+        os.utime(folder / "numbers", ns=(seen["numbers"][1], seen["numbers"][1]))
+        assert not is_whole(folder)
 
     def test_an_error_leaves_nothing(self, cache: Path) -> None:
         def fail(folder: Path) -> None:

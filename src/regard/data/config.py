@@ -61,9 +61,10 @@ class Corpus(Config):
     """Of `phrases-en-ko` and `phrases-en-fr`: the most words of an English text. Default: 12, or min_words if that is
     more. Sentences have up to 12 words; beyond that, a text is several sentences in a row."""
     size: int | None = Field(None, ge=1)
-    """How many examples to read at the most. A built-in corpus must have as many."""
+    """How many examples to read at the most, drawn from all by `seed`. A built-in corpus must have as many."""
     seed: int = Field(1, ge=0)
-    """Of a built-in corpus: another seed gives other dates, letters and shapes, and shuffles the other corpora."""
+    """Another seed draws other rows of files or a dataset, if `size` is given. Of a built-in corpus: it gives other
+    dates, letters and shapes, and shuffles the other corpora."""
     weight: float = Field(1.0, gt=0)
     """How often an epoch shows this corpus: 2 shows each example twice, 0.5 every second one, drawn anew each epoch."""
 
@@ -165,8 +166,8 @@ class Corpus(Config):
             if len(missing) < len(self.columns):
                 raise ValueError("a built-in corpus takes no file and no columns")
             return self
-        if self.seed != type(self).model_fields["seed"].default:
-            raise ValueError("'seed' needs 'corpus: ...' beside it, a built-in one")
+        if self.seed != type(self).model_fields["seed"].default and self.size is None:
+            raise ValueError("'seed' needs 'size: ...' beside it, or 'corpus: ...', a built-in one")
         if missing:
             names = " and ".join(missing)
             raise ValueError(f"name the {names}: a file each, or 'file' with the columns in it, or 'corpus'")
@@ -237,6 +238,10 @@ class Splits(Config, Generic[C]):
     bad_lines: Literal["error", "drop"] = "error"
     """What to do with empty lines, lines over max_characters, rows of a table whose cells are missing, too many or no
     text, and images that cannot be read: stop and name them, or drop and count them."""
+
+    reading: Literal[1, 2] = 2
+    """How rows are read. 1 is for runs that older versions made: `size` takes the first rows, the classes of a dataset
+    are numbers, and the label `nan` is one like others."""
 
     @property
     def by_label(self) -> bool:

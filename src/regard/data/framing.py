@@ -81,6 +81,11 @@ class Framing:
         """Special tokens of a row of so many texts."""
         return len(self.templates[texts - 1]) - texts
 
+    @property
+    def room(self) -> int:
+        """Most tokens of one text."""
+        return self.longest - self.special(1)
+
     def before(self, texts: int) -> int:
         """Special tokens before the last of so many texts."""
         tokens = [token for token, _ in self.templates[texts - 1]]

@@ -27,12 +27,14 @@ from regard.errors import DataError, Faults, Problem
 from regard.text.normalise import nfc
 from regard.text.tokenizers import Tokenizers
 
-FORMAT = 4
+FORMAT = 5
 """Counts up when stored texts or tokens change their form, so that no old cache is read as a new one."""
 END, GOES_ON = ".", "+"
 """The column `part` of rows that may be pieces of an example: whether it ends with this row or goes on in the next."""
 SHOWN = 10
 """Labels that a note names."""
+NANS = ("nan", "NaN", "NAN")
+"""What programs write for a number that is missing."""
 CHUNK = 4096
 """Rows that are read at once,"""
 CHARACTERS = 1 << 22
@@ -111,7 +113,7 @@ def _rare(task: Encoder, train: Dataset, held_out: Sequence[Dataset]) -> list[st
 
 def read(task: Encoder, recipe: Recipe, corpora: Sequence[Corpus], part: Part, base: Path) -> Dataset:
     """Corpora as they are, encoded in memory, to measure a run on; bad lines are dropped where the recipe says so."""
-    readers = [open_corpus(corpus, base, part) for corpus in corpora]
+    readers = [open_corpus(corpus, base, part, recipe.data.reading) for corpus in corpora]
     checks = _Checks(recipe.data, "drop the row")
     rows = [*checks.good_rows(readers)]
     if checks.errors:
@@ -190,7 +192,7 @@ def prepare_texts(data: Splits[Any], *, base: Path, seed: int, progress: Progres
     problems: list[Problem] = []
     for split, corpus in ((split, corpus) for split, corpora in named.items() for corpus in corpora):
         try:
-            readers[split].append(open_corpus(corpus, base, split))
+            readers[split].append(open_corpus(corpus, base, split, data.reading))
         except DataError as error:
             problems += error.problems
     if problems:
@@ -267,8 +269,10 @@ class _Checks:
             return [("cells", row.fault)]
         problems: list[tuple[str, Problem]] = []
         for column, text in enumerate(row.values):
-            if not text.strip() and not reader.corpus.may_be_empty:
-                where, what = reader.where(row.line, reader.columns[column]), reader.empty(row, column)
+            missing = text in NANS and reader.columns[column] in reader.corpus.NUMBERS and reader.reading > 1
+            if (missing or not text.strip()) and not reader.corpus.may_be_empty:
+                where = reader.where(row.line, reader.columns[column])
+                what = f"the {reader.columns[column]} is missing: {text}" if missing else reader.empty(row, column)
                 problems.append(("empty", Problem(where, what, f"fill it, or {self.remedy}")))
             elif len(text) > self.max_characters < (size := len(text.rstrip("\n"))):
                 where = reader.where(row.line, reader.columns[column])
@@ -468,9 +472,27 @@ def _encode(folder: Path, task: Encoder, data: Splits[Any], texts: PreparedTexts
         report, columns = texts.report[split], task.column_reports(_open_encoded(folder, split, split_texts, task))
         kept = report.kept - sum(found.count for found in dropped.values())
         splits[split] = replace(report, kept=kept, dropped=report.dropped | dropped, columns=columns)
-    whole = Report(splits, data.limits, data.UNIT)
+    notes = [note for split, split_texts in texts.splits.items() for note in _contradictions(split, split_texts)]
+    whole = Report(splits, data.limits, data.UNIT, tuple(notes))
     whole.refuse_empty()
     (folder / "report.json").write_text(json.dumps(whole.to_json()), encoding="utf-8")
+
+
+def _contradictions(split: Part, texts: Texts) -> Iterator[str]:
+    """A note on the texts that have several labels, with the places of two of the first."""
+    columns = texts.columns
+    if "label" not in columns:
+        return
+    labels = _hashes_of(columns.pop("label"))
+    inputs = _combined([_hashes_of(column) for column in columns.values()])
+    once = np.sort(np.unique(_combined([inputs, labels]), return_index=True)[1])
+    _, first, counts = np.unique(inputs[once], return_index=True, return_counts=True)
+    several = np.sort(first[counts > 1])
+    if len(several):
+        rows = once[inputs[once] == inputs[once[several[0]]]]
+        places = " and ".join(texts.where(int(row)) for row in rows[:2])
+        have = "1 text has" if len(several) == 1 else f"{len(several):,} texts have"
+        yield f"{have} several labels in the {SPLITS[split]} data (first: {places})"
 
 
 def _encode_split(folder: Path, split: Part, texts: Texts, task: Encoder, progress: Progress) -> dict[str, Finding]:

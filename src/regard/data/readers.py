@@ -11,6 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from regard.data.config import TABLES, Corpus
 from regard.data.conll import conll_rows, tagged_rows
 from regard.data.corpora import VERSION, Part
@@ -38,12 +41,13 @@ FILES = 1 << 40
 """Times the number of a file, plus the line: the place of a row of several files, in one number."""
 
 
-def open_corpus(corpus: Corpus, base: Path, part: Part = "train") -> Reader:
+def open_corpus(corpus: Corpus, base: Path, part: Part = "train", reading: int = 2) -> Reader:
     """A reader of the corpus; names of files are relative to `base`.
 
-    `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one.
+    `part` is the part of a built-in corpus, and the split of a dataset unless the corpus names one. `reading` is that
+    of the recipe's section `data`.
     """
-    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part)
+    reader = (Reader if corpus.dataset is None else DatasetReader)(corpus, base, part, reading)
     problems = [problem for file in reader.files if (problem := problem_with(file))]
     if problems:
         raise DataError(problems=problems)
@@ -66,6 +70,7 @@ class Reader:
     corpus: Corpus
     base: Path
     part: Part
+    reading: int = 2
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -84,17 +89,30 @@ class Reader:
 
     def rows(self) -> Iterator[Row]:
         """All rows, also those that have a fault."""
-        size, prefix = self.corpus.size, self.corpus.prefix
+        size, prefix, drawn = self.corpus.size, self.corpus.prefix, self._drawn
         begun = 0
         for row in self._all_rows():
             begun += not row.continues
-            if size is not None and begun > size:
+            if drawn is not None and not drawn[begun - 1]:
+                continue
+            if size is not None and drawn is None and begun > size:
                 return
             if prefix and not row.continues and row.values[0].strip():  # an empty text is still found to be empty
                 row = Row(row.line, (prefix + row.values[0], *row.values[1:]))
             yield row
-            if begun == size and not self.corpus.IN_PIECES:  # what comes after is not even looked at
+            if begun == size and drawn is None and not self.corpus.IN_PIECES:  # what comes after is not even looked at
                 return
+
+    @cached_property
+    def _drawn(self) -> NDArray[np.bool_] | None:
+        """Which of all examples are among the `size` that are drawn; None where the first ones are read, or all."""
+        size = self.corpus.size
+        if size is None or self.corpus.corpus is not None or self.reading == 1:
+            return None
+        drawn = np.zeros(sum(not row.continues for row in self._all_rows()), dtype=np.bool_)
+        random = np.random.Generator(np.random.PCG64(self.corpus.seed))
+        drawn[random.permutation(len(drawn))[:size]] = True
+        return drawn
 
     def _all_rows(self) -> Iterator[Row]:
         if self.corpus.corpus is not None:
@@ -138,7 +156,7 @@ class Reader:
 
     def fingerprint(self) -> str:
         """A hash of all that decides the rows: how they are read, and the bytes of the files."""
-        settings = [self.corpus.settings(), self.columns, *self._content()]
+        settings = [self.corpus.settings(), self.reading, self.columns, *self._content()]
         return hashlib.blake2b(json.dumps(settings).encode(), digest_size=16).hexdigest()
 
     def _content(self) -> list[Any]:
@@ -165,6 +183,15 @@ def is_saved(folder: Path) -> bool:
     """Whether `save_to_disk` wrote a folder."""
     # False also for a name that is too long for a file's
     return os.path.isfile(folder / "state.json") or os.path.isfile(folder / "dataset_dict.json")
+
+
+def named(value: Any, kind: Any) -> Any:
+    """A value of a dataset, where numbers of a `ClassLabel` are its names; -1 is for a label that is missing."""
+    if isinstance(value, int) and hasattr(kind, "names"):
+        return kind.names[value] if value >= 0 else None
+    if isinstance(value, Mapping) and isinstance(kind, Mapping):
+        return {name: named(below, kind.get(name)) for name, below in value.items()}
+    return value
 
 
 @dataclass(frozen=True)
@@ -218,9 +245,11 @@ class DatasetReader(Reader):
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """The rows as they are, with all columns."""
         dataset = self._load()
+        kinds = (dataset.features or {}) if self.reading > 1 else {}
         try:
             for batch in dataset.iter(1000):
-                yield from (dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True))
+                for values in zip(*batch.values(), strict=True):
+                    yield {name: named(value, kinds.get(name)) for name, value in zip(batch, values, strict=True)}
         except Exception as error:  # the library raises what its readers of files raise
             raise self._unreadable(error) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import re
 import shutil
@@ -21,13 +22,14 @@ from typing import Any, BinaryIO, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from regard.errors import DataError
-from regard.text.files import place_folder
+from regard.errors import CheckpointError, DataError
+from regard.text.files import checksum, checksums, place_folder, write_file
 
 Array = NDArray[Any]
 Integers = NDArray[np.integer[Any]]
 
-MANIFEST = "whole.json"
+MANIFEST, VERIFIED = "whole.json", "verified.json"
+"""Checksums of the files of a folder; sizes and times of those that were found to have them."""
 ENTRY = re.compile(r"[a-z]+-[0-9a-f]{32}")
 """Names of the folders in the cache. Nothing else there is ever removed, except leftovers."""
 LEFTOVER = re.compile(rf"{ENTRY.pattern}\.[0-9a-f]{{32}}\.(partial|old)")
@@ -59,13 +61,15 @@ def cache_limit() -> float:
 
 
 def stored(name: str, build: Callable[[Path], None]) -> Path:
-    """The folder of this name in the cache; `build` fills it first where it is missing or damaged.
+    """The folder of this name in the cache; `build` fills it first where it is missing, or damaged, which is logged.
 
     It appears whole or not at all, and stays while this process lives. Two processes that build it at once both get the
     folder of the faster one.
     """
     folder, limit = cache_folder() / name, cache_limit()
     if not _hold(folder):
+        if folder.exists():
+            logging.getLogger(__name__).warning("%s: damaged, or of an older version: it is made anew", folder)
         trim_cache(limit)
         while not _hold(folder):
             _fill(folder, build)
@@ -78,9 +82,8 @@ def _fill(folder: Path, build: Callable[[Path], None]) -> None:
     try:
         with _begin(partial) as manifest:
             build(partial)
-            files = [path for path in sorted(partial.rglob("*")) if path.is_file() and path.name != MANIFEST]
-            sizes = {path.relative_to(partial).as_posix(): path.stat().st_size for path in files}
-            (partial / MANIFEST).write_text(json.dumps({"sizes": sizes}), encoding="utf-8")
+            written = {name: value for name, value in checksums(partial).items() if name != MANIFEST}
+            (partial / MANIFEST).write_text(json.dumps({"checksums": written}), encoding="utf-8")
             if sys.platform == "win32":
                 manifest.close()  # no folder with an open file can be renamed there
             place_folder(partial, folder, keep=is_whole)
@@ -95,12 +98,26 @@ def _fill(folder: Path, build: Callable[[Path], None]) -> None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether every file that was written into the folder is there, at its full size."""
+    """Whether every file that was written into the folder is there as it was written.
+
+    A file is read whole for that once, and again when its size or times have changed: a large cache opens at once.
+    """
     try:
-        sizes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sizes"]
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+        written = json.loads((folder / MANIFEST).read_bytes())["checksums"]
+        found = {name: (folder / name).stat() for name in written}
+        stamps = {name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns] for name, file in found.items()}
+        with suppress(OSError, ValueError):
+            if json.loads((folder / VERIFIED).read_bytes()) == stamps:
+                return True
+        if any(checksum(folder / name) != value for name, value in written.items()):
+            return False
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
+    newest = max((file.st_ctime for file in found.values()), default=0)
+    if time.time() - newest > 2:  # a change within a tick of the clock would keep the times
+        with suppress(CheckpointError):  # a cache that is only read
+            write_file(folder / VERIFIED, json.dumps(stamps))
+    return True
 
 
 # Which folders of the cache are in use, and which may be removed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -30,6 +31,8 @@ HEADED = {
 """Task -> the architecture with its head."""
 POOLED = ("classification", "regression", "multiple_choice")
 """The tasks whose head reads one vector for a text."""
+POOLINGS = {"first": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "last": "lasttoken"}
+"""`head.pooling` -> its name in sentence-transformers."""
 NAMED = ("classification", "tagging")
 """The tasks whose classes have names."""
 FIELDS: Fields = {
@@ -160,14 +163,16 @@ def _may_have_no_answer(folder: ModelFolder) -> bool | None:
 def write(run: Run, checkpoint: str) -> Exported:
     """A BERT with the heads of its pre-training that it has, or under the head of the run's task."""
     task, config, tokenizer = run.recipe.task, run.recipe.model, run.tokenizers["text"]
+    apart = task in HEADED and getattr(run.recipe.head, "apart", False)  # type: ignore[attr-defined]
     if task in HEADED:
-        allowed: dict[str, tuple[Any, ...]] = {"apart": (False,), "features": ("last",), "bilstm": (None,)}
-        allowed |= {"pooling": ("first",)} if task in POOLED else {}
+        allowed: dict[str, tuple[Any, ...]] = {"features": ("last",), "bilstm": (None,)}
+        allowed |= {"pooling": ("first",)} if task in POOLED and not apart else {}
         require_settings(run, "head", allowed, tool="transformers")
-    theirs = to_theirs(weight_names(task, config.model_dump()), stored_weights(run.load_model(checkpoint)))
+    names = weight_names(task, config.model_dump(), apart=apart)
+    theirs = to_theirs(names, stored_weights(run.load_model(checkpoint)))
     next_sentence = [name for name in theirs if name.startswith("cls.seq_relationship.")]
     if task in HEADED:
-        architecture = HEADED[task]
+        architecture = "BertModel" if apart else HEADED[task]
     elif config.masked_head:
         architecture = "BertForPreTraining" if config.next_sentence else "BertForMaskedLM"
     elif any(theirs[name].any() for name in next_sentence):
@@ -187,11 +192,31 @@ def write(run: Run, checkpoint: str) -> Exported:
     }
     return Exported(
         architecture,
-        settings | (_head_config(run) if task in HEADED else {}),
+        settings | (_head_config(run) if task in HEADED and not apart else {}),
         {name if name.startswith(HEADS) else prefix + name: tensor for name, tensor in theirs.items()},
         None,
+        files=_sentence_transformer(run) if apart else {},
         raw_text=task == PRETRAINING and bool(run.recipe.data.train),
     )
+
+
+def _sentence_transformer(run: Run) -> dict[str, str]:
+    """What sentence-transformers needs besides the model, to give the vector of a text that is read apart."""
+    recipe: Any = run.recipe
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    files: dict[str, Any] = {
+        "modules.json": [
+            {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
+            for number, (path, name) in enumerate(modules)
+        ],
+        "1_Pooling/config.json": {
+            "word_embedding_dimension": recipe.model.width,
+            **{f"pooling_mode_{name}": ours == recipe.head.pooling for ours, name in POOLINGS.items()},
+        },
+        "sentence_bert_config.json": {"max_seq_length": recipe.data.max_length, "do_lower_case": False},
+        "config_sentence_transformers.json": {"similarity_fn_name": "cosine"},
+    }
+    return {name: json.dumps(content, indent=1) for name, content in files.items()}
 
 
 def _head_config(run: Run) -> dict[str, Any]:
@@ -211,14 +236,17 @@ def _head_config(run: Run) -> dict[str, Any]:
     return config | ({"problem_type": problem} if problem else {})
 
 
-def weight_names(task: str, config: dict[str, Any]) -> dict[str, str]:
-    """Our names of all weights -> theirs, with the heads of pre-training or that of the task."""
+def weight_names(task: str, config: dict[str, Any], *, apart: bool = False) -> dict[str, str]:
+    """Our names of all weights -> theirs, with the heads of pre-training or that of the task, unless it compares texts
+    that it reads `apart`."""
     table = dict(MODEL)
     for number in range(config["layers"]):
         table |= prefixed(f"blocks.{number}.", f"encoder.layer.{number}.", LAYER)
     if task not in HEADED:
         table |= NEXT_SENTENCE if config["next_sentence"] else {}
         return table | (MASKED_HEAD if config["masked_head"] else {})
+    if apart:
+        return prefixed("base.", "", table)
     pooler = {"head.pooler": "pooler.dense"} if task in POOLED else {}
     linear = {"head.linear": "qa_outputs" if task == "question_answering" else "classifier"}
     return prefixed("base.", "", table) | pooler | linear

@@ -18,9 +18,11 @@ from regard.recipes.recipe import recipe_of
 from regard.runs.run import (
     Checkpoint,
     Run,
+    check_weights,
     load_facts,
-    put_weights,
+    locked,
     read_metrics,
+    remove_partial_runs,
     save_checkpoint,
     save_weights,
     step_name,
@@ -74,7 +76,13 @@ def import_run(source: str | Path, *, out: str | Path, overrides: Sequence[str] 
         what = f"{architecture} of the type {kind!r} cannot be imported"
         raise DataError(what, where=folder.config_path, hint=f"supported: {', '.join(READERS)}")
     imported = READERS[architecture](folder)
-    write_folder(target, lambda partial: _write_run(partial, imported, folder, overrides))
+
+    def fill(partial: Path) -> None:
+        with locked(partial):
+            _write_run(partial, imported, folder, overrides)
+
+    remove_partial_runs(target)
+    write_folder(target, fill)
     return Run.open(target)
 
 
@@ -104,17 +112,16 @@ def _write_run(partial: Path, imported: Imported, folder: ModelFolder, overrides
     origin = {"from": folder.name, "architectures": folder.config.get("architectures")}
     run = Run.create(partial, recipe, imported.tokenizers, origin)
     with torch.device("meta"):  # a model of wrong sizes may be too large to build
-        shapes = run.task.model().state_dict()
-    for name, expected in shapes.items():
+        model = run.task.model()
+    for name, expected in model.state_dict().items():
         tensor = imported.weights.get(name, expected)
         if tensor.shape != expected.shape:  # name the weight as in its file, where it is stored so
             stored = next((key for key, other in folder.weights().items() if torch.equal(tensor, other)), name)
             there, here = (" x ".join(map(str, weight.shape)) for weight in (tensor, expected))
             what = f"{stored} is {there} in the weights, but {here} by this file"
             raise DataError(what, where=folder.config_path, hint="is one of the two that of another model?")
-    put_weights(run.task.model(), imported.weights, Path(folder.name))
-    facts = {"step": 0, "best": [], "tokenizer": imported.tokenizers.fingerprint}
-    save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, facts))
+    check_weights(model, imported.weights, Path(folder.name))
+    save_checkpoint(run.checkpoints / step_name(0), Checkpoint(imported.weights, run.facts(0, [])))
     for pointer in ("best", "last"):
         run.point(pointer, step_name(0))
 
@@ -179,11 +186,12 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
         joint=run.tokenizers.joint,
         architecture=exported.architecture,
         not_exported=exported.not_exported,
+        sentences=bool(exported.files),
         step=step,
         metrics={name: value for name, value in (validations or [{}])[-1].items() if isinstance(value, float)},
     )
     config = {"architectures": [exported.architecture], "dtype": "float32", **exported.config}
-    texts = {"README.md": card, "config.json": json.dumps(config, indent=1)}
+    texts = {"README.md": card, "config.json": json.dumps(config, indent=1), **exported.files}
     if exported.generation:
         texts["generation_config.json"] = json.dumps(exported.generation, indent=1)
     longest = config.get("max_position_embeddings") or config["n_positions"]
@@ -199,7 +207,10 @@ def _write_model(folder: Path, run: Run, exported: Exported, checkpoint: str) ->
 
 
 def export_note(out: Path) -> str | None:
-    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's vocabulary."""
+    """What a user of an exported folder could miss: AutoTokenizer alone reads only the source's vocabulary, and vectors
+    are all that a model of texts read apart gives there."""
+    if (out / "modules.json").exists():
+        return "it gives the vectors of texts, for sentence-transformers; the head that compares them stays in the run"
     if not (out / "target").is_dir():
         return None
     return (

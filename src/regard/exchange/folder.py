@@ -7,6 +7,7 @@ imported where weights are read, so that a wrong folder is reported at once.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from regard.errors import CheckpointError, DataError, import_extra
+from regard.errors import CheckpointError, DataError, import_extra, printable
+from regard.text.files import why_unreadable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,6 +74,8 @@ class Exported:
     """generation_config.json, of a model that generates."""
     not_exported: tuple[str, ...] = ()
     """Options of the run's search that `generate` does not have."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Other files, by their names: those of sentence-transformers."""
     raw_text: bool = False
     """Whether it was trained here on raw text, in which a run of white space is one space."""
 
@@ -151,7 +155,7 @@ class ModelFolder:
             if not isinstance(shards, dict) or not all(isinstance(shard, str) for shard in shards.values()):
                 where = f"{self.path / index}: weight_map"
                 raise DataError("is not an object with the file of each weight", where=where, hint=SAVE_AGAIN)
-            files = {name} if (self.path / name).exists() else {Path(shard).name for shard in shards.values()}
+            files = {name} if os.path.lexists(self.path / name) else {Path(shard).name for shard in shards.values()}
             if files:
                 tensors = [item for file in files for item in _read_tensors(self.path / file).items()]
                 return {key: tensor.float() if tensor.is_floating_point() else tensor for key, tensor in tensors}
@@ -163,6 +167,8 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     import torch
     from safetensors.torch import load_file
 
+    if reason := why_unreadable(path):
+        raise DataError(reason, where=str(path), hint="copy or download it again")
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
@@ -174,8 +180,8 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         what = "is refused: it holds more than tensors by name, and such a pickle may run code"
         raise DataError(what, where=str(path), hint=SAVE_AGAIN) from None
     except Exception:  # torch raises a dozen kinds for damaged files, with messages that say little
-        what = "the file is cut off or damaged" if path.exists() else "a part of the weights is missing"
-        raise DataError(what, where=str(path), hint="copy or download it again") from None
+        hint = "copy or download it again"
+        raise DataError("the file is cut off or damaged", where=str(path), hint=hint) from None
 
 
 def open_folder(source: str | Path) -> ModelFolder:
@@ -221,7 +227,9 @@ def require_settings(run: Run, section: str, allowed: Mapping[str, tuple[Any, ..
 
 
 def render(template: str, **values: Any) -> str:
-    """A file of templates/ with these values."""
+    """A file of templates/ with these values. In it `plain` is a text in which Markdown and HTML find nothing."""
     loader = PackageLoader("regard.exchange")
     environment = Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
+    signs = re.compile(r"([!-*<-@\[-`{-~])")
+    environment.filters["plain"] = lambda text: signs.sub(r"\\\1", printable(text).replace("\n", " "))
     return environment.get_template(template).render(values)

@@ -30,6 +30,7 @@ from regard.data.conll import COMMENT, DOCUMENT, OUTSIDE, fields_of, is_chunk_ta
 from regard.data.documents import RawText
 from regard.data.file_inputs import SAMPLE, are_images, is_header, is_named, last_name, table_records
 from regard.data.formats import Key, is_array, leaves_in, object_in, objects_of, plain_columns, read_parquet
+from regard.data.prepare import NANS
 from regard.data.readers import DatasetReader, is_saved
 from regard.data.squad import QuestionedText, squad_rows
 from regard.data.stories import NUMBERED
@@ -321,8 +322,8 @@ def _fitted(profile: DataProfile, plan: Plan) -> dict[str, Any]:
         if "first" in profile.data:
             settings |= {"head.apart": True, "head.pooling": "max" if profile.task == "classification" else "mean"}
         elif profile.sizes[0].words > 100:  # of long texts the words alone say enough, and are learned fast
-            settings |= {"model.widths": [1], "head.pooling": "mean", "tokenizer.vocabulary": 16_000}
-            settings["training.learning_rate"] = 0.005
+            settings |= {"model.widths": [1], "model.dropout": 0.5, "head.pooling": "mean"}
+            settings |= {"tokenizer.vocabulary": 16_000, "training.learning_rate": 0.003, "training.best": "loss"}
     training = pace(sizes, amount / 3 if is_text else amount * tokens, batch or 4_096, plan.steps)
     training["batch_tokens"] = batch or "auto"
     return settings | {f"training.{key}": value for key, value in training.items()}
@@ -469,13 +470,13 @@ def _kind(key: Key, values: Sequence[Any]) -> str:
     or other."""
     if any(isinstance(value, list) for value in values):
         return "list"
-    filled = [value.strip() for value in values if value.strip()]
+    filled = [value.strip() for value in values if value.strip() and value not in NANS]
     distinct = {*filled}
     if filled and are_images(values):
         return "image"
     if len(filled) >= 0.9 * len(values) and len(distinct) > 1:
         numeric = all(map(NUMBER.fullmatch, distinct))
-        if numeric and (is_named(key, "number") or any("." in value for value in distinct)):
+        if numeric and (is_named(key, "number") or any(float(value) % 1 for value in distinct)):
             return "number"
         few = len(distinct) <= (len(filled) / 2 if _is_label(key) else min(50, len(filled) / 4))
         if few and max(map(len, distinct)) <= 40 and mean(len(value.split()) for value in distinct) <= 3:

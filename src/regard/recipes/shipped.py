@@ -22,7 +22,9 @@ def shipped_recipes(name: str | None = None, *, out: str | Path | None = None) -
     if out is not None:
         if Path(out).exists():
             raise RegardError("the file exists already", where=str(out), hint="give another --out")
-        Path(out).write_text(text, encoding="utf-8")
+        from regard.text.files import write_file  # slow to import
+
+        write_file(Path(out), text)
     return {name: text}
 
 

@@ -11,7 +11,7 @@ RUN/
         model.safetensors      the weights to use (their moving average, with training.ema)
         training.safetensors   the weights to continue training from, only where they differ
         training.pt            optimiser, random generators, counters: tensors and plain values, no code
-        checkpoint.json        step, metrics, fingerprint of the tokenizer
+        checkpoint.json        step, metrics, fingerprint of the tokenizer, the recipe's model, checksums of the files
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import difflib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -42,18 +43,23 @@ from torch import Tensor
 
 from regard import __version__
 from regard.config import read_yaml, write_yaml
-from regard.errors import CheckpointError, ConfigError, DecodeError, did_you_mean
-from regard.recipes.recipe import AnyRecipe, recipe_of
+from regard.data.prepare import key_of
+from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
+from regard.recipes.recipe import AnyRecipe, leaves, recipe_of
 from regard.tasks import TASKS
-from regard.text.files import write_file, write_folder, writing
+from regard.text.files import checksum, checksums, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
 
 FORMAT = 2
 """Version of the folder's layout; older ones stay readable. Since 2 a BERT reads texts in the template of its
 vocabulary, also where that is not [CLS] A [SEP] B [SEP]."""
+BEFORE = {"stratify": False, "reading": 1}
+"""Fields of `data` that runs of older versions do not have, with what these did."""
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
 """What a killed process may leave in a folder; it is never removed."""
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
+MEANING = ("task", "model", "head")
+"""The sections of a recipe that say what the weights mean."""
 Weights = dict[str, Tensor]
 
 
@@ -117,8 +123,11 @@ class Run:
             if isinstance(tree.get("training"), dict):
                 tree["training"].setdefault("decay_biases", True)  # a run that is older than the field
             task, data = TASKS.get(str(tree.get("task"))), tree.get("data")
-            if task and isinstance(data, dict) and "stratify" in task.data.model_fields:
-                tree["data"] = {"stratify": False} | data  # runs of older versions were split whatever the labels
+            if task and isinstance(
+                data, dict
+            ):  # older versions split whatever the labels, and read some rows otherwise
+                fields = task.data.model_fields
+                tree["data"] = {name: value for name, value in BEFORE.items() if name in fields} | data
             return recipe_of(tree)
         except ConfigError as error:
             problems = [
@@ -143,7 +152,10 @@ class Run:
     def environment(self) -> dict[str, Any]:
         try:
             environment: dict[str, Any] = json.loads((self.folder / "environment.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            _, _ = environment["regard"], environment.get("imported", {"from": None})["from"]
+            if not isinstance(environment.get("format", FORMAT), int):
+                raise TypeError("format is no number")
+        except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
             raise CheckpointError(f"cannot be read: {error}", where=str(self.folder / "environment.json")) from None
         return environment
 
@@ -166,7 +178,7 @@ class Run:
     def pointer(self, name: str) -> Path | None:
         """The checkpoint that `best` or `last` names."""
         try:
-            named = (self.folder / name).read_text(encoding="utf-8").strip()
+            named = (self.folder / name).read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             return None
         return self.checkpoints / named if named else None
@@ -183,13 +195,13 @@ class Run:
     def checkpoint(self, name: str = "best") -> Path:
         """A checkpoint by `best`, `last`, its step or its folder's name."""
         folder = self.pointer(name) if name in ("best", "last") else self.checkpoints / name
-        if name.isdecimal():
+        if name.isdecimal() and len(name) < 20:
             folder = self.checkpoints / step_name(int(name))
         if folder is None:
             what, hint = "the run has no checkpoint yet", "'regard train ... --resume' continues"
             raise CheckpointError(what, where=str(self.folder), hint=hint)
-        if not folder.is_dir():
-            names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
+        names = [path.name for path in self.checkpoints.iterdir()] if self.checkpoints.is_dir() else []
+        if folder.name not in names:
             none = "the run has none: copy it back from elsewhere, or train anew with another --out"
             hint = did_you_mean(folder.name, names) if names else none
             raise CheckpointError("there is no such checkpoint", where=str(folder), hint=hint)
@@ -200,14 +212,29 @@ class Run:
         if there is one."""
         place = _device(device or "auto")
         folder = self.checkpoint(checkpoint or "best")
-        self.check_tokenizer(folder)
+        self.check_meaning(folder)
         model = self.task.model()
         put_weights(model, load_weights(folder), folder)
         return model.to(place).eval()
 
-    def check_tokenizer(self, checkpoint: Path) -> None:
-        """Refuse a tokenizer that the checkpoint was not trained with: every id would mean another token."""
-        if load_facts(checkpoint)["tokenizer"] != self.tokenizers.fingerprint:
+    def facts(self, step: int, best: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What a checkpoint stores as JSON: its step, the best metrics so far, and what its weights mean."""
+        return {"step": step, "best": best, "tokenizer": self.tokenizers.fingerprint, "recipe": self._meaning}
+
+    @property
+    def _meaning(self) -> dict[str, Any]:
+        """The sections of the recipe that say what the weights mean."""
+        return {name: part for name, part in self.recipe.model_dump(mode="json").items() if name in MEANING}
+
+    def check_meaning(self, checkpoint: Path) -> None:
+        """Refuse a model or a tokenizer that the checkpoint was not trained with: even where the shapes fit, the
+        weights would mean something else, as every id another token."""
+        facts = load_facts(checkpoint)
+        there, here = leaves(facts.get("recipe", {})), leaves(self._meaning)
+        for name in (name for name in there if name in here and here[name] != there[name]):
+            what = f"{name} is {here[name]!r}, but {checkpoint.name} was trained with {there[name]!r}"
+            raise CheckpointError(what, where=str(self.folder / "recipe.yaml"), hint="put it back")
+        if facts["tokenizer"] != self.tokenizers.fingerprint:
             raise CheckpointError(
                 "the tokenizer is not the one this run was trained with",
                 where=str(self.folder / "tokenizer.json"),
@@ -249,6 +276,14 @@ def _own_files(folder: Path) -> list[Path] | None:
         return [path for path in files if hashlib.sha256(path.read_bytes()).hexdigest() == hashes[path.name]]
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def remove_partial_runs(target: Path) -> None:
+    """Remove what a killed import left beside its target: folders that hold a run and that no process has locked."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 32}.partial"):
+        if _own_files(left) is not None:
+            with suppress(CheckpointError), locked(left):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _near(folder: Path) -> str:
@@ -322,7 +357,9 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         if checkpoint.training is not None:
             with _system_errors(path := partial / "training.pt"):
                 torch.save(dict(checkpoint.training), path)
-        (partial / "checkpoint.json").write_text(json.dumps(checkpoint.facts, indent=1), encoding="utf-8")
+        facts = {**checkpoint.facts, "files": checksums(partial)}
+        facts["checksum"] = key_of(facts)
+        (partial / "checkpoint.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
 
     write_folder(folder, fill, replace=True)
 
@@ -353,10 +390,11 @@ def _system_errors(path: Path) -> Iterator[None]:
 def load_weights(folder: Path, name: str = "model.safetensors") -> Weights:
     """The weights of a checkpoint."""
     path = folder / name
+    if reason := why_unreadable(path):
+        raise _damaged(path, reason)
     try:
+        _verify(path)
         return load_file(path)
-    except FileNotFoundError:
-        raise _damaged(path, "there is no such file: the checkpoint is incomplete") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise _damaged(path, f"the file is damaged: {error}") from None
 
@@ -365,26 +403,50 @@ def load_facts(folder: Path) -> dict[str, Any]:
     """Step, metrics and fingerprints of a checkpoint."""
     path = folder / "checkpoint.json"
     try:
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if "tokenizer" not in facts:
-            raise ValueError("it has no fingerprint of the tokenizer")
-    except (OSError, ValueError, TypeError) as error:
+        return _read_facts(path)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise _damaged(path, f"the file is missing or damaged: {error}") from None
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(path.read_bytes())
+    stored = facts.pop("checksum", None)  # old checkpoints have none
+    types = isinstance(facts.get("step", 0), int) and isinstance(facts.get("files", {}), dict)
+    if "tokenizer" not in facts or not types or stored not in (None, key_of(facts)):
+        raise ValueError("it is not as it was written")
     return facts
+
+
+def _verify(path: Path) -> None:
+    """Refuse a file of a checkpoint that is not as it was written; old checkpoints have no checksums."""
+    written = load_facts(path.parent).get("files", {}).get(path.name)
+    if written is not None and written != checksum(path):
+        raise _damaged(path, "the file is damaged: it is not as it was written")
 
 
 def load_training(folder: Path) -> tuple[Weights, dict[str, Any]]:
     """The weights to continue from, and everything else that resuming needs."""
-    own = (folder / "training.safetensors").exists()
-    weights = load_weights(folder, "training.safetensors" if own else "model.safetensors")
-    path = folder / "training.pt"
-    try:
+    own = "training.safetensors"
+    has_own = (folder / own).exists() or own in load_facts(folder).get("files", {})
+    weights = load_weights(folder, own if has_own else "model.safetensors")
+    with reading_state(folder) as path:
+        _verify(path)
         training: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise _damaged(path, "training cannot be resumed from this checkpoint: there is no such file") from None
+    return weights, training
+
+
+@contextmanager
+def reading_state(folder: Path) -> Iterator[Path]:
+    """Turn what is raised while the state of a training is read or taken over into a message about its file."""
+    path = folder / "training.pt"
+    if reason := why_unreadable(path):
+        raise _damaged(path, f"training cannot be resumed from this checkpoint: {reason}")
+    try:
+        yield path
+    except (RegardError, MemoryError, torch.OutOfMemoryError):
+        raise
     except Exception:  # torch raises a dozen kinds for damaged files, with messages about its own parts
         raise _damaged(path, "the file is damaged: it cannot be read as the state of a training") from None
-    return weights, training
 
 
 def data_fingerprint(folder: Path) -> int | str | None:
@@ -396,13 +458,22 @@ def data_fingerprint(folder: Path) -> int | str | None:
         return None
 
 
+def _is_whole(folder: Path) -> bool:
+    try:
+        files = _read_facts(folder / "checkpoint.json").get("files", {})
+        return all(checksum(folder / name) == value for name, value in files.items())
+    except (OSError, ValueError, TypeError, AttributeError):
+        return False
+
+
 def _damaged(path: Path, what: str) -> CheckpointError:
     """The error for a file of a checkpoint, with what to do about it."""
-    others = sorted(other.name for other in path.parent.parent.glob("step-*") if other != path.parent)
+    others = [*filter(_is_whole, sorted(path.parent.parent.glob("step-*")))]
+    names = [other.name for other in others if other != path.parent]
     hint = "copy the checkpoint back from elsewhere, or train anew with another --out"
-    if others:
+    if names:
         hint = (
-            f"other checkpoints here: {', '.join(others[-3:])}; --checkpoint uses one, and its name in the run's file "
+            f"other checkpoints here: {', '.join(names[-3:])}; --checkpoint uses one, and its name in the run's file "
             "`last` lets --resume go on from there"
         )
     return CheckpointError(what, where=str(path), hint=hint)
@@ -419,12 +490,17 @@ def average_weights(folders: Sequence[Path]) -> Weights:
 
 
 def put_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
-    """Load weights, or name one that does not fit the recipe. Tied weights are stored once."""
+    """Load weights that fit."""
+    check_weights(model, weights, where)
+    model.load_state_dict(weights, strict=False)
+
+
+def check_weights(model: torch.nn.Module, weights: Weights, where: Path) -> None:
+    """Name a weight that does not fit the recipe. Tied weights are stored once."""
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
     wrong = {name for name in weights if name in shapes and shapes[name] != weights[name].shape}
     if wrong := wrong | (set(stored_weights(model)) ^ set(weights)):
         raise CheckpointError(f"its weights do not fit the run's recipe, {min(wrong)} for one", where=str(where))
-    model.load_state_dict(weights, strict=False)
 
 
 def stored_weights(model: torch.nn.Module) -> Weights:
@@ -465,10 +541,18 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a log; a line that a killed process left incomplete is skipped."""
+    """The lines of a log; a last line that a killed process left incomplete is skipped."""
     if not path.exists():
         return
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if line.endswith(b"\n"):
-                yield json.loads(line)
+                try:
+                    event: dict[str, Any] = json.loads(line)
+                    numbers = [event["step"], event["seconds_per_step"] if event["event"] == "train" else 0]
+                    if not all(isinstance(value, int | float) for value in numbers):
+                        raise ValueError
+                except (ValueError, TypeError, KeyError, RecursionError):
+                    what, hint = "the line is damaged: it is no event of a training", "remove it"
+                    raise CheckpointError(what, where=f"{path}:{number}", hint=hint) from None
+                yield event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -24,6 +24,8 @@ from regard.text.normalise import fold_white_space, natural, nfc
 
 FRACTION = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+(\.\d*)?[eE][-+]?\d+)")
 """A number that is written with a fraction or an exponent."""
+WHOLE = re.compile(r"([-+]?\d+)(\.0*)?")
+"""A whole number: pandas writes 1 as 1.0 in a column that has gaps."""
 MANY = 20
 """Labels that there may be, however few the examples."""
 SHOWN = 10
@@ -64,8 +66,9 @@ class Classification(TextLabelling):
         labels, head = list(train["label"]), self.recipe.head
         names = list(head.labels or self._classes_in(train, where))
         hint = f"head.labels has {listed(names)}; leave it out to take all labels"
-        refuse_labels(labels, lambda label: "" if label in names else "is not one of head.labels", where, hint)
-        weights = balanced(names, labels) if head.class_weights == "balanced" else head.class_weights
+        classes = [class_of(label, names) for label in labels]
+        refuse_labels(classes, lambda label: "" if label in names else "is not one of head.labels", where, hint)
+        weights = balanced(names, classes) if head.class_weights == "balanced" else head.class_weights
         for label in weights or ():
             if label not in names:
                 hint = did_you_mean(label, names)
@@ -76,6 +79,8 @@ class Classification(TextLabelling):
         """The labels of the training data as they are written there, sorted as people would."""
         labels = list(train["label"])
         classes = list(dict.fromkeys(labels))
+        if all(map(WHOLE.fullmatch, classes)):
+            classes = list(dict.fromkeys(class_of(label, ()) for label in classes))
         fraction = next((label for label in classes if FRACTION.fullmatch(label)), None)
         if fraction is not None:
             what = f"the label {fraction!r} is a number with a fraction, not a class"
@@ -125,7 +130,7 @@ class Classification(TextLabelling):
 
     def line(self, text: str, label: str, scores_Y: Scores) -> dict[str, Any]:
         names, p_Y = self.class_names(len(scores_Y)), probabilities(scores_Y)
-        output = names[int(p_Y.argmax())]
+        output, label = names[int(p_Y.argmax())], class_of(label, names)
         line = {"input": text, "label": label, "output": output, "right": output == label}
         return {**line, "probabilities": dict(zip(names, p_Y.tolist(), strict=True))}
 
@@ -168,8 +173,15 @@ def class_numbers(
 ) -> NDArray[np.int64]:
     """The number of each label among `names`; one DataError with `what` for those that are not among them."""
     known = {name: number for number, name in enumerate(names)}
-    refuse_labels(labels, lambda label: "" if label in known else what, where, hint)
-    return np.array([known[label] for label in labels], dtype=np.int64)
+    classes = [class_of(label, known) for label in labels]
+    refuse_labels(classes, lambda label: "" if label in known else what, where, hint)
+    return np.array([known[label] for label in classes], dtype=np.int64)
+
+
+def class_of(label: str, names: Container[str]) -> str:
+    """The class among `names` that a label stands for: 1.0 is 1, unless it is itself a class."""
+    whole = None if label in names else WHOLE.fullmatch(label)
+    return label if whole is None else whole[1]
 
 
 def balanced(names: Sequence[str], labels: Sequence[str]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from regard.data.formats import Key, has_header
 from regard.data.framing import Framing
 from regard.data.prepare import Prepared, Progress, prepare, read
 from regard.data.raw import RawTokens, encode_documents
-from regard.errors import ConfigError, DataError, DecodeError
+from regard.errors import ConfigError, DataError, DecodeError, InputError, Problem, first_of
 from regard.models.base import Contextual, ModelConfig, Pooling, device_of
 from regard.objectives.language_model import Predicted
 from regard.tasks.task import (
@@ -34,12 +34,11 @@ from regard.tasks.task import (
     Note,
     Prediction,
     Task,
-    Unreadable,
     by_length,
-    encode_each,
-    not_longer,
+    is_foreign,
+    nothing_known,
     padded,
-    readable,
+    problem_in_text,
 )
 from regard.text.files import TextFile
 from regard.text.normalise import Sentences, fold_white_space
@@ -235,7 +234,7 @@ def token_losses(model: Any, predicted: Predicted) -> tuple[Tensor, Tensor]:
 @dataclass(frozen=True)
 class Features:
     """The vectors of some texts: of their tokens, those of text i in the rows offsets[i] to offsets[i + 1], or of each
-    text as a whole."""
+    text as a whole. A text that was skipped has no tokens, or a vector of NaN."""
 
     inputs: tuple[str, ...]
     vectors: NDArray[np.float32]
@@ -244,6 +243,8 @@ class Features:
     offsets: tuple[int, ...] = ()
     notes: tuple[Note, ...] = ()
     """What a user should know about the inputs."""
+    skipped: tuple[Problem, ...] = ()
+    """Why each text that was skipped cannot be read."""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a .npz file of them holds."""
@@ -253,43 +254,90 @@ class Features:
         return arrays
 
 
-@torch.inference_mode()
 def features(
-    task: Task, model: Contextual, inputs: Inputs, *, layer: int = -1, pooling: Pooling | None = None
+    task: Task,
+    model: Contextual,
+    inputs: Inputs,
+    *,
+    layer: int = -1,
+    pooling: Pooling | None = None,
+    normalize: bool = False,
+    faults: Mapping[int, Problem] | None = None,
 ) -> Features:
-    """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers.
+    """A vector for each token of each text, or with `pooling` one for each text, from one of the model's layers; with
+    `normalize` each of length 1.
 
     Layer 0 is the embeddings, -1 the last one. Special tokens are read around a text, but have no vectors here: BERT
-    reads [CLS] before it, a language model the `</s>` of the text before.
+    reads [CLS] before it, a language model the `</s>` of the text before. A long text is cut. One that cannot be read
+    is an InputError; where `faults` of some are given, it is skipped like these.
     """
-    tokenizer, texts, segments = task.tokenizers["text"], tuple(inputs.texts), model.config.segments
-    folded = [tokenizer.fold(text) for text in texts]
-    encoded = readable(encode_each(tokenizer, folded, inputs.places, letters=model.config.letters))
-    framing = Framing(tokenizer, segments, longest=LONGEST)
-    framed: list[list[int] | Unreadable] = [framing.frame(ids).ids for ids in encoded]
-    rows = readable(not_longer(framed, getattr(model, "longest", None), inputs.places))
-    notes, vectors = tuple(task.text_notes(inputs, rows)), dict[int, NDArray[np.float32]]()
-    for numbers in by_length([len(row) for row in rows], READ_TOKENS):
-        text = padded([rows[number] for number in numbers], tokenizer.pad).to(device_of(model))
-        batch: TextBatch | MaskedBatch = TextBatch(text)
-        if segments:
-            nothing = text.ids_BL.new_empty(0)
-            batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)
-        try:
-            states = model.features(batch, layer) if pooling is None else model.sentence(batch, layer, pooling)
-        except IndexError:
-            last = len(model.layers_of(batch)) - 1
-            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {last}, or -1") from None
-        vectors |= dict(zip(numbers, states.float().cpu().numpy(), strict=True))
+    texts = tuple(inputs.texts)
+    checked = ((number, problem_in_text(text, inputs.places[number])) for number, text in enumerate(texts))
+    bad = {number: problem for number, problem in checked if problem is not None} | dict(faults or {})
+    read, skipped = [number for number in range(len(texts)) if number not in bad], [bad[row] for row in sorted(bad)]
+    if not read or (bad and faults is None):
+        raise InputError(problems=first_of(skipped) or [Problem("--features", "there is no text")])
+    inputs, tokenizer = inputs.take(read), task.tokenizers["text"]
+    folds = task.reads_raw_text and bool(task.recipe.data.train)  # as its training did
+    folded = [tokenizer.fold(text) if folds else text for text in inputs.texts]
+    encoded = [ids or [tokenizer.unk] for ids in tokenizer.encode_batch(folded, model.config.letters)]
+    longest = getattr(model, "longest", None) or LONGEST
+    longest = longest if task.reads_raw_text else task.recipe.data.max_length  # what a head has read
+    framing = Framing(tokenizer, model.config.segments, longest)
+    notes, encoded = _features_notes(task, inputs, encoded, framing), [ids[: framing.room] for ids in encoded]
+    states = _states(model, [framing.frame(ids).ids for ids in encoded], tokenizer.pad, layer, pooling)
+    if pooling is None:
+        states = [rows[framing.before(1) :][: len(ids)] for rows, ids in zip(states, encoded, strict=True)]
+    vectors = np.concatenate(states) if pooling is None else np.stack(states)
+    if normalize:
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     if pooling is not None:
-        return Features(texts, np.stack([vectors[number] for number in range(len(rows))]), notes=notes)
-    before = framing.before(1)
-    of_tokens = [vectors[number][before : before + len(ids)] for number, ids in enumerate(encoded)]
+        of_all = np.full((len(texts), vectors.shape[1]), np.nan, dtype=np.float32)
+        of_all[read] = vectors
+        return Features(texts, of_all, notes=notes, skipped=tuple(skipped))
+    sizes = np.zeros(len(texts), dtype=np.int64)
+    sizes[read] = [len(ids) for ids in encoded]
     tokens: list[str] = []
     for ids in encoded:
         spelt = tokenizer.tokens(ids)
         for place, token in unknown_in(ids):  # a word that a model of characters has read all the same
             spelt[place] = token.word
         tokens += spelt
-    offsets = np.cumsum([0, *map(len, encoded)]).tolist()
-    return Features(texts, np.concatenate(of_tokens), tuple(tokens), tuple(offsets), notes)
+    return Features(texts, vectors, tuple(tokens), (0, *np.cumsum(sizes).tolist()), notes, tuple(skipped))
+
+
+def _features_notes(task: Task, inputs: Inputs, encoded: Sequence[Sequence[int]], framing: Framing) -> tuple[Note, ...]:
+    """Which texts are cut, and which have nothing that is known; then what the task says of the others."""
+    notes, others = list[Note](), list[int]()
+    for number, (text, place, ids) in enumerate(zip(inputs.texts, inputs.places, encoded, strict=True)):
+        if len(ids) > framing.room:
+            length = len(ids) + framing.special(1)
+            what = f"{place} has {length:,} tokens with the special ones: the model reads the first {framing.longest:,}"
+            notes.append(Note("length", what))
+        elif is_foreign(framing.tokenizer, ids):
+            notes.append(Note("unknown", str(nothing_known(text, place))))
+        else:
+            others.append(number)
+    rows = [framing.frame(encoded[number]).ids for number in others]
+    return (*notes, *task.text_notes(inputs.take(others), rows))
+
+
+@torch.inference_mode()
+def _states(
+    model: Contextual, rows: Sequence[list[int]], pad: int, layer: int, pooling: Pooling | None
+) -> list[NDArray[np.float32]]:
+    """Of each row the vectors of its tokens and of padding after them, or with `pooling` one vector."""
+    states = dict[int, NDArray[np.float32]]()
+    for numbers in by_length([len(row) for row in rows], READ_TOKENS):
+        text = padded([rows[number] for number in numbers], pad).to(device_of(model))
+        batch: TextBatch | MaskedBatch = TextBatch(text)
+        if model.config.segments:
+            nothing = text.ids_BL.new_empty(0)
+            batch = MaskedBatch(text, torch.zeros_like(text.ids_BL), nothing, nothing)
+        try:
+            found = model.features(batch, layer) if pooling is None else model.sentence(batch, layer, pooling)
+        except IndexError:
+            last = len(model.layers_of(batch)) - 1
+            raise DecodeError(f"there is no layer {layer}", where="--layer", hint=f"0 to {last}, or -1") from None
+        states |= dict(zip(numbers, found.float().cpu().numpy(), strict=True))
+    return [states[number] for number in range(len(rows))]

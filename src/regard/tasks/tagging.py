@@ -170,7 +170,7 @@ class Tagging(HeadedTask):
         sizes = np.array([len(ids) for ids in words])
         carriers = np.cumsum(sizes) - (1 if self.recipe.model.causal else sizes)
         ids = [token for word in words for token in word]
-        parts = windows(len(ids), self.framing.longest - self.framing.special(1), self.framing.stride)
+        parts = windows(len(ids), self.framing.room, self.framing.stride)
         inside = [slice(*np.searchsorted(carriers, part)) for part in parts]
         chosen_W, most_W = np.zeros(len(words), dtype=np.int64), np.full(len(words), -1)
         for number, ((start, stop), own) in enumerate(zip(parts, inside, strict=True)):

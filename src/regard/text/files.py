@@ -20,6 +20,8 @@ from difflib import get_close_matches
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, cast
 
+import numpy as np
+
 from regard.errors import CheckpointError, DataError, DecodeError, Problem, did_you_mean, import_extra
 
 LINE = 1 << 28
@@ -70,10 +72,11 @@ class TextFile:
                 # GzipFile and LZMAFile split lines in Python; a BufferedReader around them does so in C
                 return io.BufferedReader(cast(io.RawIOBase, gzip.open(self.path)))
             case ".xz":
-                return io.BufferedReader(cast(io.RawIOBase, lzma.open(self.path)))
+                return io.BufferedReader(_Frames(self.path.open("rb"), lambda: lzma.LZMADecompressor(memlimit=LINE)))
             case ".zst":
                 zstandard = import_extra("zstandard", extra="formats", where=self.name)
-                return io.BufferedReader(_Zstandard(self.path.open("rb"), zstandard))
+                new = zstandard.ZstdDecompressor().decompressobj  # of windows up to 128 MiB
+                return io.BufferedReader(_Frames(self.path.open("rb"), new, zstandard.ZstdError))
         return self.path.open("rb")
 
     def lines(self, keep_ends: bool = False, errors: str = "strict") -> Iterator[str]:
@@ -163,14 +166,30 @@ def problem_with(file: TextFile) -> Problem | None:
     return Problem(file.name, "there is no such file", hint)
 
 
-class _Zstandard(io.RawIOBase):
-    """The text of a .zst file of one or more frames. The library's own reader ignores a truncated frame."""
+def why_unreadable(path: Path) -> str:
+    """Why a file cannot be opened; empty where it can be. Libraries that read weights call all of it a missing file."""
+    try:
+        path.open("rb").close()
+    except FileNotFoundError:
+        return f"is a link to {path.readlink()}, which is missing" if path.is_symlink() else "there is no such file"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return ""
+
+
+class _Frames(io.RawIOBase):
+    """The text of a .zst or .xz file of one or more frames, each read by a `new` decompressor.
+
+    The reader of zstandard ignores a truncated frame, that of lzma has no limit of the memory.
+    """
 
     BLOCK = 1 << 12
     """Bytes that are unpacked at once, to at most 32,768 times as many."""
 
-    def __init__(self, stream: io.BufferedReader, library: Any) -> None:
-        self._stream, self._library = stream, library
+    def __init__(
+        self, stream: io.BufferedReader, new: Callable[[], Any], error: type[Exception] = lzma.LZMAError
+    ) -> None:
+        self._stream, self._new, self._error = stream, new, error
         self._frame: Any = None
         self._input, self._output = b"", memoryview(b"")
 
@@ -186,10 +205,13 @@ class _Zstandard(io.RawIOBase):
                     raise EOFError("it ends within a frame")
                 return 0
             if not within_frame:
-                self._frame = self._library.ZstdDecompressor().decompressobj()
+                self._input = self._input.lstrip(b"\0")  # padding between frames
+                if not self._input:
+                    continue
+                self._frame = self._new()
             try:
                 self._output = memoryview(self._frame.decompress(self._input))  # slices of it are no copies
-            except self._library.ZstdError as error:
+            except self._error as error:
                 raise EOFError(str(error)) from None
             self._input = self._frame.unused_data
         size = min(len(buffer), len(self._output))
@@ -276,6 +298,26 @@ def place_folder(
             path.rename(old)
     _sync_folder(path.parent)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """The checksum of every file below a folder, by its path in it."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): checksum(path) for path in files}
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of the size and of the sums of 4,096 bytes each, as 64-bit numbers: any flipped bit changes it, and it is
+    several times faster than a hash of all bytes. The file is read in pieces, so none of it stays in memory."""
+    piece, size, digest = bytearray(1 << 20), 0, hashlib.sha256()
+    numbers = np.frombuffer(piece, dtype="<u8").reshape(-1, 512)
+    with path.open("rb") as file:
+        while count := file.readinto(piece):
+            piece[count:] = bytes(len(piece) - count)
+            digest.update(numbers.sum(axis=1).tobytes())
+            size += count
+    digest.update(str(size).encode())
+    return digest.hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

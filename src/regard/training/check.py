@@ -22,6 +22,7 @@ from regard.models.base import count_parameters
 from regard.recipes.propose import data_files, proposal_for
 from regard.recipes.recipe import AnyRecipe, expect_training_data, load_tree, recipe_of
 from regard.tasks import TASKS, Task
+from regard.text.files import write_file
 from regard.training.memory import BYTES_PER_PARAMETER, saved_by, sums_of
 from regard.training.optimiser import build_optimiser, length_notes
 from regard.training.progress import Display, duration, total_steps
@@ -138,7 +139,7 @@ def check(
         problems.append(Problem(files[0], reason, "are these the columns? 'regard recipes' has a recipe for each task"))
         proposal, commands = None, ()
     elif proposal is not None and out is not None:
-        Path(out).write_text(proposal, encoding="utf-8")
+        write_file(Path(out), proposal)
     return replace(result, problems=tuple(problems), proposal=proposal, commands=commands)
 
 

@@ -29,6 +29,7 @@ from regard.runs.run import (
     load_training,
     load_weights,
     put_weights,
+    reading_state,
     save_checkpoint,
     step_name,
     stored_weights,
@@ -382,7 +383,7 @@ class Trainer:
 
     def facts(self, step: int) -> dict[str, Any]:
         best = [{"step": entry.step, self.config.best: entry.value} for entry in self.progress.best]
-        return {"step": step, "best": best, "tokenizer": self.data.tokenizers.fingerprint}
+        return self.run.facts(step, best)
 
     def finish(self, write: Write) -> None:
         """Average the last checkpoints if the recipe says so, and use the average if it validates better."""
@@ -409,7 +410,7 @@ class Trainer:
         folder = self.run.resumable()
         if folder is None:
             return False
-        self.run.check_tokenizer(folder)
+        self.run.check_meaning(folder)
         weights, training = load_training(folder)
         data = self.task.fingerprint(self.data.train)
         if training.get("data", data) != data:
@@ -417,7 +418,8 @@ class Trainer:
             raise CheckpointError(
                 "the training data has changed since the run began", where=str(self.run.folder), hint=hint
             )
-        self.progress = Progress.of(training["progress"])
+        with reading_state(folder):
+            self._take_state(training)
         if self.progress.step > self.steps:
             where = "training.epochs" if self.config.steps is None else "training.steps"
             what = f"the run has made {self.progress.step:,} steps, more than {self.steps:,}"
@@ -425,6 +427,17 @@ class Trainer:
         put_weights(self.model, weights, folder)
         if self.average is not None:
             put_weights(self.average, load_weights(folder), folder)
+        if self.is_main:
+            if self.run.pointer("last") is None:
+                self.run.point("last", folder.name)
+            self.tidy()
+        return True
+
+    def _take_state(self, training: dict[str, Any]) -> None:
+        """Continue with what `save` stored besides the weights."""
+        self.progress = Progress.of(training["progress"])
+        if self.progress.position.index not in range(self.stream().epoch_batches(self.progress.position.epoch)):
+            raise ValueError("there is no such batch")
         self.optimiser.load_state_dict(training["optimiser"])
         if self.accelerator.scaler:
             self.accelerator.scaler.load_state_dict(training["scaler"])
@@ -432,8 +445,3 @@ class Trainer:
         self.carry = carry_to(training.get("carry"), self.accelerator.device)
         self.progress.stopped = self.out_of_patience()
         restore_random_state(training["random"], self.accelerator.process_index)
-        if self.is_main:
-            if self.run.pointer("last") is None:
-                self.run.point("last", folder.name)
-            self.tidy()
-        return True

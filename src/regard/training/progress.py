@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any
 
 import rich.progress
 import torch
+from pydantic import TypeAdapter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
@@ -64,7 +66,7 @@ class Progress:
         progress = cls(**stored)
         progress.position = Position(**stored["position"])
         progress.best = [Ranked(**entry) if isinstance(entry, dict) else Ranked(*entry) for entry in stored["best"]]
-        return progress
+        return TypeAdapter(cls).validate_python(asdict(progress))
 
 
 def total_steps(steps: int | None, epochs: int | None, epoch_batches: int, group: int) -> int:
@@ -116,17 +118,25 @@ def metrics_writer(run: Run, step: int, log: MetricsLog | None) -> Iterator[Writ
 
 @contextmanager
 def stop_requests() -> Iterator[list[bool]]:
-    """A list that gets an entry when the user presses Ctrl-C or a scheduler sends SIGTERM; the second time interrupts
-    at once."""
+    """A list that gets an entry when the user presses Ctrl-C, a scheduler sends SIGTERM, or the terminal is closed; the
+    second time interrupts at once. A closed terminal sends SIGHUP once or twice and can no longer be written to;
+    `nohup` lets it pass."""
     requests: list[bool] = []
+    asked = numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers = [*asked, signal.SIGHUP]
+    terminals = [stream for stream in (1, 2) if os.isatty(stream)]
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if requests:
+        if requests and number in asked:
             raise KeyboardInterrupt
         requests.append(True)
+        for stream in terminals:
+            if not os.isatty(stream):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
     try:
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, handle) for number in numbers}
     except ValueError:  # not in the main thread: the caller handles signals
         yield requests
         return

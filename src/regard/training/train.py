@@ -36,7 +36,7 @@ from regard.recipes.recipe import (
     with_absolute_paths,
 )
 from regard.runs import Run
-from regard.runs.run import is_vacant, load_weights, locked, put_weights, read_metrics, stored_weights
+from regard.runs.run import BEFORE, is_vacant, load_weights, locked, put_weights, read_metrics, stored_weights
 from regard.tasks import TASKS, Task
 from regard.text.files import TextFile, open_text
 from regard.text.tokenizers import Tokenizers
@@ -67,7 +67,7 @@ def train(
     check_metric(given)
     existing = _existing(folder, resume)
     if existing:
-        given = _split_as_before(given, existing.recipe)
+        given = _read_as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
     with Display(quiet=quiet or not accelerator.is_main_process) as display:
         with accelerator.main_process_first():
@@ -232,12 +232,15 @@ def _existing(folder: Path, resume: bool) -> Run | None:
     return Run.open(folder)
 
 
-def _split_as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
-    """The recipe with the run's `data.stratify`, which older versions did not have, unless it says otherwise."""
+def _read_as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
+    """The recipe with fields of the run's data that older versions did not have, unless it says otherwise."""
     data = given.data
-    if given.task != before.task or not hasattr(data, "stratify") or "stratify" in data.model_fields_set:
+    names = [name for name in BEFORE if hasattr(data, name) and name not in data.model_fields_set]
+    if given.task != before.task:
         return given
-    return given.model_copy(update={"data": data.model_copy(update={"stratify": before.data.stratify})})
+    return given.model_copy(
+        update={"data": data.model_copy(update={name: getattr(before.data, name) for name in names})}
+    )
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
@@ -380,7 +383,7 @@ def _take_weights(model: nn.Module, task: Task, recipe: AnyRecipe, base: Path) -
     name = str(recipe.training.init)
     run = Run.open(base / name)
     checkpoint = run.checkpoint("best")
-    run.check_tokenizer(checkpoint)
+    run.check_meaning(checkpoint)
     problems = [*_other_tokenizers(run, name, task.tokenizers), *_other_model(name, run.recipe.model, recipe.model)]
     if problems:
         raise ConfigError(problems=problems)

@@ -117,7 +117,7 @@ class Comparison(Measured):
             writer = csv.DictWriter(stream, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(table)
-            write(Path(folder) / f"{name}.csv", stream.getvalue().encode("utf-8-sig"), option="--csv")
+            write(Path(folder) / f"{name}.csv", [stream.getvalue().encode("utf-8-sig")], option="--csv")
 
 
 def check_csv(folder: Path, inputs: Iterable[object] = (), *, overwrite: bool = False) -> None:

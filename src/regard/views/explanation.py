@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, product
@@ -19,7 +20,20 @@ from regard.tasks.story_answering import facts_found
 from regard.views.labels import label, shorten
 from regard.views.leave_one_out import Occlusion
 from regard.views.recording import NAMES, Attention, Kind, Pieces, Step, Worked, work_out, work_out_hop
-from regard.views.report import Bars, HeatMap, HeatMaps, ImageMap, Numbers, Part, Report, Section, Table, Value, muted
+from regard.views.report import (
+    Bars,
+    HeatMap,
+    HeatMaps,
+    ImageMap,
+    Numbers,
+    Part,
+    Report,
+    Section,
+    Table,
+    Value,
+    json_parts,
+    muted,
+)
 from regard.views.terminal import SHADES
 
 View = Literal[
@@ -336,24 +350,36 @@ class Explanation:
             yield _section("Likeliest tokens", [Table(columns, rows, title), *as_map], view == "probabilities")
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers, unrounded."""
+        """All numbers, with four digits."""
+        whole: dict[str, Any] = json.loads("".join(json_parts(self.tree())))
+        return whole
+
+    def tree(self) -> dict[str, Any]:
+        """What JSON has: all numbers as arrays; where one layer or head is asked for, only its attention."""
         if self.story is not None:
             return {"input": self.input, "output": self.output, **self.prediction, **self.story.to_json()}
         return {
             "input": self.input,
             "source": self.source.texts,
             "target": self.target.texts,
-            "weights": self.weights.tolist() if self.of_kind("alignment") else None,
+            "weights": self.weights if self.of_kind("alignment") else None,
             "output": self.output,
             "model": self.model_kind,
             "steps": [asdict(step) for step in self.steps],
-            "attentions": [attention.to_json() for attention in self.attentions.values()],
-            "positions": None if self.positions is None else self.positions.tolist(),
+            "attentions": [*self._chosen()],
+            "positions": self.positions,
             **({} if self.picture is None else {"columns": self.picture.columns}),
             **({} if self.mix is None else {"mix": self.mix}),
             **({} if self.occlusion is None else {"occlusion": self.occlusion.to_json()}),
             **self.prediction,
         }
+
+    def _chosen(self) -> Iterator[dict[str, Any]]:
+        layer, head = (str(choice) for choice in (self.options.layer, self.options.head))
+        for attention in self.attentions.values():
+            if not layer.isdecimal() or attention.layer == int(layer):
+                kept = slice(int(head) - 1, int(head)) if head.isdecimal() else slice(None)
+                yield attention.to_json() | {"weights": attention.weights[kept]}
 
 
 def _heat_map(attention: Attention, values: Numbers, title: str, *choice: str) -> HeatMap:

@@ -10,7 +10,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.text import Text
 
 from regard.errors import CheckpointError, RegardError, import_extra
-from regard.text.files import check_writable, write_file
+from regard.text.files import atomic_file, check_writable
 from regard.text.normalise import one_line
 from regard.views.labels import number, shorten
-from regard.views.report import Bars, Curves, Figure, HeatMap, HeatMaps, ImageMap, Report, Result
+from regard.views.report import Bars, Curves, Figure, HeatMap, HeatMaps, ImageMap, Report, Result, json_parts
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -75,14 +75,23 @@ def write_result(result: Result, path: Path) -> None:
     elif suffix in PAGE:
         content = page(result.report()).encode()
     else:
-        content = (json.dumps(result.to_json(), ensure_ascii=False) + "\n").encode()
-    write(path, content)
+        write(path, map(str.encode, json_line(result)))
+        return
+    write(path, [content])
 
 
-def write(path: Path, content: bytes, *, option: str = "--out") -> None:
+def json_line(result: Result) -> Iterator[str]:
+    """A line of JSON in parts; an explanation of 500 tokens has millions of numbers."""
+    tree = getattr(result, "tree", None)
+    yield from json_parts(tree()) if tree else [json.dumps(result.to_json(), ensure_ascii=False)]
+    yield "\n"
+
+
+def write(path: Path, content: Iterable[bytes], *, option: str = "--out") -> None:
     """Write a file whole or not at all; `option` is where its path was given."""
     try:
-        write_file(path, content)
+        with atomic_file(path) as file:
+            file.writelines(content)
     except CheckpointError as error:  # this is no checkpoint: nothing can be resumed
         raise RegardError(error.problems[0].what, where=str(path), hint=f"give another {option}") from None
 

@@ -157,8 +157,7 @@ class Attention:
         )
 
     def to_json(self) -> dict[str, Any]:
-        numbers = {"weights": self.weights.tolist(), "visible": self.visible.astype(int).tolist()}
-        return vars(self) | {"queries": self.queries.texts, "keys": self.keys.texts} | numbers
+        return vars(self) | {"queries": self.queries.texts, "keys": self.keys.texts}
 
 
 @torch.inference_mode()

@@ -6,9 +6,10 @@ Two modules render it: terminal.py, and files.py as a page or a picture.
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
@@ -308,6 +309,25 @@ class Result(Protocol):
     def to_json(self) -> dict[str, Any]: ...
 
     def report(self) -> Report: ...
+
+
+def json_parts(value: object) -> Iterator[str]:
+    """A result as JSON, in parts that need little memory: an array is written row by row, with four digits a number."""
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = value.astype(int) if value.dtype == bool else value
+        yield f"[{', '.join(np.char.mod('%.4g' if value.dtype.kind == 'f' else '%d', value))}]"
+    elif isinstance(value, Mapping):
+        for place, (key, part) in enumerate(value.items()):
+            yield f"{', ' if place else '{'}{json.dumps(str(key), ensure_ascii=False)}: "
+            yield from json_parts(part)
+        yield "}" if value else "{}"
+    elif isinstance(value, np.ndarray | list | tuple):
+        for place, part in enumerate(value):
+            yield ", " if place else "["
+            yield from json_parts(part)
+        yield "]" if len(value) else "[]"
+    else:
+        yield json.dumps(float(f"{value:.4g}") if isinstance(value, float) else value, ensure_ascii=False)
 
 
 def _base64(array: npt.NDArray[Any]) -> str:

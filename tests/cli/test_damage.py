@@ -1,0 +1,212 @@
+"""Flipped and cut files of a run and of the cache: the right answer or a message, never another answer."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from command_line import contents, fail, succeed
+from regard.api import compare, export_run, predict, train
+from regard.errors import CheckpointError, RegardError
+from regard.recipes.recipe import load_recipe
+from regard.runs import Run
+from regard.runs.run import load_training, load_weights
+from regard.tasks import TASKS
+from tiny import TINY
+
+RECIPE: dict[str, Any] = copy.deepcopy(TINY) | {
+    "model": {"kind": "transformer", "preset": "tiny", "width": 16, "heads": 2, "feed_forward": 16},
+}
+RECIPE["data"]["test"] = {"corpus": "reverse", "size": 4}
+RECIPE["training"] |= {"ema": 0.9, "decode": 0, "keep_best": 2}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, _own_cache: None) -> Path:
+    """A run with every file that a run may have, and two checkpoints."""
+    return train(RECIPE, out=tmp_path_factory.mktemp("damage") / "run", quiet=True).folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Run:
+    shutil.copytree(trained, tmp_path / "run")
+    return Run.open(tmp_path / "run")
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def resume(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights after more steps."""
+    run = train(RECIPE, ["training.steps=22"], out=folder, resume=True, quiet=True)
+    return load_weights(run.checkpoint("last"))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "training.safetensors", "training.pt"])
+def test_a_flipped_bit_of_a_checkpoint_is_refused_and_whole_ones_are_named(run: Run, name: str) -> None:
+    file, read = run.checkpoint("20") / name, load_weights if name == "model.safetensors" else load_training
+    generator, data = random.Random(1), file.read_bytes()
+    said = rf"step-00000020/{name}: the file is damaged.*other checkpoints here: step-00000010; "
+    for bit in [0, 8 * len(data) - 1, *(generator.randrange(8 * len(data)) for _ in range(20))]:
+        flip(file, bit)
+        with pytest.raises(CheckpointError, match=said):
+            read(file.parent)
+        file.write_bytes(data)
+    file.unlink()
+    flip(run.checkpoint("10") / name, 999)
+    with pytest.raises(CheckpointError, match=rf"{name}: .*no such file.*copy the checkpoint back from elsewhere"):
+        read(file.parent)
+
+
+def test_another_number_of_heads_is_refused(run: Run) -> None:
+    """The shapes of the weights are the same."""
+    path = run.folder / "recipe.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("heads: 2", "heads: 4"), encoding="utf-8")
+    said = f"{path}: model.heads is 4, but {run.checkpoint().name} was trained with 2 (put it back)"
+    for verb in (["predict", run.folder, "a"], ["score", run.folder, "a", "a"], ["evaluate", run.folder]):
+        assert fail(*verb) == [said]
+    with pytest.raises(CheckpointError, match=r"model\.heads is 4"):
+        train(path, out=run.folder, resume=True, quiet=True)
+    path.write_text(text.replace("beam: 2", "beam: 3"), encoding="utf-8")
+    succeed("predict", run.folder, "a")
+
+
+def test_a_damaged_cache_is_made_anew_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    recipe, base = load_recipe(RECIPE, ["data.train.size=40"])
+
+    def tokens() -> list[list[int]]:
+        column = TASKS[recipe.task].prepare(recipe, base).train.columns["target"]
+        return [column[row].tolist() for row in range(len(column))]
+
+    expected = tokens()
+    kept = {path: path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()}
+    assert len(kept) > 15
+    for path, data in [*kept.items()][::3]:
+        caplog.clear()
+        flip(path, 4 * len(data)) if data else path.unlink()
+        assert tokens() == expected
+        [line] = [record.getMessage() for record in caplog.records if record.name.startswith("regard")]
+        assert path.parent.name in line
+        assert "damaged" in line
+        assert path.read_bytes() == data
+
+
+# Every file of a run
+
+
+def test_a_flipped_or_cut_file_gives_the_right_answer_or_a_message(trained: Path, tmp_path: Path) -> None:
+    """Never a traceback. The log and the recipe's other sections may be edited: what they say is not compared."""
+    expected: dict[str, Any] = {}
+    folder = tmp_path / "run"
+
+    def exported() -> dict[str, bytes]:
+        out = tmp_path / f"exported{generator.random()}"
+        export_run(folder, to="huggingface", out=out)
+        return {name: data for name, data in contents(out).items() if name != "README.md"}
+
+    verbs: dict[str, Callable[[], Any]] = {
+        "predict": lambda: [one.to_json() for one in predict(folder, ["a b c"])],
+        "export": exported,
+        "resume": lambda: {name: tensor.tolist() for name, tensor in resume(folder).items()},
+        "compare": lambda: compare([folder, trained], split="test").baseline,
+    }
+    generator, outcomes = random.Random(1), Counter[str]()
+    for name in ["", *(name for name in contents(trained) if name != ".lock" and "tensorboard" not in name)]:
+        for verb, use in verbs.items():
+            if verb in ("compare", "export") and name not in ("", "metrics.jsonl", "environment.json"):
+                continue
+            shutil.copytree(trained, folder)
+            if not name:
+                expected[verb] = use()
+            elif generator.random() < 0.5:
+                flip(folder / name, generator.randrange(8 * (folder / name).stat().st_size))
+            else:
+                os.truncate(folder / name, generator.randrange((folder / name).stat().st_size))
+            try:
+                right = use() == expected[verb] or Run.open(folder).recipe != Run.open(trained).recipe
+                outcomes["right" if right else f"{verb} after damage to {name}"] += 1
+            except RegardError:
+                outcomes["refused"] += 1
+            shutil.rmtree(folder)
+    assert outcomes.keys() == {"right", "refused"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("best", b"\xff\xfe", r"there is no such checkpoint"),
+        ("best", b"a" * 5000, r"there is no such checkpoint"),
+        ("last", b"\xff", r"there is no such checkpoint"),
+        ("environment.json", b"[]", r"environment\.json: cannot be read"),
+        ("environment.json", b'{"format": "1", "regard": ""}', r"environment\.json: cannot be read"),
+        ("environment.json", b"[" * 100_000, r"environment\.json: cannot be read"),
+        ("checkpoint.json", b'"tokenizer"', r"checkpoint\.json: the file is missing or damaged"),
+        ("checkpoint.json", b'{"tokenizer": 1, "step": "a"}', r"checkpoint\.json: the file is missing or damaged"),
+        (
+            "metrics.jsonl",
+            b'{"event": "validation", "step": 1}\n{"event": \n',
+            r"metrics\.jsonl:2: the line is damaged",
+        ),
+        ("metrics.jsonl", b"\xff\n", r"metrics\.jsonl:1: the line is damaged"),
+        ("metrics.jsonl", b"[]\n", r"metrics\.jsonl:1: the line is damaged"),
+        ("metrics.jsonl", b'{"event": "train", "step": 1}\n', r"metrics\.jsonl:1: the line is damaged"),
+    ],
+)
+def test_files_of_another_shape(run: Run, tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (run.checkpoint() if name == "checkpoint.json" else run.folder).joinpath(name).write_bytes(content)
+    with pytest.raises(CheckpointError, match=said):
+        resume(run.folder) if name == "last" else export_run(run.folder, to="huggingface", out=tmp_path / "out")
+    if name == "metrics.jsonl":
+        with pytest.raises(CheckpointError, match=said):
+            compare([run.folder, run.folder], split="test")
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 300, "²", "a" * 300, "..", ""])
+def test_checkpoints_that_no_run_has(run: Run, number: str) -> None:
+    with pytest.raises(CheckpointError, match="there is no such checkpoint"):
+        predict(run.folder, ["a"], checkpoint=number)
+
+
+STATES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "no optimiser": lambda state: state.pop("optimiser"),
+    "no progress": lambda state: state.pop("progress"),
+    "no generators": lambda state: state.pop("random"),
+    "a huge batch": lambda state: state["progress"].update(position={"epoch": 0, "index": 10**15}),
+    "a batch before the first": lambda state: state["progress"].update(position={"epoch": 0, "index": -1}),
+    "a step that is no number": lambda state: state["progress"].update(step="many"),
+    "a length that is no number": lambda state: state["progress"].update(log_length=None),
+    "another optimiser": lambda state: state["optimiser"].update(param_groups=[]),
+    "other generators": lambda state: state["random"].update(cpu=torch.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_states_of_another_shape(run: Run, state: str) -> None:
+    """In a checkpoint of an older version, which has no checksums."""
+    folder = run.checkpoint("last")
+    facts = json.loads((folder / "checkpoint.json").read_text())
+    (folder / "checkpoint.json").write_text(json.dumps({"tokenizer": facts["tokenizer"], "step": facts["step"]}))
+    training = torch.load(folder / "training.pt", weights_only=True)
+    STATES[state](training)
+    torch.save(training, folder / "training.pt")
+    before = contents(run.folder)
+    with pytest.raises(CheckpointError, match=r"training\.pt: the file is damaged"):
+        resume(run.folder)
+    assert contents(run.folder) | {".lock": b""} == before | {".lock": b""}
