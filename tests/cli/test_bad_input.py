@@ -180,7 +180,7 @@ MISTAKES = {
         Mistake("recipes daets", "recipes: no recipe of the name 'daets' ships (did you mean 'dates'?)"),
         Mistake("recipes dates --out train.s", "train.s: the file exists already (give another --out)"),
         Mistake("recipes --out x", "--out: name the recipe to copy (allowed: "),
-        Mistake("recipes dates --out train.s/x", "train.s/x: Not a directory"),
+        Mistake("recipes dates --out train.s/x", "train.s/x: cannot be written: Not a directory"),
     ],
     "data without a recipe": [
         Mistake("check missing.tsv", "missing.tsv: there is no such file"),
@@ -193,7 +193,7 @@ MISTAKES = {
         Mistake("check empty.tsv", "empty.tsv: the file is empty", {"empty.tsv": ""}),
         Mistake("check blank.jsonl", f"blank.jsonl: {NEEDED} no column", {"blank.jsonl": "\n\n"}),
         Mistake("check broken.jsonl", "broken.jsonl:1: not valid JSON", {"broken.jsonl": "{\n"}),
-        Mistake("check rows.json", "rows.json: there is no list of objects under 'data' (expected is SQuAD's",
+        Mistake("check rows.json", "rows.json: two columns of text are needed, or a text and its label, but ",
             {"rows.json": '{"rows": []}'}),
         Mistake("check image.txt", "image.txt:1: this is a PNG image, not a text",
             {"image.txt": b"\x89PNG\r\n\x1a\n\0\xff"}),
@@ -295,7 +295,7 @@ MISTAKES = {
         Mistake("evaluate @run --file a --file b --file c",
             "--file: 3 files are too many (one with all columns, or 2: source, target)"),
         Mistake("evaluate @run --file train.s", "--file: train.s is no table, so it can hold only one of the columns "
-            "(--file SOURCE --file TARGET, or one table: .tsv, .csv, .jsonl, .parquet)"),
+            "(--file SOURCE --file TARGET, or one table: .tsv, .csv, .jsonl, .json, .parquet)"),
         Mistake("evaluate @run --file t.jsonl",
             "t.jsonl:1: there is no column 'source' (the columns are en, ko; wanted are source, target: rename them)",
             {"t.jsonl": '{"en": "a", "ko": "b"}\n'}),

@@ -198,7 +198,7 @@ def test_numbers_of_one_look(run: Path, home: Path) -> None:
     path, caption = unseen(home)[0]
     worked = succeed("explain", run, path, "--target", caption, "--numbers", "--step", "2", "--json").json
     drawn = succeed("explain", run, path, "--target", caption, "--json").json
-    assert worked["weights"] == pytest.approx(drawn["weights"][1], abs=1e-5)
+    assert worked["weights"] == pytest.approx(drawn["weights"][1], abs=1e-4)
     gated = np.array(worked["after"]["z_t = beta_t c, what the gate lets through"]) / np.array(worked["context"])
     assert gated == pytest.approx(gated[0], abs=1e-3), "the gate is one number"
     assert 0 < gated[0] < 1

@@ -236,7 +236,7 @@ def test_only_the_differences_of_recipes_are_listed(compared: Comparison) -> Non
 def test_names_of_runs(tmp_path: Path) -> None:
     for name in ("a/x", "b/x", "b/y"):
         (tmp_path / name).mkdir(parents=True)
-        write(tmp_path / name / "environment.json", "{}")
+        write(tmp_path / name / "environment.json", '{"regard": "0.1.0"}')
         write(tmp_path / name / "recipe.yaml", "")
     runs = [Run(tmp_path / name) for name in ("a/x", "b/x", "b/y", "b/y")]
     x, y = tmp_path / "b/x", tmp_path / "b/y"

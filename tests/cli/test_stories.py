@@ -499,7 +499,7 @@ def test_explain_shows_every_hop_and_judges_it_by_the_facts(run: Path, tmp_path:
     )
     found = succeed("explain", run, "--story", told, "--json").json
     assert np.array(found["hops"]).shape == (2, 2)
-    np.testing.assert_allclose(np.sum(found["hops"], axis=1) + found["nothing"], 1, rtol=1e-5)
+    np.testing.assert_allclose(np.sum(found["hops"], axis=1) + found["nothing"], 1, rtol=2e-4)
     assert (found["output"], found["facts"], found["facts_found"]) == ("kitchen", [1], 1.0)
     assert 1 in found["looked"]
     text = succeed("explain", run, "--story", told).out

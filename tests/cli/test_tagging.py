@@ -358,7 +358,7 @@ ALL_WRONG: list[tuple[str, str, dict[str, Any], list[str]]] = [
     ("a.conll", NO_ENTITY, {}, ["data.train: every tag is 'O' (two tags at the least: is it the right column?"]),
     ("a.conll", NO_ENTITY, {"tags": 2, "scheme": "plain"}, ["data.train: every tag is 'O'"]),
     ("a.parquet", "PAR1", {}, ["a.parquet: tagged sentences cannot be read from a .parquet (CoNLL's columns, a word"]),
-    ("a.json", "{}", {}, ["a.json: tagged sentences cannot be read from a .json (CoNLL's columns, a word and"]),
+    ("a.json", "{}", {}, ["a.json: object 1: there is no column 'tokens' (the columns are none)"]),
 ]  # fmt: skip
 
 

@@ -90,8 +90,8 @@ def test_an_answer_is_explained(answerers: dict[str, Path], kind: str) -> None:
     explained = succeed("explain", answerers[kind], question, "--view", "occlusion", "--json").json
     occlusion = explained["occlusion"]
     assert (explained["output"], occlusion["answers"]) == ("New York", ["P(New York)"])
-    assert occlusion["values"] == pytest.approx([p[0]], abs=1e-5)
-    assert occlusion["falls"][occlusion["words"].index("dog")] == pytest.approx([p[0] - p[1]], abs=1e-5)
+    assert occlusion["values"] == pytest.approx([p[0]], abs=1e-4)
+    assert occlusion["falls"][occlusion["words"].index("dog")] == pytest.approx([p[0] - p[1]], abs=1e-4)
 
 
 def test_convolutions_find_names(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_training_step_leaks_no_tensor(name: str) -> None:
 def test_saved_and_loaded_gives_the_same_outputs(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     model, other, batch = case.build(seed=1), case.build(seed=2), case.batch()
-    save_checkpoint(tmp_path / "step-1", Checkpoint(stored_weights(model), {}))
+    save_checkpoint(tmp_path / "step-1", Checkpoint(stored_weights(model), {"tokenizer": ""}))
     put_weights(other, load_weights(tmp_path / "step-1"), tmp_path)
     for loaded, saved in zip(case.outputs(other, batch), case.outputs(model, batch), strict=True):
         assert torch.equal(loaded, saved)
@@ -204,7 +204,7 @@ def test_tied_weights_are_stored_once_and_stay_tied(name: str, tmp_path: Path) -
     assert "output.linear.weight" not in stored
     assert ("target_embedding.weight" in stored) == (tie == "target")
     assert sum(tensor.numel() for tensor in stored.values()) == count_parameters(model)
-    save_checkpoint(tmp_path / "step-1", Checkpoint(stored, {}))
+    save_checkpoint(tmp_path / "step-1", Checkpoint(stored, {"tokenizer": ""}))
     put_weights(other, load_weights(tmp_path / "step-1"), tmp_path)
     assert other.output.linear.weight is other.target_embedding.weight
     assert (other.source_embedding.weight is other.target_embedding.weight) == (tie == "all")

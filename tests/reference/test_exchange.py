@@ -292,7 +292,8 @@ def assert_notes_two_vocabularies(run: Run) -> None:
 def printed_as_predicted(run: Run, text: str, printed: str) -> None:
     # the end is counted here, but not there
     options = {"beam": 1, "overrides": ["search.sample=false", "search.max_length=21"]}
-    [prediction] = regard.predict(run, [text], **(options if run.recipe.task == "language_modeling" else {}))
+    several = tuple(text.split("\t")) if "\t" in text else text
+    [prediction] = regard.predict(run, [several], **(options if run.recipe.task == "language_modeling" else {}))
     match run.recipe.task:
         case "language_modeling":
             assert printed == prediction.output

@@ -194,7 +194,7 @@ def test_a_translator(tmp_path: Path) -> None:
     pairs = write(tmp_path / "two.tsv", "The dog\t나는\nThe fox\t학교에\n")
     scored = regard.score(run, "The dog", "나는")
     assert scored["score"] == pytest.approx(sum(scored["token_scores"]))
-    assert regard.explain(run, "The dog", target="나는").to_json()["target"] == ("▁나는", "</s>")
+    assert regard.explain(run, "The dog", target="나는").to_json()["target"] == ["▁나는", "</s>"]
     assert succeed("diagnose", run, "--file", pairs, "--no-sweep", "--json").json["sentences"] == 2
     file = write(tmp_path / "pairs.tsv", "\n".join(f"The quick dog {n}\t나는 학교에 {n}" for n in range(30)))
     data = {"train": {"file": str(file), "source": 0, "target": 1}, "validation": {"split": 0.2}}

@@ -335,7 +335,7 @@ def _no_column(key: Key, there: Iterable[str], where: str) -> ColumnError:
     # in quotes where its ends would not be seen
     quoted = [name if name and name == name.strip() and "," not in name else repr(name) for name in names]
     meant = [f"; did you mean {name!r}?" for name in names if same_name(name, key)]
-    hint = f"the columns are {', '.join(quoted)}" + "".join(meant[:1])
+    hint = f"the columns are {', '.join(quoted) or 'none'}" + "".join(meant[:1])
     return ColumnError(f"there is no column {key!r}", where=where, hint=hint)
 
 

@@ -45,7 +45,7 @@ from regard import __version__
 from regard.config import read_yaml, write_yaml
 from regard.data.prepare import key_of
 from regard.errors import CheckpointError, ConfigError, DecodeError, RegardError, did_you_mean
-from regard.recipes.recipe import AnyRecipe, leaves, recipe_of
+from regard.recipes.recipe import AnyRecipe, TrainingConfig, leaves, recipe_of
 from regard.tasks import TASKS
 from regard.text.files import checksum, checksums, why_unreadable, write_file, write_folder, writing
 from regard.text.tokenizers import Tokenizers
@@ -53,8 +53,11 @@ from regard.text.tokenizers import Tokenizers
 FORMAT = 2
 """Version of the folder's layout; older ones stay readable. Since 2 a BERT reads texts in the template of its
 vocabulary, also where that is not [CLS] A [SEP] B [SEP]."""
-BEFORE = {"stratify": False, "reading": 1}
-"""Fields of `data` that runs of older versions do not have, with what these did."""
+BEFORE: dict[str, dict[str, Any]] = {
+    "data": {"stratify": False, "reading": 1},
+    "training": {"decay_biases": True, "fill": False},
+}
+"""Fields that runs of older versions do not have, with what these did."""
 LEFT = re.compile(r"\.lock|\..+\.\d+\.partial")
 """What a killed process may leave in a folder; it is never removed."""
 LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy", "accelerate", "sacrebleu")
@@ -120,14 +123,11 @@ class Run:
         path = str(self.folder / "recipe.yaml")
         try:
             tree = read_yaml(Path(path))
-            if isinstance(tree.get("training"), dict):
-                tree["training"].setdefault("decay_biases", True)  # a run that is older than the field
-            task, data = TASKS.get(str(tree.get("task"))), tree.get("data")
-            if task and isinstance(
-                data, dict
-            ):  # older versions split whatever the labels, and read some rows otherwise
-                fields = task.data.model_fields
-                tree["data"] = {name: value for name, value in BEFORE.items() if name in fields} | data
+            if task := TASKS.get(str(tree.get("task"))):
+                known = {"data": task.data.model_fields, "training": TrainingConfig.model_fields}
+                for section, before in BEFORE.items():
+                    if isinstance(given := tree.get(section), dict):
+                        tree[section] = {name: before[name] for name in before if name in known[section]} | given
             return recipe_of(tree)
         except ConfigError as error:
             problems = [
@@ -211,7 +211,7 @@ class Run:
         """The run's model with trained weights, ready to use. Default: the best; the device `auto`, or None, is a GPU
         if there is one."""
         place = _device(device or "auto")
-        folder = self.checkpoint(checkpoint or "best")
+        folder = self.checkpoint("best" if checkpoint is None else checkpoint)
         self.check_meaning(folder)
         model = self.task.model()
         put_weights(model, load_weights(folder), folder)
@@ -231,7 +231,8 @@ class Run:
         weights would mean something else, as every id another token."""
         facts = load_facts(checkpoint)
         there, here = leaves(facts.get("recipe", {})), leaves(self._meaning)
-        for name in (name for name in there if name in here and here[name] != there[name]):
+        fixed = there.keys() & here.keys() - set(self.task.changeable)
+        for name in sorted(name for name in fixed if here[name] != there[name]):
             what = f"{name} is {here[name]!r}, but {checkpoint.name} was trained with {there[name]!r}"
             raise CheckpointError(what, where=str(self.folder / "recipe.yaml"), hint="put it back")
         if facts["tokenizer"] != self.tokenizers.fingerprint:

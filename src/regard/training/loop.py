@@ -116,7 +116,7 @@ class Trainer:
         self.carry: Any = None
         assert isinstance(self.config.fill, bool)
         has_kernel = self.config.compile or accelerator.mixed_precision != "no"
-        packs = self.config.fill and accelerator.device.type == "cuda" and has_kernel
+        packs = self.config.fill and self.task.packs and accelerator.device.type == "cuda" and has_kernel
         self.sizes = row_sizes(data.train, self.config.batch_tokens) if packs else None
         self.halves = None if self.config.compile else HalfWeights.if_faster(objective, accelerator)
         if self.config.compile:

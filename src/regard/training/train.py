@@ -67,7 +67,7 @@ def train(
     check_metric(given)
     existing = _existing(folder, resume)
     if existing:
-        given = _read_as_before(given, existing.recipe)
+        given = _as_before(given, existing.recipe)
     accelerator = make_accelerator(given.training)
     with Display(quiet=quiet or not accelerator.is_main_process) as display:
         with accelerator.main_process_first():
@@ -180,8 +180,6 @@ def resolve(
     """The recipe with the values that depend on the data or on the run to resume, and with absolute paths."""
     TASKS[recipe.task](recipe, data.tokenizers).check(data)
     tree = with_absolute_paths(data.task.recipe, base).model_dump()
-    if existing and "decay_biases" not in recipe.training.model_fields_set:
-        tree["training"]["decay_biases"] = existing.recipe.training.decay_biases
     if recipe.training.batch_tokens == "auto":
         default = auto_batch_tokens(data.train, on_cpu=device.type == "cpu")
         tree["training"]["batch_tokens"] = existing.recipe.training.batch_tokens if existing else default
@@ -232,15 +230,16 @@ def _existing(folder: Path, resume: bool) -> Run | None:
     return Run.open(folder)
 
 
-def _read_as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
-    """The recipe with fields of the run's data that older versions did not have, unless it says otherwise."""
-    data = given.data
-    names = [name for name in BEFORE if hasattr(data, name) and name not in data.model_fields_set]
+def _as_before(given: AnyRecipe, before: AnyRecipe) -> AnyRecipe:
+    """The recipe with the run's values of fields that older versions did not have, unless it says otherwise."""
     if given.task != before.task:
         return given
-    return given.model_copy(
-        update={"data": data.model_copy(update={name: getattr(before.data, name) for name in names})}
-    )
+    sections = {}
+    for section, fields in BEFORE.items():
+        new, old = getattr(given, section), getattr(before, section)
+        names = [name for name in fields if hasattr(new, name) and name not in new.model_fields_set]
+        sections[section] = new.model_copy(update={name: getattr(old, name) for name in names})
+    return given.model_copy(update=sections)
 
 
 def _create(folder: Path, recipe: AnyRecipe, data: Prepared[Any], accelerator: Accelerator) -> Run:
